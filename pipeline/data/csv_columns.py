@@ -134,8 +134,8 @@ def _decide(
         forms = [form for form in forms if _format(form).decimal == mark]
         if not forms:
             findings.reasons.append(
-                f"text: {name!r} has numbers like {column.shown}, with a mark before three digits: "
-                "it stays text. data.csv.formatted says whether the mark is of thousands."
+                f"text: {name!r} has numbers like {column.shown}, whose mark may be decimal or "
+                "separate thousands: it stays text. Set data.csv.formatted to read it as numbers."
             )
             return None
     if forms:
@@ -191,7 +191,7 @@ def _explain_text(column: _Column, findings: CsvFindings) -> None:
     if len(column.units) > 1:
         units = " and ".join(sorted(column.units)[:3])
         findings.reasons.append(
-            f"text: {column.name!r} has numbers in {units}, no one unit: it stays text."
+            f"text: {column.name!r} has numbers in several units ({units}): it stays text."
         )
         return
     best = max(column.readings, key=lambda reading: reading.values)
@@ -204,6 +204,6 @@ def _explain_text(column: _Column, findings: CsvFindings) -> None:
         shown, cells = f"{shown} and others", best.seen - best.values
     findings.reasons.append(
         f"text: {column.name!r} has texts among its {kind}, {shown} in {cells:,} of "
-        f"{column.counts.present:,} cells: it stays text. Where these say that there is no value, "
-        "empty them and run init again, or list them in data.csv.missing_in."
+        f"{column.counts.present:,} cells: it stays text. If they mean a missing value, list them "
+        "in data.csv.missing_in, or empty them and run init again."
     )

@@ -68,7 +68,7 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
             if not isinstance(error.__cause__, InvalidEncoding) or encoding == "latin-1":
                 raise
     if options.encoding is not None:
-        reasons.append(f"encoding: some bytes are no UTF-8; as {options.encoding} all are text.")
+        reasons.append(f"encoding: some bytes are not UTF-8; {options.encoding} can read all.")
     if header is False:
         reasons.append(
             f"header: the first line is a row; columns are column_1 to column_{len(table.columns)}."

@@ -52,8 +52,8 @@ def pattern_below(folder: Path, path: str, field: str, source: Source) -> str:
     for file in found:
         if _levels(file, folder) != levels:
             raise ConfigError(
-                f"{field}={path}: {file} does not lie in the same folders as {found[0]}: the files "
-                "of one table need the same depth and the same key=value folders. Move it, or name "
+                f"{field}={path}: the folders of {file} differ from those of {found[0]}. All files "
+                "of a table need the same depth and the same key=value folders. Move it, or name "
                 f"the files by a glob, {folder}/*/*{file.suffix}."
             )
     for star in ("*", "[!_]*"):
@@ -64,8 +64,8 @@ def pattern_below(folder: Path, path: str, field: str, source: Source) -> str:
         if not more:
             return pattern
     raise ConfigError(
-        f"{field}={path}: {more[0]} is reached by a link or is no file. Remove it, or name the "
-        "files by a glob."
+        f"{field}={path}: {more[0]} is not a file, or is reached by a link. Remove it, or name "
+        "the files by a glob."
     )
 
 

@@ -193,10 +193,7 @@ def source_of(path: str) -> Source:
     for suffix in reversed(suffixes):
         if suffix.lower() in SUFFIXES:
             return SUFFIXES[suffix.lower()]
-    raise ConfigError(
-        f"--data={path}: its name does not say its format; add --source, one of "
-        + ", ".join(SOURCES)
-    )
+    raise ConfigError(f"--data={path}: unknown format; add --source {', '.join(SOURCES)}")
 
 
 class _Table(NamedTuple):

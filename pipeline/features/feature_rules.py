@@ -181,7 +181,7 @@ def _constant(facts: ColumnFacts, table: TableFacts) -> Proposal:
     step = SuggestedStep(
         "marks",
         {"impute": "mean", "missing_indicator": True, "scale": "z_score"},
-        "One value or none: a 0/1 column says where it is missing.",
+        "One value or missing: a 0/1 column marks the missing values.",
     )
     return Proposal(facts.name, step, f"{value}; {facts.missing_share:.1%} missing")
 
@@ -216,8 +216,7 @@ def _text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
             return Proposal(
                 name,
                 None,
-                f"numbers but for texts like {_shown(others[0])}: leave such cells empty to scale "
-                "it",
+                f"numbers, except texts like {_shown(others[0])}: empty such cells to scale it",
             )
     own_values = distinct > OWN_VALUE * facts.present
     if distinct > FEW and (own_values or distinct > MANY):
@@ -229,7 +228,7 @@ def _text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
             name,
             None,
             f"{texts.number} different texts in {facts.present:,} rows, {texts.average_length:.0f} "
-            "characters on average: ids, or texts of few words or of words that do not come again",
+            "characters on average: ids, or texts with few words or with words that do not repeat",
         )
     return _category(facts, texts, table)
 
@@ -259,8 +258,8 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
         step = SuggestedStep(
             name,
             {"encode": {"one_hot": {"values": values}}},
-            f"At most {FEW} different values: a 0/1 column for each, one for any other and one for "
-            "missing.",
+            f"At most {FEW} different values: a 0/1 column for each, one for other values and one "
+            "for missing values.",
         )
         measured = f"{distinct} values, {_top(facts, texts)}"
         if distinct == 1:
@@ -274,13 +273,13 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
         )
         measured = f"{texts.number} values, {_top(facts, texts)}"
         if distinct <= FEW:
-            measured += "; 0/1 columns would have names that other columns have"
+            measured += "; names of 0/1 columns would be those of other columns"
         return Proposal(name, step, measured)
     buckets = min(1 << (distinct - 1).bit_length(), HASH_LARGEST)
     step = SuggestedStep(
         "many_values",
         {"encode": {"hash": {"buckets": buckets}}},
-        f"More than {MANY:,} different values: ids by hash, nothing to learn or to keep.",
+        f"More than {MANY:,} different values: ids by hash, without a vocabulary.",
     )
     return Proposal(name, step, f"{texts.number} values, {_top(facts, texts)}")
 
@@ -300,8 +299,8 @@ def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) 
         step = SuggestedStep(
             f"codes_below_{size}",
             {"encode": {"integer": {"size": size}}},
-            f"Few small ints, each in {ROWS_PER_CODE} rows or more on average: codes, an id for "
-            "each. (If they are amounts, scale them: scale: z_score.)",
+            f"Few small integers, each in {ROWS_PER_CODE} rows or more on average: codes, an id "
+            "for each. (If they are amounts, use scale: z_score.)",
         )
         measured = f"{distinct} values of {numbers.minimum:g} to {numbers.maximum:g}"
         return Proposal(facts.name, step, measured)
@@ -339,12 +338,12 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
                 facts, table, "powers", {"scale": "power"},
                 f"skew {skew:+.2f}, of the power {power[0]:.2g} {power[1]:+.2f}; {spread}",
                 "median",
-                f"Skew of {SKEWED} or more that a logarithm does not mend, and a power does.",
+                f"Skew of {SKEWED} or more that a power transform corrects, and a logarithm not.",
             )  # fmt: skip
         return _scaled(
             facts, table, "ranked", {"scale": "gaussian"}, f"skew {skew:+.2f}; {spread}", "median",
-            f"Skew of {SKEWED} or more that neither a logarithm nor a power mends: by rank, to a "
-            "normal distribution.",
+            f"Skew of {SKEWED} or more that neither a logarithm nor a power transform corrects: "
+            "ranks are mapped to a normal distribution.",
         )  # fmt: skip
     beyond = max(numbers.maximum - p75, p25 - numbers.minimum) / middle
     if beyond > OUTLYING:
@@ -354,13 +353,13 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
              "scale": "robust"},
             f"outliers up to {beyond:.0f} interquartile ranges away; {spread}", "median",
             f"Symmetric, with values more than {OUTLYING:g} interquartile ranges beyond the "
-            "quartiles: these are clipped, and median and quartiles do not see them.",
+            "quartiles: these are clipped, and do not affect median and quartiles.",
         )  # fmt: skip
     if (p99 - p1) / middle < FLAT:
         return _scaled(
             facts, table, "even", {"scale": "min_max"},
             f"evenly spread over {numbers.minimum:.4g} to {numbers.maximum:.4g}", "mean",
-            "Evenly spread between two ends, without tails: to [0, 1].",
+            "Evenly spread, without tails: scaled to [0, 1].",
         )  # fmt: skip
     return _scaled(
         facts, table, "numbers", {"scale": "z_score"},
@@ -375,7 +374,7 @@ def _flag(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal:
     ones = 1.0 - numbers.zeros / facts.present
     return _scaled(
         facts, table, "flags", {"scale": "none"}, f"1 in {ones:.1%}", "most_frequent",
-        "0 and 1 already.",
+        "Only 0 and 1: not scaled.",
     )  # fmt: skip
 
 
@@ -398,7 +397,7 @@ def _scaled(
     if facts.missing_share < INDICATOR_SHARE or indicator in table.names:
         step = SuggestedStep(f"{name}_imputed", options, why + ".")
         return Proposal(facts.name, step, measured)
-    why += f"; {INDICATOR_SHARE:.0%} or more are missing: a 0/1 column says where."
+    why += f"; {INDICATOR_SHARE:.0%} or more are missing: a 0/1 column marks them."
     options = {"impute": impute, "missing_indicator": True, **options}
     return Proposal(facts.name, SuggestedStep(f"{name}_with_missing", options, why), measured)
 
@@ -447,7 +446,7 @@ def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:
     default = tuple(part for part in DEFAULT_PARTS if part in dates.varying)
     chosen = table.date_parts.get(facts.name, DateParts(default))
     if chosen.dropped:
-        measured += f"; {', '.join(chosen.dropped)} left out: no help to a linear model"
+        measured += f"; without {', '.join(chosen.dropped)}, which do not help a linear model"
     if not chosen.parts:
         return Proposal(facts.name, None, f"a date whose parts do not vary; {measured}")
     parts = [part for part in chosen.parts if f"{facts.name}_{part}" not in table.names]
@@ -457,7 +456,7 @@ def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:
         f"dates_{'_'.join(parts)}",
         {"encode": {"date": {"parts": parts, **options}}},
         "Dates: an id for each part"
-        + (", and for the year: one that is yet to come is unknown." if "year" in parts else "."),
+        + (". Years after the training data are unknown values." if "year" in parts else "."),
     )
     return Proposal(facts.name, step, measured)
 
@@ -486,8 +485,8 @@ def _top(facts: ColumnFacts, texts: Texts) -> str:
 def _beyond(value: str) -> str:
     """Return why integers are text."""
     return (
-        f"text because of {value}, which int64 does not hold (-2^63 to 2^63 - 1): remove it, or "
-        "write all with a decimal point, to scale them"
+        f"text because {value} is beyond int64 (-2^63 to 2^63 - 1): to scale the column, remove "
+        "it or write all values with a decimal point"
     )
 
 

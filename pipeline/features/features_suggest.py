@@ -12,6 +12,7 @@ import yaml
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.common.output_file import check_output, output_file
 from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import Source
 from pipeline.data.csv_files import ColumnType
@@ -21,7 +22,7 @@ from pipeline.features.date_probe import DateParts, date_parts
 from pipeline.features.feature_rules import Proposal, SuggestedStep, TableFacts, label_of, propose
 from pipeline.features.leaks import MAY_GIVE_AWAY, Choice, choose, find_leaks, warnings_of
 from pipeline.features.left_out import LeftOut, show_left_out
-from shared_core.atomic_files import atomic_write, message_stream, would_replace
+from shared_core.atomic_files import message_stream
 from shared_core.nearest import nearest_column
 from transform import FeatureSpec, check_spec
 from transform.spec.common import OTHERS
@@ -52,24 +53,19 @@ def suggest_file(
         ConfigError: The data cannot be read, or has no such label or no usable column; or `output`
             exists or cannot be written.
     """
-    if output is not None and would_replace(output) and not force:
-        raise ConfigError(
-            f"--output={output}: exists already; name another file, or add --force to overwrite it"
-        )
+    if output is not None:
+        check_output(output, force=force)
     suggestion = suggest(measure(path, source=source), path, label=label)
     if output is None:
         print(suggestion.text, end="")
         return
-    try:
-        with atomic_write(output) as stream:
-            stream.write(suggestion.text)
-    except OSError as error:
-        raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None
+    with output_file(output) as stream:
+        stream.write(suggestion.text)
     for warning in suggestion.warnings:
         print(f"warning: {warning}", file=message_stream(output))
     show_left_out(suggestion.left_out, message_stream(output))
     print(
-        f"{output}: features of {path}. Read its comments before you use it.",
+        f"{output}: features of {path}. Review its comments before you use it.",
         file=message_stream(output),
     )
 
@@ -115,7 +111,7 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> Suggesti
     table = TableFacts(frozenset(names), _date_parts(data, target), data.values)
     proposals = [propose(column, table) for column in data.columns if column.name != label]
     leaks = _leaks(proposals, data, label)
-    away = {name: f"gives the label away: it {why}" for name, why in leaks.left_out.items()}
+    away = {name: f"leaks the label: it {why}" for name, why in leaks.left_out.items()}
     proposals = _without(proposals, away)
     groups = grouped(proposals)
     if not groups:
@@ -206,7 +202,7 @@ def _render(
     lines = [
         f"# Suggested for {plain_line(path)}: {data.rows:,} rows, {len(data.columns)} columns.",
         *_of_which_rows(data),
-        "# A start, by statistics alone: they do not know what a column means.",
+        "# Based on statistics only, which do not know what a column means: review each choice.",
     ]
     if data.rows < FEW_ROWS:
         lines.append(f"# With fewer than {FEW_ROWS} rows, check every choice.")
@@ -230,7 +226,7 @@ def _render(
         lines.append(f"  label: {_flow(label)}")
     else:
         lines += [
-            "  # To train, add what is to be predicted (or run this with --label NAME):",
+            "  # To train, add the column to predict (or run this command with --label NAME):",
             "  # label: {column: NAME, kind: binary}    # or multiclass, or regression",
         ]
     if left_out:
@@ -244,8 +240,8 @@ def _of_which_rows(data: DataFacts) -> list[str]:
     if data.every == 1:
         return []
     comment = (
-        "Counts, ranges and means are those of all rows. Percentiles, skew and what is compared "
-        f"with the label are of a sample of {data.sample_rows:,} rows."
+        "Counts, ranges and means are of all rows; percentiles, skew and comparisons with the "
+        f"label are of a sample of {data.sample_rows:,} rows."
     )
     return textwrap.wrap(comment, WIDTH, initial_indent="# ", subsequent_indent="# ")
 

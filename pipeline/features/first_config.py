@@ -19,6 +19,7 @@ import yaml
 from components.arrow_example_gen.decompress import SUFFIXES as COMPRESSED
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.common.output_file import check_output, output_file
 from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import SUFFIXES, Source
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
@@ -31,7 +32,6 @@ from pipeline.features.features_suggest import Suggestion, suggest
 from pipeline.features.left_out import LeftOut
 from pipeline.features.split_sizes import FEW_ROWS, LEAST_ROWS, SplitSizes, split_sizes
 from pipeline.features.wide_tables import WIDE, ModelSize, is_wide
-from shared_core.atomic_files import atomic_write, would_replace
 
 FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based split
 FEW_OF_A_CLASS = 100  # rows: with fewer, a class's share of a split is random
@@ -82,10 +82,7 @@ def init_file(
     """
     name = pipeline_name(path)
     output = output or Path(f"{name}.yaml")
-    if would_replace(output) and not force:
-        raise ConfigError(
-            f"--output={output}: exists already; name another file, or add --force to overwrite it"
-        )
+    check_output(output, force=force)
     source = source or source_of(path)
     guess = _guess(path, source, header)
     data = measure(path, source=source, csv=guess.options if guess else None)
@@ -108,14 +105,10 @@ def init_file(
             check(config)
         except ConfigError as error:
             raise ConfigError(
-                f"--data={path}: `run` would refuse the YAML of this table, so none is written. "
-                f"{error}"
+                f"--data={path}: no YAML is written, because `run` would not accept it. {error}"
             ) from None
-    try:
-        with atomic_write(output) as stream:
-            stream.write(text)
-    except OSError as error:
-        raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None
+    with output_file(output) as stream:
+        stream.write(text)
     warnings = list(guess.reasons if guess else ())
     (facts,) = (column for column in data.columns if column.name == chosen)
     if facts.missing:
@@ -219,7 +212,7 @@ def likely_label(data: DataFacts) -> tuple[str, str]:
             continue
         if column in named:
             return column.name, "chosen by its name"
-        return column.name, "chosen because it is the last column that can be one"
+        return column.name, "chosen because it is the last column that can be a label"
     raise ConfigError("--data: no column can be a label; name one with --label")
 
 
@@ -242,16 +235,16 @@ def training(rows: int, columns: int = 1) -> list[str]:
     model = ModelSize(units, dropout, knots=8, weight_decay=0.01)
     linear = ", linear: true"
     about = [
-        "  # The model starts as a linear one. Its weights are averaged over about 100 steps.",
+        "  # Training starts from a linear model. Weights are averaged over about 100 steps.",
         "  ema_momentum: 0.99",
     ]
     if is_wide(rows, columns):
         model, linear = WIDE, ""
-        about = [f"  # {columns:,} columns: a small model that decays, not to learn rows by heart."]
+        about = [f"  # {columns:,} columns: a small model with weight decay, against overfitting."]
     noun = "step" if steps == 1 else "steps"
     return [
         "training:",
-        f"  # For {rows:,} training rows: {steps:,} {noun} an epoch. The best epoch is kept, and",
+        f"  # For {rows:,} training rows: {steps:,} {noun} per epoch. The best epoch is kept, and",
         f"  # training stops after {patience} epochs without improvement.",
         f"  global_batch_size: {batch}",
         f"  epochs: {epochs}",
@@ -286,7 +279,7 @@ def evaluation(
     of_sample = " (Of a sample.)" if is_sample and target["kind"] == "regression" else ""
     return [
         "evaluation:",
-        "  # Bless only a model that is better than the best constant answer on the eval rows, and",
+        "  # Bless a model only if it is better than the best constant on the eval rows,",
         f"  # by more than chance explains. {_constant(facts, target, labels)}{of_sample}",
         "  require_better_than_constant: true",
     ]
@@ -298,12 +291,12 @@ def _constant(facts: ColumnFacts, target: Mapping[str, JsonValue], labels: Rows)
         numbers = [float(row[0]) for row in labels if row and row[0] not in ("", b"")]
         values = np.asarray([number for number in numbers if np.isfinite(number)])
         if not len(values):
-            return "Of the label, that is its median."
+            return "For a numeric label that is its median."
         median = float(np.median(values))
         error = float(np.abs(values - median).mean())
-        return f"The median {median:.4g} errs by {error:.4g} on average."
+        return f"The median {median:.4g} has a mean absolute error of {error:.4g}."
     if target["kind"] == "binary":
-        return "A guess has an auc of 0.5."
+        return "A constant has an auc of 0.5."
     assert facts.texts is not None
     value, count = facts.texts.top[0]
     shown = plain_line(str(value))[:30]
@@ -345,8 +338,8 @@ def _equal_rows(data: DataFacts) -> bool:
 def _equal_rows_note(data: DataFacts) -> str:
     among = f"{data.sample_rows:,}" if data.every == 1 else f"a sample of {data.sample_rows:,}"
     return (
-        f"only {data.distinct_rows:,} different rows among {among}: they are split by their "
-        "place too, so that equal ones are in both splits."
+        f"only {data.distinct_rows:,} different rows among {among}: the split also uses their "
+        "position, so that equal rows are in both splits."
     )
 
 
@@ -354,16 +347,16 @@ def _label_comments(facts: ColumnFacts, target: Mapping[str, JsonValue], why: st
     """Return comments on the label: its choice, its kind, and its positive value."""
     lines = []
     if why:
-        lines.append(f"{facts.name} was {why}: --label NAME takes another.")
+        lines.append(f"{facts.name} was {why}; name another column with --label NAME.")
     kind = target["kind"]
     if kind == "regression":
-        lines.append("A number, on a scale: for classes, kind: multiclass.")
+        lines.append("A number on a scale. If its values are classes, use kind: multiclass.")
     elif kind == "multiclass" and facts.texts is not None:
         lines.append(f"{facts.texts.distinct} classes.")
     elif "positive" in target and facts.texts is not None:
         counts = ", ".join(f"{value!r} {count:,} times" for value, count in facts.texts.top[:2])
-        lines.append(f"Two values, {counts}: {target['positive']!r}, the positive one, counts as 1")
-        lines.append("(probabilities are of it; name the other one in `positive` to turn it).")
+        lines.append(f"Two values, {counts}: {target['positive']!r} is the positive class, 1.")
+        lines.append("Predicted probabilities are those of `positive`.")
     return [plain_line(line) for line in lines]
 
 
@@ -372,7 +365,7 @@ def _guess(path: str, source: Source, header: bool | None) -> CsvGuess | None:
     if source != "csv":
         if header is not None:
             option = "--header" if header else "--no-header"
-            raise ConfigError(f"{option}: the data are {source}, and only CSV has such a line.")
+            raise ConfigError(f"{option}: only for CSV, and the data are {source}; remove it.")
         return None
     return guess_csv(files(path, "--data", base="the working directory"), header)
 
@@ -407,15 +400,15 @@ def _group_split(suggestion: Suggestion) -> list[str]:
     names = plain_line(", ".join(suggestion.group_columns))
     split = _flow({"split": {"by": "group", "column": suggestion.group_columns[0]}}).strip("{}")
     return textwrap.wrap(
-        f"Rows with the same value of {names} belong together: to measure on values that training "
-        f"does not see, add {split}}} to data.",
+        f"Rows with the same value of {names} belong together. To evaluate on values that training "
+        f"has not seen, add {split}}} to data.",
         90,
     )
 
 
 def _unlabelled(facts: ColumnFacts) -> str:
     rows = f"{facts.missing:,} of {facts.rows:,} rows"
-    return f"{rows} have no value in {facts.name}: they are left out."
+    return f"{rows} have no value in {facts.name} and are dropped."
 
 
 def _flow(value: JsonValue) -> str:

@@ -83,8 +83,8 @@ def repeated_id_reason(facts: ColumnFacts) -> str | None:
     if rows < 1.0 / NEARLY_ALL or (entity != "person" and many):
         return None
     return (
-        f"{distinct:,} ids, each in {rows:,.1f} rows on average: what is learned of one helps with "
-        "no new one"
+        f"{distinct:,} ids, each in {rows:,.1f} rows on average: a model that learns them does "
+        "not know new ones"
     )
 
 

@@ -34,22 +34,22 @@ from trainer_module.baselines.one_column import (
 )
 
 FEW_ROWS = 50
-"""Rows below which chance may do the same."""
+"""Minimum number of rows; with fewer, a leak may be due to chance."""
 
 MOST_ROWS = 10_000
-"""Rows that are looked at, evenly taken."""
+"""Maximum number of rows that are examined, evenly spaced."""
 
 STRONG_NUMBER = 0.98
-"""Explained share of a number's variance from which on a column is strong."""
+"""Minimum explained share of a numeric label's variance of a strong column."""
 
 STRONG_CLASS = 0.8
-"""Brier skill score from which on a column is strong, such as a code right in 96 % of rows."""
+"""Minimum Brier skill score of a strong column, such as a code that is right in 96 % of rows."""
 
 NOTHING = 0.02
 """Explained share below which a column does not predict the label."""
 
 MAY_GIVE_AWAY = (
-    "these features may give the label away. Remove those whose values are not known when a "
+    "these features may leak the label. Remove those whose values are not known when a "
     "prediction is made."
 )
 
@@ -151,8 +151,8 @@ def choose(leaks: Leaks, usable: Collection[str]) -> Choice:
 def warnings_of(kept: Mapping[str, str]) -> tuple[str, ...]:
     """Return a sentence for each kept column, for the terminal."""
     found = [
-        f"{plain_line(name)} {reason}: it may give the label away. Remove it from features if "
-        "its value is not known when a prediction is made."
+        f"{plain_line(name)} {reason}: it may leak the label. Remove it from features if its "
+        "value is not known when a prediction is made."
         for name, reason in kept.items()
     ]
     more = len(found) - _MOST_WARNINGS

@@ -35,8 +35,8 @@ class SplitSizes:
             return ""
         rows = "1 row" if self.eval == 1 else f"{self.eval} rows"
         return (
-            f"the model is judged on {rows} only: its metrics and whether it is blessed mean "
-            "little. Add rows, or hold out more with data.eval_percent."
+            f"the model is evaluated on only {rows}, so its metrics and its blessing are "
+            "unreliable. Add rows, or increase data.eval_percent."
         )
 
 
@@ -60,19 +60,19 @@ def split_sizes(groups: Sequence[int], *, label: str, kind: str, path: str) -> S
     rows = sum(groups)
     if rows < LEAST_ROWS:
         raise ConfigError(
-            f"--data={path}: {rows} rows with a value of {label!r} are too few to train on some "
-            f"and to judge the model on others. Use at least {LEAST_ROWS}, {_BY_HAND}."
+            f"--data={path}: {rows} rows with a value of {label!r} are too few for training and "
+            f"evaluation. Use at least {LEAST_ROWS}, {_BY_HAND}."
         )
     if kind == "binary" and min(groups) < 2:
         raise ConfigError(
-            f"--data={path}: one of the two values of {label!r} is in 1 row only: no model can "
-            f"both learn it and be judged on it. Add rows with it, {_BY_HAND}."
+            f"--data={path}: one of the two values of {label!r} is in only 1 row, which cannot be "
+            f"used for both training and evaluation. Add rows with it, {_BY_HAND}."
         )
     percent = eval_percent(rows)
     train = sum(max(round((100 - percent) / 100 * group), 1) for group in groups)
     if train == rows:
         raise ConfigError(
             f"--data={path}: the {rows} rows have {len(groups)} different values of {label!r}, too "
-            f"few of each to judge a model on some. Add rows, {_BY_HAND}."
+            f"few rows of each to evaluate a model. Add rows, {_BY_HAND}."
         )
     return SplitSizes(train, rows - train, percent)

@@ -143,8 +143,8 @@ def _check_same_columns(
         if kinds[1] == "unknown":
             raise ConfigError(
                 f"{path}: column {name!r} has no value in any of the {held_out.rows:,} rows read, "
-                f"so that no model that uses it can be judged. Give it values, or remove it from "
-                "the features."
+                "so no model that uses it can be evaluated. Add values, or remove it from the "
+                "features."
             )
         if kinds[0] != kinds[1]:
             raise ConfigError(
@@ -166,7 +166,10 @@ def _check_schema_file(config: PipelineConfig, path: Path) -> None:
             "or remove schema.path to infer the schema from the data."
         ) from None
     except text_format.ParseError as error:
-        raise ConfigError(f"schema.path={path}: no TFDV schema in text format ({error}).") from None
+        raise ConfigError(
+            f"schema.path={path}: not a TFDV schema in text format ({error}). Write one with "
+            "tfdv.write_schema_text."
+        ) from None
     try:
         check_spec(
             config.features, schema

@@ -137,10 +137,9 @@ def _check_float32(name: str, part: Part) -> None:
     exact = part.exact(name)
     if exact.min() < exact.max():
         raise ConfigError(
-            f"features: column {name!r} of {part.path} goes from {exact.min():.17g} to "
-            f"{exact.max():.17g}, and tf.Example holds float32, in which all its values are "
-            f"{held[0]:.9g}: nothing can be learned of it. Write it as whole numbers (int64 is "
-            "exact, and features.derive can subtract an offset), or subtract one in the data."
+            f"features: column {name!r} of {part.path} has values from {exact.min():.17g} to "
+            f"{exact.max():.17g}, which are all {held[0]:.9g} as float32 in a tf.Example. Write "
+            "them as integers (int64 is exact), or subtract an offset in the data."
         )
 
 
@@ -163,8 +162,8 @@ def _check_whole_lists(name: str, part: Part) -> None:
         raise ConfigError(
             f"features: column {name!r} of {hole.file} has a list with a missing value in row "
             f"{hole.row} of row group {hole.group} ({hole.type}). A list of ints in a tf.Example "
-            "has no missing value: what follows it would move up by one. Write the lists as "
-            "floats, where it is NaN, or use encode: multi_hot, where order does not matter."
+            "cannot have one: the following values would move up by one. Write the lists as "
+            "floats with NaN, or use encode: multi_hot, for which order does not matter."
         )
 
 
@@ -176,9 +175,9 @@ def _check_values(group: Group, name: str, part: Part) -> None:
         if len(others):
             raise ConfigError(
                 f"features: group {group.name!r}: column {name!r} of {part.path} holds "
-                f"{counts[others[0]]} values in row {others[0]}, and length: {group.length} takes "
-                f"{group.length}, or none, in each. {len(others)} of {len(counts)} rows read are "
-                "of another length."
+                f"{counts[others[0]]} values in row {others[0]}, but length: {group.length} "
+                f"requires {group.length} or none in each row. {len(others)} of {len(counts)} rows "
+                "read have another length."
             )
     if group.encode is not None and group.encode.integer is not None:
         values = part.values(name)
@@ -187,8 +186,8 @@ def _check_values(group: Group, name: str, part: Part) -> None:
         if len(fractions):
             raise ConfigError(
                 f"features: group {group.name!r}: column {name!r} of {part.path} holds "
-                f"{len(fractions)} values that are no whole numbers, {fractions[0]:g} for example, "
-                "and encode: integer takes the value as the id. Use a scale, or encode: bucketize."
+                f"{len(fractions)} values that are not integers, for example {fractions[0]:g}, and "
+                "encode: integer uses the value as the id. Use a scale, or encode: bucketize."
             )
 
 

@@ -81,7 +81,7 @@ def _check_column(config: PipelineConfig, part: Part) -> None:
             )
     if by == "stratified" and len(set(held)) > _MOST_CLASSES:
         raise ConfigError(
-            f"{what} has {len(set(held)):,} different values in {len(held):,} rows: these are no "
+            f"{what} has {len(set(held)):,} different values in {len(held):,} rows, too many for "
             "classes. Use by: row, or name another column."
         )
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pipeline.common.json_types import JsonValue
 from pipeline.config.evaluation import AGAINST_CONSTANT, METRICS
 
-_OFF = "set evaluation.require_better_than_constant: false to bless it all the same"
+_OFF = "to bless it anyway, set evaluation.require_better_than_constant: false"
 
 
 class Comparison(NamedTuple):
@@ -43,10 +43,10 @@ def explain_refusal(found: Comparison | None, metric: str) -> str:
     """
     if found is None or not math.isfinite(found.constant):
         return (
-            f"the model was not compared with a constant by {metric}: no row is judged, all labels "
-            f"are equal, or a label or prediction is not a number; {_OFF}"
+            f"the model was not compared with a constant by {metric}: there are no rows, all "
+            f"labels are equal, or a label or prediction is not a number; {_OFF}"
         )
-    values = f"{metric} is {found.model:.4g}, and {found.constant:.4g} for the best constant answer"
+    values = f"{metric} is {found.model:.4g}, and {found.constant:.4g} for the best constant"
     if found.chance < 1:
         return (
             f"{values} on the same {found.rows:,.0f} rows: chance can explain that, as "

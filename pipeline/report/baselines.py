@@ -47,7 +47,7 @@ def worse_than_a_constant(values: Mapping[str, float], baselines: Sequence[Basel
             if behind > _ROUNDING * abs(reference):
                 found.append(
                     f"the model is worse than a constant: its {name} is {value:.4f}, and "
-                    f"{reference:.4f} for the same answer in each row ({baseline.is_what})"
+                    f"{reference:.4f} for a constant prediction ({baseline.is_what})"
                 )
     return found
 

@@ -182,7 +182,7 @@ def _few_rows(evaluator: NodeRecord, console: Console) -> None:
         rows = "1 row" if judged == 1 else f"{judged:.0f} rows"
         console.print(
             Text.assemble(
-                ("warning", "bold yellow"), f": the metrics mean little: they are of {rows} only."
+                ("warning", "bold yellow"), f": the metrics are unreliable: only {rows} evaluated."
             ),
             soft_wrap=True,
         )

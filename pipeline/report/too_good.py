@@ -37,7 +37,7 @@ def too_good(values: Mapping[str, float], found: Baselines | None) -> list[str]:
         if strongest.share < _EXPLAINS:
             return [
                 f"{question}. No single column explains it: {name} predicts most of the label, "
-                f"{strongest.share:.0%}. Check for columns that give it away together"
+                f"{strongest.share:.0%}. Check for columns that leak it together"
             ]
         return [
             f"{question}: column {name} alone explains {strongest.share:.1%} of the label. Check "

@@ -72,7 +72,7 @@ def _compared(config: PipelineConfig, blessing: OutputArtifact) -> str:
         return "; there was no blessed model yet to compare with"
     if not changes:
         return "; not compared with the latest blessed model: no threshold sets max_loss"
-    return f", {', '.join(changes)} against the latest blessed model too"
+    return f", {', '.join(changes)} also against the latest blessed model"
 
 
 def _reasons(config: PipelineConfig, evaluation: OutputArtifact | None) -> list[str]:
@@ -115,9 +115,7 @@ def failed_thresholds(evaluation: OutputArtifact | None, *, judged_by: str) -> l
                 continue
             bounds = threshold.value_threshold
             if not math.isfinite(failure.metric_value.double_value.value):
-                reasons.append(
-                    f"{name} {_where_undefined(name)}: it was not judged, and no bound holds for it"
-                )
+                reasons.append(f"{name} {_where_undefined(name)}: it meets no bound")
                 continue
             if bounds.HasField("lower_bound"):
                 reasons.append(f"{name} is {value}; needed at least {bounds.lower_bound.value:g}")
@@ -128,7 +126,7 @@ def failed_thresholds(evaluation: OutputArtifact | None, *, judged_by: str) -> l
 
 def _where_undefined(metric: str) -> str:
     known = WHERE_UNDEFINED.get(metric)
-    return "is undefined" + (f", as where {known}" if known else "")
+    return "is undefined" + (f" (as when {known})" if known else "")
 
 
 def unusable_labels(config: PipelineConfig, records: Mapping[str, NodeRecord]) -> list[str]:

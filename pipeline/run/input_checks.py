@@ -48,7 +48,7 @@ class UnseenCategories:
         for column, count in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])):
             example = f", such as {self.first[column]!r}" if column in self.first else ""
             found.append(f"{column} ({count:,} {'row' if count == 1 else 'rows'}{example})")
-        return f"Categories that the model has not seen in training: {'; '.join(found)}"
+        return f"Note: categories that are not in the training data: {'; '.join(found)}"
 
 
 @dataclass(frozen=True)

@@ -107,8 +107,7 @@ def format_of(path: str) -> InputFormat:
     if suffix in _ENDINGS:
         return _ENDINGS[suffix]
     raise ConfigError(
-        f"--data={path}: its name does not say its format; add --source "
-        "csv, parquet, arrow, tfrecord or jsonl"
+        f"--data={path}: unknown format; add --source csv, parquet, arrow, tfrecord or jsonl"
     )
 
 
@@ -228,7 +227,7 @@ def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
             yield pa.RecordBatch.from_arrays(columns, names)
 
     found = _with_shown_path(batches(), file, shown)
-    why = "which are damaged or not a tf.Example"
+    why = "damaged or not a tf.Example"
     return InputRows(shown, names, found, unreadable=unreadable, why_unreadable=why)
 
 
@@ -276,7 +275,7 @@ def _with_shown_path(batches: Iterator[T], file: Path, shown: str) -> Iterator[T
 def _error(error: ValueError, file: Path, shown: str) -> ConfigError:
     message = str(error).replace(str(file), shown)
     if "is not a TFRecord file" in message:
-        message += " Name its format by --source."
+        message += " Set its format with --source."
     if "data.csv." in message:
-        message += " --config names a pipeline's YAML whose data.csv says so."
+        message += " To set data.csv, name a pipeline's YAML with --config."
     return ConfigError(f"--data: {message}")

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.json_types import JsonValue
+from pipeline.common.output_file import output_file
 from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_files, open_rows
 from pipeline.run.predictor import Predictions, Predictor, latest_version
 from pipeline.run.raw_rows import Wrong
-from shared_core.atomic_files import atomic_write, message_stream
+from shared_core.atomic_files import message_stream
 
 if TYPE_CHECKING:
     from components import CsvOptions
@@ -49,10 +50,10 @@ class _Refused:
         lines = []
         if self.count:
             rows = _rows(self.count)
-            lines.append(f"{rows} left out, which the model cannot take: {self.first}")
+            lines.append(f"{rows} skipped, with values that the model cannot read: {self.first}")
         if self.unreadable:
             lines.append(
-                f"{_rows(len(self.unreadable))} left out {self.why_unreadable}, the first: "
+                f"{_rows(len(self.unreadable))} skipped, {self.why_unreadable}, the first: "
                 f"{self.unreadable[0][:80]!r}"
             )
         return "\n".join(lines)
@@ -99,9 +100,7 @@ def predict(
     version = latest_version(model)
     with input_files(source, kind) as files:
         if output is not None and output.exists() and any(map(output.samefile, files)):
-            raise ConfigError(
-                f"--output={output}: is the input itself, which would be lost; name another file."
-            )
+            raise ConfigError(f"--output={output}: is the input file; name another file.")
         rows = open_rows(files, source, kind, options, skip=on_error == "skip")
         kept = _kept(rows, keep)
         predictor = Predictor(version)
@@ -186,8 +185,8 @@ def _error_message(wrong: Wrong, rows: InputRows, start: int) -> str:
     location = rows.location(wrong.column, wrong.value, start + wrong.row)
     return (
         f"--data={rows.path}{location}: {wrong.column}={wrong.value!r} is not {wrong.expected}, "
-        "which the model expects there. Correct it, name the pipeline's YAML by --config where its "
-        "data.csv says how such cells are written, or leave such rows out by --on-error skip."
+        "which the model expects. Correct it, or skip such rows with --on-error skip. If data.csv "
+        "of a pipeline's YAML describes such cells, name the YAML with --config."
     )
 
 
@@ -201,31 +200,28 @@ def _write(kept: Sequence[str], first: _Batch, rest: Iterator[_Batch], output: P
     twice = [name for name in kept if name in names]
     if twice:
         raise ConfigError(
-            f"--keep: the input has a column {twice[0]!r}, as the predictions have; name the "
+            f"--keep: both the input and the predictions have a column {twice[0]!r}; name the "
             "columns to keep without it."
         )
     rows = 0
-    try:
-        with (
-            atomic_write(output, newline="") as stream,
-            Progress(
-                SpinnerColumn(),
-                TextColumn("{task.completed:,.0f} rows predicted"),
-                console=Console(stderr=True),
-                transient=True,
-            ) as progress,
-        ):
-            task = progress.add_task("predict", total=None)
-            writer = csv.writer(stream)
-            writer.writerow([*kept, *names])
-            for batch in chain([first], rest):
-                cells = [[_cell(value) for value in column] for column in batch.kept]
-                values = [batch.predictions[name] for name in names]
-                writer.writerows(zip(*cells, *values, strict=True))
-                rows += len(batch.numbers)
-                progress.update(task, completed=rows)
-    except OSError as error:
-        raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None
+    with (
+        output_file(output, newline="") as stream,
+        Progress(
+            SpinnerColumn(),
+            TextColumn("{task.completed:,.0f} rows predicted"),
+            console=Console(stderr=True),
+            transient=True,
+        ) as progress,
+    ):
+        task = progress.add_task("predict", total=None)
+        writer = csv.writer(stream)
+        writer.writerow([*kept, *names])
+        for batch in chain([first], rest):
+            cells = [[_cell(value) for value in column] for column in batch.kept]
+            values = [batch.predictions[name] for name in names]
+            writer.writerows(zip(*cells, *values, strict=True))
+            rows += len(batch.numbers)
+            progress.update(task, completed=rows)
     return rows
 
 
@@ -258,7 +254,7 @@ def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
         table.add_row(*map(Text, row))
     print_table(Console(), table)
     if len(batch.numbers) > SHOWN_ROWS:
-        print("(the first rows; --output predictions.csv writes all)")
+        print(f"(the first {SHOWN_ROWS} rows; write all of them with --output predictions.csv)")
 
 
 def _shown(value: object) -> str:

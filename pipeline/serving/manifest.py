@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
+from pipeline.common.output_file import output_file
 from pipeline.serving.exported_model import (
     RAW,
     SERVING_DEFAULT,
@@ -22,7 +23,6 @@ from pipeline.serving.kserve import inference_service
 from pipeline.serving.requests import ServingTarget, first_rows, request_body, rows_file
 from pipeline.serving.server_versions import is_prebuilt
 from pipeline.serving.vertex_requests import container_image, vertex_requests
-from shared_core.atomic_files import atomic_write
 
 if TYPE_CHECKING:
     from pipeline.config.config import PipelineConfig
@@ -111,7 +111,8 @@ def write_manifest(options: ManifestOptions, config: PipelineConfig | None) -> M
     endings = {"kserve": "kserve.yaml", "vertex": "vertex-serving.json"}
     file = options.output or Path(f"{name}-{endings[options.target]}")
     request = _request(options, model, config, file) if options.rows else None
-    _write(file, _as_text(options.target, content))
+    with output_file(file) as stream:
+        stream.write(_as_text(options.target, content))
     return Manifest(model, uri, name, content, file, request)
 
 
@@ -182,7 +183,8 @@ def _request(
         rows = first_rows(found, model, _REQUEST_ROWS)
     path = file.with_name(f"{file.stem}-request.json")
     body = request_body(model, signature, rows, range(len(rows)))
-    _write(path, body.decode() + "\n")
+    with output_file(path) as stream:
+        stream.write(body.decode() + "\n")
     return path, signature
 
 
@@ -192,14 +194,6 @@ def _as_text(target: ServingTarget, content: JsonObject) -> str:
     import yaml
 
     return yaml.safe_dump(content, sort_keys=False)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        with atomic_write(path) as stream:
-            stream.write(text)
-    except OSError as error:
-        raise ConfigError(f"--output={path}: cannot write it ({error.strerror}).") from None
 
 
 def next_steps(manifest: Manifest, target: ServingTarget) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Columns that give the label away, columns that may, and columns that do not."""
+"""Columns that leak the label, columns that may, and columns that do not."""
 
 from __future__ import annotations
 
@@ -166,4 +166,4 @@ def test_a_table_of_one_strong_column_can_be_initialised(tmp_path, capsys, facto
     assert main(["init", str(tmp_path / "law.csv"), "--label", "y", "--output", str(output)]) == 0
     assert "warning: x is in the label's order" in capsys.readouterr().out
     assert [group.columns for group in load_config(output).features.groups] == [("x",)]
-    assert "CHECK: these features may give the label away" in output.read_text()
+    assert "CHECK: these features may leak the label" in output.read_text()

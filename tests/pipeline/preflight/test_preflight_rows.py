@@ -188,7 +188,7 @@ def test_encode_integer_takes_whole_floats(write, values):
     else:
         text = refusal(file, groups)
         assert "column 'amount'" in text
-        assert "20 values that are no whole numbers, 12.5 for example" in text
+        assert "20 values that are not integers, for example 12.5" in text
 
 
 def test_rows_without_a_label(write):

@@ -49,15 +49,12 @@ def test_they_stand_below_the_models_metrics(
     assert lines[3] == ["a", "linear", "model", "undefined", "-"]
     assert lines[4][0] == "warning:"
     assert len(lines) == 5
-    told = out.getvalue().splitlines()[-1]
-    assert told == (
-        "warning: the model is worse than a constant: its auc is 0.4000, and 0.5000 for the same "
-        "answer in each row (the training rows' share of positives 0.2500)."
-    )
+    for fact in ("auc is 0.4000", "0.5000 for a constant", CONSTANT.is_what):
+        assert fact in out.getvalue().splitlines()[-1]
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "metrics"),
     [
         ({"auc": 0.51, "binary_accuracy": 0.75}, []),
         ({"binary_accuracy": 0.7499}, ["binary_accuracy"]),
@@ -65,9 +62,9 @@ def test_they_stand_below_the_models_metrics(
         ({"binary_crossentropy": 0.55, "recall": 0.1}, []),
     ],
 )
-def test_worse_is_by_the_metrics_direction(values: dict[str, float], told: list[str]) -> None:
+def test_worse_is_by_the_metrics_direction(values: dict[str, float], metrics: list[str]) -> None:
     sentences = baselines.worse_than_a_constant(values, (CONSTANT, LINEAR))
-    assert [sentence.split("its ")[1].split()[0] for sentence in sentences] == told
+    assert [sentence.split("its ")[1].split()[0] for sentence in sentences] == metrics
 
 
 def test_a_trainer_without_them_and_another_version(tmp_path: Path) -> None:

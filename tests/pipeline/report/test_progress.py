@@ -1,4 +1,4 @@
-"""The state of a run, as log records tell it, and how it looks."""
+"""The state of a run, read from log records, and how it is displayed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def log(logger: logging.Logger, message: str, *args: object) -> None:
     logger.info(message, *args)
 
 
-def tell(logger: logging.Logger, record: Progress) -> None:
+def send(logger: logging.Logger, record: Progress) -> None:
     logger.info("...", extra=attached(record))
 
 
@@ -55,16 +55,16 @@ def run_all(logger: logging.Logger) -> None:
         if name == "Transform":
             log(logger, "A cached execution %d is used.", 7)
         if name == "Trainer":
-            tell(logger, TrainingStep(5, 50, 1, 10, 0.25, 1234.0, 61.0))
-            tell(logger, EvaluationEnded(1, {"auc": 0.9}))
-            tell(logger, TrainingEnded("epochs", 50, {"empty": 2}, advice="use more rows"))
+            send(logger, TrainingStep(5, 50, 1, 10, 0.25, 1234.0, 61.0))
+            send(logger, EvaluationEnded(1, {"auc": 0.9}))
+            send(logger, TrainingEnded("epochs", 50, {"empty": 2}, advice="use more rows"))
         log(logger, "Component %s is finished.", name)
 
 
 def test_what_is_being_measured_is_shown(watched):
     state, logger = watched
     log(logger, "Component %s is running.", "Trainer")
-    tell(logger, MemoryProbe(2048))
+    send(logger, MemoryProbe(2048))
     assert state.node("Trainer").text == "measuring the memory of micro-batches of 2,048 rows"
 
 
@@ -97,7 +97,7 @@ def test_plain_lines(watched):
 
 
 def test_trials_of_a_search(watched):
-    """Steps and scores are told; the epochs of a trial are not: its end is what counts."""
+    """Steps and scores are shown; the epochs of a trial are not, only its end."""
     state, logger = watched
     of = TrialNumber(2, 8)
     out = io.StringIO()
@@ -110,7 +110,7 @@ def test_trials_of_a_search(watched):
             TrialEnded(of, "auc", {}, score=0.7, best=0.9, best_trial=1, metrics={}),
             TrialFailed(TrialNumber(3, None), {}, "the loss is NaN"),
         ):
-            tell(logger, record)
+            send(logger, record)
         log(logger, "Component %s is finished.", "Trainer")
     assert out.getvalue().splitlines()[:3] == [
         "[4/5] Trainer: trial 2/8, step 5/50, loss 0.2500",
@@ -165,7 +165,7 @@ def _is_shown(kind: type[Progress]) -> bool:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_what_transform_took_without_complaint_is_told_when_it_ends(terminal):
+def test_cautions_of_transform_are_shown_when_it_ends(terminal):
     state = RunState.of(NODES)
     logger = logging.Logger("test")
     said = "column 'when': encode: date cannot read 67.0% of the values, for example '31.12.99'"
@@ -178,8 +178,8 @@ def test_what_transform_took_without_complaint_is_told_when_it_ends(terminal):
             log(logger, "Component %s is running.", name)
             assert "Warning" not in out.getvalue()
             log(logger, "Component %s is finished.", name)
-        told = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", out.getvalue())
-        assert told.count(f"Warning of Transform: {said}.\n") == 1  # before the run's end
+        shown = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", out.getvalue())
+        assert shown.count(f"Warning of Transform: {said}.\n") == 1  # before the run's end
         log(logger, "Component %s is running.", "Trainer")
     if not terminal:
         ended, warned = out.getvalue().splitlines()[-2:]

@@ -1,4 +1,4 @@
-"""What the summary says of a model that is not blessed, and what TFX makes of the thresholds."""
+"""The printed verdict on a model, and the thresholds that TFX's Evaluator gets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_without_a_threshold_the_reason_is_that(write: Any, tmp_path: Path) -> N
         ({}, "done", {}, False),  # nothing is judged
     ],
 )
-def test_what_a_script_is_told_of_the_verdict(
+def test_a_violated_threshold_decides_the_exit_code(
     write: Any,
     monkeypatch: pytest.MonkeyPatch,
     thresholds: Any,
@@ -113,7 +113,7 @@ def test_rows_weights_and_what_is_undefined(write: Any, tmp_path: Path) -> None:
     assert lines[2] == ["city=Lima", "2", "3", "undefined", "undefined", "undefined"]
     assert lines[3] == ["city=Oslo", "2", "1.5", "3.0000", "2.4495", "2.0000"]
     text = out.getvalue()
-    assert "mean_absolute_error is undefined: it was not judged, and no bound holds for it" in text
+    assert "mean_absolute_error is undefined: " in text
     assert "label 'bought' is missing, invalid or of an unknown class in 1 of 4 eval rows" in text
     assert "(rows 3 of " in text
 
@@ -182,20 +182,20 @@ def test_max_loss_holds_while_there_is_no_baseline(
 
 
 @pytest.mark.parametrize(
-    ("threshold", "baseline", "told"),
+    ("threshold", "baseline", "fact"),
     [
-        ({"lower_bound": 0.5}, {}, "; there was no blessed model yet to compare with."),
+        ({"lower_bound": 0.5}, {}, "no blessed model yet"),
         ({"lower_bound": 0.5}, {"baseline_model_id": 3}, "no threshold sets max_loss"),
-        ({"max_loss": 0.1}, {"baseline_model_id": 3}, ", auc against the latest blessed model"),
+        ({"max_loss": 0.1}, {"baseline_model_id": 3}, ", auc also against the latest blessed"),
     ],
 )
-def test_the_verdict_says_what_was_compared(write: Any, threshold, baseline, told) -> None:
+def test_the_verdict_names_the_comparison(write: Any, threshold, baseline, fact) -> None:
     config = load_config(write(lambda c: c["evaluation"].update(thresholds={"auc": threshold})))
     blessing = OutputArtifact("blessing", {"blessed": 1, **baseline})
     out = io.StringIO()
     records = {"Evaluator": NodeRecord("Evaluator", {"blessing": [blessing]})}
     verdict.show_verdict(config, records, Console(file=out, width=200))
-    assert told in out.getvalue()
+    assert fact in out.getvalue()
 
 
 @pytest.mark.parametrize("rows", [1, 29, 30])
@@ -204,4 +204,4 @@ def test_metrics_of_few_rows_are_warned_of(monkeypatch: pytest.MonkeyPatch, rows
     out = io.StringIO()
     record = NodeRecord("Evaluator", {"evaluation": [OutputArtifact("", {})]})
     summary._few_rows(record, Console(file=out))
-    assert (f"{rows} row" in out.getvalue()) == (rows < 30)
+    assert (f"only {rows} row" in out.getvalue()) == (rows < 30)

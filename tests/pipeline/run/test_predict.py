@@ -146,9 +146,7 @@ def test_unseen_categories_are_counted_and_predicted(checked, tmp_path, capfd):
     file.write_text("size,rooms,town\n" + "".join(f"1,2,{town}\n" for town in towns))
     output = tmp_path / "said.csv"
     assert main(["predict", str(checked), str(file), "--output", str(output)]) == 0
-    line = (
-        "Categories that the model has not seen in training: town (1,501 rows, such as 'Atlantis')"
-    )
+    line = "categories that are not in the training data: town (1,501 rows, such as 'Atlantis')"
     assert line in capfd.readouterr().err.splitlines()
     assert len(output.read_text().splitlines()) == 1 + len(towns)
 
@@ -187,7 +185,7 @@ def test_a_date_that_cannot_be_read_follows_on_error(checked, tmp_path, capfd):
     output = tmp_path / "said.csv"
     command = ["predict", str(checked), str(file), "--on-error", "skip", "--output", str(output)]
     assert main(command) == 0
-    assert "2 rows left out, which the model cannot take" in capfd.readouterr().err
+    assert "2 rows skipped, with values" in capfd.readouterr().err
     with output.open(newline="") as stream:
         found = [float(row["prediction"]) for row in csv.DictReader(stream)]
     assert found == pytest.approx([12.0, 13.0, 16.0], abs=1e-6)
@@ -453,7 +451,7 @@ def test_bad_rows_may_be_left_out(models, tmp_path, capfd):
     rows = predicted(models["regression"], file, "--on-error", "skip")
     assert [row["id"] for row in rows] == ["a", "e"]
     printed = capfd.readouterr().err
-    assert "2 rows left out, which the model cannot take" in printed
+    assert "2 rows skipped, with values" in printed
     assert "line 3: size='wide'" in printed
     assert "1 row left out with more or fewer cells than the header" in printed
 
@@ -480,7 +478,7 @@ def test_the_input_is_not_overwritten(models, tmp_path, capfd):
     (tmp_path / "same.csv").symlink_to(file)
     for other in (file, tmp_path / "same.csv"):
         text = refusal(capfd, models["regression"], file, "--output", str(other))
-        assert f"--output={other}: is the input itself" in text
+        assert f"--output={other}: is the input file" in text
     assert file.read_bytes() == before
 
 
@@ -493,7 +491,7 @@ def test_the_input_is_not_overwritten(models, tmp_path, capfd):
         ("rows.jsonl", '{"size": 1,\n', "line 1: is not JSON"),
         ("rows.jsonl", "[1, 2]\n", "line 1: is not an object"),
         ("rows.parquet", "id,size\n", "is not a Parquet or Arrow file"),
-        ("rows.xls", "id,size\n", "its name does not say its format; add --source"),
+        ("rows.xls", "id,size\n", "unknown format; add --source"),
     ],
 )
 def test_inputs_that_cannot_be_read(models, tmp_path, capfd, name, content, message):
@@ -513,7 +511,7 @@ def test_models_that_cannot_be_used(models, tmp_path, capfd):
     assert "no SavedModel there" in refusal(capfd, tmp_path, file)
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").write_bytes(b"\x08\x01torn")
-    assert "cannot be loaded" in refusal(capfd, tmp_path, file)
+    assert "damaged or incomplete" in refusal(capfd, tmp_path, file)
     foreign = tmp_path / "foreign"
     module = _Module("regression")
     tf.saved_model.save(module, str(foreign), signatures={"serving_default": module.serve})
@@ -529,7 +527,7 @@ def test_a_damaged_record(models, tmp_path, capfd):
     assert f"--data: {file}, record 1: its checksum is not that of its bytes" in printed
     rows = predicted(models["binary"], file, "--on-error", "skip")
     assert len(rows) == len(ROWS) - 1
-    assert "1 row left out as damaged or no tf.Example" in capfd.readouterr().err
+    assert "1 row skipped, damaged" in capfd.readouterr().err
 
 
 def test_a_feature_that_only_later_records_have_can_be_kept(models, tmp_path, monkeypatch):

@@ -101,7 +101,7 @@ vertex .encryption_key=k -> not a Cloud KMS key; use projects/P/locations/
 vertex .encryption_key=KEY | .region=us-east1
   -> a key of europe-west4, and cluster\.vertex\.region is us-east1
 vertex .persistent_resource=A -> persistent_resource='A': not the id of
-vertex .persistent_resource=a | .spot=true -> spot=True.* machines of persistent_resource=a
+vertex .persistent_resource=a | .spot=true -> spot=True.*persistent_resource=a
 vertex .restart_on_worker_restart=true -> is for .* training\.workers is 1; remove it
 vertex .resources.Trainer.node_selector={a: b} -> node_selector: only Kubeflow has it; remove it
 vertex .resources.default.ephemeral_storage_gib=50
