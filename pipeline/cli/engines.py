@@ -19,7 +19,7 @@ ENGINES = ("in_memory", "multi_processing", "portable", "flink", "spark", "dataf
 _folder_option = option(
     "--folder",
     "FOLDER",
-    "its configuration and logs",
+    "folder of the cluster's configuration and logs",
     type=options.FOLDER,
     default="output/flink",
 )
@@ -36,7 +36,7 @@ def _port_option(name: str, default: int, help: str) -> Decorator:
     f"{', '.join(ENGINES)}; default: the YAML's",
     shell_complete=lambda _, __, start: [name for name in ENGINES if name.startswith(start)],
 )
-@options.config_option("print the options of its `beam:`")
+@options.config_option("a pipeline's YAML, to print the options of its `beam:`")
 @options.set_option("beam.parallelism=4")
 def beam_options(given: SimpleNamespace) -> int:
     """Print an engine's Beam pipeline options, checked.
@@ -79,8 +79,8 @@ def flink() -> None:
 @option(
     "--memory",
     "SIZE",
-    "for all of its processes together, without the Python workers: 8GiB, or a share of the free "
-    f"memory (at most {flink_memory.MOST_BY_DEFAULT_MB >> 10} GiB by default)",
+    "memory of all its processes except the Python workers: 8GiB, or a share of the free memory "
+    f"(at most {flink_memory.MOST_BY_DEFAULT_MB >> 10} GiB by default)",
     default=flink_memory.DEFAULT,
 )
 def start(given: SimpleNamespace) -> int:

@@ -22,22 +22,25 @@ _label = "the column to predict"
 
 @command("init", epilog="Example:\n  python -m pipeline init houses.csv --label price\n")
 @_data
-@option("--label", "NAME", f"{_label}; default: one named target, class, ..., else the last")
+@option(
+    "--label",
+    "NAME",
+    f"{_label}; default: a column named target, class, ..., else the last usable one",
+)
 @_source
 @click.option(
     "--header/--no-header",
     default=None,
-    help="whether the first line of CSV names the columns (without: column_1, column_2, ...); "
+    help="whether the first line of CSV files names the columns (if not: column_1, column_2, ...); "
     "default: it does, and a first line that looks like data is an error",
 )
-@options.output_option("YAML", "file to write; default: named after the data, in this folder")
+@options.output_option("YAML", "file to write; default: <name of the data>.yaml in this folder")
 @options.force_option
 def init(given: SimpleNamespace) -> int:
     """Write a complete first YAML for a data file.
 
-    Reads a data file and writes a YAML that `run` accepts without an edit: features chosen by
-    statistics, the label's kind, a training that suits the number of rows, and thresholds that a
-    model better than a constant passes. Its comments give the reasons.
+    Reads a data file and writes a YAML that `run` accepts without an edit: features, label,
+    training and evaluation, chosen from statistics of the columns. Comments give the reasons.
     """
     quiet()
     from pipeline.features.first_config import init_file
@@ -60,7 +63,7 @@ def init(given: SimpleNamespace) -> int:
     for sentence in written.suspicious:
         print(f"warning: {sentence}", file=stream)
     print(
-        f"{written.path}: predicts {written.label} ({written.kind}). Read its comments, then\n"
+        f"{written.path}: predicts {written.label} ({written.kind}). Review its comments, then\n"
         f"  {program()} run --config {shell_argument(written.path)}",
         file=stream,
     )
@@ -69,10 +72,7 @@ def init(given: SimpleNamespace) -> int:
 
 @group("features")
 def features() -> None:
-    """Suggest features for a data file, explain those of a run.
-
-    The `features:` section of the YAML: a first one for your data, and what a run made of it.
-    """
+    """Suggest features for a data file, explain those of a run."""
 
 
 _SUGGEST = """\
@@ -91,9 +91,9 @@ Example:
 def suggest(given: SimpleNamespace) -> int:
     """Write a first `features:` section for a data file.
 
-    Chooses scales by skew and outliers, encoders by the number of distinct values, imputation by
+    Chooses scalers by skew and outliers, encoders by the number of distinct values, imputation by
     the share of missing values, and dates by their format. Comments give the reasons with the
-    measured numbers, and the columns that are left out.
+    measured numbers, and list the columns that are left out.
     """
     quiet()
     from pipeline.features.features_suggest import suggest_file
@@ -116,10 +116,10 @@ _EXPLAIN = "Example:\n  python -m pipeline features explain --run output/taxi\n"
 @option("--run", "FOLDER", "the output.folder of a run", type=options.FOLDER)
 @flag("--json", "print JSON with all digits")
 def explain(given: SimpleNamespace) -> int:
-    """Print each column's chain with its fitted numbers, for a finished run.
+    """Print the steps of each column with their fitted numbers, for a finished run.
 
-    Reads the latest run's transform graph and statistics: share of missing values, clip bounds,
-    imputed value, mean, scale, quantiles, vocabulary size.
+    Shows, for the latest run: share of missing values, clip bounds, imputed value, mean, scale,
+    quantiles, vocabulary size.
     """
     options.single_choice(given, "config", "run", required=True)
     quiet()

@@ -111,8 +111,8 @@ def build(given: SimpleNamespace) -> int:
     only_context = bool(given.print or given.output)
     if only_context and given.sbom:
         raise ConfigError(
-            f"--sbom {given.sbom}: nothing is built with --print and --output, so there is no "
-            "image to list; leave one of them out."
+            f"--sbom {given.sbom}: --print and --output do not build an image to list; remove one "
+            "of them."
         )
     wanted = _wanted(given, needs_name=not only_context)
     cuda = (wanted.has_gpu or None) if given.cuda is None else given.cuda
@@ -146,12 +146,12 @@ def build(given: SimpleNamespace) -> int:
 
 
 class _Wanted(NamedTuple):
-    """What the command line or the YAML says of the image.
+    """The image that the command line or the YAML describes.
 
     Attributes:
-        tags: its names.
-        has_dataflow: whether Dataflow runs it.
-        has_gpu: whether a node that runs it requests an NVIDIA accelerator.
+        tags: Names of the image.
+        has_dataflow: Whether Dataflow runs it.
+        has_gpu: Whether a node that runs it requests an NVIDIA accelerator.
     """
 
     tags: list[str]
@@ -161,13 +161,13 @@ class _Wanted(NamedTuple):
 
 def _wanted(given: SimpleNamespace, *, needs_name: bool) -> _Wanted:
     if given.tag and given.config:
-        raise ConfigError("--tag and --config: each names the image; give one of them.")
+        raise ConfigError("--tag and --config both name the image; remove one of them.")
     if given.tag or (given.config is None and not needs_name):
         return _Wanted(list(given.tag))
     if given.config is None:
         raise ConfigError(
-            "The image has no name: give --tag registry/name:1.0, or --config my.yaml, whose "
-            "cluster.<target>.image it takes."
+            "The image needs a name: add --tag registry/name:1.0, or --config my.yaml to use its "
+            "cluster.<target>.image."
         )
     config = options.load(given)
     cluster = config.cluster

@@ -48,7 +48,7 @@ def config_value(**attributes: Any) -> Decorator:
 
 
 def config_option(help: str) -> Decorator:
-    """Add `--config YAML` beside other values."""
+    """Add `--config YAML` for a command whose first value is another one."""
     return option("--config", "YAML", help, type=FILE)
 
 
@@ -73,8 +73,8 @@ def source_option(default: str, *more: str) -> Decorator:
     """Add `--source`.
 
     Args:
-        default: what is used without it.
-        *more: formats beside those that a pipeline reads.
+        default: The default, for `--help`.
+        *more: Formats in addition to those that a pipeline reads.
     """
     sources = (*SOURCES, *more)
     text = f"{', '.join(sources)}; default: {default}"
@@ -101,21 +101,21 @@ force_option = flag("--force", "overwrite --output if it exists")
 timeout_option = option(
     "--timeout",
     "SECONDS",
-    "limit of one request, from connecting to the last byte",
+    "time limit of one request, from connecting to the last byte",
     type=Seconds(),
     default=30.0,
 )
 parameter_option = option(
     "--parameter",
     "NAME=VALUE",
-    "a parameter of the pipeline, e.g. training.epochs=3 for a field of the YAML that "
-    "cluster.<target>.parameters lists; repeatable",
+    "set a parameter of the compiled pipeline (a field in cluster.<target>.parameters), e.g. "
+    "training.epochs=3; repeatable",
     multiple=True,
 )
 map_option = option(
     "--map",
     "PREFIX=FOLDER",
-    "use this local folder in place of a remote place; repeatable",
+    "replace a remote folder, such as s3://bucket/data, with a local one; repeatable",
     multiple=True,
 )
 
@@ -123,10 +123,10 @@ map_option = option(
 def load(given: SimpleNamespace) -> PipelineConfig:
     """Return the checked configuration of `--config` and `--set`.
 
-    From then on, modules beside the YAML can be imported: it names functions by their paths.
+    Adds the YAML's folder to the import path, for the functions that it names.
 
     Raises:
-        ConfigError: it is wrong.
+        ConfigError: The configuration is wrong.
     """
     from pipeline.config.config_file import load_config
     from pipeline.run.runner import add_import_paths
@@ -144,7 +144,7 @@ def single_choice(given: SimpleNamespace, first: str, second: str, *, required: 
     """Check that at most one of two options is given.
 
     Raises:
-        UsageError: both are given, or none where one is required.
+        UsageError: Both are given, or none although one is required.
     """
     count = sum(bool(getattr(given, name)) for name in (first, second))
     if count > 1 or (required and not count):

@@ -32,28 +32,28 @@ def run(given: SimpleNamespace) -> int:
 @options.model_value(type=options.FILE)
 @options.data_value("rows: CSV, TFRecord, JSON lines (.gz, .zip, ...), Parquet, Arrow; - for stdin")
 @options.source_option("by the file's name; csv for standard input", "jsonl")
-@options.config_option("the pipeline whose data.csv describes the CSV, if detection fails")
+@options.config_option("a pipeline's YAML whose data.csv describes the CSV, if detection fails")
 @options.set_option("data.csv.encoding=cp1252")
 @option("--keep", "NAMES", "columns of the input to write (`--keep id,date`); default: all")
 @choice(
     "--on-error",
     ("fail", "skip"),
-    "for a row that the model cannot read: stop, or leave it out and count it",
+    "what to do with a row that the model cannot read: stop, or skip and count it",
     default="fail",
 )
 @options.output_option("CSV", "the rows with their predictions; default: show the first rows")
 def predict(given: SimpleNamespace) -> int:
     """Run a pushed model on raw rows.
 
-    Runs the serving signature of a pushed SavedModel on the rows of a file. The rows are raw: the
-    model normalises them itself. Writes `prediction` (the class's name, or the number in the
-    label's unit) and `probability_<class>`.
+    Runs a pushed SavedModel on the raw rows of a file; the model normalises them. Writes
+    `prediction` (the class, or a number in the label's unit) and, for classes,
+    `probability_<class>`.
     """
     quiet()
     from pipeline.run import predict
 
     if given.config is None and given.set:
-        raise ConfigError(f"--set {given.set[0]}: needs --config, whose field it overrides.")
+        raise ConfigError(f"--set {given.set[0]}: needs --config; add it.")
     config = options.load_if_given(given)
     return predict.predict(
         given.model,
@@ -70,7 +70,7 @@ def predict(given: SimpleNamespace) -> int:
 def schema(given: SimpleNamespace) -> int:
     """Print the JSON Schema of the YAML.
 
-    It has every field with its unit and default, for completion and checks in your editor.
+    Describes every field with its unit and default, for completion and checks in editors.
     """
     from pipeline.config.config import json_schema
 

@@ -35,8 +35,8 @@ def schedules() -> None:
 
 
 def _add(action: Literal["list", "pause", "resume", "delete"], text: str) -> None:
-    @options.target_option("where it is", required=True)
-    @options.config_option("Vertex: has project and region; default: this machine's")
+    @options.target_option("the platform of the schedule", required=True)
+    @options.config_option("Vertex: a YAML with project and region; default: your gcloud settings")
     @options.set_option("cluster.vertex.region=europe-west4")
     @options.timeout_option
     def run(given: SimpleNamespace) -> int:

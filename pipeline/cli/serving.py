@@ -24,19 +24,19 @@ Examples:
 @options.model_value(type=options.DATA)
 @options.data_value("rows, in any format that `predict` reads")
 @options.source_option("by the file's name", "jsonl")
-@options.config_option("the pipeline whose data.csv describes the CSV")
+@options.config_option("a pipeline's YAML whose data.csv describes the CSV")
 @options.target_option(
-    "what serves the model: kserve calls serving_default and raw (so does "
-    "tensorflow_model_server), vertex calls serving_default",
+    "the kind of server: kserve (also for tensorflow_model_server) calls the signatures "
+    "serving_default and raw, vertex calls serving_default",
     options.SERVING_TARGETS,
     default="kserve",
 )
 @option("--rows", "COUNT", "number of rows to send", type=click.IntRange(min=1), default=100)
-@option("--url", "URL", "a model on a running server: http://HOST:PORT/v1/models/NAME")
+@option("--url", "URL", "check a running server: http://HOST:PORT/v1/models/NAME")
 @option(
     "--python",
     "FILE",
-    "load the model with this Python, which has the server's version of TensorFlow",
+    "load the model with this Python, e.g. one with the server's version of TensorFlow",
     type=options.FILE,
 )
 def check_serving(given: SimpleNamespace) -> int:
@@ -73,9 +73,9 @@ Examples:
 
 @command("serve-manifest", epilog=_MANIFEST)
 @options.target_option("what serves the model", options.SERVING_TARGETS, required=True)
-@option("--model", "PLACE", "remote folder of the pushed versions, or of one", required=True)
+@option("--model", "FOLDER", "remote folder of a pushed model, or of its versions", required=True)
 @options.map_option
-@option("--name", "NAME", "of the service or endpoint; default: the pipeline's")
+@option("--name", "NAME", "name of the service or endpoint; default: the pipeline's name")
 @options.config_option("the pipeline, for cluster.*.server")
 @options.set_option("cluster.kubeflow.server.cpu=2")
 @options.output_option(
@@ -90,7 +90,7 @@ Examples:
 @choice(
     "--signature",
     ("raw", "serving_default"),
-    "that the request calls; default: raw (a value per column) for kserve, serving_default "
+    "signature of the request; default: raw (a value per column) for kserve, serving_default "
     "(tf.Examples) for vertex",
 )
 @flag(

@@ -33,8 +33,8 @@ Examples:
 @option(
     "--spec",
     "FILE",
-    "send what `compile` wrote, as it is; with --config, project, region and service account are "
-    "still those of the YAML",
+    "send this file of `compile` unchanged; with --config, project, region and service account "
+    "come from the YAML",
     type=options.FILE,
 )
 @options.parameter_option
@@ -47,14 +47,14 @@ Examples:
 @option(
     "--run-name",
     "NAME",
-    "name on the platform's page; default: the pipeline's and the time. With --schedule: name of "
-    "the schedule; default: the pipeline's",
+    "name of the run on the platform; default: the pipeline's name and the time. With --schedule: "
+    "name of the schedule; default: the pipeline's name",
 )
-@flag("--wait", "show its nodes until it ends; Ctrl-C leaves the run running")
+@flag("--wait", "wait until the run ends, and show its nodes; Ctrl-C does not stop the run")
 @option(
     "--poll",
     "SECONDS",
-    "time between two requests of --wait",
+    "with --wait: time between two requests",
     type=options.Seconds(),
     default=10.0,
 )
@@ -68,16 +68,15 @@ Examples:
 @option(
     "--timezone",
     "ZONE",
-    "Vertex: of --schedule, such as Europe/Berlin (default: UTC). Kubeflow has one time zone for "
-    "the whole cluster",
+    "Vertex: time zone of --schedule, such as Europe/Berlin (default: UTC). Kubeflow uses one time "
+    "zone for the whole cluster",
 )
 def submit(given: SimpleNamespace) -> int:
     """Start a run on Kubeflow or Vertex.
 
-    Compiles a pipeline as `compile` does, or takes a compiled file, sends it and starts a run.
-    With --schedule the platform starts runs at given times. Host and credentials are found as by
-    the platform's own client; image, service account, labels and cache are those of the YAML's
-    `cluster:`.
+    Compiles a pipeline, or reads a compiled file, and starts a run of it. With --schedule the
+    platform starts runs at given times. Host and credentials are those of the platform's own
+    client. Image, service account, labels and cache come from `cluster:` of the YAML.
     """
     quiet()
     from pipeline.targets.submit import Options, submit
@@ -101,10 +100,10 @@ def _cron(given: SimpleNamespace) -> CronSchedule | None:
 
     if given.schedule is None:
         if given.timezone is not None:
-            raise ConfigError("--timezone is of --schedule: give both, or leave it out.")
+            raise ConfigError("--timezone needs --schedule; add it, or remove --timezone.")
         return None
     if given.wait:
         raise ConfigError(
-            "--wait: there is no run to wait for with --schedule; leave one of the two out."
+            "--wait: with --schedule there is no run to wait for; remove one of them."
         )
     return CronSchedule.parse(given.schedule, given.timezone)

@@ -18,16 +18,16 @@ Examples:
 
 
 @command("compile", epilog=_COMPILE)
-@options.target_option("where it will run", required=True)
+@options.target_option("the platform to compile for", required=True)
 @options.config_value()
 @options.set_option("cluster.vertex.image=registry/name:2")
 @options.output_option("FILE", "default: <name>-<target>.yaml or .json, in this folder")
 def compile_(given: SimpleNamespace) -> int:
     """Write the file that Kubeflow or Vertex runs.
 
-    Compiles a pipeline for a cluster: for Kubeflow a pipelineSpec (YAML, schema 2.1.0), for Vertex
-    a PipelineJob (JSON). What the target does not support is an error with the field and the fix.
-    The YAML's `cluster:` has the settings of the target. Runs offline.
+    Writes a pipelineSpec for Kubeflow (YAML, schema 2.1.0) or a PipelineJob for Vertex (JSON).
+    Settings of the target are those of `cluster:` in the YAML; unsupported settings are errors.
+    Runs offline.
     """
     quiet()
     from pipeline.replay.remote_places import map_options
@@ -47,7 +47,7 @@ def compile_(given: SimpleNamespace) -> int:
         f"{path}: {config.name} for {given.target}. Try it on this machine with\n"
         f"  {replay}\n"
         f"and start it there with\n  python -m pipeline submit --spec {path} --wait"
-        + (f"\n--parameter NAME=VALUE of both sets: {fields}" if fields else ""),
+        + (f"\nBoth can set with --parameter NAME=VALUE: {fields}" if fields else ""),
         file=message_stream(path),
     )
     return 0
@@ -62,51 +62,51 @@ Examples:
 
 
 @command("replay", epilog=_REPLAY)
-@value("--spec", "FILE", "what `compile` wrote", type=options.FILE)
+@value("--spec", "FILE", "a file that `compile` wrote", type=options.FILE)
 @options.map_option
 @option(
     "--root",
     "FOLDER",
-    "replaces the pipeline root; a second replay in the same folder compares its model with the "
-    "first one's",
+    "local folder in place of the pipeline root; a second replay in the same folder compares its "
+    "model with that of the first",
     type=options.FOLDER,
     default="output/replay",
 )
 @flag(
     "--remote",
-    "replace no remote place but those of --map: artifacts go to the pipeline root itself, with "
-    "this machine's credentials, and logs to --root",
+    "use remote paths except those of --map: artifacts go to the real pipeline root, with this "
+    "machine's credentials, and logs to --root",
 )
 @flag(
     "--lenient",
-    "Kubeflow: run the commands without what Kubeflow's driver and launcher add (extra outputs, "
-    "downloads, uploads, limits, a pod's environment)",
+    "Kubeflow: do not imitate Kubeflow's driver and launcher (extra outputs, downloads, uploads, "
+    "limits, the pod's environment)",
 )
 @options.parameter_option
 @option(
     "--image",
     "[NAME]",
-    "run each command in this image (of `image build`) in place of this machine's Python; without "
-    "a name: in the image that the file names",
+    "run each command in this image (from `image build`) instead of this machine's Python; without "
+    "a name: in the image of the compiled file",
     is_flag=False,
     flag_value="",
 )
-@options.builder_option("docker, podman or buildah, to run the image; default: the one that has it")
+@options.builder_option("program that runs the image; default: the one that has it")
 @option(
     "--check-serving",
     "ROWS",
-    "then send the rows of this file to the pushed model as `check-serving` does; exit with code 1 "
-    "if an answer is an error or differs from `predict`",
+    "after the run, send the rows of this file to the pushed model as `check-serving` does; exit "
+    "with code 1 if an answer is an error or differs from `predict`",
     type=options.DATA,
 )
 def replay(given: SimpleNamespace) -> int:
     """Execute a compiled file on this machine.
 
-    Executes what `compile` wrote as the platform does: the command of each container with its
+    Executes a compiled file as the platform does: the command of each container with its
     placeholders filled, one process per node (per worker of a CustomJob), in the order of the
     spec, with its conditions, exit handlers, retries and timeouts. Artifacts go to a local folder.
-    --map replaces remote places that the pipeline reads with local ones. With --image each command
-    runs in a container of the image, so that you test what you deploy.
+    --map replaces remote folders that the pipeline reads with local ones. With --image each
+    command runs in a container, so that you test the image that you deploy.
     """
     from pipeline.replay.replay_command import replay_file
 

@@ -239,7 +239,7 @@ def test_one_number_of_another_form_keeps_the_column_text_and_is_reported(tmp_pa
 def test_a_mark_that_may_be_either_is_asked_about(tmp_path, capsys):
     found = first(tmp_path, capsys, table(price=["1.234 €", "2.500 €", "7 €"] * 20))
     assert found.columns()["price"] == "string"
-    assert "has numbers like 1.234 €, with a mark before three digits" in found.printed
+    assert "has numbers like 1.234 €" in found.printed
     lines = ["price;rate", *(f"{1 + i % 9}.{i:03d} €;{i},5" for i in range(100, 180))]
     found = first(tmp_path, capsys, "\n".join(lines), "--force")
     assert found.columns() == {"price": "int", "rate": "float"}

@@ -137,4 +137,4 @@ def test_an_sbom_that_cannot_be_written_is_rejected_before_the_build(tmp_path, c
     with pytest.raises(ConfigError, match=r"--sbom .*: a folder; name a file"):
         build_image(STACKS["1.16"], [IMAGE], [], builder="docker", sbom=tmp_path)
     assert main(["image", "build", "--print", "--sbom", str(tmp_path / "a.json")]) == 2
-    assert "nothing is built with --print" in capsys.readouterr().err
+    assert "--print and --output do not build" in capsys.readouterr().err

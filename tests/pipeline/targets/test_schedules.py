@@ -140,7 +140,7 @@ def test_options_that_contradict_a_schedule_are_refused(platform, server, capsys
     assert submit(platform, "--wait") == 2
     assert "no run to wait for with --schedule" in capsys.readouterr().err
     assert main(["submit", "--spec", "x", "--timezone", "UTC"]) == 2
-    assert "--timezone is of --schedule" in capsys.readouterr().err
+    assert "--timezone needs --schedule" in capsys.readouterr().err
     if platform == "kubeflow":
         assert submit(platform, "--timezone", "Europe/Berlin") == 2
         assert "CRON_SCHEDULE_TIMEZONE" in capsys.readouterr().err
