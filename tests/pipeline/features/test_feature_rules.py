@@ -85,7 +85,7 @@ def options(facts: ColumnFacts, table: TableFacts = TABLE) -> dict[str, Any] | N
         ("log_normal", {"scale": ["log1p", "z_score"]}),
         ("negative_skew", {"scale": "power"}),
         ("large_skew", {"scale": "power"}),  # its logarithm is too large for a network
-        ("two_humps", {"scale": "gaussian"}),  # which no power mends
+        ("two_humps", {"scale": "gaussian"}),  # which no power corrects
         ("outliers", {"clip": {"quantiles": [0.001, 0.999]}, "scale": "robust"}),
         ("zeros", {"scale": "gaussian"}),
         ("flags", {"scale": "none"}),
@@ -128,7 +128,7 @@ def test_what_is_said_of_categories_is_true() -> None:
     assert found.step is not None
     assert found.step.options == {"encode": {"vocabulary": {}}}
     assert "More than" not in found.step.why
-    assert "names that other columns have" in found.measured
+    assert "names of 0/1 columns" in found.measured
     rare = propose(a_text([f"v{i}" for i in range(900)]), TABLE)
     assert f"({100 * (ROWS // 900) / ROWS:.1g}%)" in rare.measured
 
@@ -140,7 +140,7 @@ def test_what_is_said_of_categories_is_true() -> None:
         (np.arange(ROWS) % 3 - 1, "x", {"encode": {"one_hot": {"values": ["-1", "0", "1"]}}}),
         (np.arange(ROWS) % 24, "start_hour", {"encode": {"integer": {"size": 24}}}),
         (np.arange(ROWS) % 25 + 1, "store", {"encode": {"integer": {"size": 26}}}),
-        (np.arange(ROWS) % 24, "age", {"scale": "min_max"}),  # an amount: 23 is beside 22
+        (np.arange(ROWS) % 24, "age", {"scale": "min_max"}),  # an amount: 23 is next to 22
         (np.arange(ROWS) % 700 * 100 + 10_000, "zip_code", {"encode": {"vocabulary": {}}}),
         (np.arange(ROWS) % 700 * 100, "weight", {"scale": "min_max"}),
         (np.arange(ROWS) + 5, "x", None),  # a dense range, each once

@@ -74,7 +74,7 @@ def test_the_yaml_is_whole_and_asks_for_more_than_a_constant(
         assert f"Always 'Oslo' is right in {(frame.town == 'Oslo').mean():.1%}." in text
     if kind == "binary":
         assert config.label.positive == "yes"
-        assert "'yes', the positive one" in text
+        assert "'yes' is the positive class" in text
 
 
 def test_a_missing_label_option_is_an_error(table, tmp_path, capsys, monkeypatch):
@@ -252,7 +252,7 @@ def test_a_small_table_is_refused_or_passes_the_checks_of_run(
     ("labels", "printed"),
     [
         (["a"] * 30, "constant"),
-        (["a"] * 29 + ["b"], "in 1 row only"),
+        (["a"] * 29 + ["b"], "in only 1 row"),
         (["a"] * 5 + [""] * 25, "constant"),
         (["a", "b"] * 4 + [""] * 22, "8 rows with a value of 'y' are too few"),
         (list(range(30)), "30 different values"),
@@ -279,7 +279,7 @@ def test_what_run_would_refuse_is_not_written(table, tmp_path):
         assert config.data.path == str(table)
         raise ConfigError("the column has no value")
 
-    with pytest.raises(ConfigError, match=r"`run` would refuse .* the column has no value"):
+    with pytest.raises(ConfigError, match=r"no YAML is written.* the column has no value"):
         init_file(str(table), label="price", output=tmp_path / "a.yaml", check=refuse)
     assert not (tmp_path / "a.yaml").exists()
 
