@@ -1,4 +1,4 @@
-"""What every room may use: the error of a configuration, formats, whole files, fingerprints.
+"""Helpers for every room: the error of a configuration, formats, output files, fingerprints.
 
 Uses no other room.
 """

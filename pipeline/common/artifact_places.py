@@ -1,7 +1,7 @@
-"""Where artifacts are now: ML Metadata holds the absolute paths of the day they were written.
+"""The current paths of artifacts: ML Metadata has their absolute paths when they were written.
 
-A folder that was moved, renamed or copied holds its artifacts at the same places below it, so that
-the last parts of a path, `<node>/<output>/<execution>`, name them.
+In a folder that was moved, renamed or copied, artifacts have the same relative paths, so the last
+parts of a path, `<node>/<output>/<execution>`, identify them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ ARTIFACTS = "artifacts"
 
 @dataclass(frozen=True)
 class Places:
-    """The present output folder, for paths that an earlier run wrote down.
+    """The current output folder, for paths that an earlier run recorded.
 
     Attributes:
-        folder: the output folder.
-        owns_metadata: The metadata store is in the folder, so that all its artifacts are as well.
-            A store elsewhere may know artifacts of other folders, which are used where they are.
+        folder: The output folder.
+        owns_metadata: Whether the metadata store is in the folder, and so all its artifacts are. A
+            store elsewhere may know artifacts of other folders, which are used where they are.
     """
 
     folder: Path
@@ -37,16 +37,16 @@ class Places:
         return self.folder / ARTIFACTS
 
     def artifact(self, uri: str) -> str:
-        """Return the present path of an artifact; as it is if it has another form."""
+        """Return the current path of an artifact; unchanged if it has another form."""
         parts = _split(uri)
         return uri if parts is None else self._present(uri, self.root.joinpath(*parts[1:]))
 
     def beside(self, path: str, uri: str) -> str:
-        """Return the present path of something that was in the same output folder as an artifact.
+        """Return the current path of a file that was in the same output folder as an artifact.
 
         Args:
-            path: as it was written down: a pushed model.
-            uri: of the artifact, as it was written down.
+            path: The recorded path, such as that of a pushed model.
+            uri: The recorded URI of the artifact.
         """
         parts = _split(uri)
         if parts is None:
@@ -63,7 +63,7 @@ class Places:
 
 
 def _split(uri: str) -> list[str] | None:
-    """`<root>`, node, output and execution of a local artifact's path."""
+    """Return `<root>`, node, output and execution of a local artifact's path, or None."""
     parts = uri.rstrip("/").rsplit("/", 3)
     local = len(parts) == 4 and "://" not in uri
     return parts if local and parts[0] and parts[3].isdecimal() else None

@@ -1,4 +1,4 @@
-"""The one error of a configuration."""
+"""The error for a wrong configuration."""
 
 from __future__ import annotations
 

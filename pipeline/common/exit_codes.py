@@ -1,4 +1,4 @@
-"""What the command line's exit codes mean: for scripts, and for `--help`."""
+"""The exit codes of the command line and their meaning."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A fingerprint of the code that a node runs, so that TFX's cache notices an edited function.
 
-User functions are dotted paths (`package.module.function`), and TFX keys its cache on the path
-alone: without this, an edited `preprocessing_fn` would be answered with yesterday's output.
+User functions are dotted paths (`package.module.function`), and TFX's cache key has only the path:
+without a fingerprint, an edited `preprocessing_fn` would get the cached output of the old one.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from trainer_module.common.code_fingerprint import code_fingerprint
 def fingerprint(
     packages: Iterable[str], functions: Iterable[str] = (), *, without: Iterable[str] = ()
 ) -> str:
-    """SHA-256 (hex, 16 digits) of what a node runs: packages of ours and the user's functions.
+    """Return the SHA-256 (hex, 16 digits) of the code that a node runs.
 
     Args:
-        packages: every `.py` and `.jinja` file below them counts.
-        functions: dotted paths. Of each, its module counts and what that imports of the user's
-            own, and so on: modules outside of Python and of installed packages.
-        without: packages that the functions may import and that do not count.
+        packages: Packages of this project; all their `.py` and `.jinja` files are included.
+        functions: Dotted paths of the user's functions. Their modules are included, with all
+            modules that these import, except those of Python and of installed packages.
+        without: Packages that the functions may import and that are not included.
 
     Raises:
-        ConfigError: a module cannot be found or read.
+        ConfigError: A module cannot be found or read.
     """
     packages = sorted(set(packages))
     modules = {dotted.rpartition(".")[0] for dotted in functions}
@@ -41,7 +41,7 @@ def fingerprint(
     except SyntaxError as error:
         raise ConfigError(
             f"{error.filename or 'a module that your functions import'}, line {error.lineno}: "
-            f"{error.msg}. Your functions import it, so that Python must be able to read it."
+            f"{error.msg}. Correct it, because your functions import it."
         ) from None
     digest = hashlib.sha256(f"{own}\n".encode())
     for package in packages:

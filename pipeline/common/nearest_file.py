@@ -1,4 +1,4 @@
-"""The file that a misspelt path was probably meant to be."""
+"""Suggest the file that a misspelled path probably means."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Object stores that TensorFlow alone does not support: `s3://` comes with tensorflow-io.
+"""Object stores that TensorFlow does not support without tensorflow-io: `s3://`.
 
-Google's `gs://` is built in. Beam reads and writes S3 with boto3. Both are the extra `s3`, and both
-take credentials, region and endpoint (MinIO, SeaweedFS, Ceph) from AWS's own environment variables.
+Google's `gs://` is built in. Beam reads and writes S3 with boto3. Both packages are in the extra
+`s3`, and read credentials, region and endpoint (MinIO, SeaweedFS, Ceph) from AWS's environment
+variables.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ _S3 = "s3://"
 
 
 def register_file_systems(text: str) -> None:
-    """Makes the file systems known that a text names, before any file is opened.
+    """Register the file systems that a text names, before any file is opened.
 
     Args:
-        text: the arguments of a node, or a configuration; every path in it counts.
+        text: The arguments of a node, or a configuration, with paths.
 
     Raises:
-        ConfigError: `s3://` is named and its packages are not installed.
+        ConfigError: It names `s3://`, and the packages for it are not installed.
     """
     if _S3 not in text:
         return
@@ -39,13 +40,13 @@ def register_file_systems(text: str) -> None:
     if lacking:
         raise ConfigError(
             f"s3:// needs packages that are not installed here: {', '.join(lacking)}. Install "
-            "'tfx-largebatch[s3]', in an image too. tensorflow-io has wheels for TFX 1.16 (Python "
-            "3.10 and 3.11) alone; on TFX 1.21 use gs://."
+            "'tfx-largebatch[s3]', also in images. tensorflow-io has wheels only for TFX 1.16 "
+            "(Python 3.10 and 3.11); on TFX 1.21 use gs://."
         )
     import tensorflow as tf
 
     if "s3" not in tf.io.gfile.get_registered_schemes():
         raise ConfigError(
-            f"s3:// is not known to TensorFlow {tf.__version__} though tensorflow-io is installed: "
-            "it is made for TensorFlow 2.16, that of TFX 1.16. On TFX 1.21 use gs://."
+            f"s3:// is not supported by TensorFlow {tf.__version__}: the installed tensorflow-io "
+            "is for TensorFlow 2.16 (TFX 1.16). On TFX 1.21 use gs://."
         )

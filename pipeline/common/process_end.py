@@ -1,4 +1,4 @@
-"""The end of a process whose C++ libraries abort it when it is taken down in order."""
+"""End a process without its C++ libraries' cleanup, which may abort it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import NoReturn
 
 
 def end_process(code: object) -> NoReturn:
-    """Ends this process at once with an exit code, after Python's own exit functions.
+    """End this process at once with an exit code, after Python's exit functions.
 
-    Threads in C++ that still wait (for a job server that died, or tensorflow-io's for S3) abort a
-    process that is taken down in order, and its exit code is then that of a signal.
+    In a normal exit, C++ threads that still wait (for a dead job server, or tensorflow-io's for
+    S3) abort the process, and the exit code is that of a signal.
 
     Args:
-        code: as of SystemExit: None is 0, a text is printed and is 1.
+        code: As for SystemExit: None is 0; a text is printed and is 1.
     """
     if code is not None and not isinstance(code, int):
         print(code, file=sys.stderr)

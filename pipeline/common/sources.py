@@ -8,7 +8,7 @@ Source = Literal["csv", "tfrecord", "parquet", "arrow"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 
 COLUMNAR: tuple[Source, ...] = ("parquet", "arrow")
-"""Those whose files hold typed columns, in parts that are read separately."""
+"""Formats whose files have typed columns, in parts that can be read separately."""
 
 SUFFIXES: dict[str, Source] = {
     ".csv": "csv",
@@ -19,4 +19,4 @@ SUFFIXES: dict[str, Source] = {
     ".feather": "arrow",
     ".tfrecord": "tfrecord",
 }
-"""End of a file's name -> its format."""
+"""File extension -> format."""

@@ -1,6 +1,6 @@
-"""The rows of one path of the data, and the split that ExampleGen will put each of them into.
+"""The rows of one path of the data, and the split to which ExampleGen will assign each of them.
 
-Where few rows decide, they are hashed here as they will be there; nothing else is.
+Only where few rows decide, they are hashed here as ExampleGen hashes them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.parquet import Hole
 
 FEW_ROWS = 1_000
-"""Rows that are hashed at most to know their split, one by one."""
+"""Maximum number of rows that are hashed one by one to determine their split."""
 
 RANKED_ROWS = 20_000
-"""Rows that are hashed at most to know the split of one, where others decide on it."""
+"""Maximum number of rows that are hashed if the split of a row depends on other rows."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,11 @@ class Part:
     """Rows of one path of the data.
 
     Attributes:
-        split: the split that they are of, or "all": they are split as `data` says.
-        column: the column that decides on it.
+        split: The split of the rows, or "all": they are split as `data` says.
+        path: The path, for messages.
+        seen: The rows that were read.
+        data: The section `data` of the configuration.
+        column: The column that determines the split, or None.
     """
 
     split: Literal["train", "eval", "all"]
@@ -45,15 +48,15 @@ class Part:
     column: str | None = None
 
     def values(self, name: str) -> Values:
-        """A column of the sample."""
+        """Return a column of the sample."""
         return self._sample.values(name)
 
     def exact(self, name: str) -> np.ndarray:
-        """A float column of the sample before it is rounded to float32."""
+        """Return a float column of the sample before it is rounded to float32."""
         return self._sample.exact(name)
 
     def hole(self, name: str) -> Hole | None:
-        """The first row, of all, with a list that tf.Example cannot hold as it is."""
+        """Return the first row, of all rows, with a list that a tf.Example cannot represent."""
         return self._sample.hole(name)
 
     @property
@@ -63,26 +66,26 @@ class Part:
 
     @property
     def whole(self) -> bool:
-        """The sample is all there is."""
+        """Whether the sample has all rows."""
         return self.seen.complete and self._sample.rows == self.seen.rows
 
     @property
     def splits_known(self) -> bool:
-        """All rows were read, and each row's split can be known in little time."""
+        """Whether all rows were read, and the split of each can be computed quickly."""
         few = FEW_ROWS if self.data.split.by == "content" else RANKED_ROWS
         return self.whole and (self.data.split.by == "time" or self._sample.rows <= few)
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that its rows may come into."""
+        """The possible splits of its rows."""
         return tuple(self.data.shares) if self.split == "all" else (self.split,)
 
     def split_of(self, rows: np.ndarray) -> np.ndarray:
-        """Texts: the split of each of the rows, which are given by their numbers.
+        """Return the split of each row, given by its number; text `[rows]`.
 
-        `_PartitionFn` of tfx.components.example_gen.base_example_gen_executor, for the buckets that
-        `data_sources.example_gen` asks for, or `components.arrow_example_gen.splitting`. Of more
-        rows than are ranked here, each is taken to be of the train split.
+        Computes the same as `_PartitionFn` of tfx.components.example_gen.base_example_gen_executor
+        for the buckets of `data_sources.example_gen`, or `components.arrow_example_gen.splitting`.
+        If there are more rows than are ranked here, assumes the train split for each.
         """
         names = np.asarray(self.splits)
         if len(names) == 1:
@@ -98,25 +101,25 @@ class Part:
 
     @cached_property
     def _known_splits(self) -> np.ndarray:
-        """Int `[rows]`: the split of rows that were asked for; -1 of others.
+        """Cached splits, int `[rows]`; -1: not yet computed.
 
-        To encode a row takes time that grows with the number of columns, and each column asks.
+        The time to encode a row grows with the number of columns, and each column needs its split.
         """
         return np.full(self._sample.rows, -1)
 
     def of_train(self, rows: np.ndarray) -> np.ndarray:
-        """Bool: which of the rows, given by their numbers, come into the train split."""
+        """Return whether each row, given by its number, is in the train split; bool `[rows]`."""
         return self.split_of(rows) == "train"
 
     def any_in_train(self, rows: np.ndarray) -> bool:
-        """Whether one of the rows comes into the train split; taken for granted of many."""
+        """Return whether any of the rows is in the train split; assumes it if there are many."""
         if self.split != "all" or len(rows) > FEW_ROWS:
             return self.split != "eval"
         blocks = (rows[start : start + 16] for start in range(0, len(rows), 16))
         return any(self.of_train(block).any() for block in blocks)
 
     def where(self, rows: np.ndarray) -> str:
-        """The splits that some of the rows (bool, of all) come into, for a message."""
+        """Return the splits of the selected rows (bool `[all rows]`), for a message."""
         found = set(self.split_of(np.flatnonzero(rows)[:FEW_ROWS]))
         return " and ".join(name for name in self.splits if name in found)
 
@@ -126,7 +129,7 @@ class Part:
 
     @property
     def _has_exact_shares(self) -> bool:
-        """The table is so small that `by: row` sorts its rows."""
+        """Whether the table is so small that `by: row` gives exact shares."""
         from components.arrow_example_gen.splitting import EXACT
 
         return self.whole and self._sample.rows <= EXACT
@@ -138,7 +141,7 @@ class Part:
         return [bisect.bisect_left(cuts, hashed) for hashed in self._hashes(rows)]
 
     def _by_content(self, rows: np.ndarray) -> list[int]:
-        """By a hash of the rows, or of their groups."""
+        """Return splits by a hash of the rows, or of their groups."""
         keys = self._sample.examples(rows)
         if self.data.split.by == "group":
             import tensorflow as tf
@@ -159,7 +162,7 @@ class Part:
 
     @cached_property
     def _ranked(self) -> np.ndarray:
-        """Int `[rows]`: the split of each row, by its place among others."""
+        """The split of each row by its rank among others, int `[rows]`."""
         rows = np.arange(self._sample.rows)
         stratified = self.data.split.by == "stratified"
         if not self.splits_known:

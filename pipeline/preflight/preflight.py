@@ -1,4 +1,4 @@
-"""Everything that can be known to be wrong before anything expensive runs."""
+"""Check data, features and functions before anything expensive runs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def check_writable(config: PipelineConfig) -> None:
-    """Makes the folders that the run writes to.
+    """Create the folders that the run writes to.
 
     Raises:
-        ConfigError: one cannot be made or written to, or TFX and Beam cannot read below it.
+        ConfigError: A folder cannot be created or written to, or TFX and Beam cannot read below it.
     """
     for field, folder in (
         ("output.folder", config.output.folder),
@@ -46,13 +46,13 @@ def check_writable(config: PipelineConfig) -> None:
 
 
 def check(config: PipelineConfig) -> DataPeek | None:
-    """Looks at the data, the features and the user's functions.
+    """Check the data, the features and the user's functions.
 
     Returns:
-        What the first rows of the data show, or None for remote data.
+        The first rows of the data, or None for remote data.
 
     Raises:
-        ConfigError: names the field, its value and the fix.
+        ConfigError: Names the field, its value and the fix.
     """
     seen = check_data(config)
     for function, field in config.training_functions.items():
@@ -64,7 +64,7 @@ def check(config: PipelineConfig) -> DataPeek | None:
 
 
 def check_data(config: PipelineConfig) -> DataPeek | None:
-    """Looks at the data and the features alone; see `check`."""
+    """Check only the data and the features; see `check`."""
     seen = _peek(config, "path")
     held_out = _peek(config, "eval_path") if config.data.eval_path else None
     if config.data_schema.path and not is_remote(config.data_schema.path):
@@ -81,7 +81,7 @@ def check_data(config: PipelineConfig) -> DataPeek | None:
 
 
 def _peek(config: PipelineConfig, field: Literal["path", "eval_path"]) -> DataPeek | None:
-    """The rows that will be there."""
+    """Return the rows of a path, without those that are dropped."""
     seen, label = peek(config.data, field), config.label.column
     if seen is None or not config.data.drop_rows_without_label:
         return seen
@@ -95,15 +95,14 @@ def _peek(config: PipelineConfig, field: Literal["path", "eval_path"]) -> DataPe
 
 
 def _check_no_wildcards(folder: str) -> None:
-    """Beam's file sinks and TFX's readers of artifacts take every path below it as a pattern.
+    """Reject wildcards: Beam's sinks and TFX's artifact readers treat every path as a pattern.
 
-    Where one has a wildcard, `beam.io.WriteToTFRecord` does not find the parts that it wrote.
+    With one, `beam.io.WriteToTFRecord` does not find the files that it wrote.
     """
     if glob.has_magic(folder):
         raise ConfigError(
-            f"output.folder={folder}: Beam and TFX take `[`, `*` and `?` in a path as wildcards: "
-            "nodes would not find each other's files. Name a folder without them, or rename "
-            "the folder that it lies in."
+            f"output.folder={folder}: Beam and TFX treat `[`, `*` and `?` in a path as wildcards. "
+            "Name a folder without them, or rename its parent folder."
         )
 
 
@@ -122,7 +121,7 @@ def _check_writable(folder: Path, field: str) -> None:
 def _used_columns(
     config: PipelineConfig, seen: DataPeek, groups: Sequence[ResolvedGroup]
 ) -> tuple[str, ...]:
-    """The raw columns that the features and the evaluation name or match."""
+    """Return the raw columns that the features and the evaluation name or match."""
     names = [name for group in groups for name in group.columns]
     names += [*config.features.raw_columns(), *config.evaluation.slices]
     return tuple(dict.fromkeys(name for name in names if name in seen.columns))
@@ -171,9 +170,8 @@ def _check_schema_file(config: PipelineConfig, path: Path) -> None:
             "tfdv.write_schema_text."
         ) from None
     try:
-        check_spec(
-            config.features, schema
-        )  # it knows domains and lists, which the first rows do not
+        # The schema has domains and lists, which the first rows may not show.
+        check_spec(config.features, schema)
     except ValueError as error:
         raise ConfigError(f"features, by schema.path={path}: {error}") from None
 

@@ -1,4 +1,4 @@
-"""What the rows themselves show to be wrong, before anything runs, split as they will be."""
+"""Check the values of the rows in each split, before anything runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from transform.columns.grouped import ResolvedGroup
 
 RARE_ROWS = 20
-"""Rows of a class up to which chance may have put all of them into the eval split."""
+"""Maximum number of rows of a class that may all be in the eval split by chance."""
 
 PEEKED_RARE_ROWS = 20_000
 
@@ -38,17 +38,17 @@ def check_rows(
     seen: DataPeek,
     held_out: DataPeek | None,
 ) -> None:
-    """Checks the values of the columns in use.
+    """Check the values of the columns in use.
 
     Args:
-        config: the configuration.
-        groups: its groups, with their columns.
-        used: the raw columns in use.
-        seen: the data of `data.path`.
-        held_out: that of `data.eval_path`.
+        config: The configuration.
+        groups: Its groups, with their columns.
+        used: The raw columns in use.
+        seen: Rows of `data.path`.
+        held_out: Rows of `data.eval_path`, or None.
 
     Raises:
-        ConfigError: names the column, the split and the number of rows.
+        ConfigError: Names the column, the split and the number of rows.
     """
     column = split_column(config.data, config.features)
     first = Part("train" if held_out else "all", config.data.path, seen, config.data, column)
@@ -60,7 +60,7 @@ def check_rows(
     try:
         _check_columns(config, groups, used, parts)
     except ConfigError:
-        # Tracing `derive` takes seconds: only now is it asked which columns it takes the place of.
+        # Tracing `derive`, to see which columns it replaces, takes seconds.
         derived = _derived(config, seen)
         if not derived & set(used):
             raise
@@ -113,8 +113,8 @@ def _check_has_values(name: str, part: Part) -> None:
     if len(rows) == 0:
         raise ConfigError(
             f"features: column {name!r} of {part.path} has no value in any of its "
-            f"{part.seen.rows} rows that Transform can use (missing, NaN and infinite values and "
-            "empty texts are none). Remove it from the features."
+            f"{part.seen.rows} rows that Transform can use (NaN, infinite values and empty texts "
+            "count as missing). Remove it from the features."
         )
     if part.split == "all" and not part.any_in_train(rows):
         raise ConfigError(
@@ -125,7 +125,7 @@ def _check_has_values(name: str, part: Part) -> None:
 
 
 def _check_float32(name: str, part: Part) -> None:
-    """A column of floats that differ, all of which are one number as tf.Example's float32."""
+    """Reject a column of different floats that are all equal as float32 in a tf.Example."""
     import pyarrow.types as types
 
     values = part.values(name)
@@ -144,7 +144,7 @@ def _check_float32(name: str, part: Part) -> None:
 
 
 def _check_lists_of_derive(config: PipelineConfig, used: Sequence[str], part: Part) -> None:
-    """`_check_whole_lists` for what the user's function reads, which tracing shows in seconds."""
+    """Check the lists that the user's function reads; tracing it takes seconds."""
     if config.features.derive is None:
         return
     others = [n for n in sorted(part.seen.lists) if n not in used and part.hole(n) is not None]
@@ -156,7 +156,7 @@ def _check_lists_of_derive(config: PipelineConfig, used: Sequence[str], part: Pa
 
 
 def _check_whole_lists(name: str, part: Part) -> None:
-    """A list of ints with a missing value, which tf.Example holds without it: a shorter list."""
+    """Reject a list of ints with a missing value, which would be shorter in a tf.Example."""
     hole = part.hole(name)
     if hole is not None:
         raise ConfigError(
@@ -168,7 +168,7 @@ def _check_whole_lists(name: str, part: Part) -> None:
 
 
 def _check_values(group: Group, name: str, part: Part) -> None:
-    """Values that a group's encoder has no place for, lists of another length."""
+    """Reject values that a group's encoder cannot encode, and lists of another length."""
     if group.length is not None:
         counts = np.diff(part.values(name).offsets)
         others = np.flatnonzero((counts != 0) & (counts != group.length))
@@ -231,7 +231,7 @@ def _check_label(label: Label, part: Part) -> None:
 
 
 def _check_rare_classes(what: str, ids: np.ndarray, first: pa.Array, part: Part) -> None:
-    """Refuses a class that by chance no train row has: no model knows it, and evaluation fails."""
+    """Reject a class without train rows: no model knows it, and evaluation would fail."""
     rare = np.flatnonzero(np.bincount(ids) <= RARE_ROWS)
     rows = np.flatnonzero(np.isin(ids, rare))
     if not len(rows) or len(rows) > PEEKED_RARE_ROWS:
@@ -248,7 +248,7 @@ def _check_rare_classes(what: str, ids: np.ndarray, first: pa.Array, part: Part)
 
 
 def _check_eval_classes(label: Label, train: Part, held_out: Part) -> None:
-    """The same for separate evaluation rows."""
+    """Reject a class that only the separate evaluation rows have."""
     if not (train.whole and held_out.whole):
         return
     known, found = (
@@ -268,14 +268,13 @@ def _refuse_unseen(what: str, rows_of: Mapping[str, int], fix: str) -> None:
     more = len(rows_of) - len(some)
     listed += f" and {more} more" if more else ""
     raise ConfigError(
-        f"{what}: {classes} in the eval split alone, and no model can learn them: "
-        f"{listed}. Leave their rows out of the data, take several such classes together in "
-        f"features.derive, {fix}."
+        f"{what}: {classes} only in the eval split, so no model can learn them: {listed}. Remove "
+        f"their rows, merge such classes in features.derive, {fix}."
     )
 
 
 def _refuse_positive(what: str, label: Label, held: Sequence[object], part: Part) -> None:
-    """The value that counts as 1 is none of the label's."""
+    """Raise because no row has the positive value of the label."""
     counts = Counter(held).most_common()
     names = [_shown(value) for value, _ in counts]
     listed = ", ".join(f"{_shown(value)} ({rows:,} rows)" for value, rows in counts[:SHOWN_VALUES])
@@ -339,7 +338,7 @@ def _check_weight(name: str | None, part: Part) -> None:
 
 
 def _check_batch(config: PipelineConfig, train: Part) -> None:
-    """An optimizer step needs a full global batch of train rows."""
+    """Check that the train split has a full global batch, which an optimizer step needs."""
     size = max(training.global_batch_size for training in config.trainings)
     section = "training" if size == config.training.global_batch_size else "tuning.search"
     if not train.seen.complete:

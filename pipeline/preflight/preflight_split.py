@@ -1,4 +1,4 @@
-"""Whether rows can be split as `data.split` says, before anything runs."""
+"""Check that rows can be split as `data.split` says, before anything runs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MOST_CLASSES = 1_000
 
 
 def check_split(config: PipelineConfig, part: Part) -> None:
-    """Checks the column by which rows are split, and that each split gets some.
+    """Check the column by which rows are split, and that no split is empty.
 
     Raises:
-        ConfigError: names the column or the split, and the number of rows.
+        ConfigError: Names the column or the split, and the number of rows.
     """
     if part.split != "all":
         return
@@ -35,9 +35,9 @@ def check_split(config: PipelineConfig, part: Part) -> None:
         shares = ", ".join(f"{name} {counts[name]:,}" for name in part.splits)
         raise ConfigError(
             f"data.path={part.path}: none of its {rows:,} rows comes into the {empty[0]} split "
-            f"(data.split.by={part.data.split.by}; rows: {shares}). Add rows, take other shares by "
-            "data.eval_percent and data.test_percent, split by something else, or name files for "
-            "evaluation in data.eval_path."
+            f"(data.split.by={part.data.split.by}; rows: {shares}). Add rows, change "
+            "data.eval_percent, data.test_percent or data.split, or name files for evaluation in "
+            "data.eval_path."
         )
 
 

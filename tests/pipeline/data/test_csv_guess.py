@@ -31,9 +31,9 @@ def test_plain_files_need_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("content", "section", "reason"),
     [
-        ("a,b\n1,é\n".encode("cp1252"), {"encoding": "cp1252"}, "as cp1252 all are text"),
+        ("a,b\n1,é\n".encode("cp1252"), {"encoding": "cp1252"}, "cp1252 can read all"),
         (",a\n0,x\n1,y\n", {}, "the first column has no name and is left out."),
-        (b"a,b\n1,\x81\n", {"encoding": "latin-1"}, "as latin-1 all are text"),
+        (b"a,b\n1,\x81\n", {"encoding": "latin-1"}, "latin-1 can read all"),
         ("zip,n\n01234,1\n99999,2\n", {"text": ["zip"]}, "begin with 0 are codes: zip"),
         (
             "n,m\n" + NUMBERS + "61,Unknown\n62,--\n",

@@ -57,24 +57,61 @@ def test_folder_instead_of_a_file(write, tmp_path):
     assert f"{tmp_path} is a folder" in refusal(write(), "data.path=.")
 
 
-def test_empty_file(write, tmp_path):
-    text = refusal(write(csv=""))
-    assert "data.path=" in text
-    assert f"{tmp_path / 'rows.csv'} is empty" in text
+HEADER = "amount,age,city,bought\n"
 
 
-def test_header_without_rows(write):
-    text = refusal(write(csv="amount,age,city,bought\n"))
-    assert "no rows below the header line" in text
+@pytest.mark.parametrize(
+    ("csv", "facts"),
+    [
+        ("", ["data.path=", "rows.csv is empty"]),
+        (HEADER, ["no rows below the header line"]),
+        (f"{HEADER}1.5,20,Oslo,1\n2.5,21\n", ["line 3: 2 cells under a header of 4 columns"]),
+        ("amount,age,age,bought\n1,2,3,1\n", ["repeated: age"]),
+        (
+            "1.5,20,Oslo,1\n2.5,21,Moss,0\n",
+            ["first line looks like data: '1.5,20,Oslo,1'", "data.csv.header: false"],
+        ),
+        (
+            HEADER + "".join(f",{20 + i},Oslo,{i % 2}\n" for i in range(40)),
+            ["column 'amount'", "no value in any of the 40 rows"],
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_read_or_used(write, csv, facts):
+    text = refusal(write(csv=csv))
+    assert all(fact in text for fact in facts), text
 
 
-def test_line_with_too_few_cells(write):
-    text = refusal(write(csv="amount,age,city,bought\n1.5,20,Oslo,1\n2.5,21\n"))
-    assert "line 3: 2 cells under a header of 4 columns" in text
-
-
-def test_repeated_column(write):
-    assert "repeated: age" in refusal(write(csv="amount,age,age,bought\n1,2,3,1\n"))
+@pytest.mark.parametrize(
+    ("overrides", "facts"),
+    [
+        ("features.groups.0.columns=[amuont]", ["'amuont'", "'numbers'", "amount"]),
+        (
+            "features.groups.0.columns=[city] features.groups.1.columns=[age]",
+            ["'city'", "string"],
+        ),
+        ("features.label.column=bougth", ["'bougth'", "bought"]),
+        ("evaluation.slices=[citi]", ["slices: column 'citi'", "did you mean 'city'?"]),
+        ("evaluation.slices=[town]", ["'town'", "amount, "]),
+        (
+            "training.global_batch_size=128",
+            ["training.global_batch_size=128 exceeds the 38 rows of the train", "Use 38 or less"],
+        ),
+        ("data.source=parquet", ["is not a Parquet or Arrow file"]),
+        ("data.source=tfrecord", ["not a TFRecord file"]),
+        ("features.derive=no_such_module.function", ["features.derive=", "no_such_module"]),
+        ("features.derive=os.path.no_such_function", ["features.derive=", "no_such_function"]),
+        ("training.model_fn=no_such_module.function", ["training.model_fn=", "no_such_module"]),
+        ("training.model_fn=os.path.no_such_function", ["model_fn=", "no_such_function"]),
+        ("output.folder=gs://bucket/out", ["output.folder=gs://bucket/out", "needs a folder"]),
+        # A file in the way: permissions do not stop root, who runs these tests in a container.
+        ("output.folder=rows.csv/out", ["output.folder=", "rows.csv/out: cannot write there"]),
+        ("serving.push_folder=rows.csv/out", ["serving.push_folder=", "rows.csv/out: cannot"]),
+    ],
+)
+def test_a_setting_that_does_not_fit_data_or_machine(write, overrides, facts):
+    text = refusal(write(), *overrides.split())
+    assert all(fact in text for fact in facts), text
 
 
 @pytest.mark.parametrize(
@@ -91,51 +128,6 @@ def test_number_of_another_form_than_the_options_say(write):
     file = write(csv="amount,age,city,bought\n" + rows + '2.5,"$1,23",7,1\n')
     text = refusal(file, "data.csv.formatted.age.unit=$", "data.csv.formatted.age.thousands=','")
     assert "line 32: column 'age': '$1,23' is not a number like $1,234.5" in text
-
-
-def test_first_line_that_looks_like_data(write):
-    text = refusal(write(csv="1.5,20,Oslo,1\n2.5,21,Moss,0\n"))
-    assert "first line looks like data: '1.5,20,Oslo,1'" in text
-    assert "data.csv.header: false" in text
-
-
-def test_feature_column_that_the_data_lacks(write):
-    text = refusal(write(), "features.groups.0.columns=[amuont]")
-    assert "'amuont'" in text
-    assert "'numbers'" in text
-    assert "amount" in text
-
-
-def test_column_of_another_type(write):
-    text = refusal(write(), "features.groups.0.columns=[city]", "features.groups.1.columns=[age]")
-    assert "'city'" in text
-    assert "string" in text
-
-
-def test_column_without_any_value(write):
-    rows = "".join(f",{20 + i},Oslo,{i % 2}\n" for i in range(40))
-    text = refusal(write(csv="amount,age,city,bought\n" + rows))
-    assert "column 'amount'" in text
-    assert "has no value in any of the 40 rows" in text
-
-
-def test_label_that_the_data_lacks(write):
-    text = refusal(write(), "features.label.column=bougth")
-    assert "'bougth'" in text
-    assert "bought" in text
-
-
-def test_slice_that_the_data_lacks(write):
-    text = refusal(write(), "evaluation.slices=[citi]")
-    assert "evaluation.slices: column 'citi'" in text
-    assert "did you mean 'city'?" in text
-    assert "amount, " in refusal(write(), "evaluation.slices=[town]")
-
-
-def test_global_batch_larger_than_the_data(write):
-    text = refusal(write(), "training.global_batch_size=128")
-    assert "training.global_batch_size=128 exceeds the 38 rows of the train split" in text
-    assert "Use 38 or less" in text
 
 
 def test_searched_global_batch_larger_than_the_data(write):
@@ -231,8 +223,8 @@ def test_eval_file_that_lacks_a_column(write, tmp_path):
 
 
 def test_schema_file_that_is_none(write, tmp_path):
-    (tmp_path / "schema.pbtxt").write_text("this is no schema")
-    assert "no TFDV schema" in refusal(write(), "schema.path=schema.pbtxt")
+    (tmp_path / "schema.pbtxt").write_text("not a schema")
+    assert "not a TFDV schema" in refusal(write(), "schema.path=schema.pbtxt")
     assert "cannot read it" in refusal(write(), "schema.path=nothing.pbtxt")
 
 
@@ -249,29 +241,3 @@ def test_features_that_do_not_fit_the_schema_file(write, tmp_path):
     text = refusal(write(), "schema.path=schema.pbtxt")
     assert f"features, by schema.path={tmp_path / 'schema.pbtxt'}: group " in text
     assert "column 'city' is of type float" in text
-
-
-def test_data_of_another_format(write):
-    assert "is not a Parquet or Arrow file" in refusal(write(), "data.source=parquet")
-    assert "not a TFRecord file" in refusal(write(), "data.source=tfrecord")
-
-
-@pytest.mark.parametrize("field", ["features.derive", "training.model_fn"])
-def test_function_that_cannot_be_imported(write, field):
-    text = refusal(write(), f"{field}=no_such_module.function")
-    assert field in text
-    assert "no_such_module" in text
-    text = refusal(write(), f"{field}=os.path.no_such_function")
-    assert "no_such_function" in text
-
-
-def test_remote_output_of_a_local_run(write):
-    text = refusal(write(), "output.folder=gs://bucket/out")
-    assert "output.folder=gs://bucket/out: a run on this machine needs a folder" in text
-
-
-@pytest.mark.parametrize("field", ["output.folder", "serving.push_folder"])
-def test_folder_that_cannot_be_written(write, tmp_path, field):
-    # A file in the way: permissions do not stop root, who runs these tests in a container.
-    text = refusal(write(), f"{field}=rows.csv/out")
-    assert f"{field}={tmp_path / 'rows.csv' / 'out'}: cannot write there" in text

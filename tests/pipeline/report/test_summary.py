@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from frame_evaluation import evaluate_frame
 from rich.console import Console
 
 from pipeline.config.config_file import load_config
@@ -60,7 +61,6 @@ def test_rows_weights_and_what_is_undefined(write: Any, tmp_path: Path) -> None:
     """Reference: by hand, of four rows that weigh 0.5, 2, 1, 1; one label is infinite."""
     import pandas
     import tensorflow as tf
-    import tensorflow_model_analysis as tfma
 
     def change(config: dict[str, Any]) -> None:
         config["features"]["label"]["kind"] = "regression"
@@ -73,11 +73,6 @@ def test_rows_weights_and_what_is_undefined(write: Any, tmp_path: Path) -> None:
         }
 
     config = load_config(write(change))
-    evaluation = config.evaluation.eval_config(label="bought", kind="regression", weight="amount")
-    # The predictions are a column here, and nothing is transformed.
-    evaluation.model_specs[0].prediction_key = "prediction"
-    evaluation.model_specs[0].signature_name = ""
-    del evaluation.model_specs[0].preprocessing_function_names[:]
     rows = pandas.DataFrame(
         {
             "bought": [1.0, 2.0, float("inf"), 4.0],
@@ -86,7 +81,8 @@ def test_rows_weights_and_what_is_undefined(write: Any, tmp_path: Path) -> None:
             "city": ["Oslo", "Lima", "Lima", "Oslo"],
         }
     )
-    tfma.analyze_raw_data(rows, evaluation, output_path=str(tmp_path / "evaluation"))
+    folder = tmp_path / "evaluation"
+    uri = evaluate_frame(config.evaluation, rows, folder, kind="regression", weight="amount")
     (tmp_path / "examples" / "Split-eval").mkdir(parents=True)
     with tf.io.TFRecordWriter(str(tmp_path / "examples" / "Split-eval" / "a.gz"), "GZIP") as writer:
         for label in (1.0, 2.0, float("nan"), 4.0):
@@ -95,7 +91,7 @@ def test_rows_weights_and_what_is_undefined(write: Any, tmp_path: Path) -> None:
             writer.write(example.SerializeToString())
 
     outputs = {
-        "evaluation": [OutputArtifact(str(tmp_path / "evaluation"), {})],
+        "evaluation": [OutputArtifact(uri, {})],
         "blessing": [OutputArtifact(str(tmp_path / "blessing"), {"blessed": 0})],
     }
     examples = {"transformed_examples": [OutputArtifact(str(tmp_path / "examples"), {})]}

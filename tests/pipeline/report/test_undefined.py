@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow_model_analysis as tfma
+from frame_evaluation import evaluate_frame
 from rich.console import Console
 from sklearn import metrics as reference
 from tensorflow_model_analysis.evaluators import metrics_validator
@@ -22,15 +23,6 @@ from pipeline.report import slices, summary, verdict
 from pipeline.report.records import NodeRecord, OutputArtifact
 
 METRICS = ("auc", "auc_precision_recall", "precision", "recall")
-
-
-def of_frame(evaluation: EvaluationConfig, rows: pd.DataFrame, folder: Path) -> str:
-    config = evaluation.eval_config(label="bought", kind="binary", weight="amount")
-    config.model_specs[0].prediction_key = "prediction"
-    config.model_specs[0].signature_name = ""
-    del config.model_specs[0].preprocessing_function_names[:]
-    tfma.analyze_raw_data(rows, config, output_path=str(folder))
-    return str(folder)
 
 
 def rows(labels: list[float]) -> pd.DataFrame:
@@ -49,7 +41,8 @@ def test_it_is_that_of_scikit_learn_or_undefined(tmp_path: Path) -> None:
     """Tolerance 1e-3: 10,000 thresholds."""
     frame = rows([0.0, 0.0, 1.0, 1.0])
     evaluation = EvaluationConfig(metrics=METRICS, slices=("city",))
-    found = dict(slices.slice_values(of_frame(evaluation, frame, tmp_path / "evaluation")))
+    uri = evaluate_frame(evaluation, frame, tmp_path / "evaluation", weight="amount")
+    found = dict(slices.slice_values(uri))
     both = frame[frame.city == "both"]
     expected = reference.roc_auc_score(both.bought, both.prediction, sample_weight=both.amount)
     assert found["city=both"]["auc"] == pytest.approx(expected, abs=1e-3)
@@ -67,7 +60,7 @@ def test_no_threshold_holds_for_it(write: Any, tmp_path: Path, bounds: dict[str,
     """TFMA's own AUC would be 0.0 here, for which each of these bounds holds."""
     config = load_config(write(lambda c: c["evaluation"].update(thresholds={"auc": bounds})))
     frame = rows([1.0] * 4).assign(bought=1.0, amount=1.0)
-    uri = of_frame(config.evaluation, frame, tmp_path / "evaluation")
+    uri = evaluate_frame(config.evaluation, frame, tmp_path / "evaluation", weight="amount")
     assert not tfma.load_validation_result(uri).validation_ok
     outputs = {
         "evaluation": [OutputArtifact(uri, {})],
@@ -94,7 +87,7 @@ def test_a_metric_without_a_threshold_does_not_decide(tmp_path: Path) -> None:
         }
     )
     frame = rows([0.0] * 4).assign(bought=0.0, prediction=0.1, amount=1.0)
-    uri = of_frame(evaluation, frame, tmp_path / "evaluation")
+    uri = evaluate_frame(evaluation, frame, tmp_path / "evaluation", weight="amount")
     values = dict(slices.slice_values(uri))[""]
     assert all(math.isnan(values[metric]) for metric in METRICS)
     assert tfma.load_validation_result(uri).validation_ok

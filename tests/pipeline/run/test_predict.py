@@ -441,7 +441,7 @@ def test_bad_rows_end_it_with_line_and_column(models, tmp_path, capfd):
     assert "line 5: 5 cells under a header of 4 columns" in text
     file.write_text(BAD.replace("d,1,2,x,y", "d,1,2,x"))
     text = refusal(capfd, models["regression"], file)
-    assert "rows.csv, line 3: size='wide' is not a number, which the model expects there" in text
+    assert "rows.csv, line 3: size='wide' is not a number, which the model expects" in text
     assert "--on-error skip" in text
 
 
@@ -487,7 +487,7 @@ def test_the_input_is_not_overwritten(models, tmp_path, capfd):
     [
         ("rows.csv", "id,size,town\na,1,x\n", "missing column: rooms (required by the model)"),
         ("rows.csv", "id,size,rooms,town\n", "no rows"),
-        ("rows.csv", b"id,size,rooms,town\n\xe5,1,2,x\n", "--config names a pipeline's YAML"),
+        ("rows.csv", b"id,size,rooms,town\n\xe5,1,2,x\n", "YAML with --config"),
         ("rows.jsonl", '{"size": 1,\n', "line 1: is not JSON"),
         ("rows.jsonl", "[1, 2]\n", "line 1: is not an object"),
         ("rows.parquet", "id,size\n", "is not a Parquet or Arrow file"),
