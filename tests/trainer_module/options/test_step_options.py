@@ -81,7 +81,7 @@ def test_transforms_may_take_the_step_and_have_defaults():
     assert options.transforms == tuple(given)
 
 
-def test_numpy_integers_are_accepted():
+def test_numbers_of_numpy_are_numbers():
     given: Any = {
         "micro_batch_size": np.int64(4),
         "clip_norm": np.float32(0.5),
