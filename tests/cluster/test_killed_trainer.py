@@ -53,7 +53,7 @@ def exported(folder):
     return sorted((value.shape, value.tobytes()) for value in values)
 
 
-def test_a_killed_trainer_goes_on_from_its_last_checkpoint(tmp_path):
+def test_a_killed_trainer_continues_from_its_last_checkpoint(tmp_path):
     """Reference: the same Trainer without a kill. Tolerance: none, bit for bit."""
     spec, root, output = tmp_path / "taxi.yaml", tmp_path / "root", tmp_path / "replay.txt"
     code, printed = run_pipeline(
