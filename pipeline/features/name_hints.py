@@ -10,30 +10,15 @@ _SHORT_ID = re.compile(
     r"case|record|session|account|acct|member|person|student|emp|employee|trip|house|household|hh|"
     r"subj|subject|loan|device|company|property|parcel)(id|no|num|nr|key)"
 )
-_NOT_SHORT_ID = frozenset({"bid", "did", "hid", "kid", "lid", "mid", "rid", "aid"})
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_ID = frozenset({"id", "ids", "identifier", "ident", "ssn", "isbn", "iban", "sku", "vin", "phone"})
-_WEAK_ID = frozenset(
-    {
-        "number",
-        "no",
-        "nr",
-        "num",
-        "index",
-        "idx",
-        "key",
-        "row",
-        "code",
-        "ref",
-        "reference",
-        "serial",
-    }
-)
+_NOT_SHORT_ID = _words("bid did hid kid lid mid rid aid")
+_ID = _words("id ids identifier ident ssn isbn iban sku vin phone")
+_WEAK_ID = _words("number no nr num index idx key row code ref reference serial")
 _PEOPLE = _words(
     """subject patient case customer client user member person participant respondent student pupil
     employee worker driver rider player athlete account borrower applicant buyer seller donor animal
@@ -57,9 +42,7 @@ _CALENDAR = {
     "hour": 24, "minute": 60, "second": 60, "day": 31, "weekday": 7, "dow": 7, "week": 53,
     "month": 12, "quarter": 4,
 }  # fmt: skip
-_CATEGORY = frozenset(
-    {"code", "type", "kind", "class", "category", "zip", "zipcode", "postcode", "postal", "tract"}
-)
+_CATEGORY = _words("code type kind class category zip zipcode postcode postal tract")
 _WEAK_CATEGORY = _words(
     """area region district group id zone sector ward precinct state county station line department
     dept cluster segment territory"""

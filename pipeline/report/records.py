@@ -54,6 +54,18 @@ def find_output(
     return record.output(key) if record else None
 
 
+def open_store(metadata: Path, *, writable: bool) -> MetadataStore:
+    """Return the metadata store in a SQLite file."""
+    from ml_metadata import MetadataStore
+    from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+    connection = mlmd.ConnectionConfig()
+    connection.sqlite.filename_uri = str(metadata)
+    if not writable:
+        connection.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READONLY
+    return MetadataStore(connection)
+
+
 def latest_run(
     metadata_path: Path, pipeline: str | None = None, *, folder: str | Path | None = None
 ) -> dict[str, NodeRecord]:
@@ -112,15 +124,9 @@ def _latest(
     metadata_path: Path, pipeline: str | None
 ) -> tuple[MetadataStore | None, mlmd.Context | None]:
     """Return the store and its latest run; (None, None) if there is none."""
-    from ml_metadata import MetadataStore
-    from ml_metadata.proto import metadata_store_pb2 as mlmd
-
     if not metadata_path.exists():
         return None, None
-    connection = mlmd.ConnectionConfig()
-    connection.sqlite.filename_uri = str(metadata_path)
-    connection.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READONLY
-    store = MetadataStore(connection)
+    store = open_store(metadata_path, writable=False)
     runs = [
         run
         for run in store.get_contexts_by_type("pipeline_run")

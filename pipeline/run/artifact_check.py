@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.common.artifact_places import Places
-from pipeline.report.records import PUSHED_DESTINATION
+from pipeline.report.records import PUSHED_DESTINATION, open_store
 from pipeline.run.artifact_files import LISTS, holds_files_of, is_whole, list_files
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def check_artifacts(folder: str, metadata: Path) -> list[str]:
         A sentence for each change that a user should know.
     """
     places = Places.of(folder, metadata)
-    store = _store(metadata) if metadata.is_file() else None
+    store = open_store(metadata, writable=True) if metadata.is_file() else None
     said = [] if store is None else _correct(store, places)
     last = 0 if store is None else max((each.id for each in store.get_executions()), default=0)
     return said + _set_aside(places, last)
@@ -48,18 +48,9 @@ def record_artifacts(folder: str, metadata: Path) -> None:
     if not metadata.is_file():
         return
     places = Places.of(folder, metadata)
-    for artifact in _store(metadata).get_artifacts():
+    for artifact in open_store(metadata, writable=True).get_artifacts():
         if artifact.state == mlmd.Artifact.LIVE and "://" not in artifact.uri:
             list_files(artifact.uri, places)
-
-
-def _store(metadata: Path) -> MetadataStore:
-    from ml_metadata import MetadataStore
-    from ml_metadata.proto import metadata_store_pb2 as mlmd
-
-    connection = mlmd.ConnectionConfig()
-    connection.sqlite.filename_uri = str(metadata)
-    return MetadataStore(connection)
 
 
 def _correct(store: MetadataStore, places: Places) -> list[str]:
@@ -116,6 +107,6 @@ def _set_aside(places: Places, last: int) -> list[str]:
         node, output, execution = path.parts[-3:]
         (places.root / LISTS / f"{node}.{output}.{execution}.json").unlink(missing_ok=True)
     return [
-        f"the metadata know nothing of {len(found)} artifacts in {places.root}: they are now in "
+        f"{len(found)} artifacts in {places.root} are not in the metadata: they were moved to "
         f"{aside}; delete them if you do not need them"
     ]

@@ -174,7 +174,7 @@ def test_from_csv_to_predictions(folder, interrupted, result, capfd):
     assert main(["predict", "--model", model, "--data", rows, "--output", str(output)]) == 0
     with (folder / "houses.csv").open(newline="", encoding="utf-8") as stream:
         rare = sum(row["town"] == "Å" for row in csv.DictReader(stream))
-    assert f"not seen in training: town ({rare} rows, such as 'Å')" in capfd.readouterr().err
+    assert f"not in the training data: town ({rare} rows, such as 'Å')" in capfd.readouterr().err
     with output.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     predicted = np.array([float(row["prediction"]) for row in rows])

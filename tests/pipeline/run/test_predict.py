@@ -116,6 +116,38 @@ class _Checked(_Module):
         return {"ids": tf.cast(id_of, tf.int64), "missing": tf.cast(bits, tf.int64)}
 
 
+def save(module, folder, label=None, *, columns=COLUMNS, checks=None, **signatures) -> Path:
+    """Write a SavedModel with the files that the trainer's export adds."""
+    tf.saved_model.save(
+        module, str(folder), signatures={"serving_default": module.serve, **signatures}
+    )
+    files = {"raw_columns": {"version": 1, "columns": columns}, "input_checks": checks}
+    files["label"] = label and {"version": 1, "column": "sold", **label}
+    extra = folder / "assets.extra"
+    extra.mkdir()
+    for name, value in files.items():
+        if value is not None:
+            (extra / f"{name}.json").write_text(json.dumps(value))
+    return folder
+
+
+def config_with(csv_options: str, folder: Path, *, size: str = "size", label: str = "sold") -> Path:
+    """Write a pipeline's YAML with these options of `data.csv`."""
+    file = folder / "houses.yaml"
+    file.write_text(
+        f"""
+name: houses
+data: {{path: rows.csv, csv: {csv_options}}}
+features:
+  groups: [{{name: size, columns: [{size}], scale: z_score}}]
+  label: {{column: {label}, kind: regression}}
+training: {{global_batch_size: 2}}
+output: {{folder: out}}
+"""
+    )
+    return file
+
+
 CHECKS = {
     "version": 1,
     "categories": [{"column": "town", "output": "ids", "position": 0, "ids": [1, 1]}],
@@ -126,18 +158,9 @@ CHECKS = {
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory) -> Path:
     """A model that says which inputs it does not know."""
-    folder = tmp_path_factory.mktemp("checked")
     module = _Checked("regression")
-    signatures = {"serving_default": module.serve, "transform_features": module.transform}
-    tf.saved_model.save(module, str(folder), signatures=signatures)
-    (folder / "assets.extra").mkdir()
-    for name, value in (
-        ("raw_columns.json", {"version": 1, "columns": COLUMNS}),
-        ("label.json", {"version": 1, "column": "sold", **LABELS["regression"]}),
-        ("input_checks.json", CHECKS),
-    ):
-        (folder / "assets.extra" / name).write_text(json.dumps(value))
-    return folder
+    label, folder = LABELS["regression"], tmp_path_factory.mktemp("checked")
+    return save(module, folder, label, checks=CHECKS, transform_features=module.transform)
 
 
 def test_unseen_categories_are_counted_and_predicted(checked, tmp_path, capfd):
@@ -204,16 +227,8 @@ def models(tmp_path_factory):
     """Kind of label -> folder of a model's versions."""
     folders = {}
     for kind, label in LABELS.items():
-        folder = tmp_path_factory.mktemp(kind)
-        module = _Module(kind)
-        signatures = {"serving_default": module.serve}
-        tf.saved_model.save(module, str(folder / "7"), signatures=signatures)
-        extra = folder / "7" / "assets.extra"
-        extra.mkdir()
-        (extra / "raw_columns.json").write_text(json.dumps({"version": 1, "columns": COLUMNS}))
-        if label is not None:
-            (extra / "label.json").write_text(json.dumps({"version": 1, "column": "sold", **label}))
-        folders[kind] = folder
+        folders[kind] = tmp_path_factory.mktemp(kind)
+        save(_Module(kind), folders[kind] / "7", label)
     return folders
 
 
@@ -255,22 +270,21 @@ def refusal(capfd: Any, model: Path, source: Path | str, *arguments: str) -> str
     return captured.out + captured.err
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet", "feather", "tfrecord", "jsonl"])
-def test_every_format_gives_the_same(models, tmp_path, ending):
-    rows = predicted(models["regression"], write(tmp_path / f"rows.{ending}"))
-    assert [row["id"] for row in rows] == ["a1", "a2", "a3"]
-    assert [row["town"] for row in rows] == ["Oslo", "", "Ås"]
-    assert [float(row["prediction"]) for row in rows] == pytest.approx(list(map(logit, ROWS)))
-
-
-@pytest.mark.parametrize("ending", ["csv.XZ", "csv.zip", "tfrecord.lz4", "jsonl.zst", "json.bz2"])
-def test_compressed_files_give_the_same(models, tmp_path, ending):
+@pytest.mark.parametrize(
+    "ending",
+    [
+        *("csv", "parquet", "feather", "tfrecord", "jsonl"),
+        *("csv.XZ", "csv.zip", "tfrecord.lz4", "jsonl.zst", "json.bz2"),
+    ],
+)
+def test_every_format_and_compression_gives_the_same(models, tmp_path, ending):
     format_, _, codec = ending.lower().partition(".")
-    content = write(tmp_path / f"plain.{'jsonl' if format_ == 'json' else format_}")
+    content = write(tmp_path / f"plain.{'jsonl' if format_ == 'json' else format_}").read_bytes()
     file = tmp_path / f"rows.{ending}"
-    file.write_bytes(COMPRESS[codec](content.read_bytes()))
+    file.write_bytes(COMPRESS[codec](content) if codec else content)
     rows = predicted(models["regression"], file)
     assert [row["id"] for row in rows] == ["a1", "a2", "a3"]
+    assert [row["town"] for row in rows] == ["Oslo", "", "Ås"]
     assert [float(row["prediction"]) for row in rows] == pytest.approx(list(map(logit, ROWS)))
 
 
@@ -291,18 +305,7 @@ def test_csv_as_people_have_it(models, tmp_path):
 
 def test_the_yaml_says_how_csv_is_written(models, tmp_path):
     (tmp_path / "rows.csv").write_bytes("id,size,rooms,town\nå,-9,2,Ås\n".encode("latin-1"))
-    config = tmp_path / "houses.yaml"
-    config.write_text(
-        """
-name: houses
-data: {path: rows.csv, csv: {encoding: latin-1, missing: ["-9"]}}
-features:
-  groups: [{name: size, columns: [size], scale: z_score}]
-  label: {column: sold, kind: regression}
-training: {global_batch_size: 2}
-output: {folder: out}
-"""
-    )
+    config = config_with('{encoding: latin-1, missing: ["-9"]}', tmp_path)
     (row,) = predicted(models["regression"], tmp_path / "rows.csv", "--config", str(config))
     assert (row["id"], row["town"], float(row["prediction"])) == ("å", "Ås", 2.0)
 
@@ -316,25 +319,9 @@ NUMBERED = [
 
 def test_files_without_a_header(models, tmp_path, capfd):
     """A model of column_1, column_2, ... takes them by the YAML that it was trained with."""
-    module = _Module("regression", NUMBERED)
-    signatures = {"serving_default": module.serve}
-    tf.saved_model.save(module, str(tmp_path / "model" / "7"), signatures=signatures)
-    extra = tmp_path / "model" / "7" / "assets.extra"
-    extra.mkdir()
-    (extra / "raw_columns.json").write_text(json.dumps({"version": 1, "columns": NUMBERED}))
+    save(_Module("regression", NUMBERED), tmp_path / "model" / "7", columns=NUMBERED)
     (tmp_path / "rows.csv").write_text("1.5,2,Oslo\n,3,\n")
-    config = tmp_path / "houses.yaml"
-    config.write_text(
-        """
-name: houses
-data: {path: rows.csv, csv: {header: false}}
-features:
-  groups: [{name: size, columns: [column_1], scale: z_score}]
-  label: {column: column_4, kind: regression}
-training: {global_batch_size: 2}
-output: {folder: out}
-"""
-    )
+    config = config_with("{header: false}", tmp_path, size="column_1", label="column_4")
     printed = refusal(capfd, tmp_path / "model", tmp_path / "rows.csv")
     assert "first line looks like data" in printed
     assert "--config" in printed
@@ -356,22 +343,8 @@ def test_numbers_written_for_people(models, tmp_path, capfd, ending):
         file.write_text(as_csv(rows))
     else:
         file.write_text("\n".join(json.dumps({k: v or None for k, v in r.items()}) for r in rows))
-    config = tmp_path / "houses.yaml"
-    config.write_text(
-        """
-name: houses
-data:
-  path: rows.csv
-  csv:
-    missing_in: {size: [n/a]}
-    formatted: {size: {unit: $, thousands: ","}, rooms: {thousands: ","}}
-features:
-  groups: [{name: size, columns: [size], scale: z_score}]
-  label: {column: sold, kind: regression}
-training: {global_batch_size: 2}
-output: {folder: out}
-"""
-    )
+    formats = '{size: {unit: $, thousands: ","}, rooms: {thousands: ","}}'
+    config = config_with(f"{{missing_in: {{size: [n/a]}}, formatted: {formats}}}", tmp_path)
     printed = refusal(capfd, models["regression"], file)
     assert "size='$1,234.50' is not a number" in printed
     assert "--config" in printed
