@@ -41,7 +41,7 @@ def fingerprint(
     except SyntaxError as error:
         raise ConfigError(
             f"{error.filename or 'a module that your functions import'}, line {error.lineno}: "
-            f"{error.msg}. Correct it, because your functions import it."
+            f"{error.msg}. Your functions import it; correct it."
         ) from None
     digest = hashlib.sha256(f"{own}\n".encode())
     for package in packages:
