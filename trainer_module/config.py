@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from trainer_module.common.json_values import Json
 from trainer_module.devices.memory_budget import parse_memory_budget
 from trainer_module.options.cluster_options import ClusterOptions
 from trainer_module.options.loop_options import RunLength
@@ -100,7 +101,7 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
         mode="before",
     )
     @classmethod
-    def _at_least_one(cls, value: Any) -> Any:
+    def _at_least_one(cls, value: object) -> object:
         return at_least_one(value)
 
     @field_validator("shuffle_buffer_rows")
@@ -112,7 +113,7 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
 
     @field_validator("memory_budget", mode="before")
     @classmethod
-    def _budget(cls, value: Any) -> Any:
+    def _budget(cls, value: object) -> object:
         parse_memory_budget(value)
         return value
 
@@ -128,7 +129,7 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
         return self
 
     @classmethod
-    def parse(cls, values: Any, *, section: str = "trainer") -> TrainerConfig:
+    def parse(cls, values: Json, *, section: str = "trainer") -> TrainerConfig:
         """Return the configuration, or one readable error.
 
         Args:
@@ -141,7 +142,7 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
         return parse_section(cls, {} if values is None else values, section=section)
 
 
-def trainer_settings(custom_config: Mapping[str, Any] | None) -> Any:
+def trainer_settings(custom_config: Mapping[str, Json] | None) -> Json:
     """Return `custom_config["trainer"]`, None where there is none.
 
     Raises:

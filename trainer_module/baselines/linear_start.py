@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -29,6 +29,7 @@ from trainer_module.baselines.sample import (
     sample_rows,
     why_no_linear,
 )
+from trainer_module.common.json_values import Json
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.data.label_scale import LabelScale, is_loss_of_differences
 from trainer_module.devices.worker_group import WorkerGroup
@@ -50,13 +51,13 @@ class LinearStart(NamedTuple):
     linear: LinearModel | None
     scale: int
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Return the fields as JSON values, which keep every bit of a float."""
         linear = self.linear and [each.tolist() for each in self.linear]
         return {"linear": linear, "scale": self.scale}
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> LinearStart:
+    def from_json(cls, values: dict[str, Json]) -> LinearStart:
         """Return the object whose `to_json` returned the values."""
         linear = values["linear"]
         return cls(linear and LinearModel(*map(np.asarray, linear)), values["scale"])

@@ -7,7 +7,6 @@ use 10,000 thresholds, as in TFMA. A metric that is undefined for the rows is No
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import keras
 import numpy as np
@@ -78,7 +77,7 @@ class Scores:
         return 1 - self._errors / spread if spread > 0 else None
 
 
-def _metrics(kind: LabelKind) -> dict[str, Any]:
+def _metrics(kind: LabelKind) -> dict[str, keras.metrics.Metric]:
     made = keras.metrics
     if kind == "binary":
         found = {

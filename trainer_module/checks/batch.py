@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -86,7 +85,7 @@ def count_rows(features: Tensors, labels: Tensors, sample_weight: Tensors = None
         return tf.identity(rows)
 
 
-def _shape(tensor: Any, part: str) -> tf.TensorShape:
+def _shape(tensor: Tensors, part: str) -> tf.TensorShape:
     if isinstance(tensor, (tf.RaggedTensor, tf.SparseTensor)):
         how = "to_tensor()" if isinstance(tensor, tf.RaggedTensor) else "tf.sparse.to_dense"
         raise ValueError(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import tensorflow as tf
 
@@ -90,11 +88,11 @@ def _warn(model: keras.Model, loss_fn: WeightedLoss, path: Path, gives: str) -> 
     )
 
 
-def _linear_layer(tensor: Any) -> Any:
+def _linear_layer(tensor: keras.KerasTensor) -> keras.layers.Layer | None:
     """Return the layer that computes an output without an activation, or None."""
     while True:
         history = getattr(tensor, "_keras_history", None)
-        layer: Any = getattr(history, "operation", None)
+        layer: keras.layers.Layer = getattr(history, "operation", None)
         if isinstance(layer, keras.Model) and getattr(layer, "outputs", None):
             if len(layer.outputs) != 1:
                 return None

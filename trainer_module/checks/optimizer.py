@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import tensorflow as tf
 
@@ -19,7 +17,9 @@ _TAKEN_OVER = {
 }
 
 
-def check_optimizer(optimizer: Any, strategy: tf.distribute.Strategy) -> None:
+def check_optimizer(
+    optimizer: keras.optimizers.Optimizer, strategy: tf.distribute.Strategy
+) -> None:
     """Raise ValueError for an optimizer with unsupported options or of another strategy.
 
     Unsupported options are those that would act per replica or per micro-batch.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
 import tensorflow as tf
 
@@ -60,7 +59,7 @@ def find_stateful_draw(graph: tf.Graph) -> tuple[str, str] | None:
     The search includes the functions that the traced function calls.
     """
     definition = graph.as_graph_def()
-    functions = {function.signature.name: function for function in definition.library.function}
+    functions = {f.signature.name: f.node_def for f in definition.library.function}
     return next(_draws(definition.node, "", functions, set()), None)
 
 
@@ -84,7 +83,10 @@ def reject_stateful_draws(graph: tf.Graph) -> None:
 
 
 def _draws(
-    nodes: Any, scope: str, functions: dict[str, Any], seen: set[str]
+    nodes: Iterable[tf.compat.v1.NodeDef],
+    scope: str,
+    functions: Mapping[str, Iterable[tf.compat.v1.NodeDef]],
+    seen: set[str],
 ) -> Iterator[tuple[str, str]]:
     """Yield (type, name) of each stateful draw, including those in branches, loops and calls."""
     for node in nodes:
@@ -93,12 +95,10 @@ def _draws(
         for called in _called(node):
             if called in functions and called not in seen:
                 seen.add(called)
-                yield from _draws(
-                    functions[called].node_def, f"{scope}{node.name}/", functions, seen
-                )
+                yield from _draws(functions[called], f"{scope}{node.name}/", functions, seen)
 
 
-def _called(node: Any) -> Iterator[str]:
+def _called(node: tf.compat.v1.NodeDef) -> Iterator[str]:
     yield node.op
     for value in node.attr.values():
         if value.HasField("func"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ from trainer_module.checks.model import compute_dtypes
 from trainer_module.checks.randomness import draws_random_numbers
 from trainer_module.checks.synthetic_rows import ROWS, random_weights, rows_of, synthetic_rows
 from trainer_module.checks.warn_once import warn_once
-from trainer_module.common.tensors import Tensors
+from trainer_module.common.tensors import Tensors, VariableValues
 from trainer_module.losses.weighted_loss import LossFunction, loss_sums
 
 # Relative tolerances by the least precise compute dtype of the layers. In a batch of another size,
@@ -110,7 +110,9 @@ class _ProbeResults(NamedTuple):
     other_shape: bool
 
 
-def _probe_model(model: keras.Model, rows: Tensors, changed: Any, *, draws: bool) -> _ProbeResults:
+def _probe_model(
+    model: keras.Model, rows: Tensors, changed: Tensors, *, draws: bool
+) -> _ProbeResults:
     weights = random_weights(model)
     try:
         _forward(model, rows, training=True, weights=weights)
@@ -130,12 +132,12 @@ def _probe_model(model: keras.Model, rows: Tensors, changed: Any, *, draws: bool
     return _ProbeResults(same_shape, answers, other_shape=True)
 
 
-def _parts(rows: Tensors) -> tuple[Any, Any]:
+def _parts(rows: Tensors) -> tuple[Tensors, Tensors]:
     return rows_of(rows, [0, 1, 2]), rows_of(rows, [3])
 
 
 def _draws_in_inference(model: keras.Model, features: Tensors) -> bool:
-    def call(features: Tensors) -> Any:
+    def call(features: Tensors) -> list[tf.Tensor]:
         with keras.StatelessScope(initialize_variables=False):
             return tf.nest.flatten(model(features, training=False))
 
@@ -162,7 +164,9 @@ def _warn_not_checked(who: str, error: Exception) -> None:
     warn_once(message[0].upper() + message[1:])
 
 
-def _forward(model: keras.Model, rows: Tensors, *, training: bool, weights: Any) -> _Output:
+def _forward(
+    model: keras.Model, rows: Tensors, *, training: bool, weights: VariableValues
+) -> _Output:
     # All calls start from the same seeds, because the scope does not store assignments.
     scope = keras.StatelessScope(weights, collect_losses=True, initialize_variables=False)
     with scope:
@@ -175,7 +179,7 @@ def _forward(model: keras.Model, rows: Tensors, *, training: bool, weights: Any)
 
 
 def _loss_sums(
-    loss_fn: LossFunction, labels: Tensors, outputs: Tensors, weights: Any
+    loss_fn: LossFunction, labels: Tensors, outputs: Tensors, weights: Tensors
 ) -> np.ndarray:
     """Return numerator and denominator, `[2, outputs]`."""
     sums = loss_sums(loss_fn, labels, outputs, weights)
@@ -217,7 +221,7 @@ def _check_outputs(whole: _Output, first: _Output, last: _Output, bits: str) -> 
             raise ValueError(_ROWS_DEPEND)
 
 
-def _check_sums(whole: Any, first: Any, last: Any, bits: str) -> None:
+def _check_sums(whole: np.ndarray, first: np.ndarray, last: np.ndarray, bits: str) -> None:
     tolerance = _other_shape_tolerance(bits)
     for place, name in enumerate(("numerator", "denominator")):
         for all_rows, *parts in zip(whole[place], first[place], last[place], strict=True):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
+
+from trainer_module.common.tensors import Variable, VariableValues
 
 
 def find_assignment(graph: tf.Graph) -> str | None:
@@ -37,7 +38,10 @@ _UPDATES = (
 
 
 def reject_updates(
-    model: keras.Model, scope: Any, mapping: Sequence[tuple[Any, Any]], seeds: Sequence[Any]
+    model: keras.Model,
+    scope: keras.StatelessScope,
+    mapping: VariableValues,
+    seeds: Sequence[Variable],
 ) -> None:
     """Raise ValueError if a call of the model updated a Keras variable.
 

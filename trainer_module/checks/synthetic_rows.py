@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -16,7 +15,7 @@ ROWS = 4
 _UNKNOWN_AXIS = 8
 
 
-def synthetic_rows(specs: Tensors) -> tuple[Any, Any]:
+def synthetic_rows(specs: Tensors) -> tuple[Tensors, Tensors]:
     """Return rows a, b, c, d and rows a, b, e, f for a structure of specs `[rows, ...]`.
 
     Every value of e differs from c, and every value of f from d. Floats are between 0 and 1, and
@@ -32,7 +31,7 @@ def synthetic_rows(specs: Tensors) -> tuple[Any, Any]:
     """
     random = np.random.default_rng(0)
 
-    def six(tensor: Any) -> Any:
+    def six(tensor: tf.TensorSpec | None) -> tf.Tensor | None:
         if tensor is None:
             return None
         shape = [ROWS, *(axis or _UNKNOWN_AXIS for axis in tensor.shape[1:])]
@@ -55,10 +54,10 @@ def synthetic_rows(specs: Tensors) -> tuple[Any, Any]:
     return rows_of(every, [0, 1, 2, 3]), rows_of(every, [0, 1, 4, 5])
 
 
-def rows_of(structure: Tensors, rows: Sequence[int]) -> Any:
+def rows_of(structure: Tensors, rows: Sequence[int]) -> Tensors:
     """Return the given rows of each tensor and of its Keras mask; None stays None."""
 
-    def cut(tensor: Any) -> Any:
+    def cut(tensor: tf.Tensor | None) -> tf.Tensor | None:
         if tensor is None:
             return None
         mask = getattr(tensor, "_keras_mask", None)
@@ -70,7 +69,7 @@ def rows_of(structure: Tensors, rows: Sequence[int]) -> Any:
     return tf.nest.map_structure(cut, structure)
 
 
-def random_weights(model: keras.Model) -> list[tuple[Any, Any]]:
+def random_weights(model: keras.Model) -> list[tuple[Variable, tf.Tensor]]:
     """Return (variable, random value) pairs of the trainable variables.
 
     The values make the output depend on every layer. Matrices get normal values whose standard

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
 
 from absl import logging
 
 _logged: set[str] = set()
-_logged_about: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+_logged_about: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDictionary()
 
 
-def warn_once(message: str, *, about: Any = None, topic: str | None = None) -> None:
+def warn_once(message: str, *, about: object = None, topic: str | None = None) -> None:
     """Log a warning unless it was logged before.
 
     Args:

@@ -12,7 +12,6 @@ import sys
 import textwrap
 import types
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import keras
 import numpy as np
@@ -37,7 +36,7 @@ def to_fingerprint(value: object) -> Json:
     return _convert(value, seen)
 
 
-def _convert(value: Any, seen: set[int]) -> Any:
+def _convert(value: object, seen: set[int]) -> Json:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, np.generic):
@@ -74,8 +73,9 @@ def array_digest(array: np.ndarray) -> str:
     return f"{array.dtype}[{shape}] {hashlib.sha256(values).hexdigest()[:16]}"
 
 
-def _config(value: Any, seen: set[int]) -> dict[str, Json]:
-    if not hasattr(value, "get_config"):
+def _config(value: object, seen: set[int]) -> dict[str, Json]:
+    get_config = getattr(value, "get_config", None)
+    if get_config is None:
         # This package's losses are records of their options.
         is_loss = dataclasses.is_dataclass(value) and callable(value)
         if (_is_library(type(value)) and not is_loss) or id(value) in seen:
@@ -84,7 +84,7 @@ def _config(value: Any, seen: set[int]) -> dict[str, Json]:
         return {key: _convert(each, seen) for key, each in getattr(value, "__dict__", {}).items()}
     try:
         # Some Keras losses omit options: get_config() of Huber lacks delta.
-        config = {**value.get_config(), **getattr(value, "_fn_kwargs", {})}
+        config = {**get_config(), **getattr(value, "_fn_kwargs", {})}
     except (NotImplementedError, TypeError, ValueError):
         return {}  # its class identifies it
     return {key: _convert(each, seen) for key, each in config.items() if key != "name"}
@@ -162,7 +162,7 @@ def _is_module(value: object) -> bool:
     return isinstance(value, types.ModuleType)
 
 
-def _is_library(thing: Any) -> bool:
+def _is_library(thing: type | types.FunctionType) -> bool:
     package = (thing.__module__ or "builtins").partition(".")[0]
     if package in (_OURS, "builtins") or package in sys.stdlib_module_names - {"__main__"}:
         return package != "__main__"

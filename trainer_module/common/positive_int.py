@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+
+from trainer_module.common.json_values import Json
 
 
-def check_positive_int(name: str, value: Any) -> int:
+def check_positive_int(name: str, value: Json) -> int:
     """Return the value as an int.
 
     Args:
         name: Name of the argument, for the error message.
-        value: Any object.
+        value: The value that the user gave, of any type.
 
     Raises:
         ValueError: The value is not an integer, or is below 1.

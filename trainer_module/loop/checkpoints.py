@@ -11,12 +11,13 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.differences import differences, summarize_differences
+from trainer_module.common.json_values import Json
 from trainer_module.common.positive_int import check_positive_int
 from trainer_module.common.remote import PATIENCE_SECONDS, error_reason, is_transient
 from trainer_module.devices.multi_worker import worker_group
@@ -27,6 +28,17 @@ from trainer_module.step.protocol import Step
 _POSITION = "position"
 # Assumed duration of a save before the first: by default the first second needs no checkpoint.
 _FIRST_GUESS_SECONDS = 0.01
+
+# Raises an error if a checkpoint, given its position, does not belong to the run.
+CheckPosition: TypeAlias = Callable[[dict[str, Json]], None]
+Value = TypeVar("Value")
+
+
+class _Saved(NamedTuple):
+    """The content of a checkpoint: its position, and a value per variable."""
+
+    position: dict[str, Json]
+    values: list[tf.Tensor]
 
 
 class Checkpoints:
@@ -48,7 +60,7 @@ class Checkpoints:
         directory: str,
         train_step: Step,
         *,
-        facts: Mapping[str, Any] | None = None,
+        facts: Mapping[str, Json] | None = None,
         keep: int = 2,
         every_steps: int | None = None,
         every_minutes: float | None = None,
@@ -102,7 +114,7 @@ class Checkpoints:
         self._pause_per_second = 0.0 if share_of_time is None else 1 / share_of_time
         self._due_at = time.monotonic() + _FIRST_GUESS_SECONDS * self._pause_per_second
         model, optimizer = train_step.model, train_step.optimizer
-        self._variables: dict[str, Any] = {
+        self._variables: dict[str, tf.Variable] = {
             **_by_place("model", [v.value for v in model.variables]),
             **_by_place("optimizer", [v.value for v in optimizer.variables]),
             **_by_place("train_step", train_step.state()),
@@ -137,7 +149,7 @@ class Checkpoints:
         """The path of the latest complete checkpoint; None before the first."""
         return self._folder.kept[-1] if self._folder.kept else None
 
-    def save(self, position: dict[str, Any], step: int) -> None:
+    def save(self, position: dict[str, Json], step: int) -> None:
         """Write one checkpoint. The previous one stays the latest until this one is complete.
 
         All workers must call it, because reading a variable that is summed over replicas needs all
@@ -181,9 +193,7 @@ class Checkpoints:
             ),
         )
 
-    def restore(
-        self, check: Callable[[dict[str, Any]], None] = lambda position: None
-    ) -> dict[str, Any] | None:
+    def restore(self, check: CheckPosition = lambda position: None) -> dict[str, Json] | None:
         """Restore the latest checkpoint and return its position, or None if there is none.
 
         If the latest checkpoint is damaged, an error is logged and the previous one is restored.
@@ -209,7 +219,7 @@ class Checkpoints:
         logging.info("Continuing from checkpoint %s", path)
         return position
 
-    def _of_chief(self, path: str, check: Callable[[dict[str, Any]], None]) -> Any:
+    def _of_chief(self, path: str, check: CheckPosition) -> _Saved:
         try:
             return self._read(path, check)
         except tf.errors.OpError as error:
@@ -219,7 +229,7 @@ class Checkpoints:
                 "to be one that all workers see."
             ) from error
 
-    def _latest(self, check: Callable[[dict[str, Any]], None]) -> tuple[str, Any] | None:
+    def _latest(self, check: CheckPosition) -> tuple[str, _Saved] | None:
         """Return path and content of the latest readable checkpoint."""
         while self._folder.kept:
             latest = self._folder.kept[-1]
@@ -250,13 +260,13 @@ class Checkpoints:
                 self._folder.kept.pop()
         return None
 
-    def _read(self, path: str, check: Callable[[dict[str, Any]], None]) -> tuple[Any, list[Any]]:
+    def _read(self, path: str, check: CheckPosition) -> _Saved:
         types = {name: variable.dtype for name, variable in self._variables.items()}
         (text,) = self._folder.read(path, {_POSITION: tf.string})
         position = json.loads(text.numpy())
         check(position)
         self._check(path, position.get("variables", {}))
-        return position, self._folder.read(path, types)
+        return _Saved(position, self._folder.read(path, types))
 
     def _check(self, path: str, there: dict[str, str]) -> None:
         """Raise ValueError if the variables of a checkpoint differ from this run's."""
@@ -276,5 +286,5 @@ class Checkpoints:
         }
 
 
-def _by_place(group: str, values: Sequence[Any]) -> dict[str, Any]:
+def _by_place(group: str, values: Sequence[Value]) -> dict[str, Value]:
     return {f"{group}/{i}": value for i, value in enumerate(values)}

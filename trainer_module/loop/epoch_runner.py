@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from trainer_module.common.several_optimizers import learning_rate_of
+from trainer_module.common.tensors import Batch
 from trainer_module.loop.callbacks import EpochEnd, LoopProgress
 from trainer_module.loop.evaluation import Evaluate
 from trainer_module.loop.run import Run
@@ -28,7 +28,7 @@ class EpochRunner:
         self._evaluate = evaluate
         self._is_auto = options.steps_per_loop == "auto"
         self._loop_size = 1 if options.steps_per_loop == "auto" else options.steps_per_loop
-        self._iterator: Iterator[Any] | None = None
+        self._iterator: Iterator[Batch] | None = None
 
     def forget_iterator(self) -> None:
         """Drop the iterator, so that reading restarts at the position in the run's state."""
@@ -83,7 +83,7 @@ class EpochRunner:
             wanted = min(wanted, every - run.step % every)
         return max(0, wanted)
 
-    def _run_loop(self, iterator: Iterator[Any], wanted: int) -> tuple[LoopReport, bool]:
+    def _run_loop(self, iterator: Iterator[Batch], wanted: int) -> tuple[LoopReport, bool]:
         run = self.run
         run.callbacks.on_loop_begin()
         started = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import keras
 import numpy as np
@@ -12,6 +12,8 @@ import tensorflow as tf
 
 from trainer_module.checks.custom_steps import warn_overrides_ignored
 from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Batch, LossLike, Tensors
 from trainer_module.devices.multi_worker import is_multi_worker
 from trainer_module.losses.labels import zero_where_unweighted
 from trainer_module.losses.nested import Path, leaves, only, part_at, path_name
@@ -19,6 +21,9 @@ from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function, 
 from trainer_module.model.metrics import check_labels, values_by_name
 from trainer_module.model.undefined import defined_result
 from trainer_module.step.split import per_replica
+
+# Keras metrics of the only output, or lists of metrics, nested like the outputs.
+Metrics: TypeAlias = Sequence[keras.metrics.Metric] | Mapping[str, Tensors]
 
 
 class Evaluation:
@@ -31,12 +36,12 @@ class Evaluation:
     def __init__(
         self,
         model: keras.Model,
-        loss_fn: Any,
+        loss_fn: LossLike,
         batches: tf.data.Dataset,
         *,
-        metrics: Sequence[keras.metrics.Metric] | Mapping[Any, Any] = (),
+        metrics: Metrics = (),
         strategy: tf.distribute.Strategy | None = None,
-        data_facts: Mapping[str, Any] | None = None,
+        data_facts: Mapping[str, Json] | None = None,
     ) -> None:
         """Check the metrics and create the variables.
 
@@ -116,7 +121,7 @@ class Evaluation:
                 aggregation=tf.VariableAggregation.SUM,
             )
 
-    def _results(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor, list[Any]]:
+    def _results(self, iterator: tf.data.Iterator) -> tuple[tf.Tensor, tf.Tensor, list[Tensors]]:
         """Reset, update and read the metrics in one graph, which is faster than one call each."""
         with self.strategy.scope():
             for metric in self.metrics:
@@ -129,8 +134,10 @@ class Evaluation:
                 sums = self._total.read_value()
             return sums[0], sums[1], [_result(metric) for metric in self.metrics]
 
-    def _sums(self, iterator: Any) -> tf.Tensor:
-        def body(element: Any, sums: tf.Tensor) -> tuple[Any, tf.Tensor]:
+    def _sums(self, iterator: tf.data.Iterator) -> tf.Tensor:
+        def body(
+            element: tf.experimental.Optional, sums: tf.Tensor
+        ) -> tuple[tf.experimental.Optional, tf.Tensor]:
             return iterator.get_next_as_optional(), sums + self._batch(element.get_value())
 
         _, sums = tf.while_loop(
@@ -142,7 +149,7 @@ class Evaluation:
         )
         return sums
 
-    def _batch(self, batch: Any) -> tf.Tensor:
+    def _batch(self, batch: Batch) -> tf.Tensor:
         """Return numerator and denominator `[2, outputs]` of all replicas, float64.
 
         With several workers, add them to each replica's variable and return zeros.
@@ -155,11 +162,11 @@ class Evaluation:
             sums = self.strategy.run(self._on_replica, args=(parts,))
             return self.strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
 
-    def _add_on_replica(self, batch: Any) -> None:
+    def _add_on_replica(self, batch: Batch) -> None:
         assert self._total is not None
         self._total.assign_add(self._on_replica(batch))
 
-    def _on_replica(self, batch: Any) -> tf.Tensor:
+    def _on_replica(self, batch: Batch) -> tf.Tensor:
         features, labels, *rest = batch
         weight = rest[0] if rest else None
         outputs = self.model(features, training=False)
@@ -171,7 +178,14 @@ class Evaluation:
             [tf.reshape(tf.cast(x, tf.float64), [-1]) for x in (numerator, denominator)]
         )
 
-    def _update(self, metric: Any, labels: Any, outputs: Any, weight: Any, path: Path) -> None:
+    def _update(
+        self,
+        metric: keras.metrics.Metric,
+        labels: Tensors,
+        outputs: Tensors,
+        weight: Tensors,
+        path: Path,
+    ) -> None:
         labels, outputs, weight = (
             only(x) if not path else part_at(x, path, what, of="a metric")
             for what, x in (
@@ -185,7 +199,7 @@ class Evaluation:
         metric.update_state(labels, outputs, sample_weight=weight)
 
 
-def _by_result(metrics: Any) -> dict[str, tuple[Path, keras.metrics.Metric]]:
+def _by_result(metrics: Metrics) -> dict[str, tuple[Path, keras.metrics.Metric]]:
     """Return the path of each metric's output, and the metric, by the name of its result."""
     if isinstance(metrics, Mapping):
         # Metrics are held in lists: the index within a list is not part of the output's path.
@@ -201,7 +215,7 @@ def _by_result(metrics: Any) -> dict[str, tuple[Path, keras.metrics.Metric]]:
     return dict(zip(names[1:], found, strict=True))
 
 
-def _result(metric: keras.metrics.Metric) -> Any:
+def _result(metric: keras.metrics.Metric) -> Tensors:
     try:
         return defined_result(metric)
     except (AttributeError, NotImplementedError, TypeError) as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
 
+from trainer_module.common.json_values import Json
 from trainer_module.step.reports import LoopReport
 
 # Names in checkpoints that differ from the field.
@@ -33,7 +33,7 @@ class LoopState:
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     stopped: str | None = None
 
-    def replace(self, **changes: Any) -> LoopState:
+    def replace(self, **changes: object) -> LoopState:
         """Return a copy with changed fields."""
         return dataclasses.replace(self, **changes)
 
@@ -60,12 +60,12 @@ class LoopState:
         total, weights = self.epoch_loss
         return total / weights if weights else math.nan
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Return the fields in the format of a checkpoint."""
         return {_STORED_AS.get(k, k): value for k, value in dataclasses.asdict(self).items()}
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> LoopState:
+    def from_json(cls, stored: Mapping[str, Json]) -> LoopState:
         """Return the state from the output of `to_json`."""
         names = [field.name for field in dataclasses.fields(cls)]
         values = {name: stored[_STORED_AS.get(name, name)] for name in names}

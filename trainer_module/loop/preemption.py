@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import TracebackType
-from typing import Any
+from types import FrameType, TracebackType
 
 EXIT_PREEMPTED = 143  # 128 + SIGTERM, as after a kill by SIGTERM; but a checkpoint was saved
 
@@ -58,5 +57,5 @@ class Preemption:
             if self.asked and error is None:
                 signal.raise_signal(signal.SIGTERM)
 
-    def _note(self, number: int, frame: Any) -> None:
+    def _note(self, number: int, frame: FrameType | None) -> None:
         self.asked = True

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from absl import logging
 
 from trainer_module.common.differences import summarize_differences
+from trainer_module.common.json_values import Json
 from trainer_module.data.epoch_data import EpochData
 from trainer_module.loop.callbacks import FitResult
 from trainer_module.loop.callbacks.callback_list import CallbackList
@@ -115,7 +115,7 @@ class Run:
             self.fingerprint = {**program, **checkpoints.facts}
         grown: list[str] = []
 
-        def check(position: Mapping[str, Any]) -> None:
+        def check(position: Mapping[str, Json]) -> None:
             before = Length(*position["calls"][-1]["length"])
             longer = before.kind != length.kind or length.amount > before.amount
             grown[:] = check_fingerprint(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -12,8 +11,10 @@ from absl import logging
 
 from trainer_module.common.differences import differences, flat, summarize_differences
 from trainer_module.common.fingerprint import to_fingerprint
+from trainer_module.common.json_values import Json
 from trainer_module.data.captured import captured_facts
 from trainer_module.data.dataset_steps import dataset_facts
+from trainer_module.data.epoch_data import BatchSource
 from trainer_module.data.in_memory import as_arrays
 from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.evaluation import Evaluate, Evaluation
@@ -30,12 +31,12 @@ _LATER = ("added_losses", "steps_per_epoch", "data_holds", "evaluate_holds")
 _OWN_MODULE = re.compile(r"\btrainer_module\.(?:[a-z0-9_]+\.)+")
 
 # JSON values by name.
-Fingerprint = dict[str, Any]
+Fingerprint = dict[str, Json]
 
 
 def program_fingerprint(
     train_step: Step,
-    data: Any,
+    data: BatchSource,
     options: LoopOptions,
     evaluate: Evaluate | None,
     callbacks: Sequence[Callback],
@@ -84,7 +85,7 @@ def model_fingerprint(model: keras.Model) -> Fingerprint:
 
 
 def check_fingerprint(
-    there: Mapping[str, Any], here: Mapping[str, Any], *, path: str, longer: bool
+    there: Mapping[str, Json], here: Mapping[str, Json], *, path: str, longer: bool
 ) -> list[str]:
     """Check that a checkpoint belongs to this run.
 
@@ -132,7 +133,7 @@ def _defaults() -> Fingerprint:
     return {name: value for each in options for name, value in each.fingerprint().items()}
 
 
-def _moved(value: Any) -> Any:
+def _moved(value: Json) -> Json:
     """Return a value with this package's module names shortened, because modules can move."""
     if isinstance(value, Mapping):
         return {name: _moved(each) for name, each in value.items()}
@@ -143,7 +144,7 @@ def _moved(value: Any) -> Any:
 
 def _captured(
     train_step: Step,
-    data: Any,
+    data: BatchSource,
     evaluate: Evaluate | None,
     first_pass: Callable[[], tf.data.Dataset],
 ) -> Fingerprint:
@@ -151,7 +152,7 @@ def _captured(
 
     Variables of the step are skipped: their values are restored from the checkpoint.
     """
-    datasets: dict[str, Any] = {}
+    datasets: dict[str, tf.data.Dataset] = {}
     if isinstance(data, tf.data.Dataset):
         datasets["data_holds"] = data
     elif callable(data) and not hasattr(data, "get_config"):
@@ -183,7 +184,7 @@ def _captured(
     return facts
 
 
-def _layer(layer: Any) -> Any:
+def _layer(layer: keras.layers.Layer) -> Json:
     if isinstance(layer, keras.layers.Lambda):
         # The layer's configuration has the function's bytecode, with file and line number.
         return {"class": "Lambda", "function": to_fingerprint(layer.function)}
@@ -195,14 +196,14 @@ def _layer(layer: Any) -> Any:
     return facts
 
 
-def _wiring(layer: Any) -> Any:
+def _wiring(layer: Json) -> Json:
     if not isinstance(layer, Mapping):
         return layer
     name = layer.get("config", {}).get("name")
     return [layer.get("class_name"), name, layer.get("inbound_nodes")]
 
 
-def _renamed(node: Any, names: Mapping[str, str]) -> Any:
+def _renamed(node: Json, names: Mapping[str, str]) -> Json:
     if isinstance(node, Mapping):
         return {key: _renamed(value, names) for key, value in node.items() if key != "build_config"}
     if isinstance(node, list):
@@ -210,7 +211,7 @@ def _renamed(node: Any, names: Mapping[str, str]) -> Any:
     return names.get(node, node) if isinstance(node, str) else node
 
 
-def _data(data: Any) -> Any:
+def _data(data: BatchSource) -> Json:
     if isinstance(data, tf.data.Dataset):
         return dataset_facts(data)
     if isinstance(data, list):
@@ -218,7 +219,7 @@ def _data(data: Any) -> Any:
     return to_fingerprint([as_arrays(part) for part in data] if isinstance(data, tuple) else data)
 
 
-def _evaluation(evaluate: Any) -> Any:
+def _evaluation(evaluate: Evaluate | None) -> Json:
     if not isinstance(evaluate, Evaluation):
         return to_fingerprint(evaluate)
     return {

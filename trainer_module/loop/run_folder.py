@@ -7,13 +7,13 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
 from shared_core.atomic_files import atomic_write_text
 from trainer_module.common.differences import differences, summarize_differences
+from trainer_module.common.json_values import Json
 from trainer_module.common.remote import with_retries
 
 _FACTS = "facts.json"
@@ -21,7 +21,7 @@ _CHUNK_BYTES = 8 << 20
 _TAIL_BYTES = 64 << 10
 
 
-def run_folder(parent: str, facts: Mapping[str, Any], *, makes: bool = True) -> str:
+def run_folder(parent: str, facts: Mapping[str, Json], *, makes: bool = True) -> str:
     """Return the folder below `parent` for the run with these facts; create it if `makes`.
 
     If the folder is new and `parent` has those of other runs, the log shows how this run differs
@@ -64,7 +64,7 @@ def _identity(path: str, size: int, mtime_nsec: int) -> str:
     return f"{size} bytes {digest.hexdigest()[:16]}"
 
 
-def _log_difference(record: str, facts: Mapping[str, Any], folder: str) -> None:
+def _log_difference(record: str, facts: Mapping[str, Json], folder: str) -> None:
     try:
         with tf.io.gfile.GFile(record) as stream:
             found = summarize_differences(differences(json.loads(stream.read()), facts))

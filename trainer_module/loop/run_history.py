@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from absl import logging
 
+from trainer_module.common.json_values import Json
 from trainer_module.common.positive_int import check_positive_int
 from trainer_module.loop.callbacks import FitResult
 from trainer_module.loop.loop_state import LoopState
@@ -43,7 +44,7 @@ class FitCall(NamedTuple):
 
     begin: Mapping[str, int]
     length: Length
-    result: dict[str, Any] | None = None
+    result: dict[str, Json] | None = None
 
     def last(self, kind: str) -> int | None:
         """Return the run's last epoch or step in this call; None if the other one limits it."""
@@ -117,11 +118,11 @@ class RunHistory:
         for name, value in logs.items():
             self.logs.setdefault(name, []).append(float(value))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Return calls and logs in the format of a checkpoint."""
         return {"calls": [call._asdict() for call in self.calls], "history": self.logs}
 
-    def restore(self, stored: Mapping[str, Any]) -> None:
+    def restore(self, stored: Mapping[str, Json]) -> None:
         """Restore the output of `to_json`."""
         self.logs = stored["history"]
         self.calls = [

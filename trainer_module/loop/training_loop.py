@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from absl import logging
 
-from trainer_module.data.epoch_data import EpochData, as_batches
+from trainer_module.data.epoch_data import BatchSource, EpochData, as_batches
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.callbacks import FitResult
 from trainer_module.loop.callbacks.callback_list import AnyCallback, CallbackList, as_callbacks
@@ -23,9 +23,6 @@ from trainer_module.loop.worker_sync import WorkerSync
 from trainer_module.options.loop_options import LoopOptions
 from trainer_module.options.parse import parse_section
 from trainer_module.step.protocol import Step
-
-# A dataset, a function of the epoch, batches or arrays (see `TrainingLoop`).
-TrainingData = Any
 
 
 class TrainingLoop:
@@ -49,7 +46,7 @@ class TrainingLoop:
     def __init__(
         self,
         train_step: Step,
-        batches: TrainingData,
+        batches: BatchSource,
         *,
         epochs: int | None = None,
         steps: int | None = None,

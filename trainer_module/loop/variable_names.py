@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 import keras
 
@@ -35,7 +34,7 @@ def model_paths(model: keras.Model) -> list[str]:
     return _each_once(_renamed(variable.path, names) for variable in model.variables)
 
 
-def optimizer_paths(optimizer: Any, model: keras.Model) -> list[str]:
+def optimizer_paths(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> list[str]:
     """Return the path of each of `optimizer.variables`, in order, without duplicates."""
     flat = {
         variable.path.replace("/", "_"): path.replace("/", "_")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from trainer_module.common.tensors import Tensors
@@ -63,7 +61,7 @@ def same_shape(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
     return labels, outputs
 
 
-def zero_where_unweighted(labels: Tensors, weights: Any, *, but: int | None = None) -> Any:
+def zero_where_unweighted(labels: Tensors, weights: Tensors, *, but: int | None = None) -> Tensors:
     """Return labels with 0 wherever the weight is 0, or with 1 if `but` is 0.
 
     Placeholders for unknown labels, such as NaN or class -1, would otherwise cause a NaN gradient

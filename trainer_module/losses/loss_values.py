@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -13,6 +13,9 @@ import tensorflow as tf
 from shared_core.nearest import nearest
 from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.losses.labels import align, same_shape, zero_where_unweighted
+
+# Labels and outputs `[rows, ...]` -> losses `[rows, ...]`.
+LabelsToValues = Callable[[Tensors, Tensors], Tensors]
 
 
 class Values(NamedTuple):
@@ -46,7 +49,7 @@ class OutputLoss:
         probabilities: Whether the loss expects outputs that are probabilities, not logits.
     """
 
-    call: Callable[[Any, Any], Any]
+    call: LabelsToValues
     like_outputs: bool = False
     classes: Literal["checked", "unchecked"] | None = None
     like_keras: bool = False
@@ -159,7 +162,7 @@ def class_weights(
     return found * like_values(tf.cast(sample_weight, found.dtype), found)
 
 
-def mask_of(tensor: Any) -> Any:
+def mask_of(tensor: Tensors) -> tf.Tensor | None:
     """Return the Keras mask of a tensor, or None."""
     return getattr(tensor, "_keras_mask", None)
 
@@ -198,7 +201,7 @@ def loss_names() -> list[str]:
     return [*own, *_ABBREVIATIONS]
 
 
-def _by_name(name: str) -> Any:
+def _by_name(name: str) -> LossLike:
     try:
         found = keras.losses.get(name)
     except ValueError:
@@ -208,7 +211,7 @@ def _by_name(name: str) -> Any:
     return found() if inspect.isclass(found) else found
 
 
-def _described(call: Callable[[Any, Any], Any], owner: Any) -> OutputLoss:
+def _described(call: LabelsToValues, owner: object) -> OutputLoss:
     if not getattr(owner, "__module__", "").startswith("keras."):
         return OutputLoss(call, like_keras=True)
     name = getattr(owner, "__name__", "").lower().replace("_", "")
@@ -224,7 +227,9 @@ def _described(call: Callable[[Any, Any], Any], owner: Any) -> OutputLoss:
     )
 
 
-def _called(loss: OutputLoss, labels: Tensors, outputs: Tensors) -> tuple[tf.Tensor, Any]:
+def _called(
+    loss: OutputLoss, labels: Tensors, outputs: Tensors
+) -> tuple[tf.Tensor, tf.Tensor | None]:
     """Call a loss with labels of the rank, shape and dtype that it expects.
 
     Returns:

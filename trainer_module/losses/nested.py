@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from trainer_module.common.tensors import Tensors
 
-Path = tuple[Any, ...]
+Path = tuple[str | int, ...]
 
 
 def is_nested(structure: Tensors) -> bool:
@@ -15,7 +14,7 @@ def is_nested(structure: Tensors) -> bool:
     return isinstance(structure, (Mapping, list, tuple))
 
 
-def leaves(structure: Tensors, path: Path = ()) -> dict[Path, Any]:
+def leaves(structure: Tensors, path: Path = ()) -> dict[Path, Tensors]:
     """Return the leaves of a structure by path; the path of a single value is ()."""
     if not is_nested(structure):
         return {path: structure}
@@ -26,7 +25,7 @@ def leaves(structure: Tensors, path: Path = ()) -> dict[Path, Any]:
     }
 
 
-def at(structure: Tensors, path: Path) -> Any:
+def at(structure: Tensors, path: Path) -> Tensors:
     """Return the part of a structure at a path.
 
     Raises:
@@ -42,7 +41,7 @@ def at(structure: Tensors, path: Path) -> Any:
     return structure
 
 
-def only(structure: Tensors) -> Any:
+def only(structure: Tensors) -> Tensors:
     """Return the tensor of a structure with a single tensor, as Keras does; else the structure."""
     if not is_nested(structure):
         return structure
@@ -51,7 +50,7 @@ def only(structure: Tensors) -> Any:
     return found[0] if len(found) == 1 and getattr(found[0], "shape", ()) else structure
 
 
-def part_at(structure: Tensors, path: Path, what: str, *, of: str) -> Any:
+def part_at(structure: Tensors, path: Path, what: str, *, of: str) -> Tensors:
     """Return the part of labels, outputs or weights that belongs to an output.
 
     Args:
@@ -80,5 +79,5 @@ def path_name(path: Path) -> str:
     return "/".join(map(str, path))
 
 
-def _items(structure: Tensors) -> list[tuple[Any, Any]]:
+def _items(structure: Tensors) -> list[tuple[str | int, Tensors]]:
     return list(structure.items() if isinstance(structure, Mapping) else enumerate(structure))

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -22,6 +22,8 @@ from trainer_module.losses.loss_values import (
 from trainer_module.losses.nested import Path, is_nested, leaves, only, part_at, path_name
 
 Reduction = Literal["weighted_mean", "mean"]
+# A number per output, in the structure of the losses.
+LossWeights = float | Sequence["LossWeights"] | Mapping[str, "LossWeights"] | None
 
 
 class LossSums(NamedTuple):
@@ -41,7 +43,7 @@ LossFunction = Callable[..., tuple[tf.Tensor, tf.Tensor]]
 def weighted_loss(
     loss: LossLike,
     *,
-    loss_weights: Any = None,
+    loss_weights: LossWeights = None,
     reduction: Reduction = "weighted_mean",
     class_weight: Mapping[int, float] | None = None,
 ) -> WeightedLoss:
@@ -135,7 +137,7 @@ class WeightedLoss:
     """
 
     loss: LossLike
-    loss_weights: Any
+    loss_weights: LossWeights
     reduction: Reduction
     class_weight: Mapping[int, float] | None
     terms: tuple[OutputTerm, ...] = dataclasses.field(repr=False)
@@ -202,7 +204,7 @@ class WeightedLoss:
         return LossSums(numerator, tf.reduce_sum(counted))
 
 
-def _part(structure: Tensors, path: Path, what: str, *, alone: bool) -> Any:
+def _part(structure: Tensors, path: Path, what: str, *, alone: bool) -> Tensors:
     """Return the part of labels, outputs or weights that an output's loss gets."""
     if alone and (not path or not is_nested(structure)):
         structure = only(structure)
@@ -246,11 +248,11 @@ def as_loss_function(loss: LossLike) -> LossFunction:
         )
     if getattr(loss, "__module__", "").startswith("keras."):
         return weighted_loss(loss)
-    function: Any = loss
+    function: LossLike = loss
     return function if _takes_weights(function) else weighted_loss(function)
 
 
-def _takes_weights(loss: Callable[..., Any]) -> bool:
+def _takes_weights(loss: Callable[..., object]) -> bool:
     """Return whether a function takes (labels, outputs, sample_weight)."""
     try:
         signature = inspect.signature(loss)

@@ -10,14 +10,13 @@ row weights. Evaluation does not use class weights.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from absl import logging
 
 from shared_core.nearest import nearest
 from trainer_module.data.input_pipeline import DataSummary
 from trainer_module.model.data_context import TransformedData
-from trainer_module.model.model_context import ModelContext
+from trainer_module.model.model_context import ModelContext, TransformOutput
 
 LABEL_CLASSES = "label_classes"
 """Asset of a transform graph that lists the classes of a text label, one per line."""
@@ -25,7 +24,7 @@ LABEL_CLASSES = "label_classes"
 
 def find_class_weights(
     context: ModelContext, data: TransformedData, summary: DataSummary
-) -> Mapping[Any, float] | str | None:
+) -> dict[int, float] | Mapping[int | str, float] | str | None:
     """Return the weights by class number; for a regression, the unchanged setting.
 
     Raises:
@@ -104,7 +103,7 @@ def by_number(
     return found
 
 
-def class_names(transform_output: Any) -> list[str]:
+def class_names(transform_output: TransformOutput | None) -> list[str]:
     """Return the classes of a string label in the order of their numbers; empty for others."""
     if transform_output is None or not transform_output.vocabulary_file_by_name(LABEL_CLASSES):
         return []

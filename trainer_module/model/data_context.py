@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import tensorflow as tf
 
 from trainer_module.config import TrainerConfig
 from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.input_pipeline import DataSummary, Examples
-from trainer_module.model.model_context import LabelKind, ModelContext
+from trainer_module.model.model_context import LabelKind, ModelContext, TransformOutput
 
 
 class TransformedData(NamedTuple):
     """The output of Transform for this trainer."""
 
-    transform_output: Any
+    transform_output: TransformOutput
     layout: FeatureLayout | None
     train: Examples
     eval_files: tuple[str, ...]
@@ -79,7 +81,10 @@ def model_context(
 
 
 def _label_kind(
-    config: TrainerConfig, declared: str | None, feature: Any, summary: DataSummary
+    config: TrainerConfig,
+    declared: str | None,
+    feature: tf.io.FixedLenFeature,
+    summary: DataSummary,
 ) -> LabelKind:
     loss = (config.loss or "").rpartition(".")[2].lower().replace("_", "")
     if "categorical" in loss:
@@ -97,7 +102,7 @@ def _label_kind(
     return "regression"
 
 
-def _domains(transform_output: Any) -> dict[str, tuple[int, int]]:
+def _domains(transform_output: TransformOutput) -> dict[str, tuple[int, int]]:
     """Return a dict from integer feature to (smallest id, number of ids), from the schema."""
     schema = transform_output.transformed_metadata.schema
     return {

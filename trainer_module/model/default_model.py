@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import keras
+import tensorflow as tf
 
+from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Shape
 from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.text_bags import WEIGHT, other_places, text_bags
 from trainer_module.model.hinges import Hinges
@@ -35,7 +37,7 @@ class PackedEmbedding(keras.layers.Layer):
         size: int,
         first_ids: Sequence[int] | None = None,
         initializer: str = "uniform",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         """Create the layer.
 
@@ -52,13 +54,13 @@ class PackedEmbedding(keras.layers.Layer):
         self.first_ids = [int(n) for n in first_ids or [0] * len(self.sizes)]
         self.initializer = initializer
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Create the table."""
         self.table = self.add_weight(
             shape=(sum(self.sizes), self.size), initializer=self.initializer, name="table"
         )
 
-    def call(self, ids: Any) -> Any:
+    def call(self, ids: tf.Tensor) -> tf.Tensor:
         """Return the concatenated embeddings of ids `[rows, columns]`."""
         ops = keras.ops
         local = ops.cast(ids, "int32") - ops.convert_to_tensor(self.first_ids, "int32")
@@ -68,11 +70,11 @@ class PackedEmbedding(keras.layers.Layer):
         found = ops.take(self.table, local + ops.convert_to_tensor(starts, "int32"), axis=0)
         return ops.reshape(found, (-1, len(self.sizes) * self.size))
 
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
+    def compute_output_shape(self, input_shape: Shape) -> tuple[int | None, int]:
         """Return (rows, columns * size)."""
         return (input_shape[0], len(self.sizes) * self.size)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, Json]:
         """Return the constructor's arguments."""
         own = {"sizes": self.sizes, "size": self.size, "first_ids": self.first_ids}
         return {**super().get_config(), **own, "initializer": self.initializer}
@@ -85,13 +87,13 @@ def default_model(context: ModelContext) -> keras.Model:
         ValueError: There is no feature, or a feature without a default treatment.
     """
     config = context.config.model
-    inputs: dict[str, Any] = {}
-    floats: list[Any] = []
-    bent: list[Any] = []
-    ids: list[Any] = []
+    inputs: dict[str, keras.KerasTensor] = {}
+    floats: list[keras.KerasTensor] = []
+    bent: list[keras.KerasTensor] = []
+    ids: list[keras.KerasTensor] = []
     ranges: list[tuple[int, int]] = []
     bags = text_bags(context.layout)
-    flat: dict[str, Any] = {}
+    flat: dict[str, keras.KerasTensor] = {}
     for name, feature in context.feature_spec.items():
         width = math.prod(feature.shape)
         if feature.dtype.is_floating:
@@ -157,8 +159,11 @@ def default_model(context: ModelContext) -> keras.Model:
 
 
 def _linear_scores(
-    floats: list[Any], ids: list[Any], ranges: list[tuple[int, int]], outputs: int
-) -> list[Any]:
+    floats: list[keras.KerasTensor],
+    ids: list[keras.KerasTensor],
+    ranges: list[tuple[int, int]],
+    outputs: int,
+) -> list[keras.KerasTensor]:
     """Return weighted sums `[rows, outputs]` of the floats, and of one weight per id.
 
     All weights are initially 0. There is no bias, because the dense layers have one.
@@ -202,7 +207,7 @@ def numbers_of(layout: FeatureLayout | None, name: str, width: int) -> list[int]
     return [place for place, column in enumerate(columns) if column.kind not in _UNBENT]
 
 
-def _columns_of(tensor: Any, places: list[int]) -> list[Any]:
+def _columns_of(tensor: keras.KerasTensor, places: list[int]) -> list[keras.KerasTensor]:
     """Return a list with the tensor of these columns of `[rows, width]`; empty without columns."""
     if not places:
         return []
@@ -211,7 +216,9 @@ def _columns_of(tensor: Any, places: list[int]) -> list[Any]:
     return [keras.ops.take(tensor, places, axis=-1)]
 
 
-def _gathered(tensors: Mapping[str, Any], places: Sequence[tuple[str, int]]) -> Any:
+def _gathered(
+    tensors: Mapping[str, keras.KerasTensor], places: Sequence[tuple[str, int]]
+) -> keras.KerasTensor:
     """Return these columns concatenated. With packed features, all are in one tensor."""
     by_feature: dict[str, list[int]] = {}
     for name, place in places:
@@ -226,5 +233,5 @@ def _embedding_size(largest: int) -> int:
     return max(2, min(32, round(1.6 * largest**0.56)))
 
 
-def _concatenate(tensors: list[Any]) -> Any:
+def _concatenate(tensors: list[keras.KerasTensor]) -> keras.KerasTensor:
     return tensors[0] if len(tensors) == 1 else keras.layers.Concatenate()(tensors)

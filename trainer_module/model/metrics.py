@@ -7,9 +7,12 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from shared_core.nearest import nearest
+from trainer_module.common.json_values import Json
 from trainer_module.common.names import import_dotted
+from trainer_module.common.tensors import Tensors
 from trainer_module.data.label_scale import LabelScale
 from trainer_module.model.model_context import LabelKind
 
@@ -44,7 +47,7 @@ def result_name(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def values_by_name(name: str, result: Any) -> dict[str, float]:
+def values_by_name(name: str, result: Tensors) -> dict[str, float]:
     """Return a metric's result by name: `f1_score`, or `f1_score/0`, `f1_score/1` per class."""
     if isinstance(result, dict):
         return {f"{name}/{key}": float(value) for key, value in result.items()}
@@ -62,13 +65,15 @@ class OneHotLabels(keras.metrics.Metric):
         super().__init__(name=metric.name, dtype=metric.dtype)
         self.metric = metric
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: tf.Tensor | None = None
+    ) -> None:
         """Add a batch; outputs are `[rows, classes]`."""
         classes = keras.ops.cast(keras.ops.reshape(y_true, (-1,)), "int32")
         one_hot = keras.ops.one_hot(classes, y_pred.shape[-1], dtype=y_pred.dtype)
         self.metric.update_state(one_hot, y_pred, sample_weight=sample_weight)
 
-    def result(self) -> Any:
+    def result(self) -> Tensors:
         """Return the metric's result."""
         return self.metric.result()
 
@@ -86,13 +91,15 @@ class InOwnUnit(keras.metrics.Metric):
         self.metric = metric
         self.scale = scale
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: tf.Tensor | None = None
+    ) -> None:
         """Add a batch of scaled labels and outputs."""
         labels, outputs = self.scale.unscaled(y_true), self.scale.unscaled(y_pred)
         check_labels(self.metric, labels, outputs, sample_weight)
         self.metric.update_state(labels, outputs, sample_weight=sample_weight)
 
-    def result(self) -> Any:
+    def result(self) -> Tensors:
         """Return the metric's result."""
         return self.metric.result()
 
@@ -101,7 +108,9 @@ class InOwnUnit(keras.metrics.Metric):
         self.metric.reset_state()
 
 
-def check_labels(metric: keras.metrics.Metric, labels: Any, outputs: Any, weights: Any) -> None:
+def check_labels(
+    metric: keras.metrics.Metric, labels: Tensors, outputs: Tensors, weights: Tensors
+) -> None:
     """Raise ValueError if a Keras metric would return a wrong number instead of an error.
 
     Args:
@@ -130,7 +139,7 @@ def check_labels(metric: keras.metrics.Metric, labels: Any, outputs: Any, weight
 
 
 def _compares_elementwise(metric: keras.metrics.Metric) -> bool:
-    owner: Any = getattr(metric, "_fn", None) or type(metric)
+    owner: object = getattr(metric, "_fn", None) or type(metric)
     if not getattr(owner, "__module__", "").startswith("keras."):
         return False  # a user's metric handles its labels
     takes_classes = getattr(metric, "sparse_y_true", False) and not metric.sparse_y_pred
@@ -143,7 +152,7 @@ def _of_keras(name: str, kind: LabelKind) -> keras.metrics.Metric:
         if kind == "multiclass":
             return keras.metrics.SparseCategoricalAccuracy(name=name)
         return keras.metrics.BinaryAccuracy(name=name)
-    options: dict[str, Any] = {}
+    options: dict[str, Json] = {}
     if short == "auc":
         options = {"num_thresholds": _AUC_THRESHOLDS, "multi_label": kind == "multiclass"}
     elif short in ("f1score", "fbetascore"):
@@ -156,7 +165,7 @@ def _of_keras(name: str, kind: LabelKind) -> keras.metrics.Metric:
     return metric
 
 
-def _by_name(name: str, options: dict[str, Any]) -> keras.metrics.Metric:
+def _by_name(name: str, options: dict[str, Json]) -> keras.metrics.Metric:
     classes = {
         key.lower(): value for key, value in vars(keras.metrics).items() if inspect.isclass(value)
     }

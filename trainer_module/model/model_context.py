@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from trainer_module.config import TrainerConfig
 from trainer_module.data.feature_layout import FeatureLayout
 
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
 LabelKind = Literal["binary", "multiclass", "regression"]
+# tft.TFTransformOutput; only the room `tfx` imports TFT.
+TransformOutput: TypeAlias = Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,11 +38,14 @@ class ModelContext:
         config: The whole training configuration.
     """
 
-    feature_spec: dict[str, Any]
-    transformed_schema: Any
+    feature_spec: dict[str, tf.io.FixedLenFeature]
+    transformed_schema: schema_pb2.Schema
     layout: FeatureLayout | None
     label: str
     label_kind: LabelKind
     outputs: int
     id_sizes: dict[str, tuple[int, int]]
     config: TrainerConfig
+
+
+ModelFn: TypeAlias = Callable[[ModelContext], "keras.Model"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 import keras
+import tensorflow as tf
 
 from shared_core.nearest import nearest
+from trainer_module.common.json_values import Json
 from trainer_module.options.model_config import OptimizerConfig, ScheduleConfig
 
 _ANY_RATE = 1e-3
@@ -47,7 +48,7 @@ def create_optimizer(config: OptimizerConfig, total_steps: int) -> keras.optimiz
     kind = optimizer_class(config.name)
     # "auto" is replaced by a number before training. To check names, any number works.
     peak = _ANY_RATE if config.learning_rate == "auto" else config.learning_rate
-    rate: Any = peak
+    rate: float | _Schedule = peak
     if config.schedule is not None:
         rate = _Schedule(peak, config.schedule, total_steps)
     options = dict(config.options)
@@ -72,7 +73,7 @@ class _Schedule(keras.optimizers.schedules.LearningRateSchedule):
         self.config = config
         self.total_steps = total_steps
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
         ops, config = keras.ops, self.config
         decay = config.decay_steps or max(1, self.total_steps - config.warmup_steps)
         step = ops.cast(step, "float32")
@@ -88,7 +89,7 @@ class _Schedule(keras.optimizers.schedules.LearningRateSchedule):
             share *= ops.minimum(1.0, (step + 1.0) / config.warmup_steps)
         return self.peak * share
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, Json]:
         return {
             "peak": self.peak,
             "config": self.config.model_dump(),
@@ -96,7 +97,7 @@ class _Schedule(keras.optimizers.schedules.LearningRateSchedule):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> _Schedule:
+    def from_config(cls, config: dict[str, Json]) -> _Schedule:
         return cls(
             config["peak"], ScheduleConfig.model_validate(config["config"]), config["total_steps"]
         )

@@ -12,21 +12,22 @@ a strategy, for each model again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import keras
 import tensorflow as tf
 
 from shared_core.nearest import nearest
 from trainer_module.common.improvement import better_mode
+from trainer_module.common.json_values import Json
 from trainer_module.common.names import import_dotted
+from trainer_module.common.tensors import LossLike
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.devices.strategies import check_strategy
 from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss, as_loss_function
 from trainer_module.model.default_model import default_model
 from trainer_module.model.metrics import create_metric, result_name
-from trainer_module.model.model_context import LabelKind, ModelContext
+from trainer_module.model.model_context import LabelKind, ModelContext, ModelFn
 from trainer_module.model.optimizers import create_optimizer
 from trainer_module.options.setting_names import setting_names
 from trainer_module.options.step_options import UpdateOptions
@@ -53,7 +54,7 @@ class Plan:
     """
 
     config: TrainerConfig
-    model_fn: Callable[[ModelContext], Any] | None
+    model_fn: ModelFn | None
     label_kind: LabelKind | None
     loss: LossFunction | None
     metrics: tuple[str, ...] | None
@@ -103,7 +104,7 @@ class Plan:
         return [create_metric(name, self.label_kind) for name in self.metrics or ()]
 
     @property
-    def step_options(self) -> dict[str, Any]:
+    def step_options(self) -> dict[str, Json]:
         """The settings that are arguments of TrainStep with the same name."""
         return {name: getattr(self.config, name) for name in UpdateOptions.model_fields}
 
@@ -222,7 +223,7 @@ def _resolve(config: TrainerConfig, kind: LabelKind | None) -> Plan:
 
 
 def _loss(name: str) -> LossFunction:
-    loss: Any = name
+    loss: LossLike = name
     if "." in name:
         loss = import_dotted(name, field="trainer.loss")
         if isinstance(loss, type):
@@ -278,7 +279,7 @@ def _check_monitor(config: TrainerConfig, metrics: Sequence[str]) -> None:
     better_mode(stopping.monitor, stopping.mode, field="trainer.early_stopping.mode")
 
 
-def _model_fn(path: str) -> Any:
+def _model_fn(path: str) -> ModelFn:
     function = import_dotted(path, field="trainer.model_fn")
     if not callable(function):
         raise ValueError(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import keras
+import tensorflow as tf
+
+from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Shape, Tensors
 
 
 @keras.saving.register_keras_serializable(package="trainer_module")
@@ -17,7 +21,7 @@ class PooledEmbedding(keras.layers.Layer):
     kernel rows of the given ids. An id outside the table counts as the last one.
     """
 
-    def __init__(self, count: int, size: int, **kwargs: Any) -> None:
+    def __init__(self, count: int, size: int, **kwargs: object) -> None:
         """Create the layer.
 
         Args:
@@ -28,13 +32,13 @@ class PooledEmbedding(keras.layers.Layer):
         super().__init__(**kwargs)
         self.count, self.size = int(count), size
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Create the table."""
         self.table = self.add_weight(
             shape=(self.count, self.size), initializer="uniform", name="table"
         )
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Sequence[Tensors]) -> tf.Tensor:
         """Return the sums for [ids, weights]."""
         ops = keras.ops
         ids, weights = inputs
@@ -43,10 +47,10 @@ class PooledEmbedding(keras.layers.Layer):
         found = ops.take(self.table, ids, axis=0)
         return ops.sum(found * ops.expand_dims(ops.cast(weights, found.dtype), -1), axis=1)
 
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
+    def compute_output_shape(self, input_shape: Shape) -> tuple[int | None, int]:
         """Return (rows, size)."""
         return (input_shape[0][0], self.size)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, Json]:
         """Return the constructor's arguments."""
         return {**super().get_config(), "count": self.count, "size": self.size}

@@ -11,9 +11,12 @@ A 0 would look like the worst possible model. Rows of weight 0 do not count.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 import keras
+import tensorflow as tf
+
+from trainer_module.common.tensors import Tensors
 
 OF_TWO_CLASSES = (
     keras.metrics.AUC,
@@ -24,11 +27,11 @@ OF_TWO_CLASSES = (
 )
 
 
-def defined_result(metric: keras.metrics.Metric) -> Any:
+def defined_result(metric: keras.metrics.Metric) -> Tensors:
     """Return `metric.result()`; NaN if the rows so far do not define it.
 
     Args:
-        metric: Any metric. For Keras' classes the check uses their counts, also in a graph.
+        metric: A metric. For Keras' classes the check uses their counts, also in a graph.
     """
     inner = metric
     while isinstance(getattr(inner, "metric", None), keras.metrics.Metric):
@@ -37,7 +40,7 @@ def defined_result(metric: keras.metrics.Metric) -> Any:
     return metric.result() if rule is None else rule(inner)
 
 
-def _of_two_classes(metric: Any) -> Any:
+def _of_two_classes(metric: keras.metrics.Metric) -> tf.Tensor:
     # Counts are by threshold, and for multi-label AUC by class; each threshold counts all rows.
     positive = metric.true_positives[0] + metric.false_negatives[0]
     negative = metric.true_negatives[0] + metric.false_positives[0]
@@ -45,21 +48,21 @@ def _of_two_classes(metric: Any) -> Any:
     return _where(both, metric.result())
 
 
-def _precision(metric: Any) -> Any:
+def _precision(metric: keras.metrics.Metric) -> tf.Tensor:
     return _where(_sum(metric.true_positives, metric.false_positives) > 0, metric.result())
 
 
-def _recall(metric: Any) -> Any:
+def _recall(metric: keras.metrics.Metric) -> tf.Tensor:
     return _where(_sum(metric.true_positives, metric.false_negatives) > 0, metric.result())
 
 
-def _sum(one: Any, other: Any) -> Any:
+def _sum(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     """Return the sum `[thresholds]`, or a scalar for one threshold, as `result` does."""
     both = one + other
     return both[0] if both.shape[0] == 1 else both
 
 
-def _f_score(metric: Any) -> Any:
+def _f_score(metric: keras.metrics.Metric) -> tf.Tensor:
     """Average over the classes that occur, as scikit-learn does."""
     right, wrong = metric.true_positives + 0.0, metric.false_positives + metric.false_negatives
     there = right + wrong > 0
@@ -75,14 +78,14 @@ def _f_score(metric: Any) -> Any:
     return _where(total > 0, keras.ops.divide_no_nan(keras.ops.sum(scores * counted), total))
 
 
-def _where(defined: Any, result: Any) -> Any:
+def _where(defined: tf.Tensor, result: tf.Tensor) -> tf.Tensor:
     return keras.ops.where(defined, result, keras.ops.full_like(result, math.nan))
 
 
-_RULES: dict[Any, Any] = {
+# By the function that computes the result: a subclass with another `result` has no rule.
+_RULES: dict[Callable | None, Callable[[keras.metrics.Metric], tf.Tensor]] = {
     **{kind.result: _of_two_classes for kind in OF_TWO_CLASSES},
     keras.metrics.Precision.result: _precision,
     keras.metrics.Recall.result: _recall,
     keras.metrics.FBetaScore.result: _f_score,
 }
-"""By the function that computes it: nothing is known of a class that computes otherwise."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -61,7 +61,7 @@ class ClusterOptions(Settings):
 
     @field_validator("workers", "logical_devices", "intra_op_threads", mode="before")
     @classmethod
-    def _check_cluster_counts(cls, value: Any) -> Any:
+    def _check_cluster_counts(cls, value: object) -> object:
         return at_least_one(value)
 
     @model_validator(mode="after")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from trainer_module.common.json_values import Json
 from trainer_module.options.settings import RUN_LENGTH, RUNTIME_ONLY, Settings, at_least_one
 
 
@@ -25,7 +26,7 @@ class RunLength(Settings):
 
     @field_validator("epochs", "steps", "steps_per_loop", mode="before")
     @classmethod
-    def _check_length_counts(cls, value: Any) -> Any:
+    def _check_length_counts(cls, value: object) -> object:
         return at_least_one(value)
 
     @model_validator(mode="after")
@@ -45,12 +46,12 @@ class LoopOptions(RunLength):
 
     @field_validator("batch_size", "steps_per_epoch", mode="before")
     @classmethod
-    def _check_rows_and_steps(cls, value: Any) -> Any:
+    def _check_rows_and_steps(cls, value: object) -> object:
         return at_least_one(value)
 
     @field_validator("shuffle", "seed", mode="before")
     @classmethod
-    def _from_numpy(cls, value: Any) -> Any:
+    def _from_numpy(cls, value: Json) -> Json:
         return value.item() if hasattr(value, "item") else value
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -40,7 +40,7 @@ class ModelConfig(Settings):
             "ridge or logistic regression of the training rows, which also choose the label scale."
         ),
     )
-    options: dict[str, Any] = Field(
+    options: dict[str, object] = Field(
         default_factory=dict,
         description="Whatever your own model_fn reads from context.config.model.options.",
     )
@@ -107,7 +107,7 @@ class OptimizerConfig(Settings):
         default=None, ge=0, description="null: the optimizer's own default."
     )
     schedule: ScheduleConfig | None = None
-    options: dict[str, Any] = Field(
+    options: dict[str, object] = Field(
         default_factory=dict, description="Further arguments of the Keras optimizer."
     )
 

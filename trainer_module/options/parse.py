@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from trainer_module.common.json_values import Json
 
 Section = TypeVar("Section", bound=BaseModel)
 
 
-def parse_section(model: type[Section], values: Any, *, section: str) -> Section:
+def parse_section(model: type[Section], values: Json, *, section: str) -> Section:
     """Return a configuration, or raise one readable error.
 
     Args:
@@ -30,7 +34,7 @@ def parse_section(model: type[Section], values: Any, *, section: str) -> Section
 _OF_AUTO = ("int", "float", "literal['auto']")  # union members in pydantic's error locations
 
 
-def _describe(error: Any, section: str, model: type[BaseModel]) -> str:
+def _describe(error: ErrorDetails, section: str, model: type[BaseModel]) -> str:
     location = [str(part) for part in error["loc"] if part not in _OF_AUTO]
     field = ".".join([part for part in (section, *location) if part])
     message = error["msg"].removeprefix("Value error, ")
@@ -39,7 +43,7 @@ def _describe(error: Any, section: str, model: type[BaseModel]) -> str:
     if error["type"] == "extra_forbidden":
         from shared_core.nearest import nearest
 
-        fields: dict[str, Any] = dict(model.model_fields)
+        fields: dict[str, FieldInfo] = dict(model.model_fields)
         for part in location[:-1]:
             if part in fields:
                 declared = fields[part].annotation

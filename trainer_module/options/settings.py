@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
+
+from trainer_module.common.json_values import Json
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,10 @@ class Settings(BaseModel):
             for name, field in cls.model_fields.items()
         }
 
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Json]:
         """Return the settings that affect the result, as JSON values by name."""
         values = self.model_dump(mode="json")
-        found: dict[str, Any] = {}
+        found: dict[str, Json] = {}
         for name, role in self.roles().items():
             value = getattr(self, name)
             is_omitted = role.omit_default and value == type(self).model_fields[name].default
@@ -62,7 +63,7 @@ class Settings(BaseModel):
         return found
 
 
-def at_least_one(value: Any) -> Any:
+def at_least_one(value: Json) -> Json:
     """Return a count as an int, including NumPy's; leave non-numbers to the field's type.
 
     Raises:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_serializer, field_validator
 from typing_extensions import Required, TypedDict
 
+from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Tensors
 from trainer_module.options.parse import parse_section
 from trainer_module.options.settings import NEWER_OPTION, RUNTIME_ONLY, Settings, at_least_one
 
 NonFinite = Literal["raise", "skip"]
 AddedLosses = Literal["mean", "sum"]
 # (gradients, variables[, step=...]) -> gradients; see `StepOptions.transforms`.
-GradientTransform = Callable[..., Sequence[Any]]
+GradientTransform = Callable[..., Sequence[Tensors]]
 
 
 class UpdateOptions(Settings):
@@ -43,7 +45,7 @@ class UpdateOptions(Settings):
 
     @field_validator("max_consecutive_skips", "gradient_noise_scale", mode="before")
     @classmethod
-    def _check_update_counts(cls, value: Any) -> Any:
+    def _check_update_counts(cls, value: object) -> object:
         return at_least_one(value)
 
     @field_validator("clip_norm")
@@ -90,7 +92,7 @@ class StepOptions(UpdateOptions):
 
     micro_batch_size: Annotated[int, RUNTIME_ONLY]
     added_losses: AddedLosses | None = None
-    transforms: tuple[Any, ...] = ()
+    transforms: tuple[object, ...] = ()
     expected_rows: Annotated[int | None, RUNTIME_ONLY] = None
     # A run that stopped after too many skips can resume with a larger number.
     max_consecutive_skips: Annotated[int, RUNTIME_ONLY] = 100
@@ -107,16 +109,16 @@ class StepOptions(UpdateOptions):
 
     @field_validator("micro_batch_size", "expected_rows", mode="before")
     @classmethod
-    def _check_rows(cls, value: Any) -> Any:
+    def _check_rows(cls, value: object) -> object:
         return at_least_one(value)
 
     @field_validator("transforms", mode="before")
     @classmethod
-    def _check_transforms(cls, value: Any) -> tuple[GradientTransform, ...]:
+    def _check_transforms(cls, value: object) -> tuple[GradientTransform, ...]:
         if not isinstance(value, (list, tuple)):
             raise ValueError("give a list of functions (gradients, variables) -> gradients")
         for transform in value:
-            if not callable(transform) or not _takes_gradients(transform):
+            if not _takes_gradients(transform):
                 raise ValueError(
                     f"{transform!r} does not take (gradients, variables); give a function of two "
                     "lists that returns the new gradients, with a third parameter named `step` if "
@@ -125,7 +127,7 @@ class StepOptions(UpdateOptions):
         return tuple(value)
 
     @field_serializer("transforms", when_used="json")
-    def _transforms_as_code(self, value: tuple[GradientTransform, ...]) -> Any:
+    def _transforms_as_code(self, value: tuple[GradientTransform, ...]) -> Json:
         # It imports Keras and TensorFlow, which are loaded wherever there is a step.
         from trainer_module.common.fingerprint import to_fingerprint
 
@@ -147,7 +149,7 @@ class StepKeywords(TypedDict, total=False):
     expected_rows: int | None
 
 
-def takes_step(transform: Callable[..., Any]) -> bool:
+def takes_step(transform: GradientTransform) -> bool:
     """Return whether a transform has a parameter `step`."""
     try:
         return "step" in inspect.signature(transform).parameters
@@ -155,7 +157,9 @@ def takes_step(transform: Callable[..., Any]) -> bool:
         return False
 
 
-def _takes_gradients(transform: Callable[..., Any]) -> bool:
+def _takes_gradients(transform: object) -> bool:
+    if not callable(transform):
+        return False
     try:
         signature = inspect.signature(transform)
     except (TypeError, ValueError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -54,7 +54,7 @@ class TaskOptions(Settings):
 
     @field_validator("metrics", mode="before")
     @classmethod
-    def _metrics_of_the_one_label(cls, value: Any) -> Any:
+    def _metrics_of_the_one_label(cls, value: object) -> object:
         if isinstance(value, Mapping):
             raise ValueError(
                 f"settings by output ({', '.join(map(str, value))}) have no place here: a pipeline "
@@ -65,7 +65,7 @@ class TaskOptions(Settings):
 
     @field_validator("class_weight", mode="before")
     @classmethod
-    def _class_numbers(cls, value: Any) -> Any:
+    def _class_numbers(cls, value: object) -> object:
         if isinstance(value, str) and value != "balanced":
             raise ValueError('use "balanced", or weights by class: {0: 1.0, 1: 9.0}')
         if not isinstance(value, Mapping):
@@ -78,7 +78,7 @@ class TaskOptions(Settings):
 
     @field_validator("class_weight")
     @classmethod
-    def _class_weights(cls, value: Any) -> Any:
+    def _class_weights(cls, value: object) -> object:
         for number, weight in value.items() if isinstance(value, Mapping) else ():
             named = isinstance(number, str)
             if (not named and number < 0) or not 0 <= weight < float("inf"):
@@ -90,7 +90,7 @@ class TaskOptions(Settings):
 
     @field_validator("optimizer", mode="before")
     @classmethod
-    def _optimizer_by_name(cls, value: Any) -> Any:
+    def _optimizer_by_name(cls, value: object) -> object:
         return {"name": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")

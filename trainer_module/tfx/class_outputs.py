@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -12,7 +11,7 @@ from trainer_module.tfx.label_names import LabelNames
 OUTPUTS = "outputs"
 
 
-def with_classes(outputs: Mapping[str, Any], names: LabelNames) -> dict[str, Any]:
+def with_classes(outputs: Mapping[str, tf.Tensor], names: LabelNames) -> dict[str, tf.Tensor]:
     """Return the outputs of a signature, and their meaning if the model is a classifier.
 
         outputs        the model's outputs; for a binary label, the positive class only

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -13,8 +13,11 @@ from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.input_pipeline import Examples, expand
 from trainer_module.model.data_context import TransformedData
 
+if TYPE_CHECKING:
+    from tfx.components.trainer.fn_args_utils import FnArgs
 
-def open_data(fn_args: Any, config: TrainerConfig) -> TransformedData:
+
+def open_data(fn_args: FnArgs, config: TrainerConfig) -> TransformedData:
     """Return the transformed files of both splits and a description of their features.
 
     Args:
@@ -36,7 +39,7 @@ def open_data(fn_args: Any, config: TrainerConfig) -> TransformedData:
             'examples=transform.outputs["transformed_examples"].'
         )
     transform_output = tft.TFTransformOutput(uri)
-    spec: dict[str, Any] = transform_output.transformed_feature_spec()
+    spec: dict[str, tf.io.FixedLenFeature] = transform_output.transformed_feature_spec()
     layout = FeatureLayout.from_transform_graph(uri)
     label = config.label or (layout.label.name if layout and layout.label else None)
     if label is None:
@@ -76,7 +79,7 @@ def open_data(fn_args: Any, config: TrainerConfig) -> TransformedData:
     )
 
 
-def split_files(fn_args: Any, split: str) -> tuple[str, ...]:
+def split_files(fn_args: FnArgs, split: str) -> tuple[str, ...]:
     """Return the files of a split of the transformed examples; TFX passes only train and eval.
 
     Raises:

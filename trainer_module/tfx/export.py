@@ -6,20 +6,27 @@ import json
 import keyword
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.common.tensors import Tensors
 from trainer_module.data.label_scale import LabelScale
+from trainer_module.model.model_context import TransformOutput
 from trainer_module.tfx.class_outputs import OUTPUTS, with_classes
 from trainer_module.tfx.label_names import LabelNames
+
+# How tf.io.parse_example reads a column.
+ParseSpec: TypeAlias = tf.io.FixedLenFeature | tf.io.VarLenFeature
+# tft.TransformFeaturesLayer, a model of tf_keras.
+TransformLayer: TypeAlias = Any
 
 
 def export_model(
     model: keras.Model,
-    transform_output: Any,
+    transform_output: TransformOutput,
     directory: str,
     *,
     inputs: Sequence[str],
@@ -51,11 +58,11 @@ def export_model(
         names: Meaning of the outputs. None: return the outputs unchanged.
     """
     layer = transform_output.transform_features_layer()
-    raw_spec: dict[str, Any] = transform_output.raw_feature_spec()
+    raw_spec: dict[str, ParseSpec] = transform_output.raw_feature_spec()
     unused = unused_columns(layer, raw_spec, inputs)
     serving_spec = {name: spec for name, spec in raw_spec.items() if name not in unused}
 
-    def predict(raw: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+    def predict(raw: Mapping[str, Tensors]) -> dict[str, tf.Tensor]:
         transformed = layer(dict(raw))
         outputs = model({name: transformed[name] for name in inputs}, training=False)
         named = _named(outputs if label_scale is None else label_scale.unscaled(outputs))
@@ -88,7 +95,7 @@ def export_model(
     logging.info("Exported the model to %s", directory)
 
 
-def _resources(layer: Any) -> list[Any]:
+def _resources(layer: TransformLayer) -> list[tf.saved_model.experimental.TrackableResource]:
     """Return the transform layer's vocabulary tables, which the signatures need besides variables.
 
     The layer is a tf_keras model. If it were an attribute of the Keras 3 model, session-style
@@ -117,7 +124,7 @@ def argument_names(columns: Sequence[str]) -> dict[str, str]:
 
 
 def _write_raw_columns(
-    directory: str, spec: Mapping[str, Any], arguments: Mapping[str, str]
+    directory: str, spec: Mapping[str, ParseSpec], arguments: Mapping[str, str]
 ) -> None:
     columns = [
         {"name": name, "dtype": feature.dtype.name, "argument": arguments[name]}
@@ -130,7 +137,7 @@ def _write_raw_columns(
 
 
 def unused_columns(
-    layer: Any, raw_spec: Mapping[str, Any], needed: Sequence[str]
+    layer: TransformLayer, raw_spec: Mapping[str, ParseSpec], needed: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the raw columns that no needed feature is computed from.
 
@@ -147,7 +154,7 @@ def unused_columns(
     return tuple(name for name in raw_spec if not inputs.get(name, set()) & reached)
 
 
-def _named(outputs: Any) -> dict[str, tf.Tensor]:
+def _named(outputs: Tensors) -> dict[str, tf.Tensor]:
     if isinstance(outputs, Mapping):
         return dict(outputs)
     if isinstance(outputs, (list, tuple)):
@@ -155,13 +162,13 @@ def _named(outputs: Any) -> dict[str, tf.Tensor]:
     return {OUTPUTS: outputs}
 
 
-def _dense(tensor: Any) -> tf.Tensor:
+def _dense(tensor: tf.Tensor | tf.SparseTensor | tf.RaggedTensor) -> tf.Tensor:
     if isinstance(tensor, tf.SparseTensor):
         return tf.sparse.to_dense(tensor)
     return tensor.to_tensor() if isinstance(tensor, tf.RaggedTensor) else tensor
 
 
-def _raw_tensor_spec(name: str, spec: Any, argument: str) -> tf.TensorSpec:
+def _raw_tensor_spec(name: str, spec: ParseSpec, argument: str) -> tf.TensorSpec:
     if isinstance(spec, tf.io.FixedLenFeature):
         return tf.TensorSpec([None, *spec.shape], spec.dtype, name=argument)
     if isinstance(spec, tf.io.VarLenFeature):
@@ -172,7 +179,7 @@ def _raw_tensor_spec(name: str, spec: Any, argument: str) -> tf.TensorSpec:
     )
 
 
-def _as_parsed(tensor: tf.Tensor, spec: Any) -> Any:
+def _as_parsed(tensor: tf.Tensor, spec: ParseSpec) -> tf.Tensor | tf.SparseTensor:
     """Return what parse_example would return for the same values."""
     if isinstance(spec, tf.io.FixedLenFeature):
         return tensor

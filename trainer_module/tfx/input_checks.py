@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
+from trainer_module.common.json_values import Json
 from trainer_module.data.feature_layout import Column, FeatureLayout
 
 FILE = "assets.extra/input_checks.json"
@@ -34,7 +34,7 @@ def write_input_checks(directory: str, layout: FeatureLayout) -> None:
         stream.write(json.dumps({"version": 1, **input_checks(layout)}, indent=1))
 
 
-def input_checks(layout: FeatureLayout) -> Mapping[str, list[dict[str, Any]]]:
+def input_checks(layout: FeatureLayout) -> Mapping[str, list[dict[str, Json]]]:
     """Return the content of the file, without its version."""
     categories, dates = [], {}
     for place, column in enumerate(layout.columns):

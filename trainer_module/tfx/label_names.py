@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
 from trainer_module.data.feature_layout import LayoutLabel
-from trainer_module.losses.weighted_loss import WeightedLoss
+from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss
 from trainer_module.model.class_weights import class_names
+from trainer_module.model.model_context import TransformOutput
 
 FILE = "assets.extra/label.json"
 
@@ -44,8 +45,8 @@ def label_names(
     label: LayoutLabel,
     *,
     numbers: int,
-    transform_output: Any,
-    loss: Any,
+    transform_output: TransformOutput,
+    loss: LossFunction | None,
     raw_schema: str | None,
 ) -> LabelNames:
     """Return what is known about the outputs of a model that was trained on a label.
@@ -99,7 +100,7 @@ def _domain(column: str, raw_schema: str | None) -> list[str]:
     return []
 
 
-def _outputs(loss: Any) -> Outputs:
+def _outputs(loss: LossFunction | None) -> Outputs:
     if loss is None:
         return "probabilities"
     if isinstance(loss, WeightedLoss) and len(loss.terms) == 1:

@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from absl import logging
 
@@ -22,6 +22,9 @@ from trainer_module.config import TrainerConfig
 from trainer_module.devices.local_cluster import WorkersFailed, launch
 from trainer_module.loop.callbacks import FitResult
 
+if TYPE_CHECKING:
+    from tfx.components.trainer.fn_args_utils import FnArgs
+
 # The fields of TFX's FnArgs that run_fn reads; others hold functions, which are not serializable.
 _ARGUMENTS = (
     *("train_files", "eval_files", "transform_output", "transform_graph_path", "schema_path"),
@@ -29,7 +32,7 @@ _ARGUMENTS = (
 )
 
 
-def train_on_local_workers(fn_args: Any, config: TrainerConfig, *, log_dir: str) -> FitResult:
+def train_on_local_workers(fn_args: FnArgs, config: TrainerConfig, *, log_dir: str) -> FitResult:
     """Train by `run_fn` in several processes of this machine; return the chief's result.
 
     This process reports the chief's progress. Each worker's output is written to its log file.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -34,9 +34,12 @@ from trainer_module.training.prepare import Folders, check_rows
 from trainer_module.training.train import Trained, keras_set_up, train
 from trainer_module.tuning.hyperparameters import with_hyperparameters
 
+if TYPE_CHECKING:
+    from tfx.components.trainer.fn_args_utils import FnArgs
+
 
 @setting_names()
-def run_fn(fn_args: Any) -> FitResult | None:
+def run_fn(fn_args: FnArgs) -> FitResult | None:
     """Train on Transform's output and export a SavedModel.
 
     All settings come from `fn_args.custom_config["trainer"]`, a `TrainerConfig` as JSON. TFX's
@@ -116,7 +119,7 @@ def _serve(cluster: Cluster, config: TrainerConfig, serving_model_dir: str) -> N
 
 
 def _run(
-    fn_args: Any, config: TrainerConfig, strategy: tf.distribute.Strategy, workers: WorkerGroup
+    fn_args: FnArgs, config: TrainerConfig, strategy: tf.distribute.Strategy, workers: WorkerGroup
 ) -> FitResult:
     plan = resolve(config)
     data = open_data(fn_args, config)
@@ -182,7 +185,7 @@ def _join_export(trained: Trained, data: TransformedData) -> None:
             )
 
 
-def _run_dir(fn_args: Any) -> str:
+def _run_dir(fn_args: FnArgs) -> str:
     return getattr(fn_args, "model_run_dir", None) or os.path.join(
         os.path.dirname(fn_args.serving_model_dir.rstrip("/")), "model_run"
     )

@@ -9,7 +9,7 @@ import gc
 import os
 import tempfile
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
@@ -25,16 +25,21 @@ from trainer_module.training.prepare import Folders, check_rows
 from trainer_module.training.train import keras_set_up, train
 from trainer_module.tuning.tuner_config import TunerConfig, check_objective
 
+if TYPE_CHECKING:
+    from tfx.components.trainer.fn_args_utils import FnArgs
+
+    from trainer_module.tuning.tuner import SettingsTuner
+
 
 class TunerFnResult(NamedTuple):
     """The result type that TFX's Tuner expects: `tuner.search(**fit_kwargs)` runs the search."""
 
-    tuner: Any
-    fit_kwargs: dict[str, Any]
+    tuner: SettingsTuner
+    fit_kwargs: dict[str, object]
 
 
 @setting_names()
-def tuner_fn(fn_args: Any) -> TunerFnResult:
+def tuner_fn(fn_args: FnArgs) -> TunerFnResult:
     """Return a search over the settings of a training on Transform's output.
 
     All settings come from `fn_args.custom_config`: `["trainer"]` is the Trainer's `TrainerConfig`,

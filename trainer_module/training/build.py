@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 
 from trainer_module.baselines.linear_start import set_linear_weights
+from trainer_module.common.json_values import Json
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.devices.multi_worker import is_multi_worker
 from trainer_module.loop.callbacks import Callback, EarlyStopping, TensorBoardScalars
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.run_folder import files_identity, run_folder
+from trainer_module.losses.weighted_loss import LossFunction
 from trainer_module.model.metrics import InOwnUnit
 from trainer_module.model.model_inputs import inputs_of
 from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
@@ -110,8 +112,13 @@ def _optimizer_of_measured_rate(
         return plan.create_optimizer(prepared.length.total_steps)
 
 
-def _step(prepared: Prepared, model: keras.Model, optimizer: Any, loss_fn: Any) -> Step:
-    options: dict[str, Any] = {
+def _step(
+    prepared: Prepared,
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    loss_fn: LossFunction,
+) -> Step:
+    options: dict[str, Json] = {
         "micro_batch_size": prepared.micro_batch_size,
         **prepared.plan.step_options,
     }
@@ -128,7 +135,11 @@ def _step(prepared: Prepared, model: keras.Model, optimizer: Any, loss_fn: Any) 
 
 
 def _evaluation(
-    prepared: Prepared, model: keras.Model, loss_fn: Any, examples: Examples, metrics: list[Any]
+    prepared: Prepared,
+    model: keras.Model,
+    loss_fn: LossFunction,
+    examples: Examples,
+    metrics: list[keras.metrics.Metric],
 ) -> Evaluation | None:
     files = prepared.data.eval_files
     if not files:

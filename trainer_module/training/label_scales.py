@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 from absl import logging
 
@@ -24,7 +24,7 @@ def label_scales(context: ModelContext, summary: DataSummary) -> list[LabelScale
             )
         return [None]
 
-    def find(wanted: Any) -> LabelScale | None:
+    def find(wanted: Literal["auto", "none", "z_score", "log"]) -> LabelScale | None:
         return find_label_scale(
             wanted,
             summary.label_moments,

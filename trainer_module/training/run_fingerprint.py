@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trainer_module.common.code_fingerprint import code_digests
+from trainer_module.common.json_values import Json
 from trainer_module.config import TrainerConfig
 from trainer_module.data.input_pipeline import DataSummary, Examples
 from trainer_module.loop.run_folder import files_identity
@@ -12,7 +11,7 @@ from trainer_module.loop.run_folder import files_identity
 
 def run_fingerprint(
     config: TrainerConfig, examples: Examples, summary: DataSummary
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """Return what affects the run's result, except its length: settings, code, features, rows."""
     paths = [config.model_fn, config.loss, *(config.metrics or ())]
     modules = {path.rpartition(".")[0] for path in paths if path and "." in path}

@@ -14,8 +14,10 @@ from pydantic import BaseModel
 from shared_core.nearest import nearest
 from trainer_module.config import TrainerConfig
 
-Setting: TypeAlias = Any  # a value of a setting, of any type
-DeclaredType: TypeAlias = Any  # a type annotation
+# A value of a setting, of any type.
+Setting: TypeAlias = Any
+# A type annotation: a class, a union or a generic alias.
+DeclaredType: TypeAlias = Any
 
 # Prefix of KerasTuner's entries among the values, such as the epochs of a Hyperband round.
 RESERVED = "tuner/"
@@ -33,7 +35,7 @@ def setting_paths(model: type[BaseModel] = TrainerConfig, prefix: str = "") -> l
 
 
 def type_of(path: str, *, field: str = "trainer") -> DeclaredType:
-    """Return the declared type of a setting; Any below a free dict (optimizer.options.beta_1).
+    """Return the declared type of a setting; object below a free dict (optimizer.options.beta_1).
 
     Args:
         path: Dotted path of a TrainerConfig field.

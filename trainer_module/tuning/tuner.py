@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import keras_tuner
 import tensorflow as tf
@@ -168,7 +167,7 @@ def _why_nan(metrics: Mapping[str, float], objective: str) -> str:
 def _has_fractions(path: str, searched: SearchRange) -> bool:
     declared = alternatives(type_of(path))
     given = {type(number) for number in (searched.min, searched.max, searched.step)}
-    return float in declared or (Any in declared and float in given)
+    return float in declared or (object in declared and float in given)
 
 
 def _oracle(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import (
     BaseModel,
@@ -39,7 +39,7 @@ class SearchRange(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    values: tuple[Any, ...] | None = Field(
+    values: tuple[object, ...] | None = Field(
         default=None, min_length=1, description="The values to choose from, of any type."
     )
     min: int | float | None = Field(default=None, description="Smallest value.")
@@ -260,7 +260,7 @@ def _typed(path: str, searched: SearchRange) -> SearchRange:
 
 
 def _typed_range(path: str, searched: SearchRange, declared: set[DeclaredType]) -> SearchRange:
-    if Any in declared:
+    if object in declared:
         return searched
     kind = float if float in declared else int if int in declared else None
     if kind is None:

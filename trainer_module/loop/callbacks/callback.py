@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from shared_core.nearest import nearest
+from trainer_module.common.json_values import Json
 
 
 class LoopProgress(NamedTuple):
@@ -132,7 +133,7 @@ class Callback:
     def on_end(self, result: FitResult) -> None:
         """Run at the end of each `fit`."""
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Json]:
         """Return the options that affect the result, as JSON."""
         return {}
 
@@ -140,9 +141,9 @@ class Callback:
         """Return the variables that a checkpoint saves for the callback."""
         return ()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Json]:
         """Return the state that a checkpoint saves for the callback, as JSON."""
         return {}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Json]) -> None:
         """Restore the output of `state`."""

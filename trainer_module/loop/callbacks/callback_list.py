@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
 
+from trainer_module.common.json_values import Json
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
 from trainer_module.loop.callbacks.keras_callback import KerasCallback
 from trainer_module.loop.callbacks.progress_log import ProgressLog
@@ -68,7 +68,7 @@ class CallbackList:
         """Return the variables that a checkpoint saves for the callbacks."""
         return [variable for callback in self.all for variable in callback.variables()]
 
-    def states(self) -> list[list[Any]]:
+    def states(self) -> list[list[Json]]:
         """Return class name and state of each callback that has a state, as JSON."""
         return [[name, callback.state()] for name, callback in self._stateful()]
 
@@ -76,7 +76,7 @@ class CallbackList:
         """Return the classes of callbacks with a state; others may differ after a restart."""
         return [name for name, _ in self._stateful()]
 
-    def restore(self, states: Sequence[Sequence[Any]]) -> None:
+    def restore(self, states: Sequence[Sequence[Json]]) -> None:
         """Restore the output of `states`."""
         for (_, callback), (_, state) in zip(self._stateful(), states, strict=True):
             callback.restore(state)

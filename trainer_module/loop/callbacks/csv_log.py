@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any
 
 from shared_core.atomic_files import atomic_write_text
+from trainer_module.common.json_values import Json
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd
 
 
@@ -25,7 +25,7 @@ class CsvLog(Callback):
     def __init__(self, path: str) -> None:
         """Create the callback; the file is written after the first epoch."""
         self.path = path
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[dict[str, float]] = []
 
     def on_epoch(self, end: EpochEnd) -> bool:
         """Add the epoch's row to the file."""
@@ -38,10 +38,10 @@ class CsvLog(Callback):
         atomic_write_text(self.path, table.getvalue())
         return False
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Json]:
         """Return the rows so far."""
         return {"rows": self._rows}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Json]) -> None:
         """Restore the rows that `state` returned."""
         self._rows = list(state["rows"])

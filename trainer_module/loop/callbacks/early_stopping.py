@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.improvement import Mode, better_mode, is_better
+from trainer_module.common.json_values import Json
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd
 
 
@@ -58,7 +58,7 @@ class EarlyStopping(Callback):
         """Reset the count of epochs without improvement at each call of `fit`."""
         self._waited = 0
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Json]:
         """Return the options."""
         return {
             "monitor": self.monitor,
@@ -108,12 +108,12 @@ class EarlyStopping(Callback):
         """Return the best weights."""
         return self._best_weights
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Json]:
         """Return the best value and the number of epochs since."""
         best = None if math.isnan(self._best) else self._best
         return {"best": best, "metrics": self._best_metrics, "waited": self._waited}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Json]) -> None:
         """Restore the output of `state`."""
         self._best = math.nan if state["best"] is None else state["best"]
         self._best_metrics, self._waited = state["metrics"], state["waited"]

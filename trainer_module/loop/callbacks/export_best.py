@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
 
 import keras
 import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.improvement import Mode, better_mode, is_better
+from trainer_module.common.json_values import Json
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd
 
 
@@ -84,10 +84,10 @@ class ExportBest(Callback):
         if gfile.exists(before):
             gfile.rmtree(before)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Json]:
         """Return the best value."""
         return {"best": None if math.isnan(self._best) else self._best}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Json]) -> None:
         """Restore the output of `state`."""
         self._best = math.nan if state["best"] is None else state["best"]

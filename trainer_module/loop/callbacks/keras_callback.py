@@ -6,7 +6,6 @@ import csv
 import inspect
 import io
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -15,8 +14,10 @@ import tensorflow as tf
 from shared_core.nearest import nearest
 from trainer_module.common.fingerprint import to_fingerprint
 from trainer_module.common.improvement import better_mode
+from trainer_module.common.json_values import Json
 from trainer_module.common.several_optimizers import each_optimizer, is_several
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
+from trainer_module.step.protocol import Step
 
 # Keras callbacks that do not work in this loop, and the replacement for each.
 _OTHERS = {
@@ -54,7 +55,7 @@ class KerasCallback(Callback):
     def __init__(
         self,
         callback: keras.callbacks.Callback,
-        train_step: Any,
+        train_step: Step,
         *,
         metrics: Sequence[str] | None,
         epochs: int | None = None,
@@ -62,7 +63,7 @@ class KerasCallback(Callback):
         """Give the callback its model.
 
         Args:
-            callback: Any Keras callback, except those that this package replaces and those with
+            callback: A Keras callback, except those that this package replaces and those with
                 evaluation hooks.
             train_step: Its model and optimizer are visible to the callback.
             metrics: Names of the evaluated metrics; None if unknown.
@@ -143,7 +144,7 @@ class KerasCallback(Callback):
         if not self._is_over:
             self._end()
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Json]:
         """Return the plain attributes at creation; empty for callbacks that only observe."""
         return {} if isinstance(self.callback, _LOOKS_ON) else self._facts
 
@@ -151,7 +152,7 @@ class KerasCallback(Callback):
         """Return the copies of the best weights of EarlyStopping."""
         return self._best
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Json]:
         """Return the callback's plain attributes."""
         weights = getattr(self.callback, "best_weights", None)
         for variable, weight in zip(self._best, weights or (), strict=False):
@@ -166,7 +167,7 @@ class KerasCallback(Callback):
             "has_weights": weights is not None,
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Json]) -> None:
         """Restore the callback's attributes."""
         for name, value in state["attributes"].items():
             setattr(self.callback, name, value)
@@ -175,13 +176,13 @@ class KerasCallback(Callback):
         if state["has_weights"]:
             self.callback.best_weights = [variable.numpy() for variable in self._best]
         if self._table:
-            _go_on(self.callback, self._table, self._ended)
+            _restore_rows(self.callback, self._table, self._ended)
 
     def _end(self) -> None:
         self._is_over = True
         self.callback.on_train_end(dict(self._last))
 
-    def _check(self, optimizer: Any, metrics: Sequence[str] | None) -> None:
+    def _check(self, optimizer: keras.optimizers.Optimizer, metrics: Sequence[str] | None) -> None:
         kinds = [kind.__name__ for kind in type(self.callback).__mro__]
         if found := next((kind for kind in kinds if kind in _OTHERS), None):
             raise ValueError(f"callbacks: keras.callbacks.{found} has no place: {_OTHERS[found]}.")
@@ -219,35 +220,36 @@ _SCHEDULE = keras.optimizers.schedules.LearningRateSchedule
 class _ModelSeen:
     """The model as the callback sees it, with the optimizer that `compile` would have set."""
 
-    def __init__(self, model: keras.Model, optimizer: Any) -> None:
+    stop_training: bool
+
+    def __init__(self, model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
         self.__dict__.update(_model=model, optimizer=optimizer, stop_training=False)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._model, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         own = name in ("optimizer", "stop_training")
         setattr(self._model, name, value) if not own else self.__dict__.__setitem__(name, value)
 
 
-def _plain(attributes: dict[str, Any]) -> dict[str, Any]:
+def _plain(attributes: dict[str, Json]) -> dict[str, Json]:
     found = {name: _number(value) for name, value in attributes.items() if name != "best_weights"}
     return {name: value for name, value in found.items() if _is_plain(value)}
 
 
-def _number(value: Any) -> Any:
-    if isinstance(value, (np.generic, tf.Tensor)) and np.ndim(value) == 0:
-        return np.asarray(value).item()
-    return value
+def _number(value: object) -> object:
+    is_scalar = isinstance(value, (np.generic, tf.Tensor)) and getattr(value, "ndim", None) == 0
+    return np.asarray(value).item() if is_scalar else value
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, list):
         return all(_is_plain(each) for each in value)
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def _table_of(callback: Any) -> str:
+def _table_of(callback: keras.callbacks.Callback) -> str:
     """Return the content that a CSVLogger has written, because it starts an empty file."""
     is_table = isinstance(callback, keras.callbacks.CSVLogger) and not callback.append
     if not is_table or not tf.io.gfile.exists(callback.filename):
@@ -256,7 +258,7 @@ def _table_of(callback: Any) -> str:
         return stream.read()
 
 
-def _go_on(callback: Any, table: str, ended: int) -> None:
+def _restore_rows(callback: keras.callbacks.CSVLogger, table: str, ended: int) -> None:
     """Write the rows of a checkpoint's epochs to a table that was started again."""
     header, *rows = csv.reader(io.StringIO(table), delimiter=callback.sep)
     place = header.index("epoch")

@@ -6,7 +6,6 @@ import logging as standard_logging
 import math
 import sys
 import time
-from typing import Any
 
 from absl import logging
 
@@ -143,14 +142,15 @@ def _say(text: str, record: Progress, *, passes: bool = False) -> None:
         sys.stderr.flush()
 
 
-def _is_heard(logger: Any) -> bool:
+def _is_heard(logger: standard_logging.Logger) -> bool:
     """Return whether a handler of a logger accepts lines of level INFO."""
     if not logger.isEnabledFor(standard_logging.INFO):
         return False
-    while logger is not None:
-        if any(handler.level <= standard_logging.INFO for handler in logger.handlers):
+    each: standard_logging.Logger | None = logger
+    while each is not None:
+        if any(handler.level <= standard_logging.INFO for handler in each.handlers):
             return True
-        logger = logger.parent if logger.propagate else None
+        each = each.parent if each.propagate else None
     return False
 
 
