@@ -1,4 +1,4 @@
-"""What a training run may say about itself: the YAML's `training:` section."""
+"""The configuration of a training: the YAML's `training:` section."""
 
 from __future__ import annotations
 
@@ -27,70 +27,89 @@ DEFAULT_METRICS = {
 
 
 class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
-    """Everything that `run_fn` takes from `custom_config["trainer"]`.
+    """The settings that `run_fn` reads from `custom_config["trainer"]`.
 
-    Batch sizes count rows, steps count optimizer steps; nothing is per replica but
-    `micro_batch_size`.
+    Batch sizes are numbers of rows over all replicas, except `micro_batch_size`, which is per
+    replica. Steps are optimizer steps.
     """
 
     global_batch_size: int = Field(
-        default=256, description="Rows of one optimizer step, all replicas."
+        default=256, description="Rows of one optimizer step, over all replicas."
     )
     micro_batch_size: int | Literal["auto"] | None = Field(
         default=None,
         description=(
-            "Rows in memory at a time per replica (more while they hold less than 128 MiB, on a "
-            "GPU 256); null: global batch / replicas. "
-            '"auto": the most whose step fits memory_budget, measured in child processes.'
+            "Rows of a forward and backward pass on one replica; small micro-batches are computed "
+            "together up to 128 MiB (256 MiB on a GPU). null: global_batch_size / replicas. auto: "
+            "the largest size whose step fits memory_budget, measured in child processes."
         ),
     )
     memory_budget: Annotated[int | str, RUNTIME_ONLY] = Field(
         default="80%",
         description=(
-            'For "auto": bytes, "4GiB", or a share of the memory that is free, "80%". '
-            "Of each GPU; without one, of the machine, for all its CPU devices together."
+            "Memory for micro_batch_size: auto, as bytes, a size (4GiB) or a share of the free "
+            "memory (80%). It applies to each GPU; without a GPU, to all CPU devices of the "
+            "machine together."
         ),
     )
     memory_cache_dir: Annotated[str | None, RUNTIME_ONLY] = Field(
         default=None,
-        description='For "auto": keeps what was measured; null: the user\'s cache folder.',
+        description=(
+            "Folder for the measurements of micro_batch_size: auto; null: the user's cache folder."
+        ),
     )
-    early_stopping: EarlyStoppingConfig | None = None
-    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    early_stopping: EarlyStoppingConfig | None = Field(
+        default=None, description="When to stop early; null: train to the end."
+    )
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = Field(
+        default="float32", description="Keras dtype policy of the model's layers."
+    )
     recompute: Annotated[tuple[str, ...], RUNTIME_ONLY] = Field(
         default=(),
         description=(
-            "Names of layers whose activations are recomputed for the gradient, not kept: less "
-            "memory for one more forward pass through them."
+            "Names of layers whose activations are recomputed in the backward pass instead of "
+            "stored. It saves memory and costs one more forward pass of these layers."
         ),
     )
     shuffle_buffer_rows: int = Field(
         default=65_536,
-        description="Rows shuffled among each other, 0 for none; held in memory, up to four times "
-        "over where they are 128 MB or less.",
+        description=(
+            "Rows of the shuffle buffer, which is held in memory (up to four copies if they take "
+            "128 MB or less); 0: no shuffling."
+        ),
     )
-    seed: int = Field(default=0, ge=0, description="Of initial weights, shuffling and dropout.")
+    seed: int = Field(
+        default=0, ge=0, description="Seed of initial weights, shuffling and dropout."
+    )
     checkpoint_dir: Annotated[str | None, RUNTIME_ONLY] = Field(
         default=None,
-        description="Folder that survives a retry of the node; null: under TFX's model_run folder.",
+        description=(
+            "Parent folder of the checkpoints; it must survive a retry of the node. null: in "
+            "TFX's model_run folder."
+        ),
     )
     checkpoint_every_steps: Annotated[int | None, RUNTIME_ONLY] = Field(
         default=None,
-        description="Beside those at the ends of epochs, which take about 1 % of the time; null: "
-        "only those.",
+        description=(
+            "Optimizer steps between checkpoints, in addition to those at the ends of epochs (at "
+            "most 1% of the training time). null: only at the ends of epochs."
+        ),
     )
     checkpoint_every_minutes: Annotated[float | None, RUNTIME_ONLY] = Field(
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description="Beside those at the ends of epochs: what a killed node loses at most. null: "
-        "only those. Where it is left out, a pipeline compiled for Kubeflow or Vertex has 5.",
+        description=(
+            "Longest time between checkpoints in minutes, which a killed node loses at most. "
+            "null: only at the ends of epochs. If it is not set, a pipeline compiled for Kubeflow "
+            "or Vertex uses 5."
+        ),
     )
     keep_checkpoints: Annotated[int, RUNTIME_ONLY] = Field(
-        default=2, description="How many of the latest are kept."
+        default=2, description="Number of checkpoints to keep, the latest ones."
     )
     tensorboard: Annotated[bool, RUNTIME_ONLY] = Field(
-        default=True, description="Write scalars to the model_run folder."
+        default=True, description="Whether to write TensorBoard scalars to the model_run folder."
     )
 
     @field_validator(
@@ -130,33 +149,33 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
 
     @classmethod
     def parse(cls, values: Json, *, section: str = "trainer") -> TrainerConfig:
-        """Return the configuration, or one readable error.
+        """Return the configuration from JSON values.
 
         Args:
-            values: What `custom_config["trainer"]` holds: a dict of JSON values, or None.
-            section: How the fields are called in messages.
+            values: The content of `custom_config["trainer"]`: a dict of JSON values, or None.
+            section: Name of the configuration in messages.
 
         Raises:
-            ValueError: Every wrong field with its value and what would be right.
+            ValueError: The message lists every wrong field with its value and a suggestion.
         """
         return parse_section(cls, {} if values is None else values, section=section)
 
 
 def trainer_settings(custom_config: Mapping[str, Json] | None) -> Json:
-    """Return `custom_config["trainer"]`, None where there is none.
+    """Return `custom_config["trainer"]`, or None without it.
 
     Raises:
-        ValueError: Settings lie beside the key in place of under it.
+        ValueError: Settings are next to the key instead of under it, or the key is misspelt.
     """
     custom = custom_config or {}
     if "trainer" in custom:
         return custom["trainer"]
-    beside = [key for key in custom if key in TrainerConfig.model_fields]
+    misplaced = [key for key in custom if key in TrainerConfig.model_fields]
     misspelt = difflib.get_close_matches("trainer", list(custom), n=1, cutoff=0.7)
-    if beside or misspelt:
-        found = ", ".join(map(repr, beside or misspelt))
+    if misplaced or misspelt:
+        found = ", ".join(map(repr, misplaced or misspelt))
         raise ValueError(
-            f'custom_config has {found} and no "trainer": the settings of the training go under '
+            f'custom_config has {found} and no "trainer": put the settings of the training under '
             'that key, custom_config={"trainer": {"epochs": 3, ...}}.'
         )
     return None

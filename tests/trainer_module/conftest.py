@@ -42,7 +42,7 @@ def strategies():
 
 @pytest.fixture
 def passes_of_one(monkeypatch):
-    """Each micro-batch is a pass of its own: models as small as the tests' are taken in fours."""
+    """Compute each micro-batch in a separate pass; small models would pass four at a time."""
     monkeypatch.setitem(passes.LIMITS, "CPU", passes.LIMITS["CPU"]._replace(micro_batches=1))
 
 

@@ -35,7 +35,7 @@ def check_batch(features: Tensors, labels: Tensors, sample_weight: Tensors = Non
             if found is not None and rows is not None and rows != found:
                 raise ValueError(
                     f"{part} have {rows} rows where other tensors of the batch have {found}: give "
-                    "one for each row."
+                    "one per row."
                 )
             found = rows if found is None else found
 
@@ -54,9 +54,9 @@ def check_xla_types(features: Tensors) -> None:
         if any(tensor.dtype == tf.string for tensor in tf.nest.flatten(structure)):
             which = f"feature {name!r} is" if name else "the features are"
             raise ValueError(
-                f"jit_compile=True, and {which} text, which XLA does not know: look it up before "
-                "the model does, in Transform or in the input pipeline (dataset.map), or leave "
-                "jit_compile off."
+                f"jit_compile=True, and {which} text, which XLA does not support: convert it to "
+                "numbers before the model, in Transform or in the input pipeline (dataset.map), "
+                "or set jit_compile=False."
             )
 
 
@@ -89,13 +89,13 @@ def _shape(tensor: Tensors, part: str) -> tf.TensorShape:
     if isinstance(tensor, (tf.RaggedTensor, tf.SparseTensor)):
         how = "to_tensor()" if isinstance(tensor, tf.RaggedTensor) else "tf.sparse.to_dense"
         raise ValueError(
-            f"{part} hold a {type(tensor).__name__}: rows are cut from dense tensors only; make it "
-            f"one in the input pipeline ({how})."
+            f"{part} hold a {type(tensor).__name__}: only dense tensors can be split into rows; "
+            f"convert it in the input pipeline ({how})."
         )
     shape = tf.TensorShape(getattr(tensor, "shape", ()))
     if shape.rank is None:
         raise ValueError(
-            f"{part} hold a tensor of unknown rank: say its shape in the input pipeline, such as "
+            f"{part} hold a tensor of unknown rank: set its shape in the input pipeline, such as "
             "tf.ensure_shape(tensor, [None, 5])."
         )
     if shape.rank == 0:

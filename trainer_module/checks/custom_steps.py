@@ -12,11 +12,11 @@ from trainer_module.common.tensors import LossLike
 _INSTEAD = {
     "compute_loss": (
         "give that loss as loss_fn, a function (labels, outputs, sample_weight) -> (numerator, "
-        "denominator); what needs the inputs, a layer adds by add_loss"
+        "denominator); add terms that need the inputs with add_loss in a layer"
     ),
     "train_step": (
         "write the step with accumulate_gradients, mean_gradients and apply_gradients, or move "
-        "what it does into the layers and the loss function"
+        "its computation into the layers and the loss function"
     ),
 }
 
@@ -29,10 +29,10 @@ def reject_custom_train_step(model: keras.Model, names: Sequence[str], *, by: st
         names: Names of the methods that must not be overridden.
         by: Name of the caller that does not call them, for the message.
     """
-    for name in _own(model, names):
+    for name in _overridden(model, names):
         raise ValueError(
             f"model {model.name!r} ({type(model).__name__}) overrides {name}, which {by} "
-            f"does not call, so that what it does would be left out: {_INSTEAD[name]}."
+            f"does not call: {_INSTEAD[name]}."
         )
 
 
@@ -44,10 +44,10 @@ def warn_overrides_ignored(model: keras.Model, names: Sequence[str], *, by: str)
         names: Names of the methods.
         by: Name of the caller that does not call them, for the message.
     """
-    for name in _own(model, names):
+    for name in _overridden(model, names):
         warn_once(
             f"model {model.name!r} ({type(model).__name__}) overrides {name}, which {by} "
-            "does not call: what it does is left out.",
+            "does not call: it has no effect.",
             about=model,
             topic=name,
         )
@@ -66,14 +66,14 @@ def warn_compile_args_ignored(model: keras.Model, loss: LossLike = None) -> None
         return
     warn_once(
         f"model {model.name!r} was compiled with loss={theirs!r}: its optimizer, loss and metrics "
-        "are not used, but those given here are (trainer.optimizer, trainer.loss and "
-        "trainer.metrics in a pipeline). Leave out model.compile, or give the same.",
+        "are not used; those given here are used instead (trainer.optimizer, trainer.loss and "
+        "trainer.metrics in a pipeline). Remove model.compile, or pass the same loss.",
         about=model,
         topic="compile",
     )
 
 
-def _own(model: keras.Model, names: Sequence[str]) -> list[str]:
+def _overridden(model: keras.Model, names: Sequence[str]) -> list[str]:
     return [
         name
         for name in names

@@ -72,7 +72,7 @@ def warn_if_not_probabilities(model: keras.Model, loss_fn: LossLike, outputs: Te
             continue
         low, high = float(tf.reduce_min(values)), float(tf.reduce_max(values))
         if low < -_ROUNDING or high > 1 + _ROUNDING:
-            _warn(model, loss_fn, term.path, f"gave {low:.3g} to {high:.3g} for made-up rows")
+            _warn(model, loss_fn, term.path, f"gave {low:.3g} to {high:.3g} for synthetic rows")
 
 
 def _warn(model: keras.Model, loss_fn: WeightedLoss, path: Path, gives: str) -> None:

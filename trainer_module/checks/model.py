@@ -35,8 +35,8 @@ def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
     if not isinstance(model, keras.Model):
         raise ValueError(
             f"model={type(model).__module__}.{type(model).__name__} is not a Keras 3 model: build "
-            "it with `import keras`. Where TF_USE_LEGACY_KERAS is not 0, as TFX leaves it, "
-            "tf.keras is another library."
+            "it with `import keras`. With TF_USE_LEGACY_KERAS=1, as in TFX, tf.keras "
+            "is another library."
         )
     if not model.built or not model.variables:
         raise ValueError(
@@ -49,8 +49,8 @@ def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
         if not getattr(variable, "overwrite_with_gradient", False):
             continue
         raise ValueError(
-            f"variable {variable.path!r} takes its gradient for its new value, as float8 "
-            "quantisation does: such values do not add up over micro-batches. Train in "
+            f"variable {variable.path!r} is overwritten with its gradient, as in float8 "
+            "quantisation: such values cannot be summed over micro-batches. Train in "
             "mixed_bfloat16 and quantise afterwards."
         )
     for path in _stateful_layers(model):

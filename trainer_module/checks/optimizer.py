@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from trainer_module.common.several_optimizers import each_optimizer
 
-_TAKEN_OVER = {
+_REPLACEMENTS = {
     "clipnorm": "it would clip each variable separately",
     "global_clipnorm": "use clip_norm of TrainStep, which clips the reduced gradient once",
     "clipvalue": "it would change the direction of the window's gradient",
@@ -39,7 +39,7 @@ def check_optimizer(
             "keras.optimizers.Adam(1e-3)."
         )
     for one in each_optimizer(optimizer):
-        for option, instead in _TAKEN_OVER.items():
+        for option, instead in _REPLACEMENTS.items():
             value = getattr(one, option, None)
             if value:
                 raise ValueError(

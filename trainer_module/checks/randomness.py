@@ -74,11 +74,11 @@ def reject_stateful_draws(graph: tf.Graph) -> None:
     if draw is not None:
         kind, name = draw
         raise ValueError(
-            f"the model or its loss draws random numbers by {kind} at {name!r}, from a state that "
-            "neither the seed nor a checkpoint decides: no run could be repeated, or continued as "
-            "if it had not stopped. Take keras.layers.Dropout for tf.nn.dropout; in a layer of "
-            "your own make self.seeds = keras.random.SeedGenerator(seed) in __init__ and call "
-            "keras.random.normal(shape, seed=self.seeds) for tf.random.normal."
+            f"the model or its loss draws random numbers with {kind} at {name!r}, from a state "
+            "that neither the seed nor a checkpoint determines: the run could not be repeated or "
+            "resumed exactly. Use keras.layers.Dropout instead of tf.nn.dropout. In a custom "
+            "layer, create self.seeds = keras.random.SeedGenerator(seed) in __init__ and call "
+            "keras.random.normal(shape, seed=self.seeds) instead of tf.random.normal."
         )
 
 

@@ -158,8 +158,9 @@ def _other_shape_tolerance(bits: str) -> float:
 def _warn_not_checked(who: str, error: Exception) -> None:
     reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
     message = (
-        f"{who} cannot be asked whether rows of a batch influence each other: made-up rows do not "
-        f"work ({reason[:300]}). If rows do, the result depends on micro_batch_size."
+        f"{who} was not checked for rows that influence each other, because it fails for "
+        f"synthetic rows ({reason[:300]}). If rows influence each other, the result depends on "
+        "micro_batch_size."
     )
     warn_once(message[0].upper() + message[1:])
 
@@ -190,10 +191,10 @@ def _loss_sums(
 
 
 _ROWS_DEPEND = (
-    "the model's output for a row depends on the other rows of its batch (asked with made-up "
-    "rows), so it would depend on micro_batch_size: look for a layer that takes a mean, a softmax "
-    "or a product over axis 0, in training or always, and let it work on each row alone. "
-    "Statistics over rows belong before the training, as Transform's are."
+    "the model's output for a row depends on the other rows of its batch (checked with synthetic "
+    "rows), so it would depend on micro_batch_size: find the layer that computes a mean, a "
+    "softmax or a product over axis 0, and make it process each row separately. Compute "
+    "statistics over rows before the training, for example in Transform."
 )
 
 
@@ -203,8 +204,8 @@ def _check_same_shape(whole: _Output, again: _Output, other: _Output, bits: str)
             continue  # not one value per row
         one, repeated, changed = (x.astype("float64") for x in (one, repeated, changed))
         largest = max(np.abs(one).max(initial=0), np.abs(changed).max(initial=0))
-        by_itself = np.abs(one - repeated).max(initial=0)
-        if np.abs(one - changed)[:2].max(initial=0) > _SAME_SHAPE[bits] * largest + 10 * by_itself:
+        noise = np.abs(one - repeated).max(initial=0)
+        if np.abs(one - changed)[:2].max(initial=0) > _SAME_SHAPE[bits] * largest + 10 * noise:
             raise ValueError(_ROWS_DEPEND)
 
 
@@ -228,11 +229,11 @@ def _check_sums(whole: np.ndarray, first: np.ndarray, last: np.ndarray, bits: st
             if abs(all_rows - sum(parts)) <= tolerance * sum(map(abs, (all_rows, *parts))):
                 continue
             raise ValueError(
-                f"the loss function's {name} does not add up: {all_rows:.6g} for four made-up "
+                f"the loss function's {name} does not add up: {all_rows:.6g} for four synthetic "
                 f"rows, {parts[0]:.6g} and {parts[1]:.6g} for three of them and one, so the "
                 "result would depend on micro_batch_size. Return sums over rows: no mean, no "
-                "constant, and no term that compares rows or that no row has (weight penalties "
-                "belong into a layer's kernel_regularizer)."
+                "constant, and no term that compares rows or does not belong to a row (weight "
+                "penalties belong in a layer's kernel_regularizer)."
             )
 
 
@@ -254,10 +255,10 @@ def _check_added(
     advice = (
         f'set added_losses="{other}"'
         if fits[other]
-        else "let add_loss get a mean over the rows, or split what is a mean from what is a sum"
+        else "pass a mean over the rows to add_loss, and do not mix means and sums"
     )
     raise ValueError(
-        f"added_losses={added_losses!r}, but what the model's layers give to add_loss is no "
-        f"{added_losses} over rows: {whole:.6g} for four made-up rows, {first:.6g} and "
+        f"added_losses={added_losses!r}, but what the model's layers pass to add_loss is not a "
+        f"{added_losses} over rows: {whole:.6g} for four synthetic rows, {first:.6g} and "
         f"{last:.6g} for three of them and one: {advice}."
     )

@@ -31,9 +31,9 @@ def reject_assignments(graph: tf.Graph) -> None:
 _UPDATES = (
     "the model updates {names} while it is called with training=True: state that depends on a "
     "micro-batch would make the result depend on its size. Use LayerNormalization or "
-    "GroupNormalization in place of BatchNormalization, set layer.trainable = False to freeze its "
-    "statistics, leave metrics and stateful=True out of layers, and give random layers a "
-    "keras.random.SeedGenerator that they own."
+    "GroupNormalization instead of BatchNormalization, or freeze its statistics with "
+    "layer.trainable = False; remove metrics and stateful=True from layers; and create a "
+    "keras.random.SeedGenerator in each random layer."
 )
 
 

@@ -117,9 +117,9 @@ def _function_code(function: types.FunctionType, seen: set[int]) -> str:
         # the loss.
         ours = function.__module__.partition(".")[0] == _OURS
         return f"{name} {_digest([_convert(each, seen) for each in cells])}" if ours else name
-    beside = [function.__defaults__, function.__kwdefaults__, *cells]
-    beside += [function.__globals__.get(used) for used in sorted(set(_globals(function.__code__)))]
-    parts = [_text(function), *(_convert(each, seen) for each in beside if not _is_module(each))]
+    used = [function.__defaults__, function.__kwdefaults__, *cells]
+    used += [function.__globals__.get(name) for name in sorted(set(_globals(function.__code__)))]
+    parts = [_text(function), *(_convert(each, seen) for each in used if not _is_module(each))]
     return f"{name} {_digest(parts)}"
 
 

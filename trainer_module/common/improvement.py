@@ -39,7 +39,7 @@ def better_mode(monitor: str, mode: str = "auto", *, field: str = "mode") -> Mod
     if any(part in monitor.lower() for part in _LARGER_IS_BETTER):
         return "max"
     raise ValueError(
-        f"{field}='auto' does not tell whether a smaller or a larger {monitor!r} is better: use "
+        f"{field}='auto': whether a smaller or a larger {monitor!r} is better is unknown. Use "
         "'min' or 'max'."
     )
 

@@ -2,7 +2,7 @@
 
 `logger.info(text, extra=attached(record))` attaches a record to a line of absl's log, and
 `progress_of(log_record)` returns it. To add a kind of record, add a class here. Between processes a
-record is a line of text: `ProgressLines` writes it and `decoded` reads it.
+record is a line of text: `ProgressLines` writes it and `parse_line` reads it.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def progress_of(line: logging.LogRecord) -> Progress | None:
 
 
 class ProgressLines(logging.StreamHandler):
-    """Write each progress record as a line for `decoded`; ignore other log lines."""
+    """Write each progress record as a line for `parse_line`; ignore other log lines."""
 
     def __init__(self, stream: IO[str]) -> None:
         """Create the handler for a stream."""
@@ -177,17 +177,17 @@ class ProgressLines(logging.StreamHandler):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         progress = progress_of(record)
-        told = {"kind": type(progress).__name__, "text": record.getMessage()}
-        return _LINE + json.dumps({**told, "fields": asdict(progress) if progress else {}})
+        line = {"kind": type(progress).__name__, "text": record.getMessage()}
+        return _LINE + json.dumps({**line, "fields": asdict(progress) if progress else {}})
 
 
-def decoded(line: str) -> tuple[str, Progress] | None:
+def parse_line(line: str) -> tuple[str, Progress] | None:
     """Return text and record of a line that `ProgressLines` wrote; None for any other line."""
     if not line.startswith(_LINE):
         return None
-    told = json.loads(line.removeprefix(_LINE))
-    kind = next(each for each in Progress.__subclasses__() if each.__name__ == told["kind"])
-    values = told["fields"]
+    found = json.loads(line.removeprefix(_LINE))
+    kind = next(each for each in Progress.__subclasses__() if each.__name__ == found["kind"])
+    values = found["fields"]
     if values.get("trial") is not None:
         values["trial"] = TrialNumber(*values["trial"])
-    return told["text"], kind(**{field.name: values[field.name] for field in fields(kind)})
+    return found["text"], kind(**{field.name: values[field.name] for field in fields(kind)})

@@ -237,8 +237,8 @@ def _importable(build: BuildStep | str) -> tuple[str, BuildStep]:
     module, name = build.__module__, build.__qualname__
     if module == "__main__" or getattr(sys.modules[module], name, None) is not build:
         raise ValueError(
-            f"build={module}.{name} cannot be imported by another process: define it at the top of "
-            "a module of its own, not in the script that runs, and give that function."
+            f"build={module}.{name} cannot be imported by another process: define it at the top "
+            "level of a module other than the script that runs, and pass that function."
         )
     return f"{module}.{name}", build
 

@@ -83,8 +83,8 @@ def by_number(
             if key not in names:
                 known = nearest(key, names) if names else "the label's classes have no names"
                 raise ValueError(
-                    f"trainer.class_weight: {key!r} is not a class of the label; {known}; numbers "
-                    f"from 0 to {classes - 1} are understood too"
+                    f"trainer.class_weight: {key!r} is not a class of the label; {known}; or use "
+                    f"a number from 0 to {classes - 1}"
                 )
             number = names.index(key)
         else:
@@ -96,8 +96,8 @@ def by_number(
             )
         if number in found:
             raise ValueError(
-                f"trainer.class_weight: class {number} ({names[number]!r}) is there by number and "
-                "by name; leave one out"
+                f"trainer.class_weight: class {number} ({names[number]!r}) is listed by number and "
+                "by name; remove one"
             )
         found[number] = weight
     return found

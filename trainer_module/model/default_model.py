@@ -17,7 +17,7 @@ from trainer_module.model.model_context import ModelContext
 from trainer_module.model.pooled_embedding import PooledEmbedding
 
 # Kinds of float columns that are 0 or 1, points on a circle, or unscaled: no hinges.
-_UNBENT = frozenset({"one_hot", "multi_hot", "missing_indicator", "cyclic", "none", WEIGHT})
+_NO_HINGES = frozenset({"one_hot", "multi_hot", "missing_indicator", "cyclic", "none", WEIGHT})
 _ACTIVATIONS = {"binary": "sigmoid", "multiclass": "softmax", "regression": None}
 
 
@@ -112,13 +112,12 @@ def default_model(context: ModelContext) -> keras.Model:
         else:
             raise ValueError(
                 f"transformed feature {name!r} has type {feature.dtype.name}, which the default "
-                "model cannot take: encode it in Transform, or give trainer.model_fn."
+                "model does not support: encode it in Transform, or give trainer.model_fn."
             )
         inputs[name] = tensor
     if not inputs:
         raise ValueError(
-            "Transform's output has no feature beside label and weight: add columns to the "
-            "features, there is nothing to learn from."
+            "Transform's output has no features except label and weight: add columns to features."
         )
     # A copy, because the embeddings are appended to `floats` below.
     linear = _linear_scores(list(floats), ids, ranges, context.outputs) if config.linear else []
@@ -204,7 +203,7 @@ def numbers_of(layout: FeatureLayout | None, name: str, width: int) -> list[int]
     columns = layout.of(name) if layout is not None else ()
     if len(columns) != width:
         return list(range(width))
-    return [place for place, column in enumerate(columns) if column.kind not in _UNBENT]
+    return [place for place, column in enumerate(columns) if column.kind not in _NO_HINGES]
 
 
 def _columns_of(tensor: keras.KerasTensor, places: list[int]) -> list[keras.KerasTensor]:

@@ -211,7 +211,7 @@ def _own(path: str) -> keras.metrics.Metric:
     made = found() if not needed else None
     if not isinstance(made, keras.metrics.Metric):
         raise ValueError(
-            f"trainer.metrics={path!r} gives no keras.metrics.Metric when it is called without "
+            f"trainer.metrics={path!r} does not return a keras.metrics.Metric when called without "
             "arguments: return one from a function, or give a function (labels, outputs) -> values."
         )
     return made

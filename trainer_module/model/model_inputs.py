@@ -24,11 +24,11 @@ def inputs_of(model: keras.Model, context: ModelContext) -> list[str]:
             if context.layout is not None and name in context.layout.passthrough:
                 raise ValueError(
                     f"trainer.model_fn={context.config.model_fn!r} returned a model with an input "
-                    f"{name!r}, which features.passthrough names: such columns are for who reads "
-                    "the rows, no model takes them. Put it into a group of features instead."
+                    f"{name!r}, which is in features.passthrough: models cannot use such columns. "
+                    "Put it into a group of features instead."
                 )
             raise ValueError(
                 f"trainer.model_fn={context.config.model_fn!r} returned a model with an input "
-                f"{name!r} that is no transformed feature; {nearest(name, context.feature_spec)}"
+                f"{name!r} that is not a transformed feature; {nearest(name, context.feature_spec)}"
             )
     return names

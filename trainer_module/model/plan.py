@@ -138,10 +138,10 @@ class Plan:
         raise ValueError(
             f"trainer.model_fn={self.config.model_fn!r} returned a model with {len(outputs)} "
             f"outputs ({', '.join(names)}), and the examples have one label: "
-            f"trainer.loss={self.config.loss!r} has to be the dotted path of a function (labels, "
-            "outputs, sample_weight) -> (numerator, denominator) that takes all of them, and "
-            f"trainer.metrics={list(self.metrics or ())} has to be []. Labels, losses and metrics "
-            "for each output are what TrainStep and Evaluation take."
+            f"trainer.loss={self.config.loss!r} must be the dotted path of a function (labels, "
+            "outputs, sample_weight) -> (numerator, denominator) of all outputs, and "
+            f"trainer.metrics={list(self.metrics or ())} must be []. For labels, losses and "
+            "metrics per output, use TrainStep and Evaluation in a program."
         )
 
 
@@ -164,9 +164,10 @@ def resolve(
     try:
         return _resolve(config, label_kind)
     except ValueError as error:
-        told = str(error)
-        own = told.startswith("trainer.")
-        raise ValueError(section + told.removeprefix("trainer") if own else told) from None
+        message = str(error)
+        if message.startswith("trainer."):
+            message = section + message.removeprefix("trainer")
+        raise ValueError(message) from None
 
 
 def resolve_all(
@@ -240,13 +241,13 @@ def _weighted(function: LossFunction, config: TrainerConfig, kind: LabelKind) ->
         return function
     if kind == "regression":
         raise ValueError(
-            f"trainer.class_weight={config.class_weight!r}: label is a number, which has no "
-            "classes; leave it out, or choose a loss of classes."
+            f"trainer.class_weight={config.class_weight!r}: the label is a number and has no "
+            "classes; leave it out, or choose a classification loss."
         )
     if not isinstance(function, WeightedLoss):
         raise ValueError(
             f"trainer.class_weight={config.class_weight!r}: trainer.loss={config.loss!r} weighs "
-            "rows itself; leave it out, or give a loss function of (labels, outputs)."
+            "the rows; leave it out, or give a loss function of (labels, outputs)."
         )
     weights = config.class_weight
     if isinstance(weights, str) or any(isinstance(name, str) for name in weights):

@@ -12,50 +12,62 @@ SEVERAL_WORKERS = ("auto", "multi_worker", "parameter_server")
 
 
 class ClusterOptions(Settings):
-    """Where a training runs; none of it changes the result, rounding aside."""
+    """Where a training runs. These settings do not change the result, except for rounding."""
 
     strategy: Annotated[str, RUNTIME_ONLY] = Field(
         default="auto",
-        description="one_device, mirrored, multi_worker, parameter_server or tpu; auto: what "
-        "TF_CONFIG names (servers, else several workers), mirrored where there are several GPUs or "
-        "logical devices.",
+        description=(
+            "one_device, mirrored, multi_worker, parameter_server or tpu. auto: parameter_server "
+            "or multi_worker if TF_CONFIG has servers or several workers; otherwise mirrored for "
+            "several GPUs or logical devices, and one_device for one."
+        ),
     )
     workers: Annotated[int | None, RUNTIME_ONLY] = Field(
         default=None,
-        description="Processes that train together, of this machine where TF_CONFIG does not name "
-        "them; null: this one, or those of TF_CONFIG.",
+        description=(
+            "Number of processes that train together. They are started on this machine unless "
+            "TF_CONFIG lists them. null: the processes of TF_CONFIG, or only this process."
+        ),
     )
     communication: Annotated[Literal["auto", "ring", "nccl"], RUNTIME_ONLY] = Field(
         default="auto",
-        description="How workers add up: ring, or nccl between GPUs; auto: ring on CPUs, "
-        "TensorFlow's choice on GPUs.",
+        description=(
+            "How workers sum gradients: ring, or nccl between GPUs. auto: ring on CPUs, "
+            "TensorFlow's choice on GPUs."
+        ),
     )
     start_timeout_seconds: Annotated[float, RUNTIME_ONLY] = Field(
-        default=60.0, gt=0, description="How long to wait until all workers are there."
+        default=60.0, gt=0, description="Seconds to wait until all workers are connected."
     )
     worker_timeout_seconds: Annotated[float, RUNTIME_ONLY] = Field(
         default=60.0,
         gt=0,
-        description="How long a worker may be silent before the others end with an error. One "
-        "whose process ends is noticed at once.",
+        description=(
+            "Seconds without a sign of life from a worker before the others stop with an error. "
+            "The end of a worker's process is detected at once."
+        ),
     )
     logical_devices: Annotated[int | None, RUNTIME_ONLY] = Field(
         default=None,
-        description="Number of logical CPU devices of each process, for mirrored and multi_worker; "
-        "null: those there are.",
+        description=(
+            "Number of logical CPU devices of each process, for mirrored and multi_worker; null: "
+            "the configured ones, by default 1."
+        ),
     )
     require_gpu: Annotated[bool | None, RUNTIME_ONLY] = Field(
         default=None,
-        description="End the training with an error if TensorFlow sees no GPU; null: no, and with "
-        "`compile` yes if the Trainer asks for an NVIDIA accelerator. Of a training with parameter "
-        "servers, the workers need one.",
+        description=(
+            "Whether to stop with an error if TensorFlow sees no GPU. null: false, but true in a "
+            "compiled pipeline whose Trainer requests an NVIDIA accelerator. With parameter "
+            "servers, only the workers need a GPU."
+        ),
     )
     intra_op_threads: Annotated[int | None, RUNTIME_ONLY] = Field(
         default=None,
         description=(
-            "CPU threads of one operation; null: TensorFlow's choice, one per core. 1 takes less "
-            "time for small micro-batches on two cores (docs/benchmarks.md), and leaves cores "
-            "idle for ones above 64 MiB, which pass one by one."
+            "CPU threads per operation; null: TensorFlow's default, one per core. 1 is faster for "
+            "small micro-batches on two cores (docs/benchmarks.md), but leaves cores idle for "
+            "micro-batches above 64 MiB, which are computed one at a time."
         ),
     )
 

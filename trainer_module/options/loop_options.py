@@ -11,17 +11,22 @@ from trainer_module.options.settings import RUN_LENGTH, RUNTIME_ONLY, Settings, 
 
 
 class RunLength(Settings):
-    """How long a training is, and how many steps a call of the graph takes."""
+    """Length of a training, and number of steps per call of the graph."""
 
     epochs: Annotated[int | None, RUN_LENGTH] = Field(
-        default=None, description="Passes over the data; or give steps."
+        default=None,
+        description=(
+            "Passes over the training rows. Give epochs or steps; null and no steps: 10 epochs."
+        ),
     )
     steps: Annotated[int | None, RUN_LENGTH] = Field(
-        default=None, description="Optimizer steps; or give epochs."
+        default=None, description="Optimizer steps. Give epochs or steps."
     )
     steps_per_loop: Annotated[int | Literal["auto"], RUNTIME_ONLY] = Field(
         default="auto",
-        description='Steps per call of the graph; "auto": about half a second\'s worth.',
+        description=(
+            "Optimizer steps per call of the graph; auto: as many as take about 0.5 seconds."
+        ),
     )
 
     @field_validator("epochs", "steps", "steps_per_loop", mode="before")

@@ -10,39 +10,47 @@ from trainer_module.options.settings import NEWER_OPTION, Settings
 
 
 class ModelConfig(Settings):
-    """The default model: embeddings for ids, then dense layers."""
+    """Settings of the default model: embeddings for ids, then dense layers."""
 
     hidden_units: tuple[int, ...] = Field(
-        default=(64, 32), description="Units of each dense layer."
+        default=(64, 32), description="Units of each hidden dense layer, in order; []: none."
     )
     embedding_size: int | Literal["auto"] = Field(
         default="auto",
-        description='Numbers per id; "auto" grows with the largest vocabulary, 2 to 32.',
+        description=(
+            "Size of an id's embedding; auto: 1.6 n^0.56 for the largest vocabulary n, from 2 to "
+            "32."
+        ),
     )
     dropout: float = Field(
-        default=0.0, description="Share of units left out in training, 0 to below 1."
+        default=0.0,
+        description="Share of each hidden layer's units to drop in training, from 0 to below 1.",
     )
     activation: str = Field(
-        default="relu", description="Keras name of the dense layers' activation."
+        default="relu", description="Keras name of the hidden layers' activation."
     )
     knots: int = Field(
         default=0,
         ge=0,
         description=(
-            "Knots of a piecewise linear function of each scaled number, learned beside the number "
-            "itself: about 8 where the label bends with it; 0 for none."
+            "Knots of a learned piecewise linear function of each scaled number, which the dense "
+            "layers get in addition to the number. 0: none. Try 8 if the label is not linear in "
+            "the numbers."
         ),
     )
     linear: Annotated[bool, NEWER_OPTION] = Field(
         default=False,
         description=(
-            "Add a linear model of the same inputs to the dense layers' output. It starts at a "
-            "ridge or logistic regression of the training rows, which also choose the label scale."
+            "Add a linear model of the same inputs to the output of the dense layers. Its initial "
+            "weights are those of a ridge or logistic regression on the training rows, which also "
+            "selects the label scale."
         ),
     )
     options: dict[str, object] = Field(
         default_factory=dict,
-        description="Whatever your own model_fn reads from context.config.model.options.",
+        description=(
+            "Options for a custom model_fn, which reads them from context.config.model.options."
+        ),
     )
 
     @field_validator("hidden_units")
@@ -69,20 +77,22 @@ class ModelConfig(Settings):
 
 
 class ScheduleConfig(Settings):
-    """A learning rate that changes with the optimizer's steps."""
+    """A learning-rate schedule over the optimizer steps."""
 
-    name: Literal["cosine", "linear", "exponential"]
-    warmup_steps: int = Field(default=0, ge=0, description="Steps of linear rise from 0.")
+    name: Literal["cosine", "linear", "exponential"] = Field(description="Shape of the decay.")
+    warmup_steps: int = Field(
+        default=0, ge=0, description="Optimizer steps of linear warm-up from 0 to learning_rate."
+    )
     decay_steps: int | None = Field(
         default=None,
         ge=1,
-        description="Steps of decay after the warm-up; null: to the end of training.",
+        description="Optimizer steps of decay after the warm-up; null: until the end of training.",
     )
     final_fraction: float = Field(
         default=0.0,
         ge=0,
         le=1,
-        description="Learning rate at the end, as a share of learning_rate.",
+        description="Learning rate at the end of the decay, as a fraction of learning_rate.",
     )
 
     @model_validator(mode="after")
@@ -93,22 +103,25 @@ class ScheduleConfig(Settings):
 
 
 class OptimizerConfig(Settings):
-    """A Keras optimizer by name."""
+    """A Keras optimizer and its options."""
 
-    name: str = Field(default="adamw", description="Keras name: adamw, adam, sgd, lion, ...")
+    name: str = Field(default="adamw", description="Keras name, such as adamw, adam, sgd or lion.")
     learning_rate: float | Literal["auto"] = Field(
         default=1e-3,
         description=(
-            "Above 0; of a schedule the peak. auto: a tenth of the rate at which the loss of 200 "
-            "windows of growing rate is lowest, found before the training."
+            "Learning rate, above 0; with a schedule, its peak. auto: a range test of 200 windows "
+            "with growing rates before the training; the rate is a tenth of the one with the "
+            "lowest loss."
         ),
     )
     weight_decay: float | None = Field(
-        default=None, ge=0, description="null: the optimizer's own default."
+        default=None, ge=0, description="Weight decay; null: the optimizer's default."
     )
-    schedule: ScheduleConfig | None = None
+    schedule: ScheduleConfig | None = Field(
+        default=None, description="Learning-rate schedule; null: a constant rate."
+    )
     options: dict[str, object] = Field(
-        default_factory=dict, description="Further arguments of the Keras optimizer."
+        default_factory=dict, description="Other arguments of the Keras optimizer by name."
     )
 
     @field_validator("learning_rate")
@@ -123,12 +136,22 @@ class EarlyStoppingConfig(Settings):
     """Stop when an evaluation metric has not improved for some epochs."""
 
     monitor: str = Field(
-        default="loss", description="loss, or one of `metrics`; on the eval split."
+        default="loss",
+        description="The value to monitor on the eval split: loss or one of `metrics`.",
     )
-    patience_epochs: int = Field(default=3, ge=1)
+    patience_epochs: int = Field(
+        default=3, ge=1, description="Epochs without improvement before training stops."
+    )
     mode: Literal["auto", "min", "max"] = Field(
         default="auto",
-        description="min: smaller is better. auto: what the name of the metric says.",
+        description=(
+            "min: smaller is better; max: larger is better; auto: derived from the metric's name."
+        ),
     )
-    min_delta: float = Field(default=0.0, ge=0, description="A smaller change is no improvement.")
-    restore_best: bool = Field(default=True, description="Export the weights of the best epoch.")
+    min_delta: float = Field(
+        default=0.0, ge=0, description="Smallest change that counts as an improvement."
+    )
+    restore_best: bool = Field(
+        default=True,
+        description="Whether to export the weights of the best epoch instead of the last.",
+    )

@@ -32,7 +32,7 @@ class Role:
 
 RUNTIME_ONLY = Role(affects_result=False, untunable="it does not change what is learned")
 RUN_LENGTH = Role(
-    affects_result=False, untunable="give a trial's length as epochs or steps beside search"
+    affects_result=False, untunable="set the length of a trial by epochs or steps, next to search"
 )
 SELECTION_CRITERION = Role(untunable="trials that differ in it cannot be compared")
 NEWER_OPTION = Role(omit_default=True)

@@ -24,17 +24,35 @@ class UpdateOptions(Settings):
     """How the gradient of a window becomes an update."""
 
     clip_norm: float | None = Field(
-        default=None, description="Largest global norm of the gradient."
+        default=None,
+        description=(
+            "Largest global norm of a window's gradient; larger gradients are scaled down to it. "
+            "null: no clipping."
+        ),
     )
     ema_momentum: float | None = Field(
         default=None,
-        description="Evaluate and export an exponential moving average of the weights.",
+        description=(
+            "Momentum of an exponential moving average of the weights, such as 0.99: evaluations "
+            "and the export use the average. null: no average."
+        ),
     )
-    non_finite: NonFinite = "raise"
+    non_finite: NonFinite = Field(
+        default="raise",
+        description=(
+            "What to do if the loss or the gradient of a window is NaN or infinite. raise: stop "
+            "with an error; skip: do not apply the window."
+        ),
+    )
     max_consecutive_skips: int = Field(
-        default=100, description='For non_finite="skip": windows in a row; the next one stops.'
+        default=100,
+        description=(
+            "With non_finite: skip, most windows to skip in a row; the next one stops the training."
+        ),
     )
-    jit_compile: bool = Field(default=False, description="Compile micro-batches by XLA.")
+    jit_compile: bool = Field(
+        default=False, description="Compile the computation of a micro-batch with XLA."
+    )
     gradient_noise_scale: Annotated[int | None, NEWER_OPTION] = Field(
         default=None,
         description=(
@@ -64,35 +82,34 @@ class UpdateOptions(Settings):
 
 
 class StepOptions(UpdateOptions):
-    """What `TrainStep` takes beside model, optimizer, loss and strategy.
+    """The options of `TrainStep`; its other arguments are model, optimizer, loss and strategy.
 
     Attributes:
         micro_batch_size: Rows of one micro-batch on one replica.
-        clip_norm: Largest global norm of the gradient, that of all replicas and micro-batches
-            together; None: no clipping.
+        clip_norm: Largest global norm of the gradient of all replicas and micro-batches together;
+            None: no clipping.
         ema_momentum: Keep ema = m * ema + (1 - m) * variable after each update; None: no average.
-        non_finite: "raise" stops at a window that is not finite, "skip" leaves it out.
-        max_consecutive_skips: With "skip", the number of windows in a row that may be left out; the
-            next one stops.
-        added_losses: Whether what layers pass to `add_loss` is a "mean" or a "sum" over rows; None:
-            what this version of Keras makes of its activity regularisers.
+        non_finite: "raise" stops at a window that is not finite, "skip" does not apply it.
+        max_consecutive_skips: With "skip", most windows to skip in a row; the next one stops.
+        added_losses: Whether the values that layers pass to `add_loss` are a "mean" or a "sum" over
+            rows; None: as this version of Keras computes its activity regularisers.
         transforms: Functions of the window's gradient, called in order. Each takes (gradients,
             variables): two lists of equal length, the dense mean gradient (regularisation
             included) of each variable that has one, and the Keras variables. It returns the new
             gradients, of the same shapes. A function with a parameter `step` also gets the number
             of the optimizer step, an int64 scalar.
-        jit_compile: Compile micro-batches by XLA.
+        jit_compile: Compile the computation of a micro-batch with XLA.
         gradient_noise_scale: Number of steps from one measurement of the gradient noise scale to
             the next (see `TrainStep.noise_scale`); None: it is not measured. Micro-batches are not
             merged then, because each is a sample of the gradient.
-        expected_rows: Rows of most global batches, where the dataset's shapes do not say it (as
-            without drop_remainder): small steps take less time. Batches of any other number of
-            rows are right too.
+        expected_rows: Rows of most global batches, if the dataset's shapes do not have the number
+            (without drop_remainder): small steps then take less time. Other numbers of rows give
+            the same result.
     """
 
     micro_batch_size: Annotated[int, RUNTIME_ONLY]
     added_losses: AddedLosses | None = None
-    transforms: tuple[object, ...] = ()
+    transforms: tuple[GradientTransform, ...] = ()
     expected_rows: Annotated[int | None, RUNTIME_ONLY] = None
     # A run that stopped after too many skips can resume with a larger number.
     max_consecutive_skips: Annotated[int, RUNTIME_ONLY] = 100

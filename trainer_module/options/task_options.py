@@ -13,43 +13,62 @@ from trainer_module.options.settings import SELECTION_CRITERION, Settings
 
 
 class TaskOptions(Settings):
-    """What a training learns, from which label, with which loss and optimizer."""
+    """Label, model, loss, metrics and optimizer of a training."""
 
     model_fn: str | None = Field(
         default=None,
-        description="Dotted path of (ModelContext) -> keras.Model; null: the default model.",
+        description=(
+            "Dotted path of a function (ModelContext) -> keras.Model; null: the default model."
+        ),
     )
-    model: ModelConfig = ModelConfig()
+    model: ModelConfig = Field(
+        default=ModelConfig(),
+        description="Settings of the default model, and options for model_fn.",
+    )
     label: Annotated[str | None, SELECTION_CRITERION] = Field(
-        default=None, description="Transformed feature; default from the layout."
+        default=None,
+        description="Transformed feature to predict; null: the label of Transform's layout.",
     )
     weight: Annotated[str | None, SELECTION_CRITERION] = Field(
-        default=None, description="Transformed feature with weights per row."
+        default=None,
+        description=(
+            "Transformed feature with one weight per row; null: the weight of Transform's layout, "
+            "if any."
+        ),
     )
     label_scale: Annotated[Literal["auto", "z_score", "log", "none"], SELECTION_CRITERION] = Field(
         default="auto",
         description=(
-            "Scale that a regression is trained on; metrics and the exported model keep the "
-            "label's own unit, the loss does not. auto: z_score, or log where the label is skewed; "
-            "none with a model_fn, and for losses that are not of differences."
+            "Scale of a regression's label in training. The loss is on this scale; metrics and "
+            "the exported model's outputs are in the label's unit. auto: z_score, or log for a "
+            "skewed label; none with a model_fn or a loss that does not depend on differences "
+            "alone."
         ),
     )
     loss: str | None = Field(
-        default=None, description="Keras name or dotted path; default from the kind of label."
+        default=None,
+        description=(
+            "Keras name or dotted path. null: binary_crossentropy, "
+            "sparse_categorical_crossentropy or mean_squared_error, by the kind of the label."
+        ),
     )
     metrics: Annotated[tuple[str, ...] | None, SELECTION_CRITERION] = Field(
         default=None,
-        description="Keras names or dotted paths; default from the kind of label.",
+        description=(
+            "Keras names or dotted paths. null: auc and accuracy, accuracy, or "
+            "mean_absolute_error, by the kind of the label (binary, multiclass, regression)."
+        ),
     )
     class_weight: Literal["balanced"] | dict[int | str, float] | None = Field(
         default=None,
         description=(
-            "Weights in training, not in evaluation, of the rows of each class, by number or name, "
-            "times `weight`; 1 for others. balanced: all classes weigh the same in all."
+            "Weight of the rows of each class in training, by class number or name; 1 for classes "
+            "that are not listed. It is multiplied by `weight` and not used in evaluation. "
+            "balanced: every class has the same total weight."
         ),
     )
     optimizer: OptimizerConfig = Field(
-        default=OptimizerConfig(), description="A Keras name, or that with its options."
+        default=OptimizerConfig(), description="Keras name of the optimizer, or its settings."
     )
 
     @field_validator("metrics", mode="before")
@@ -57,8 +76,8 @@ class TaskOptions(Settings):
     def _metrics_of_the_one_label(cls, value: object) -> object:
         if isinstance(value, Mapping):
             raise ValueError(
-                f"settings by output ({', '.join(map(str, value))}) have no place here: a pipeline "
-                "has one label, and so one list of metrics; for a model of several outputs write a "
+                f"settings by output ({', '.join(map(str, value))}) are not supported: a pipeline "
+                "has one label and one list of metrics; for a model with several outputs write a "
                 "program with TrainingLoop and Evaluation(metrics={output: [metric, ...]})"
             )
         return value
@@ -97,8 +116,8 @@ class TaskOptions(Settings):
     def _check_model_options(self) -> TaskOptions:
         if self.model.options and self.model_fn is None:
             raise ValueError(
-                f"model.options={self.model.options} are read by no one: the default model has "
-                "none; give model_fn, or leave them out"
+                f"model.options={self.model.options} have no effect: the default model has no "
+                "options; set model_fn, or leave them out"
             )
         return self
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 
-from trainer_module.common.progress import attached, decoded
+from trainer_module.common.progress import attached, parse_line
 from trainer_module.config import TrainerConfig
 from trainer_module.devices.local_cluster import WorkersFailed, launch
 from trainer_module.loop.callbacks import FitResult
@@ -82,7 +82,7 @@ def _environment() -> dict[str, str]:
 def _relay(chief: str, name: str, line: str) -> None:
     """Log a line of a worker; attach the chief's progress as records."""
     is_chief = name == chief
-    if record := decoded(line):
+    if record := parse_line(line):
         if is_chief:
             text, progress = record
             logging.get_absl_logger().info(text, extra=attached(progress))

@@ -6,6 +6,7 @@ import json
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 from absl import logging
 
@@ -23,7 +24,7 @@ def main(arguments: str, result: str) -> None:
     """
     logging.get_absl_logger().addHandler(ProgressLines(sys.stdout))
     logging.set_verbosity(logging.INFO)
-    fn_args = types.SimpleNamespace(**json.loads(Path(arguments).read_text()))
+    fn_args: Any = types.SimpleNamespace(**json.loads(Path(arguments).read_text()))
     trained = run_fn(fn_args)
     cluster = cluster_of_environment()
     # Tasks that serve a chief, as with parameter servers, have no result.

@@ -70,7 +70,7 @@ def with_learning_rate(
             atomic_write_text(table, found.to_csv())
         if record is not None and workers.is_chief:
             atomic_write_text(record, json.dumps({"learning_rate": rate}) + "\n")
-        _tell(found, table)
+        _log_result(found, table)
     else:
         logging.info("Learning rate %.3g, which was found when this run began", rate)
     return _with_optimizer(plan, {"learning_rate": rate})
@@ -118,7 +118,7 @@ def _recorded(path: str) -> float | None:
     return rate if isinstance(rate, float) and 0 < rate < math.inf else None
 
 
-def _tell(found: RangeTest, table: str | None) -> None:
+def _log_result(found: RangeTest, table: str | None) -> None:
     logging.info(
         "Learning rate %.3g, a tenth of the %.3g at which the smoothed loss of %d windows of "
         "growing rate is lowest (%.4f, from %.4f)%s%s",

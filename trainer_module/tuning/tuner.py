@@ -90,7 +90,7 @@ class SettingsTuner(base_tuner.BaseTuner):
             if math.isnan(score):
                 raise NonFiniteError(_why_nan(metrics, self.tuning.objective))
         except (NonFiniteError, MemoryBudgetError, tf.errors.ResourceExhaustedError) as error:
-            self._tell(TrialFailed(which, values, str(error)), f"failed: {error}")
+            self._log_trial(TrialFailed(which, values, str(error)), f"failed: {error}")
             raise keras_tuner.errors.FailedTrialError(str(error)) from error
         except Exception as error:
             raise keras_tuner.errors.FatalError(f"trial {number} with {values}: {error}") from error
@@ -99,7 +99,7 @@ class SettingsTuner(base_tuner.BaseTuner):
         ended = TrialEnded(
             which, self.tuning.objective, values, score, best, of, metrics=dict(metrics)
         )
-        self._tell(ended, shown)
+        self._log_trial(ended, shown)
         return {self.tuning.objective: score}
 
     def on_search_end(self) -> None:
@@ -123,7 +123,7 @@ class SettingsTuner(base_tuner.BaseTuner):
                 return trial.score, int(trial.trial_id) + 1
         return score, number
 
-    def _tell(self, record: TrialEnded | TrialFailed, shown: str) -> None:
+    def _log_trial(self, record: TrialEnded | TrialFailed, shown: str) -> None:
         logging.get_absl_logger().info(
             "trial %d/%s: %s; with %s",
             record.trial.number,
@@ -158,8 +158,8 @@ def _why_nan(metrics: Mapping[str, float], objective: str) -> str:
     if math.isnan(metrics["loss"]):
         return f"{objective} is NaN: search smaller learning rates, or set trainer.clip_norm."
     return (
-        f"{objective} is undefined of the eval rows, though their loss is a number: as where all "
-        "labels are of one class, or no row is taken for positive; choose another "
+        f"{objective} is undefined for the eval rows, although their loss is a number: for "
+        "example, all labels are of one class, or no row is predicted positive. Choose another "
         "tuner.objective, such as loss, or another split."
     )
 

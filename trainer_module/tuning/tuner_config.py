@@ -35,19 +35,22 @@ _MOST_CHECKED = 10_000
 
 
 class SearchRange(BaseModel):
-    """Where a setting's value is looked for: `values`, or from `min` to `max`."""
+    """The values of a setting to search: `values`, or from `min` to `max`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     values: tuple[object, ...] | None = Field(
-        default=None, min_length=1, description="The values to choose from, of any type."
+        default=None, min_length=1, description="Values to choose from, of any type."
     )
     min: int | float | None = Field(default=None, description="Smallest value.")
     max: int | float | None = Field(default=None, description="Largest value, included.")
     step: int | float | None = Field(
         default=None,
         gt=0,
-        description="Distance of two values, their ratio with sampling: log. null: any value.",
+        description=(
+            "Difference of neighbouring values, or their ratio with sampling: log. null: any "
+            "value between min and max."
+        ),
     )
     sampling: Literal["linear", "log"] = Field(
         default="linear", description="log: 0.001 to 0.01 is drawn as often as 0.01 to 0.1."
@@ -76,10 +79,10 @@ class SearchRange(BaseModel):
 
 
 class TunerConfig(BaseModel):
-    """Everything that `tuner_fn` takes from `custom_config["tuner"]`.
+    """The settings that `tuner_fn` reads from `custom_config["tuner"]`.
 
-    Each trial is a training as `custom_config["trainer"]` says, with other values of the settings
-    in `search`. It is judged on the eval split.
+    Each trial is a training of `custom_config["trainer"]` with other values of the settings in
+    `search`. Its score is the objective on the eval split.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -91,28 +94,44 @@ class TunerConfig(BaseModel):
     algorithm: Literal["random", "grid", "bayesian", "hyperband"] = Field(
         default="random",
         description=(
-            "grid: every combination, ten values of a range without step. hyperband: many short "
-            "trials, the best third again and longer."
+            "random; grid: every combination, with ten values of a range without step; bayesian: "
+            "by a model of the earlier results; hyperband: many short trials, of which the best "
+            "third continues longer."
         ),
     )
     trials: int | None = Field(
         default=None,
         ge=1,
-        description="Trainings at most. null: 10, or all there are of grid and hyperband.",
+        description=(
+            "Largest number of trials. null: 10 for random and bayesian; all trials of grid and "
+            "hyperband."
+        ),
     )
     objective: str = Field(
-        default="loss", description="loss, or one of the training's metrics; on the eval split."
+        default="loss",
+        description=(
+            "The score of a trial on the eval split: loss or one of the training's metrics."
+        ),
     )
     mode: Literal["auto", "min", "max"] = Field(
         default="auto",
-        description="min: smaller is better. auto: what the name of the objective says.",
+        description=(
+            "min: smaller is better; max: larger is better; auto: derived from the objective's "
+            "name."
+        ),
     )
     epochs: int | None = Field(
-        default=None, ge=1, description="Of a trial; null: as in the training. Or give steps."
+        default=None,
+        ge=1,
+        description="Epochs of a trial; null: those of the training. Give epochs or steps.",
     )
-    steps: int | None = Field(default=None, ge=1, description="Of a trial; or give epochs.")
+    steps: int | None = Field(
+        default=None, ge=1, description="Optimizer steps of a trial. Give epochs or steps."
+    )
     seed: int = Field(
-        default=0, ge=0, description="Of the values that are tried; each trial has the training's."
+        default=0,
+        ge=0,
+        description="Seed of the search. The seed of each trial is that of the training.",
     )
 
     @field_validator("search")
@@ -207,13 +226,13 @@ class TunerConfig(BaseModel):
         if trainer.optimizer.learning_rate == "auto" and "optimizer.learning_rate" in self.search:
             raise ValueError(
                 f"{own}.search: optimizer.learning_rate is searched, and "
-                f"{section}.optimizer.learning_rate='auto' finds it before each training: take one "
-                "of them out."
+                f"{section}.optimizer.learning_rate='auto' finds it before each training: remove "
+                "one of them."
             )
         if self.objective == "loss" and "loss" in self.search:
             raise ValueError(
-                f"{own}.search: {section}.loss is searched, and {own}.objective='loss' is not the "
-                "same number for each: give a metric as the objective."
+                f"{own}.search: {section}.loss is searched, and {own}.objective='loss' is not "
+                "comparable between losses: use a metric as the objective."
             )
         kinds = DEFAULT_METRICS.values() if label_kind is None else [DEFAULT_METRICS[label_kind]]
         names = trainer.metrics or tuple(itertools.chain(*kinds))
@@ -264,7 +283,7 @@ def _typed_range(path: str, searched: SearchRange, declared: set[DeclaredType]) 
         return searched
     kind = float if float in declared else int if int in declared else None
     if kind is None:
-        raise ValueError(f"{path} is no number: give values: [...] instead of min and max")
+        raise ValueError(f"{path} is not a number: give values: [...] instead of min and max")
     numbers = {"min": searched.min, "max": searched.max, "step": searched.step}
     numbers = {name: number for name, number in numbers.items() if number is not None}
     if kind is int and any(number != int(number) for number in numbers.values()):

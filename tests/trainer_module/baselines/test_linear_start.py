@@ -155,7 +155,7 @@ def test_class_weights_count(tmp_path, table):
 
 @pytest.mark.parametrize(("make", "better"), [(lambda linear: linear, "z_score"), (np.exp, "log")])
 def test_the_label_scale_is_the_one_with_the_smaller_held_out_error(make, better):
-    """Both labels are skewed: only the rows tell which scale makes them linear in the features."""
+    """Both labels are skewed: only the rows show which scale makes them linear in the features."""
     random = np.random.default_rng(1)
     rows = (
         random.exponential(size=(400, 2)) if better == "z_score" else random.normal(size=(400, 2))

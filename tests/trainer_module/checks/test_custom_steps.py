@@ -97,7 +97,7 @@ def test_a_train_step_may_call_the_functions_that_it_is_made_of(warnings):
     assert warnings == []
 
 
-def test_what_an_evaluation_does_not_call_is_reported_once(warnings):
+def test_overrides_that_evaluation_ignores_are_reported_once(warnings):
     model = make(OwnTest)
     evaluation(model)
     evaluation(model)
@@ -114,7 +114,7 @@ def test_what_an_evaluation_does_not_call_is_reported_once(warnings):
     ],
     ids=["TrainStep", "accumulate_gradients", "per_example_gradients"],
 )
-def test_what_compile_said_is_reported_once(warnings, use):
+def test_ignored_compile_arguments_are_reported_once(warnings, use):
     model = make()
     model.compile("sgd", "mse")
     use(model)
@@ -198,7 +198,7 @@ class Subclassed(keras.Model):
         (None, "mse", False),
     ],
 )
-def test_logits_of_a_subclassed_model_are_reported_by_what_it_gives(
+def test_logits_of_a_subclassed_model_are_detected_from_values(
     warnings, activation, loss, is_reported
 ):
     model = Subclassed(activation, name="mine")

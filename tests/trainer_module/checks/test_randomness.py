@@ -13,7 +13,7 @@ ops = keras.ops
 
 
 class Layer(keras.layers.Layer):
-    """Calls a function, with a seed generator and a tf.random.Generator of its own."""
+    """Calls a function, with its own seed generator and tf.random.Generator."""
 
     def __init__(self, function):
         super().__init__(name="noisy")
@@ -70,14 +70,16 @@ def calling(x):
         (lambda layer, x: calling(x), "RandomStandardNormal", "[^']*Call/cond/"),
     ],
 )
-def test_draws_that_no_seed_decides_are_refused_by_name(function, kind, inside):
+def test_stateful_random_operations_are_rejected(function, kind, inside):
     features, _, _ = map(tf.constant, full_batch.batch("mlp"))
-    message = rf"draws random numbers by {kind} at '[^']*noisy\w*/{inside}.*{kind}', .*layers.Drop"
+    message = (
+        rf"draws random numbers with {kind} at '[^']*noisy\w*/{inside}.*{kind}', .*layers.Drop"
+    )
     with pytest.raises(ValueError, match=message):
         gradients(with_layer(Layer(function)), features)
 
 
-def test_a_train_step_refuses_before_its_first_window(strategies):
+def test_train_step_rejects_stateful_random_operations_before_the_first_window(strategies):
     """A Lambda in a model within the model, on two replicas."""
     strategy = strategies["mirrored2"]
     with strategy.scope():
@@ -91,7 +93,7 @@ def test_a_train_step_refuses_before_its_first_window(strategies):
     assert full_batch.error(model.get_weights()[:1], before[:1]) == 0
 
 
-def test_negatives_that_a_loss_draws_are_refused():
+def test_candidate_sampling_in_a_loss_is_rejected():
     table = tf.constant(tf.random.stateless_normal([50, 3], (0, 0)))
 
     def loss(labels, outputs):
@@ -118,7 +120,7 @@ def test_negatives_that_a_loss_draws_are_refused():
         lambda layer, x: x + tf.random.stateless_normal([5], (0, 1)),
     ],
 )
-def test_draws_by_keras_seeds_pass(function):
+def test_draws_from_keras_seed_generators_are_accepted(function):
     features, _, _ = map(tf.constant, full_batch.batch("mlp"))
     assert float(gradients(with_layer(Layer(function)), features).rows) == full_batch.ROWS
 
@@ -147,6 +149,6 @@ def attention():
     ],
     ids=["noise", "alpha", "spatial", "lstm", "gru", "flip", "rotation", "attention"],
 )
-def test_random_layers_of_keras_pass(build, shape):
+def test_random_keras_layers_are_accepted(build, shape):
     features = tf.random.stateless_uniform([3, *shape], (0, 0))
     assert float(gradients(build(), features).rows) == 3

@@ -58,7 +58,7 @@ def in_evaluation(step, rows):
         for j, where in enumerate((in_step, in_run, in_evaluation))
     ],
 )
-def test_it_is_named_with_the_fix(case, where, devices):
+def test_errors_are_translated_with_a_fix(case, where, devices):
     make, value, message = CASES[case]
     strategy = create_strategy("mirrored", logical_devices=devices)
     with strategy.scope():
@@ -70,14 +70,14 @@ def test_it_is_named_with_the_fix(case, where, devices):
     assert int(step.step.numpy()) == 0
 
 
-def test_the_layer_is_named_without_the_loops_around_it():
+def test_layer_name_omits_enclosing_loops():
     text = (
         "indices[0,3] = 9 is not in [0, 5)\n\t [[{{node while/cond/while_1/net/zones_1/Gather}}]]"
     )
     assert "the table in 'net/zones_1' has 5 rows" in (explain_tf_error(text) or "")
 
 
-def test_other_errors_pass_as_they_are():
+def test_other_errors_are_unchanged():
     with (
         pytest.raises(tf.errors.InvalidArgumentError, match="Input to reshape"),
         translate_tf_errors(),

@@ -41,7 +41,7 @@ def sources(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_it_is_the_module_and_all_of_ones_own_that_it_imports(sources):
+def test_digest_covers_the_module_and_its_own_imports(sources):
     assert set(code_digests(["fp_models.wide"])) == BEHIND
     assert set(code_digests(["fp_models.wide"], without=["fp_models"])) == set()
     assert not any(name.startswith("fp_") for name in sys.modules)
@@ -61,7 +61,7 @@ def test_an_edit_changes_that_module_alone(sources, file):
     assert code_fingerprint(["fp_models.wide"]) != one
 
 
-def test_what_is_not_imported_does_not_count(sources):
+def test_modules_that_are_not_imported_do_not_count(sources):
     one = code_fingerprint(["fp_models.wide"])
     (sources / "fp_models/other.py").write_text("x = 1\n")
     assert code_fingerprint(["fp_models.wide"]) == one
@@ -103,6 +103,6 @@ def test_folders_need_no_init_file(tmp_path, monkeypatch):
     }
 
 
-def test_a_module_that_is_not_there_is_named():
+def test_missing_module_is_named():
     with pytest.raises(ModuleNotFoundError, match=r"no module 'fp_nowhere.at_all': install its"):
         code_digests(["fp_nowhere.at_all"])

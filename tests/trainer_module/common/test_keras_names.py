@@ -35,7 +35,7 @@ KINDS: tuple[Kind, ...] = ("optimizer", "loss", "metric", "activation")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_that_keras_takes_is_refused(kind: Kind) -> None:
+def test_names_that_keras_accepts_pass(kind: Kind) -> None:
     names = of_keras(kind)
     assert len(names) > 10
     for name in names:
@@ -46,7 +46,7 @@ def test_nothing_that_keras_takes_is_refused(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_offered_is_taken(kind: Kind) -> None:
+def test_suggested_names_are_valid(kind: Kind) -> None:
     known = keras_names._known(kind)
     assert known is not None
     for name in known.choices:
@@ -75,7 +75,7 @@ def metric(name: str) -> keras.metrics.Metric:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"optimizer": "adamm"}, "trainer.optimizer.name='adamm' is not a Keras optimizer; did"),
         ({"loss": "bce2"}, "trainer.loss='bce2' is not a Keras loss; did you mean 'bce'?"),
@@ -86,12 +86,12 @@ def metric(name: str) -> keras.metrics.Metric:
         ({"model": {"activation": "rellu"}}, "activation; did you mean 'relu'?"),
     ],
 )
-def test_a_configuration_tells_it(settings: dict, told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_configuration_rejects_unknown_keras_names(settings: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         TrainerConfig.parse(settings)
 
 
-def test_a_users_own_are_not_looked_for() -> None:
+def test_dotted_paths_are_not_checked() -> None:
     TrainerConfig(model_fn="mine.build", loss="mine.loss", metrics=("mine.Metric",)).model_copy()
     own_model = TrainerConfig.parse({"model_fn": "mine.build", "model": {"activation": "my own"}})
     assert own_model.model.activation == "my own"
@@ -106,7 +106,7 @@ def test_neither_keras_nor_tensorflow_is_imported() -> None:
     assert subprocess.check_output([sys.executable, "-c", script], text=True) == "[]\n"
 
 
-def test_a_release_of_another_layout_is_asked_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_layout_of_keras_files_skips_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     keras_names._known.cache_clear()
     monkeypatch.setitem(keras_names._ROOMS, "loss", "somewhere_else")
     try:

@@ -19,14 +19,14 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
-def test_a_record_comes_out_of_another_process_as_it_went_in(record):
+def test_record_survives_the_text_format(record):
     stream = io.StringIO()
     logger = logging.Logger("of_this_test")
     logger.addHandler(progress.ProgressLines(stream))
     logger.info("others stay out")
     logger.info("step %d\nof many", 2, extra=progress.attached(record))
     (line,) = stream.getvalue().splitlines()
-    found = progress.decoded(line)
+    found = progress.parse_line(line)
     assert found is not None
     text, back = found
     assert text == "step 2\nof many"
@@ -34,5 +34,5 @@ def test_a_record_comes_out_of_another_process_as_it_went_in(record):
     assert type(back) is type(record)
 
 
-def test_other_lines_are_none():
-    assert progress.decoded("step 2/3 progress: 4") is None
+def test_other_lines_have_no_record():
+    assert progress.parse_line("step 2/3 progress: 4") is None

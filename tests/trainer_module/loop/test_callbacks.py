@@ -94,7 +94,7 @@ def load(path):
     ("name", "file", "ema_momentum"),
     [("one_device", "best.keras", None), ("mirrored2", "best", 0.5), ("mirrored2", "a.keras", 0.5)],
 )
-def test_the_best_epoch_is_on_disk(strategies, tmp_path, name, file, ema_momentum):
+def test_export_best_writes_the_best_epoch(strategies, tmp_path, name, file, ema_momentum):
     """Reference: the model's own outputs at the end of that epoch, 1e-6 in float32."""
     path = str(tmp_path / "export" / file)
     kept = []
@@ -113,7 +113,7 @@ def test_the_best_epoch_is_on_disk(strategies, tmp_path, name, file, ema_momentu
     assert [p.name for p in Path(path).parent.iterdir()] == [file]
 
 
-def test_exports_change_nothing_in_training(strategies, tmp_path):
+def test_export_best_does_not_change_training(strategies, tmp_path):
     """Bit for bit."""
     weights = []
     for callbacks in (lambda model: [], lambda model: [ExportBest(model, str(tmp_path / "best"))]):
@@ -124,7 +124,7 @@ def test_exports_change_nothing_in_training(strategies, tmp_path):
         np.testing.assert_array_equal(plain, exported)
 
 
-def test_a_kill_repeats_no_row_and_forgets_no_best(strategies, tmp_path):
+def test_csv_rows_and_best_model_survive_a_kill(strategies, tmp_path):
     """Reference: the same run without a kill."""
 
     def run(folder, killed_after):
@@ -153,7 +153,7 @@ def test_a_kill_repeats_no_row_and_forgets_no_best(strategies, tmp_path):
     assert all(float(row["eval_loss"]) > 0 and float(row["loss"]) > 0 for row in rows)
 
 
-def test_a_kill_forgets_no_best_weights(strategies, tmp_path):
+def test_best_weights_survive_a_kill(strategies, tmp_path):
     """Reference: the same run without a kill."""
 
     def run(*others, folder=None):
@@ -178,7 +178,7 @@ def test_a_kill_forgets_no_best_weights(strategies, tmp_path):
         np.testing.assert_array_equal(one, expected)
 
 
-def test_an_export_that_was_cut_short_leaves_the_best_before_it(tmp_path):
+def test_interrupted_export_keeps_the_previous_best(tmp_path):
     model = full_batch.mlp()
     callback = ExportBest(model, str(tmp_path / "best"))
     callback.on_epoch(EpochEnd(1, 1, 0.5, {"loss": 0.5}, {}))
@@ -215,7 +215,7 @@ def test_tensorboard_shows_each_scalar_at_its_step(tmp_path):
     }
 
 
-def test_early_stopping_waits_and_puts_the_best_weights_back():
+def test_early_stopping_restores_the_best_weights():
     model = full_batch.mlp()
     stopping = EarlyStopping(model, monitor="auc", patience_epochs=2, min_delta=0.01)
     kept = {}
@@ -231,7 +231,7 @@ def test_early_stopping_waits_and_puts_the_best_weights_back():
 
 
 @pytest.mark.parametrize("kind", [EarlyStopping, lambda m, **k: ExportBest(m, "best", **k)])
-def test_what_is_not_evaluated_cannot_be_monitored(kind):
+def test_monitored_metric_must_be_evaluated(kind):
     callback = kind(full_batch.mlp(), monitor="acu", mode="max")
     with pytest.raises(ValueError, match=r"monitor='acu' is not evaluated; did you mean 'auc'"):
         callback.on_epoch(EpochEnd(1, 1, 0.0, {"loss": 1.0, "auc": 0.5}, {}))
@@ -250,13 +250,13 @@ def test_what_is_not_evaluated_cannot_be_monitored(kind):
         ("f1_score/0", "max"),
     ],
 )
-def test_the_name_of_a_metric_says_which_way_is_better(metric, mode):
+def test_mode_is_derived_from_the_metric_name(metric, mode):
     assert better_mode(metric) == mode
     assert better_mode(metric, "min") == "min"
 
 
-def test_a_name_that_says_nothing_needs_a_mode():
-    with pytest.raises(ValueError, match=r"mode='auto' does not tell .* larger 'gini' is better"):
+def test_metrics_of_unknown_direction_need_a_mode():
+    with pytest.raises(ValueError, match=r"mode='auto': .* larger 'gini' is better"):
         better_mode("gini")
     with pytest.raises(ValueError, match=r"mode='best': use 'min', 'max' or 'auto'"):
         better_mode("gini", "best")

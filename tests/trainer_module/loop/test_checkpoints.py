@@ -54,7 +54,7 @@ def names(folder):
 
 
 @pytest.mark.parametrize("keep", [1, 3])
-def test_the_latest_are_kept_and_the_last_is_restored(tmp_path, keep):
+def test_latest_checkpoints_are_kept(tmp_path, keep):
     _, found = saved(tmp_path, [5, 9, 10, 11], keep=keep)
     assert names(tmp_path) == sorted(f"ckpt-{n}" for n in [5, 9, 10, 11][-keep:])
     position, state = restored(tmp_path)
@@ -64,7 +64,7 @@ def test_the_latest_are_kept_and_the_last_is_restored(tmp_path, keep):
     assert tf.train.latest_checkpoint(str(tmp_path)).endswith("ckpt-11")
 
 
-def test_nothing_is_restored_where_nothing_was_saved(tmp_path):
+def test_restore_without_checkpoints_returns_none(tmp_path):
     step = train_step()
     before = weights(step)
     assert Checkpoints(str(tmp_path / "none"), step).restore() is None
@@ -75,7 +75,7 @@ def test_nothing_is_restored_where_nothing_was_saved(tmp_path):
 @pytest.mark.parametrize("at", [3, 2])  # another step, and the same one once more
 @pytest.mark.parametrize("keep", [1, 2])
 @pytest.mark.parametrize("while_writing", [True, False])
-def test_a_kill_while_saving_leaves_the_one_before(tmp_path, monkeypatch, at, keep, while_writing):
+def test_killed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch, at, keep, while_writing):
     step, found = saved(tmp_path, [1, 2], keep=keep)
     checkpoints = Checkpoints(str(tmp_path), step, keep=keep)
 
@@ -162,7 +162,7 @@ def test_a_folder_can_be_moved(tmp_path):
         ({"optimizer": keras.optimizers.SGD}, r".*optimizer/\d was .* and is none"),
     ],
 )
-def test_a_checkpoint_of_another_model_is_refused(tmp_path, options, message):
+def test_checkpoint_of_another_model_is_rejected(tmp_path, options, message):
     saved(tmp_path, [1])
     other = train_step(**options)
     before = weights(other)
@@ -174,7 +174,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path, options, message):
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])
-def test_a_damaged_checkpoint_is_told(tmp_path, damage):
+def test_damaged_checkpoint_is_reported(tmp_path, damage):
     saved(tmp_path, [1])
     (data,) = tmp_path.glob("ckpt-1.data-*")
     if damage == "cut":
@@ -212,6 +212,6 @@ def test_a_damaged_latest_checkpoint_falls_back_to_the_one_before_it(tmp_path, d
         ({"keep": 1.5}, r"keep=1.5: use a whole number"),
     ],
 )
-def test_counts_below_one_are_refused(tmp_path, options, message):
+def test_counts_below_one_are_rejected(tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
         Checkpoints(str(tmp_path), train_step(), **options)

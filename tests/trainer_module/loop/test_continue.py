@@ -26,8 +26,8 @@ FEATURES, LABELS, WEIGHTS = full_batch.batch("mlp", 12)
 
 
 @pytest.fixture
-def told(monkeypatch):
-    """What is logged as a warning or an error."""
+def warnings(monkeypatch):
+    """Logged warnings and errors."""
     lines: list[str] = []
     for name in ("warning", "error"):
         monkeypatch.setattr(logging, name, lambda text, *values: lines.append(text % values))
@@ -35,8 +35,8 @@ def told(monkeypatch):
 
 
 @pytest.mark.slow
-def test_another_process_ends_a_killed_one_with_the_same_bits(tmp_path):
-    """64 rows in an order drawn anew for each epoch. Reference: the run that was never killed."""
+def test_killed_process_resumes_bit_for_bit(tmp_path):
+    """64 rows in an order drawn again for each epoch. Reference: the run that was never killed."""
     wanted, expected = killed_loop.run(tmp_path / "whole")
     # In the third epoch, after the checkpoint of step 24.
     killed = subprocess.run(
@@ -88,7 +88,7 @@ def same(one, other):
 @pytest.mark.parametrize(
     ("short", "long"), [({"epochs": 2}, {"epochs": 4}), ({"steps": 4}, {"steps": 8})]
 )
-def test_a_finished_run_grows_to_what_the_longer_one_would_have_been(tmp_path, short, long):
+def test_extended_run_equals_the_longer_run(tmp_path, short, long):
     """Bit for bit; 3 steps make an epoch: four of them end within the second."""
     whole = loop(tmp_path / "whole", **long)
     wanted = whole.fit()
@@ -118,7 +118,9 @@ def test_a_finished_run_grows_to_what_the_longer_one_would_have_been(tmp_path, s
         ),
     ],
 )
-def test_another_run_is_told_by_what_differs(tmp_path, change, message, finished):
+def test_checkpoint_of_another_run_is_rejected_with_the_differences(
+    tmp_path, change, message, finished
+):
     with pytest.raises(ValueError, match=rf"was not the same as this one: .*{message}.*delete "):
         loop(finished, epochs=4, **change).fit()
 
@@ -130,19 +132,19 @@ def finished(tmp_path_factory):
     return folder
 
 
-def test_a_schedule_that_grows_with_the_run_is_told(tmp_path, told):
+def test_grown_schedule_is_reported(tmp_path, warnings):
     def scheduled(epochs):
         rate = keras.optimizers.schedules.CosineDecay(0.1, decay_steps=3 * epochs)
         return loop(tmp_path, rate=rate, epochs=epochs)
 
     scheduled(2).fit()
     assert scheduled(3).fit().steps == 9
-    (line,) = (line for line in told if "schedule" in line)
+    (line,) = (line for line in warnings if "schedule" in line)
     assert "learning_rate.config.decay_steps was 6 and is 9" in line
     assert "From step 6 on it is the longer one" in line
 
 
-def test_a_damaged_latest_checkpoint_falls_back_to_the_one_before(tmp_path, told):
+def test_a_damaged_latest_checkpoint_falls_back_to_the_one_before(tmp_path, warnings):
     """Bit for bit the run that was not damaged."""
     whole = loop(tmp_path)
     whole.checkpoints.every_steps = 2  # saved at 2, 4 and 6, and at the end
@@ -154,12 +156,12 @@ def test_a_damaged_latest_checkpoint_falls_back_to_the_one_before(tmp_path, told
     again = loop(tmp_path)
     assert again.fit().steps == 6
     assert same(again, whole)
-    (line,) = (line for line in told if "damaged" in line)
+    (line,) = (line for line in warnings if "damaged" in line)
     assert "ckpt-6-1 is damaged" in line
     assert "continuing from the one before it" in line
 
 
-def test_fit_called_again_trains_on(tmp_path):
+def test_second_fit_continues_training(tmp_path):
     """As one run of the sum; an EMA and the best weights are put in only at the end of a call."""
 
     def made(**options):
@@ -203,7 +205,7 @@ def test_each_epoch_has_its_own_number_of_batches():
     assert taken.fit().steps == 4 + 6 + 4
 
 
-def test_a_shuffle_without_a_seed_is_refused_with_checkpoints(tmp_path):
+def test_unseeded_shuffle_is_rejected_with_checkpoints(tmp_path):
     step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=4)
     tf.random.set_seed(None)
     rows = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS))
@@ -223,7 +225,7 @@ def test_a_shuffle_without_a_seed_is_refused_with_checkpoints(tmp_path):
         lambda rows: rows.shuffle(9, seed=1).repeat().batch(5),
     ],
 )
-def test_the_place_in_a_shuffled_dataset_is_found_again(steps, tmp_path):
+def test_position_in_a_shuffled_dataset_is_restored(steps, tmp_path):
     """Stopped within the third epoch, and grown. Reference: never stopped, bit for bit."""
 
     def made(folder, length):

@@ -65,7 +65,7 @@ def by_epoch(value):
 
 
 @pytest.mark.parametrize("made", [centred, table, layer, by_epoch])
-def test_another_value_is_another_run(made, tmp_path):
+def test_changed_captured_value_is_another_run(made, tmp_path):
     loop(tmp_path, made(1.0)).fit()
     with pytest.raises(
         ValueError, match=r"not the same as this one: data(_holds)?\..* was .* and is"
@@ -81,7 +81,7 @@ def test_another_value_in_the_evaluation_is_another_run(tmp_path):
         loop(tmp_path, data, held_out=centred(2.0), epochs=2).fit()
 
 
-def test_what_a_checkpoint_restores_is_no_identity_of_the_data(tmp_path):
+def test_restored_variables_do_not_identify_the_data(tmp_path):
     """The model in the data's function has other weights after training than at its start."""
     data = numbered_batches.known(3)
     loop(tmp_path, data, model_of_data=True).fit()
@@ -105,7 +105,7 @@ def test_a_checkpoint_of_an_earlier_version_is_continued(tmp_path, monkeypatch):
     assert loop(tmp_path, centred(1.0), held_out=centred(1.0), epochs=2).fit().epochs == 2
 
 
-def test_python_in_the_data_is_named_in_one_warning(tmp_path, warned):
+def test_python_functions_in_the_data_are_reported_once(tmp_path, warned):
     data = numbered_batches.unknown(3).map(
         lambda x, y: (tf.ensure_shape(tf.numpy_function(np.abs, [x], tf.float32), [None, 1]), y)
     )
@@ -128,7 +128,7 @@ def test_a_dataset_that_cannot_be_described_is_trained_on_with_a_warning(
     assert any("KeyError: 'a private name'" in line for line in warned)
 
 
-def test_a_first_epoch_that_is_gone_does_not_stop_a_later_one(tmp_path, warned):
+def test_missing_first_epoch_does_not_stop_a_later_one(tmp_path, warned):
     """Data of a day, which is deleted once it was trained on."""
     day = tmp_path / "day-0"
     day.touch()
@@ -144,7 +144,7 @@ def test_a_first_epoch_that_is_gone_does_not_stop_a_later_one(tmp_path, warned):
     assert any("day-0" in line for line in warned)
 
 
-def test_a_function_is_asked_for_the_first_epoch_once(tmp_path):
+def test_data_function_is_called_once_for_the_first_epoch(tmp_path):
     asked = []
 
     def data(epoch):

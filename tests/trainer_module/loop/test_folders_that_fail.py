@@ -61,7 +61,7 @@ def same(found, expected):
 
 
 @pytest.mark.parametrize("kept", [0, 1])
-def test_a_full_disk_ends_training_in_words_and_loses_nothing(small_disk, tmp_path, kept):
+def test_full_disk_ends_training_with_a_message_and_loses_nothing(small_disk, tmp_path, kept):
     whole = loop(str(tmp_path / "whole"), units=2000)
     whole.fit()
     one_kb = sum(file.stat().st_size for file in (tmp_path / "whole").glob("ckpt-9.*")) >> 10
@@ -81,7 +81,7 @@ def test_a_full_disk_ends_training_in_words_and_loses_nothing(small_disk, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_far_folder_that_fails_at_times_ends_in_the_same_bits(remote, tmp_path, caplog):
+def test_unreliable_remote_folder_gives_the_same_weights(remote, tmp_path, caplog):
     whole = loop(str(tmp_path / "near"))
     whole.fit()
     folder = run_folder(f"{remote}/far", {"epochs": 3})
@@ -89,14 +89,14 @@ def test_a_far_folder_that_fails_at_times_ends_in_the_same_bits(remote, tmp_path
     again = loop(folder)  # as another process would: from the checkpoint
     again.fit()
     assert same(weights(again), weights(whole))
-    told = [r.getMessage() for r in caplog.records if "trying again" in r.getMessage()]
-    assert len(told) > 5
-    assert any("writing the checkpoint of step" in line for line in told)
+    retries = [r.getMessage() for r in caplog.records if "trying again" in r.getMessage()]
+    assert len(retries) > 5
+    assert any("writing the checkpoint of step" in line for line in retries)
     kept = sorted(path.name for path in (tmp_path / "far").rglob("ckpt-*"))
     assert len(kept) == 4, kept  # two of two files each: nothing is left of what failed
 
 
-def test_a_far_folder_that_is_gone_ends_in_words(remote, monkeypatch):
+def test_lost_remote_folder_ends_training_with_a_message(remote, monkeypatch):
     done = loop(f"{remote}/far", patience_seconds=0.3)
     monkeypatch.setenv("UNRELIABLE_EVERY", "1")
     started = time.monotonic()
@@ -105,7 +105,7 @@ def test_a_far_folder_that_is_gone_ends_in_words(remote, monkeypatch):
     assert time.monotonic() - started < 60
 
 
-def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(remote, monkeypatch):
+def test_temporarily_unreadable_checkpoint_is_not_treated_as_damaged(remote, monkeypatch):
     monkeypatch.setenv("UNRELIABLE_EVERY", "0")
     loop(f"{remote}/far", epochs=2).fit()
     again = loop(f"{remote}/far", patience_seconds=0.3)

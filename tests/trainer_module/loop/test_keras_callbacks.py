@@ -1,4 +1,4 @@
-"""Callbacks of Keras in the loop: what `fit` would do with them, and what has no place here."""
+"""Callbacks of Keras in the loop: they behave as in `fit`, or are rejected."""
 
 from __future__ import annotations
 
@@ -124,12 +124,12 @@ class ListensToEvaluation(keras.callbacks.Callback):
         (len, "builtin_function_or_method is neither a Callback"),
     ],
 )
-def test_what_has_no_place_is_refused_at_construction(callback, message):
+def test_unsupported_callbacks_are_rejected(callback, message):
     with pytest.raises(ValueError, match=message):
         loop(callback)
 
 
-def test_a_rate_that_is_set_twice_is_refused():
+def test_callback_and_schedule_for_the_learning_rate_are_rejected():
     schedule = keras.optimizers.schedules.CosineDecay(0.1, 10)
     with pytest.raises(ValueError, match="ReduceLROnPlateau sets the learning rate, and the opt"):
         loop(keras.callbacks.ReduceLROnPlateau("loss"), optimizer=keras.optimizers.SGD(schedule))
@@ -179,13 +179,13 @@ def test_arrays_and_lists_train_as_keras_fit_does():
         ),
     ],
 )
-def test_data_that_is_none_is_refused(data, options, message):
+def test_invalid_training_data_is_rejected(data, options, message):
     step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.05), "mse", micro_batch_size=4)
     with pytest.raises(ValueError, match=message):
         TrainingLoop(step, data, epochs=1, **options)
 
 
-def test_progress_is_shown_by_default_and_not_if_unwanted(capsys, monkeypatch):
+def test_progress_option(capsys, monkeypatch):
     from trainer_module.loop.callbacks import progress_log
 
     monkeypatch.setattr(progress_log, "_is_heard", lambda logger: False)

@@ -25,7 +25,7 @@ def folder(tmp_path):
 
 
 @needs_same_keras
-def test_it_continues(folder):
+def test_old_checkpoint_resumes(folder):
     result = old_checkpoint.build(folder, epochs=3).fit()
     assert (result.stopped, result.epochs, result.steps) == ("epochs", 3, 7)
     assert result.history["val_loss"][:2] == [5.741536021232605, 5.632952690124512]
@@ -34,13 +34,13 @@ def test_it_continues(folder):
 
 
 @needs_same_keras
-def test_a_run_that_has_ended_has_ended(folder):
+def test_finished_old_run_is_not_repeated(folder):
     result = old_checkpoint.build(folder).fit()
     position = json.loads(tf.train.load_checkpoint(str(folder)).get_tensor("position"))
     assert result._asdict() == position["calls"][0]["result"]
 
 
 @needs_same_keras
-def test_another_option_is_refused(folder):
+def test_old_checkpoint_with_another_option_is_rejected(folder):
     with pytest.raises(ValueError, match=r"clip_norm was 1\.5 and is 2"):
         old_checkpoint.build(folder, clip_norm=2.0).fit()

@@ -31,7 +31,7 @@ class TerminateAt(Callback):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [5, 10, 20])  # in an epoch, at its end (64 rows in sevens), later
-def test_a_loop_saves_at_once_and_goes_on_as_if_never_stopped(tmp_path, step):
+def test_sigterm_saves_at_once_and_the_run_resumes_exactly(tmp_path, step):
     _, expected = killed_loop.run(str(tmp_path / "straight"), epochs=3)
     folder = tmp_path / "stopped"
     folder.mkdir()
@@ -49,7 +49,7 @@ def test_a_loop_saves_at_once_and_goes_on_as_if_never_stopped(tmp_path, step):
         np.testing.assert_array_equal(value, right)
 
 
-def test_a_program_of_ones_own_handler_is_left_alone():
+def test_existing_sigterm_handler_is_kept():
     def own(number, frame):
         raise AssertionError
 
@@ -63,7 +63,7 @@ def test_a_program_of_ones_own_handler_is_left_alone():
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_signal_after_the_last_boundary_ends_the_process_as_it_would_have():
+def test_sigterm_after_the_last_boundary_ends_the_process():
     """And one that led to an exit with code 143 does not end it otherwise."""
     program = """
 import os, signal, sys

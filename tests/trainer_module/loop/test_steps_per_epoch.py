@@ -134,7 +134,7 @@ def test_a_function_of_the_epoch_gives_each_its_first_batches(warned):
 
 
 @pytest.mark.parametrize("kind", ["known", "unknown"])
-def test_a_short_epoch_is_warned_of_once(kind, warned):
+def test_short_epoch_is_reported_once(kind, warned):
     taken(kinds[kind](10), 7, 4)
     (line,) = warned
     assert "Epoch 3 has 2 batches instead of steps_per_epoch=4" in line
@@ -154,7 +154,7 @@ def test_data_without_a_batch_is_an_error():
 
 @pytest.mark.parametrize("kind", ["known", "unknown", "endless"])
 @pytest.mark.parametrize("steps_per_loop", [3, "auto"])
-def test_several_steps_per_call_train_on_the_same(kind, steps_per_loop):
+def test_steps_per_loop_does_not_change_the_batches(kind, steps_per_loop):
     def trained(steps_per_loop):
         done = loop(
             kinds[kind](7),
@@ -201,7 +201,7 @@ def test_the_steps_of_all_epochs_are_known_in_advance(count, total):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["known", "unknown", "filtered", "shuffled", "arrays"])
-def test_a_kill_anywhere_repeats_and_leaves_out_no_batch(kind, tmp_path):
+def test_killed_run_repeats_and_skips_no_batch(kind, tmp_path):
     """In the middle of an epoch (after 2 and 9 steps), at its edge (3), at that of the data (7)."""
 
     def made(folder, *callbacks):
@@ -239,7 +239,7 @@ def test_a_kill_anywhere_repeats_and_leaves_out_no_batch(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["known", "unknown"])
-def test_an_error_in_a_run_loses_no_batch_of_the_stream(kind):
+def test_failed_fit_loses_no_batch(kind):
     """The iterator may have given more than was trained on."""
     note = Taken()
     made = loop(kinds[kind](10), {"epochs": 3}, steps_per_epoch=4, callbacks=[note, Killed(7)])

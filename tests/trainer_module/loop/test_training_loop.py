@@ -73,7 +73,7 @@ def build(strategy, folder=None, callbacks=(), *, epochs=3, every_steps=2, **opt
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["one_device", "mirrored2"])
-def test_killed_and_continued_it_ends_bit_for_bit_where_it_would_have(strategies, name, tmp_path):
+def test_killed_run_resumes_bit_for_bit(strategies, name, tmp_path):
     whole = build(strategies[name])
     wanted = whole.fit()
     state = [v.numpy() for v in (*whole.train_step.optimizer.variables, *whole.train_step.state())]
@@ -93,9 +93,7 @@ def test_killed_and_continued_it_ends_bit_for_bit_where_it_would_have(strategies
         np.testing.assert_array_equal(one, other)
 
 
-def test_ends_of_epochs_are_saved_as_often_as_the_share_of_time_allows(
-    strategies, tmp_path, monkeypatch
-):
+def test_share_of_time_limits_the_checkpoints(strategies, tmp_path, monkeypatch):
     """Epochs of 1 s, 0.75 s to save, a quarter of the time: after a save the next is due in 3 s."""
     now = [0.0]
     monkeypatch.setattr(checkpoints, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
@@ -126,7 +124,7 @@ def test_ends_of_epochs_are_saved_as_often_as_the_share_of_time_allows(
 
 
 @pytest.mark.parametrize(("options", "steps"), [({}, [15]), ({"share_of_time": None}, [5, 10, 15])])
-def test_epochs_of_a_moment_are_saved_one_by_one_only_if_asked(
+def test_short_epochs_are_saved_each_only_on_request(
     strategies, tmp_path, monkeypatch, options, steps
 ):
     monkeypatch.setattr(checkpoints, "time", types.SimpleNamespace(monotonic=lambda: 0.0))
@@ -160,7 +158,7 @@ class Minute(Callback):
         (None, [15]),
     ],
 )
-def test_a_checkpoint_is_saved_when_the_minutes_since_the_last_one_are_over(
+def test_checkpoint_is_saved_after_the_set_minutes(
     strategies, tmp_path, monkeypatch, minutes, saved
 ):
     loop = build(strategies["one_device"], callbacks=[Minute(monkeypatch)])
@@ -172,7 +170,7 @@ def test_a_checkpoint_is_saved_when_the_minutes_since_the_last_one_are_over(
     assert numbers == saved
 
 
-def test_a_checkpoint_of_the_end_of_an_epoch_that_was_due_by_time_holds_its_evaluation(
+def test_overdue_checkpoint_at_the_end_of_an_epoch_includes_its_evaluation(
     strategies, tmp_path, monkeypatch
 ):
     ends = KillAt(6)
@@ -222,14 +220,14 @@ def test_the_chiefs_clock_decides_when_several_workers_save(strategies, tmp_path
 
 
 @pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf")])
-def test_minutes_that_are_none_are_refused(minutes, tmp_path):
+def test_invalid_checkpoint_minutes_are_rejected(minutes, tmp_path):
     step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
     with pytest.raises(ValueError, match=f"every_minutes={minutes}: use a number above 0"):
         checkpoints.Checkpoints(str(tmp_path), step, every_minutes=minutes)
 
 
 @pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan")])
-def test_a_share_of_time_out_of_its_range_is_refused(share, tmp_path):
+def test_invalid_share_of_time_is_rejected(share, tmp_path):
     step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
     with pytest.raises(ValueError, match=f"share_of_time={share}: use a number above 0"):
         checkpoints.Checkpoints(str(tmp_path), step, share_of_time=share)
@@ -294,7 +292,7 @@ def test_training_data_without_a_batch_is_an_error():
         ({"epochs": 1, "steps_per_loop": "many"}, "steps_per_loop='many'"),
     ],
 )
-def test_contradictions_are_refused_in_the_constructor(options, message):
+def test_contradictory_options_are_rejected_in_the_constructor(options, message):
     step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
     with pytest.raises(ValueError, match=message):
         TrainingLoop(step, batches, **options)

@@ -82,7 +82,7 @@ def test_a_loss_for_the_whole_batch_is_refused():
         ({"loss": 3}, "loss=3: give a Keras loss"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(options, message):
+def test_invalid_arguments_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         weighted_loss(**options)
 

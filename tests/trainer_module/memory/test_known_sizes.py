@@ -16,20 +16,20 @@ KNOWN = KnownSize(
 
 @pytest.fixture
 def warnings():
-    """The warnings that are logged meanwhile."""
-    told: list[str] = []
+    """Logged warnings."""
+    lines: list[str] = []
 
     class Keep(standard_logging.Handler):
         def emit(self, record):
-            told.append(record.getMessage())
+            lines.append(record.getMessage())
 
     handler = Keep(level=standard_logging.WARNING)
     logging.get_absl_logger().addHandler(handler)
-    yield told
+    yield lines
     logging.get_absl_logger().removeHandler(handler)
 
 
-def test_what_was_stored_is_loaded(tmp_path):
+def test_stored_entry_is_loaded(tmp_path):
     path = str(tmp_path / "new" / "folder" / "entry.json")
     store(path, KNOWN)
     store(path, KNOWN)  # over the first
@@ -56,7 +56,7 @@ def test_another_key_has_no_entry(tmp_path, warnings):
         KNOWN.model_dump_json().replace('"rows":64', '"rows":"many"').encode(),
     ],
 )
-def test_an_unreadable_entry_is_told_and_ignored(tmp_path, warnings, content):
+def test_unreadable_entry_is_reported_and_ignored(tmp_path, warnings, content):
     path = tmp_path / "entry.json"
     path.write_bytes(content)
     assert load(str(path), "abc") is None
@@ -64,7 +64,7 @@ def test_an_unreadable_entry_is_told_and_ignored(tmp_path, warnings, content):
     assert line.startswith(f"Ignoring the unreadable {path} and measuring again: ")
 
 
-def test_a_folder_that_cannot_be_written_is_told_and_left(tmp_path, warnings):
+def test_unwritable_folder_is_reported_and_ignored(tmp_path, warnings):
     (tmp_path / "file").write_text("no folder")
     store(str(tmp_path / "file" / "entry.json"), KNOWN)
     (line,) = warnings
@@ -74,11 +74,11 @@ def test_a_folder_that_cannot_be_written_is_told_and_left(tmp_path, warnings):
 @pytest.mark.parametrize(
     ("budget", "answers"), [(99, False), (100, True), (179, True), (180, False)]
 )
-def test_it_answers_between_its_need_and_the_next_ones(budget, answers):
+def test_entry_applies_to_budgets_between_its_need_and_the_next(budget, answers):
     assert KNOWN.answers(budget) is answers
 
 
-def test_the_whole_batch_answers_for_any_larger_budget():
+def test_entry_of_the_whole_batch_applies_to_larger_budgets():
     assert KNOWN.model_copy(update={"next_rows": None, "next_bytes": None}).answers(1 << 60)
 
 

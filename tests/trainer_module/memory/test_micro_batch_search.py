@@ -18,24 +18,24 @@ MIB = 1 << 20
 
 
 class Step:
-    """A step of known need, as a child process would tell it: stopped where it exceeds `budget`."""
+    """A step of known need, as a child process would report it; it stops above `budget`."""
 
     def __init__(self, need, budget, further=0):
         self.need, self.budget, self.further = need, budget, further
         self.measured, self.verified = [], []
 
-    def told(self, bytes_needed, size):
+    def result(self, bytes_needed, size):
         if size > 1 and bytes_needed > self.budget:
             return MemoryNeed(self.budget, finished=False)
         return MemoryNeed(bytes_needed)
 
     def measure(self, size):
         self.measured.append(size)
-        return self.told(self.need(size), size)
+        return self.result(self.need(size), size)
 
     def verify(self, size):
         self.verified.append(size)
-        return self.told(self.need(size) + self.further, size)
+        return self.result(self.need(size) + self.further, size)
 
     def search(self, largest):
         return search(largest, self.budget, self.measure, self.verify)
@@ -47,7 +47,7 @@ def test_sizes_are_powers_of_two_and_the_whole():
     assert candidate_sizes(600) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600]
 
 
-def test_what_fits_as_a_whole_takes_two_measurements():
+def test_whole_batch_that_fits_takes_two_measurements():
     step = Step(lambda rows: 30 * MIB + rows * 1024, budget=1024 * MIB)
     assert step.search(600) == Choice(600, 30 * MIB + 600 * 1024, None, None)
     assert step.measured == [1, 600]
@@ -70,14 +70,14 @@ def test_a_doubtful_next_size_is_measured():
     assert step.measured == [1, 4096, 64, 256, 128]
 
 
-def test_a_size_that_turns_out_larger_gives_way():
+def test_size_that_fails_verification_is_replaced():
     """The full window needs 20 MiB more than a short one: 128 rows then exceed the budget."""
     step = Step(lambda rows: (30 + 2 * rows) * MIB, budget=300 * MIB, further=20 * MIB)
     assert step.search(4096).rows == 64
     assert step.verified == [128, 64]
 
 
-def test_one_row_that_does_not_fit_is_told_with_its_need():
+def test_row_that_does_not_fit_is_reported_with_its_need():
     step = Step(lambda rows: 40 * MIB, budget=30 * MIB)
     with pytest.raises(DoesNotFit) as caught:
         step.search(64)
@@ -85,7 +85,7 @@ def test_one_row_that_does_not_fit_is_told_with_its_need():
     assert step.measured == [1]
 
 
-def test_one_row_that_fits_only_in_a_short_window_is_told():
+def test_row_that_fits_only_in_a_short_window_is_reported():
     step = Step(lambda rows: rows * 20 * MIB, budget=30 * MIB, further=15 * MIB)
     with pytest.raises(DoesNotFit) as caught:
         step.search(64)

@@ -84,7 +84,7 @@ def test_the_page_prints_what_it_says(page):
     assert page["found"].source == "measured"
 
 
-# What the kernel counts for a whole process of its own. Not ru_maxrss: that one begins with what
+# What the kernel counts for a separate process. Not ru_maxrss: that one begins with what
 # the process that started it had, here pytest.
 OUTSIDE = """
     import re, sys
@@ -106,8 +106,8 @@ OUTSIDE = """
 
 
 @pytest.mark.slow
-def test_it_fits_and_the_next_size_does_not(page):
-    """Measured on global batches of several, in a process of its own, smaller size first."""
+def test_found_size_fits_and_the_next_one_does_not(page):
+    """Measured on global batches of several, in a separate process, smaller size first."""
     found = page["found"]
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(OUTSIDE), str(found.rows), str(found.next_rows)],
@@ -215,7 +215,7 @@ def test_the_cache_answers_while_the_answer_is_the_same(page, no_probe, budget):
     ],
     ids=str,
 )
-def test_what_decides_the_answer_is_measured_anew(page, no_probe, changed, tmp_path):
+def test_changed_request_is_measured_again(page, no_probe, changed, tmp_path):
     if "cache_dir" in changed:
         changed = {"cache_dir": str(tmp_path)}
     with pytest.raises(no_probe, match="1"):
@@ -234,7 +234,7 @@ def test_a_run_keeps_its_size(page, no_probe, tmp_path):
 
 
 @pytest.mark.slow
-def test_too_small_a_budget_says_what_one_row_needs(page, tmp_path, tensors_given_back):
+def test_too_small_budget_reports_the_need_of_one_row(page, tmp_path, tensors_given_back):
     with pytest.raises(MemoryBudgetError) as caught:
         find(page, memory_budget="10MiB", cache_dir=str(tmp_path))
     (shown,) = re.findall(r"```\n(memory_budget='10MiB' .*)\n```", PAGE)
@@ -248,7 +248,7 @@ def test_too_small_a_budget_says_what_one_row_needs(page, tmp_path, tensors_give
 EXAMPLE = (np.ones((1, 3), "float32"), np.ones((1, 1), "float32"))
 
 
-def test_a_killed_process_is_a_size_that_does_not_fit(tmp_path):
+def test_killed_process_counts_as_not_fitting(tmp_path):
     with pytest.raises(MemoryBudgetError, match=r"1 row was stopped or killed when .* were free"):
         find_micro_batch_size(
             "killed_in_child.build", EXAMPLE, global_batch_size=8, cache_dir=str(tmp_path)
@@ -262,7 +262,7 @@ def test_a_killed_process_is_a_size_that_does_not_fit(tmp_path):
         ({"global_batch_size": 0}, "global_batch_size=0: use at least 1 row"),
         ({"memory_budget": "much"}, "memory_budget='much': use bytes"),
         ({"build": "probe_models.dens"}, "build='probe_models.dens'.*did you mean 'dense'"),
-        ({"build": lambda: None}, "cannot be imported by another process: define it at the top of"),
+        ({"build": lambda: None}, "cannot be imported by another process: define it at the top"),
         ({"build": "probe_models.model_alone"}, r"model_alone returned Sequential: return \(model"),
         ({"jit_compiled": True}, "'jit_compiled' is not an argument.*did you mean 'jit_compile'"),
         ({"micro_batch_size": 4}, "'micro_batch_size' is not an argument here"),
@@ -271,7 +271,7 @@ def test_a_killed_process_is_a_size_that_does_not_fit(tmp_path):
         ({"batch": (EXAMPLE[0][:0], EXAMPLE[1][:0])}, r"its tensors have \[0\] rows"),
     ],
 )
-def test_wrong_arguments_are_refused(no_probe, changed, message):
+def test_invalid_arguments_are_rejected(no_probe, changed, message):
     options = {"build": "probe_models.dense", "batch": EXAMPLE, "global_batch_size": 8, **changed}
     with pytest.raises(ValueError, match=message):
         find_micro_batch_size(options.pop("build"), options.pop("batch"), **options)
@@ -314,7 +314,7 @@ def test_run_fn_trains_as_with_that_number(fn_args, tmp_path, monkeypatch):
     found = json.loads((Path(auto.model_run_dir) / "micro_batch_size.json").read_text())
     assert found["source"] == "record"
 
-    # Another budget is looked up anew, and the run goes on from its checkpoint.
+    # Another budget is looked up again, and the run continues from its checkpoint.
     auto.custom_config["trainer"].update(
         memory_cache_dir=str(tmp_path / "cache"), memory_budget="3GiB"
     )

@@ -12,7 +12,7 @@ MEGABYTES = 64
 BYTES = MEGABYTES << 20
 
 
-def test_what_was_freed_counts():
+def test_freed_memory_counts():
     peak = _Peak()
     rows = np.ones(BYTES, "uint8")
     del rows

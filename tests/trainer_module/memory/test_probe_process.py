@@ -37,7 +37,7 @@ def request_for(tmp_path, monkeypatch):
     ],
     ids=["killed", "MemoryError", "bad_alloc"],
 )
-def test_what_runs_out_of_memory_does_not_fit(request_for, code):
+def test_out_of_memory_means_not_fitting(request_for, code):
     assert measure_in_child(request_for(code)) == MemoryNeed(0, finished=False)
 
 
@@ -54,7 +54,7 @@ def test_a_value_error_is_passed_on(request_for):
         ("import os; print('almost there', flush=True); os.abort()", "exit status -6"),
     ],
 )
-def test_another_failure_is_told_with_the_last_lines(request_for, code, reason):
+def test_other_failures_are_reported_with_the_last_lines(request_for, code, reason):
     with pytest.raises(
         RuntimeError, match=rf"micro-batches of 64 rows failed \({reason}\)"
     ) as error:
@@ -63,7 +63,7 @@ def test_another_failure_is_told_with_the_last_lines(request_for, code, reason):
     assert "almost there" in str(error.value)
 
 
-def test_it_ends_with_the_process_that_asked(request_for, tmp_path):
+def test_probe_ends_with_its_parent_process(request_for, tmp_path):
     """Closing its standard input is what the end of the asking process does."""
     request = request_for("import time; open(__file__ + '.ran', 'w'); time.sleep(100)")
     (tmp_path / "request").write_bytes(pickle.dumps(request))

@@ -69,7 +69,7 @@ def test_another_step_has_another_key(arguments):
 
 
 def test_another_loss_function_has_another_key():
-    """Both are `weighted_loss.<locals>.sums`: what the closure holds tells them apart."""
+    """Both are `weighted_loss.<locals>.sums`: the values in the closure distinguish them."""
     assert key(loss=weighted_loss("mse")) != key(loss=weighted_loss("mae"))
     assert key(loss=weighted_loss("mse")) != key(loss=weighted_loss("mse", reduction="mean"))
 

@@ -18,7 +18,7 @@ from trainer_module.tfx.data import open_data
 NAMES = ["setosa", "versicolor", "virginica"]
 
 
-def test_balanced_is_scikit_learns_and_knows_row_weights(fn_args):
+def test_balanced_equals_scikit_learn_and_uses_row_weights(fn_args):
     """Reference: compute_class_weight; with weights, equal sums by NumPy; 1e-12 relative."""
     data = open_data(fn_args(), TrainerConfig(label="company_id"))
     (_, labels) = next(iter(data.train.batches(10_000).as_numpy_iterator()))
@@ -35,7 +35,7 @@ def test_balanced_is_scikit_learns_and_knows_row_weights(fn_args):
     np.testing.assert_allclose(sums, weights.sum() / len(classes), rtol=1e-12)
 
 
-def test_a_class_whose_rows_weigh_nothing_counts_for_none():
+def test_class_without_weight_is_ignored():
     assert balanced({0: 30.0, 1: 10.0, 2: 0.0}) == {0: 20 / 30, 1: 2.0}
 
 
@@ -44,7 +44,7 @@ def test_numbers_and_fractions_have_no_sums(fn_args):
     assert summarise(data.train).class_sums is None
 
 
-def test_a_training_is_that_of_the_same_weights_by_number(fn_args):
+def test_balanced_training_equals_weights_by_number(fn_args):
     """The loss on the eval rows: equal bit for bit, and another without weights."""
     counts = summarise(open_data(fn_args(), TrainerConfig(label="generous")).train).class_sums
     losses = []
@@ -65,7 +65,7 @@ def test_a_training_is_that_of_the_same_weights_by_number(fn_args):
     assert losses[0] != losses[2]
 
 
-def test_names_are_those_of_the_label():
+def test_weights_by_class_name():
     setting = TrainerConfig.parse({"class_weight": {"virginica": 3, "0": 2}}).class_weight
     assert isinstance(setting, dict)
     assert by_number(setting, NAMES, outputs=3, kind="multiclass") == {2: 3.0, 0: 2.0}
@@ -82,10 +82,10 @@ def test_names_are_those_of_the_label():
         ({"virginca": 3.0}, NAMES, r"'virginca' is not a class of the label; .*'virginica'"),
         ({"yes": 3.0}, [], r"'yes' is not a class .*have no names; numbers from 0 to 2 are"),
         ({3: 1.0}, NAMES, r"no class 3; its classes are 0 to 2"),
-        ({1: 1.0, "versicolor": 2.0}, NAMES, r"class 1 \('versicolor'\) is there by number and"),
+        ({1: 1.0, "versicolor": 2.0}, NAMES, r"class 1 \('versicolor'\) is listed by number and"),
     ],
 )
-def test_what_is_no_class_is_refused(setting, names, message):
+def test_unknown_classes_are_rejected(setting, names, message):
     with pytest.raises(ValueError, match=message):
         by_number(setting, names, outputs=3, kind="multiclass")
 
@@ -97,14 +97,14 @@ def test_what_is_no_class_is_refused(setting, names, message):
         ({"no": -1}, r"class no has weight -1: use classes 0, 1, \.\.\. or their names"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(setting, message):
+def test_invalid_class_weights_are_rejected(setting, message):
     with pytest.raises(ValueError, match=message):
         TrainerConfig.parse({"class_weight": setting})
 
 
 @pytest.mark.parametrize("setting", ["balanced", {"cheap": 2.0}])
-def test_a_number_to_predict_has_no_classes(setting):
+def test_class_weights_of_a_regression_are_rejected(setting):
     config = TrainerConfig(class_weight=setting)
-    with pytest.raises(ValueError, match=r"^training\.class_weight=.*a number, which has no class"):
+    with pytest.raises(ValueError, match=r"^training\.class_weight=.*a number and has no class"):
         resolve(config, label_kind="regression", section="training")
     resolve(config, label_kind="binary")

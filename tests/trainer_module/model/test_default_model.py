@@ -9,7 +9,7 @@ import pytest
 from trainer_module.model.default_model import PackedEmbedding
 
 
-def test_it_is_one_embedding_per_column():
+def test_packed_embedding_equals_one_embedding_per_column():
     """Reference: keras.layers.Embedding per column with the same rows; equal bit for bit."""
     sizes, first = [3, 5, 2], [0, -1, 4]
     packed = PackedEmbedding(sizes, 4, first)
@@ -34,7 +34,7 @@ def test_an_unknown_id_never_reads_another_column(unknown):
     np.testing.assert_array_equal(packed(ids), packed(np.array([[2, 1]])))
 
 
-def test_it_survives_saving():
+def test_saved_model_predicts_the_same():
     layer = PackedEmbedding([3, 5], 2, [0, -1], name="ids")
     again = PackedEmbedding.from_config(layer.get_config())
     assert (again.sizes, again.size, again.first_ids, again.name) == ([3, 5], 2, [0, -1], "ids")

@@ -132,12 +132,12 @@ def test_a_result_per_class_has_a_name_per_class(strategies):
         ("binary", lambda: keras.metrics.BinaryIoU(), r"counts in int64.*dtype='float32'"),
     ],
 )
-def test_what_would_give_a_wrong_number_is_refused(strategies, kind, make, message):
+def test_metrics_that_would_be_wrong_are_rejected(strategies, kind, make, message):
     with pytest.raises(ValueError, match=message):
         evaluation(strategies["one_device"], kind, [make()], weighted=True)()
 
 
-def test_two_metrics_of_one_name_are_refused(strategies):
+def test_duplicate_metric_names_are_rejected(strategies):
     with pytest.raises(ValueError, match="names loss, auc, auc repeat"):
         evaluation(strategies["one_device"], "binary", ["auc", "auc"], weighted=False)
 
@@ -152,13 +152,13 @@ def test_two_metrics_of_one_name_are_refused(strategies):
         ("user_metrics.nothing", r"module 'user_metrics' has no 'nothing'"),
     ],
 )
-def test_a_name_that_is_no_metric_is_refused(name, message):
+def test_unknown_metric_names_are_rejected(name, message):
     with pytest.raises(ValueError, match=message):
         create_metric(name, "binary")
 
 
 @pytest.mark.parametrize("how", [np.asarray, lambda total: total.value.numpy()])
-def test_a_metric_that_no_graph_can_compute_is_refused_with_its_name(how):
+def test_metric_that_fails_in_a_graph_is_named(how):
     class Positives(user_metrics.ScoreOfPositives):
         def result(self):
             return how(self.total)

@@ -25,7 +25,7 @@ def as_matrix(ids, weights, count):
     return matrix
 
 
-def test_it_is_a_product_with_the_matrix_of_weights():
+def test_output_is_a_product_with_the_matrix_of_weights():
     """Reference: NumPy in float64; the gradient is the transposed product. Tolerance 1e-6."""
     layer = PooledEmbedding(5, 4)
     with tf.GradientTape() as tape:
@@ -47,7 +47,7 @@ def test_an_id_outside_counts_as_the_last(unknown):
     )
 
 
-def test_it_survives_saving():
+def test_saved_model_predicts_the_same():
     layer = PooledEmbedding(5, 2, name="text_0")
     again = PooledEmbedding.from_config(layer.get_config())
     assert (again.count, again.size, again.name) == (5, 2, "text_0")

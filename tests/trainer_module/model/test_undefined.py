@@ -38,8 +38,8 @@ def undefined(found):
 
 
 @pytest.mark.parametrize("name", ["one_device", "mirrored2"])
-def test_of_one_class_no_auc_is_a_number(strategies, name):
-    """Keras gives 0.0 for each; one that a program makes by itself is treated alike."""
+def test_auc_of_one_class_is_nan(strategies, name):
+    """Keras returns 0.0 for each. Metrics that a program creates behave the same."""
     strategy = strategies[name]
     scores = np.linspace(0.05, 0.95, 12)[:, None]
     names = [*NAMES, lambda: keras.metrics.AUC(curve="PR", name="pr")]
@@ -61,7 +61,7 @@ def test_of_one_class_no_auc_is_a_number(strategies, name):
     assert found["auc"] == 0.0  # the only positive row has the lowest score: this 0 is one
 
 
-def test_f_score_is_of_the_classes_that_there_are(strategies):
+def test_f_score_averages_over_the_classes_that_occur(strategies):
     """Reference: scikit-learn, whose mean is of the classes that occur; tolerance 1e-6."""
     random = np.random.default_rng(0)
     scores = random.uniform(size=(30, 4))
@@ -73,7 +73,7 @@ def test_f_score_is_of_the_classes_that_there_are(strategies):
     assert math.isnan(found["auc"])  # of class 3
 
 
-def test_it_is_told_as_undefined(caplog, tmp_path):
+def test_undefined_metric_is_logged(caplog, tmp_path):
     end = EpochEnd(20, 1, 0.5, {"loss": 0.375, "auc": math.nan}, {})
     with caplog.at_level("INFO", "absl"):
         ProgressLog().on_epoch(end)
@@ -83,7 +83,7 @@ def test_it_is_told_as_undefined(caplog, tmp_path):
     assert (tmp_path / "log.csv").read_text().splitlines()[1] == "1,20,0.5,0.375,nan"
 
 
-def test_early_stopping_does_not_stop_by_it(caplog):
+def test_undefined_metric_does_not_stop_training(caplog):
     """Three undefined epochs of a patience of 2 do not end the training; later ones count."""
     stopping = EarlyStopping(full_batch.mlp(), monitor="auc", patience_epochs=2)
     stopped = [
@@ -91,6 +91,6 @@ def test_early_stopping_does_not_stop_by_it(caplog):
         for epoch, auc in enumerate([math.nan, math.nan, math.nan, 0.7, math.nan, 0.6])
     ]
     assert stopped == [False] * 5 + [True]
-    told = [r.getMessage() for r in caplog.records if "cannot judge" in r.getMessage()]
-    assert len(told) == 1
-    assert "auc is undefined (NaN) of the eval rows" in told[0]
+    warnings = [r.getMessage() for r in caplog.records if "cannot judge" in r.getMessage()]
+    assert len(warnings) == 1
+    assert "auc is undefined (NaN) of the eval rows" in warnings[0]

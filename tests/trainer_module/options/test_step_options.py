@@ -70,7 +70,7 @@ def three(gradients, variables, scale):
 @pytest.mark.parametrize(
     "transforms", [centralise, "centralise", [one], [three], [None], {1: one}, {centralise}]
 )
-def test_what_is_no_transform_is_rejected(transforms):
+def test_invalid_transforms_are_rejected(transforms):
     with pytest.raises(ValueError, match=r"transforms.*gradients, variables"):
         StepOptions.parse({"micro_batch_size": 1, "transforms": transforms})
 
@@ -81,7 +81,7 @@ def test_transforms_may_take_the_step_and_have_defaults():
     assert options.transforms == tuple(given)
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_numpy_numbers_are_accepted():
     given: Any = {
         "micro_batch_size": np.int64(4),
         "clip_norm": np.float32(0.5),

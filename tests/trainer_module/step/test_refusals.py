@@ -95,7 +95,7 @@ def float8():
         (lambda: keras.Sequential([keras.layers.Dense(1)]), r"is not built: .*Input.*model.build"),
         (legacy, r"model=tf_keras.*Sequential is not a Keras 3 model: .*import keras"),
         (frozen, "has no trainable variables: nothing to train"),
-        (float8, r"takes its gradient for its new value.*float8.*mixed_bfloat16"),
+        (float8, r"is overwritten with its gradient.*float8.*mixed_bfloat16"),
     ],
 )
 def test_unsupported_models_are_rejected(build, message):

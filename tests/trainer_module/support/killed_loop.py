@@ -1,6 +1,6 @@
 """A run that kills itself: `python killed_loop.py FOLDER STEP`, and the same in this process.
 
-With everything that has a memory: an order drawn anew for each epoch, dropout, callbacks of Keras.
+It has everything that keeps state: a new order for each epoch, dropout, Keras callbacks.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ bool Reached(TF_Status* status) {
   unsigned long number = ++operations;
   unsigned long drawn = (number * 11400714819323198485ul) >> 40;  // Knuth's multiplicative hash
   if (every > 0 && drawn % every == 0) {
-    std::string told = "the remote end is not there (operation " + std::to_string(number) + ")";
-    TF_SetStatus(status, TF_UNAVAILABLE, told.c_str());
+    std::string message = "the remote end is not there (operation " + std::to_string(number) + ")";
+    TF_SetStatus(status, TF_UNAVAILABLE, message.c_str());
     return false;
   }
   TF_SetStatus(status, TF_OK, "");
@@ -120,7 +120,7 @@ void Append(const TF_WritableFile* file, const char* buffer, size_t n, TF_Status
   }
 }
 
-int64_t Tell(const TF_WritableFile* file, TF_Status* status) {
+int64_t Position(const TF_WritableFile* file, TF_Status* status) {
   TF_SetStatus(status, TF_OK, "");
   return lseek(static_cast<File*>(file->plugin_file)->descriptor, 0, SEEK_CUR);
 }
@@ -265,7 +265,7 @@ extern "C" void TF_InitPlugin(TF_FilesystemPluginInfo* info) {
   auto* write = static_cast<TF_WritableFileOps*>(calloc(1, TF_WRITABLE_FILE_OPS_SIZE));
   write->cleanup = WriteCleanup;
   write->append = Append;
-  write->tell = Tell;
+  write->tell = Position;  // codespell:ignore tell
   write->flush = Flush;
   write->sync = Flush;
   write->close = Close;

@@ -34,7 +34,7 @@ def takes_the_key(context):
 
 
 def blurred(y_true, y_pred, smooth=0.25):
-    """A loss as Keras takes it, with a parameter of its own."""
+    """A loss as Keras takes it, with an additional parameter."""
     return keras.ops.mean(keras.ops.abs(y_true - y_pred) ** (1.0 + smooth), axis=-1)
 
 

@@ -61,17 +61,17 @@ def test_several_classes(logits):
         ({"outputs": LOGITS, "kind": LOGITS}, KINDS),
     ],
 )
-def test_what_has_no_known_meaning_stays_as_it_is(outputs, names):
+def test_outputs_of_unknown_meaning_are_unchanged(outputs, names):
     found = with_classes({name: tf.constant(values) for name, values in outputs.items()}, names)
     assert set(found) == set(outputs)
 
 
-def test_no_row_at_all():
+def test_zero_rows():
     assert served(np.zeros([0, 3]), KINDS)["classes"].shape == (0, 3)
 
 
 @pytest.mark.parametrize(("values", "names"), [(LOGITS[:, :1], BINARY), (LOGITS, KINDS)])
-def test_the_evaluator_judges_the_outputs_as_before(values, names):
+def test_evaluator_reads_the_same_outputs(values, names):
     """TFMA picks one of several outputs by their names, and may read labels by others."""
     from tensorflow_model_analysis.metrics import metric_util
 

@@ -27,7 +27,7 @@ def signature(folder, name="serving_default"):
 
 
 @pytest.mark.slow
-def test_it_learns_without_a_layout(fn_args):
+def test_training_without_a_layout(fn_args):
     args = fn_args(**QUICK, epochs=8)
     result = run_fn(args)
     assert result.stopped == "epochs"
@@ -40,7 +40,7 @@ def test_it_learns_without_a_layout(fn_args):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
-def test_it_learns_from_packed_features_with_their_layout(fn_args, packed, strategy):
+def test_training_on_packed_features(fn_args, packed, strategy):
     args = fn_args(
         packed,
         strategy=strategy,
@@ -62,14 +62,14 @@ def test_it_learns_from_packed_features_with_their_layout(fn_args, packed, strat
     assert serve.structured_outputs["outputs"].shape.as_list() == [None, 1]
 
 
-def test_no_model_takes_what_is_passed_through(fn_args, packed, monkeypatch):
-    """A key with missing values is in the files; a model that asks for it is told where it goes."""
+def test_passed_through_features_are_not_model_inputs(fn_args, packed, monkeypatch):
+    """A key with missing values is in the files; a model that takes it is rejected with a fix."""
     settings = {"global_batch_size": 50, "steps": 1, "model_fn": "user_model.takes_the_key"}
-    with pytest.raises(ValueError, match=r"input 'ride', which features\.passthrough names"):
+    with pytest.raises(ValueError, match=r"input 'ride', which is in features\.passthrough"):
         run_fn(fn_args(packed, **settings))
 
 
-def test_several_outputs_want_a_loss_that_takes_all_and_no_metrics(fn_args, monkeypatch):
+def test_several_outputs_need_one_loss_function_and_no_metrics(fn_args, monkeypatch):
     """One label for two outputs ended in "Expected any non-tensor type" after the first epoch."""
     settings = {**QUICK, "steps": 2, "model_fn": "user_model.two_outputs"}
     for wrong in ({}, {"loss": "user_model.both"}):
@@ -100,7 +100,7 @@ def test_mirrored_ends_where_one_device_ends(fn_args, packed, tmp_path):
 
 
 @pytest.mark.slow
-def test_progress_is_told_as_records(fn_args):
+def test_progress_is_logged_as_records(fn_args):
     records = []
 
     class Keep(logging.Handler):
@@ -153,13 +153,15 @@ def test_a_second_call_continues_from_the_checkpoint(fn_args):
 
 
 @pytest.mark.slow
-def test_a_run_grows_and_one_that_differs_is_told_by_what(fn_args, tmp_path, monkeypatch):
+def test_run_can_be_extended_and_differences_are_reported(fn_args, tmp_path, monkeypatch):
     """Longer, or saved more often: trained on.
 
     An edited model_fn: trained from its beginning, which the log says.
     """
-    told = []
-    monkeypatch.setattr(absl_logging, "warning", lambda text, *values: told.append(text % values))
+    warnings = []
+    monkeypatch.setattr(
+        absl_logging, "warning", lambda text, *values: warnings.append(text % values)
+    )
     source = Path(user_model.__file__).read_text()
     (tmp_path / "edited_model.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -168,13 +170,13 @@ def test_a_run_grows_and_one_that_differs_is_told_by_what(fn_args, tmp_path, mon
     args.custom_config["trainer"] |= {"epochs": 2, "checkpoint_every_minutes": 0.5}
     grown = run_fn(args)
     assert (grown.steps, len(grown.history["loss"])) == (38, 2)
-    assert told == []
+    assert warnings == []
     (tmp_path / "edited_model.py").write_text(f"{source}\nEDITED = True\n")
     args.custom_config["trainer"]["optimizer"] = {"learning_rate": 0.02}
     again = run_fn(args)
     assert (again.steps, len(again.history["loss"])) == (38, 2)
     assert again.history["loss"][0] != grown.history["loss"][0]
-    (line,) = told
+    (line,) = warnings
     assert "Training from the beginning" in line
     assert "trainer.optimizer.learning_rate was 0.01 and is 0.02" in line
     assert "code.edited_model was " in line
@@ -202,7 +204,7 @@ def test_early_stopping_exports_the_best_epoch(fn_args):
 
 
 @pytest.mark.slow
-def test_a_model_of_the_user_whose_names_are_looked_up_once(fn_args, monkeypatch):
+def test_custom_model_is_resolved_once(fn_args, monkeypatch):
     found = []
     look_up = plan.import_dotted
     monkeypatch.setattr(
@@ -218,26 +220,28 @@ def test_a_model_of_the_user_whose_names_are_looked_up_once(fn_args, monkeypatch
 
 
 @pytest.mark.slow
-def test_what_compile_said_is_told_to_have_no_say(fn_args, monkeypatch):
-    told = []
-    monkeypatch.setattr(absl_logging, "warning", lambda text, *values: told.append(text % values))
+def test_compile_arguments_are_ignored_with_a_warning(fn_args, monkeypatch):
+    warnings = []
+    monkeypatch.setattr(
+        absl_logging, "warning", lambda text, *values: warnings.append(text % values)
+    )
     results = {}
     for name in ("fare_only", "compiled"):
         args = fn_args(**QUICK, epochs=1, model_fn=f"user_model.{name}")
         args.model_run_dir += name
         results[name] = run_fn(args).metrics
     assert results["compiled"] == results["fare_only"]
-    (text,) = (text for text in told if "compile" in text)
+    (text,) = (text for text in warnings if "compile" in text)
     assert "was compiled with loss='huber': its optimizer, loss and metrics are not used" in text
     assert "trainer.optimizer, trainer.loss and trainer.metrics in a pipeline" in text
 
 
-def test_metrics_by_output_are_refused_with_the_way_that_takes_them():
+def test_metrics_by_output_are_rejected():
     with pytest.raises(ValueError, match=r"by output \(price\).*Evaluation\(metrics=\{output"):
         TrainerConfig.parse({"metrics": {"price": ["mae"]}})
 
 
-def test_names_alone_and_functions_as_keras_takes_them(monkeypatch):
+def test_losses_and_metrics_by_name_and_by_path(monkeypatch):
     """Reference: the same in full, by a function of (labels, outputs, sample_weight)."""
     config = TrainerConfig.parse(
         {"optimizer": "adam", "loss": "user_model.blurred", "class_weight": {"1": 3.0}}
@@ -261,7 +265,7 @@ def test_names_alone_and_functions_as_keras_takes_them(monkeypatch):
         ({"Trainer": {"epochs": 3}}, r"has 'Trainer' and no \"trainer\""),
     ],
 )
-def test_settings_beside_their_key_are_refused(fn_args, custom, message):
+def test_settings_next_to_their_key_are_rejected(fn_args, custom, message):
     args = fn_args()
     args.custom_config = custom
     with pytest.raises(ValueError, match=message):
@@ -292,7 +296,7 @@ def test_settings_beside_their_key_are_refused(fn_args, custom, message):
         ({"class_weight": {"1": -3}}, r"trainer.class_weight: class 1 has weight -3: use classes"),
         (
             {"loss": "mse", "label": "fare_scaled", "class_weight": {"1": 3}},
-            r"trainer.class_weight=.*label is a number, which has no classes",
+            r"trainer.class_weight=.*label is a number and has no classes",
         ),
         (
             {"loss": "user_model.blurred_in_full", "class_weight": {"1": 3}},
@@ -326,7 +330,7 @@ def test_settings_beside_their_key_are_refused(fn_args, custom, message):
         ({"loss": "mean_squared_error", "label": "fare_scaled"}, None),
     ],
 )
-def test_wrong_settings_are_refused_with_the_fix(fn_args, monkeypatch, settings, message):
+def test_invalid_settings_are_rejected_with_a_fix(fn_args, monkeypatch, settings, message):
     args = fn_args(**{**QUICK, "steps": 1, **settings})
     if message is None:
         assert "mean_absolute_error" in run_fn(args).metrics
@@ -388,7 +392,7 @@ def test_the_process_is_prepared_before_a_metric_starts_tensorflow(fn_args, monk
 
 
 @pytest.mark.slow
-def test_tfx_train_args_count_only_where_nothing_else_is_said(fn_args):
+def test_tfx_train_args_apply_only_by_default(fn_args):
     args = fn_args(**QUICK, steps=2)
     args.train_steps = 3
     assert run_fn(args).steps == 2
@@ -435,7 +439,7 @@ def test_a_multiclass_label(fn_args):
 
 
 @pytest.mark.slow
-def test_a_tuners_hyperparameters_take_the_places_that_they_name(fn_args):
+def test_hyperparameters_replace_settings(fn_args):
     args = fn_args(**QUICK, epochs=1)
     args.hyperparameters = {
         "space": [],
@@ -455,7 +459,7 @@ def test_a_tuners_hyperparameters_take_the_places_that_they_name(fn_args):
         ({"micro_batch_size": 64}, r"trainer.micro_batch_size=64 exceeds global_batch_size=32"),
     ],
 )
-def test_hyperparameters_that_do_not_fit_are_refused(fn_args, values, message):
+def test_invalid_hyperparameters_are_rejected(fn_args, values, message):
     args = fn_args(**QUICK, epochs=1)
     args.hyperparameters = {"space": [], "values": values}
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""The range test: what it finds, that it leaves nothing behind, and that a run does it once."""
+"""The range test: the rate that it finds, restored state, and one test per run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bits(step):
 
 
 @pytest.mark.slow
-def test_the_rate_that_it_finds_trains():
+def test_found_rate_trains():
     """Against 1e-6, which learns nothing, and 10, which does not stay: a tenth of their losses."""
     found = find_learning_rate(made(), (X, Y), batch_size=64, seed=2)
     losses = {rate: loss_after(rate) for rate in (1e-6, 10.0, found.rate)}
@@ -55,7 +55,7 @@ def test_the_rate_that_it_finds_trains():
 
 
 @pytest.mark.parametrize("name", ["one_device", "mirrored2"])
-def test_nothing_is_left_behind_and_it_comes_out_the_same_again(strategies, name):
+def test_state_is_restored_and_the_result_is_reproducible(strategies, name):
     """Bit for bit: weights, optimizer with its rate, average, counters and seeds."""
     with strategies[name].scope():
         step = made(ema_momentum=0.9)
@@ -68,15 +68,15 @@ def test_nothing_is_left_behind_and_it_comes_out_the_same_again(strategies, name
     assert find_learning_rate(step, (X, Y), seed=3, **options).losses != first.losses
 
 
-def test_what_cannot_be_searched_is_refused():
+def test_invalid_range_tests_are_rejected():
     scheduled = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.1, 10))
     with pytest.raises(ValueError, match=r"has a schedule, .* as the schedule's peak"):
         find_learning_rate(made(scheduled), (X, Y), batch_size=64)
-    anew = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(512, seed=0).batch(64)
+    reshuffled = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(512, seed=0).batch(64)
     with pytest.raises(
         ValueError, match=r"another order in each iterator.*reshuffle_each_iteration=False"
     ):
-        find_learning_rate(made(), anew)
+        find_learning_rate(made(), reshuffled)
     with pytest.raises(ValueError, match=r"lowest=1\.0, highest=0\.1, .*: give 0 < lowest"):
         find_learning_rate(made(), (X, Y), batch_size=64, lowest=1.0, highest=0.1)
     with pytest.raises(ValueError, match="has no batch"):
@@ -88,29 +88,29 @@ def test_what_cannot_be_searched_is_refused():
     assert bits(step) == before
 
 
-def test_settings_that_name_no_rate():
+def test_invalid_learning_rates_are_rejected():
     for wrong in (0.0, -1.0, "fast"):
         with pytest.raises(ValueError, match=r"trainer.optimizer.learning_rate="):
             TrainerConfig.parse({"optimizer": {"learning_rate": wrong}})
     config = TrainerConfig.parse({"optimizer": {"learning_rate": "auto"}})
     tuner = TunerConfig.parse({"search": {"optimizer.learning_rate": {"min": 1e-3, "max": 0.1}}})
-    with pytest.raises(ValueError, match=r"learning_rate='auto' finds it .* take one of them out"):
+    with pytest.raises(ValueError, match=r"learning_rate='auto' finds it .* remove one of them"):
         tuner.check(config)
 
 
 @pytest.mark.slow
-def test_a_run_finds_its_rate_once(fn_args, tmp_path, caplog):
+def test_run_finds_its_rate_once(fn_args, tmp_path, caplog):
     """And trains as one that was given the rate: bit for bit. The rate is the schedule's peak."""
     schedule = {"name": "cosine"}
     optimizer = {"learning_rate": "auto", "schedule": schedule}
     kept = {"checkpoint_dir": str(tmp_path / "kept")}
     with caplog.at_level("INFO", "absl"):
         result = run_fn(fn_args(**QUICK, **kept, epochs=3, optimizer=optimizer))
-    (told,) = [r.getMessage() for r in caplog.records if "a tenth of" in r.getMessage()]
+    (line,) = [r.getMessage() for r in caplog.records if "a tenth of" in r.getMessage()]
     (record,) = (tmp_path / "kept").glob("*/learning_rate.json")
     rate = json.loads(record.read_text())["learning_rate"]
-    assert told.startswith(f"Learning rate {rate:.3g}, a tenth of the")
-    table = told.rpartition(": ")[2]
+    assert line.startswith(f"Learning rate {rate:.3g}, a tenth of the")
+    table = line.rpartition(": ")[2]
     with open(table, encoding="utf-8") as stream:
         assert stream.readline() == "learning_rate,loss,smoothed_loss\n"
     assert result.metrics["auc"] > 0.8

@@ -102,11 +102,11 @@ def test_a_trial_is_a_plain_training_with_its_values(search, fn_args, records):
     args.hyperparameters = as_tfx_writes(tuner)
     args.model_run_dir += "_again"
     assert run_fn(args).metrics["auc"] == found[0][0]
-    told = [record for record in records if isinstance(record, TrialEnded)]
-    assert [record.trial for record in told] == [(1, 2), (2, 2)]
-    assert {record.score for record in told} == {score for score, _ in found}
-    assert told[-1].best == found[0][0]
-    assert told[0].values["model.hidden_units"] in ([8], [16, 8])
+    ended = [record for record in records if isinstance(record, TrialEnded)]
+    assert [record.trial for record in ended] == [(1, 2), (2, 2)]
+    assert {record.score for record in ended} == {score for score, _ in found}
+    assert ended[-1].best == found[0][0]
+    assert ended[0].values["model.hidden_units"] in ([8], [16, 8])
     steps = [r.trial.number for r in records if isinstance(r, TrainingStep) and r.trial]
     assert set(steps) == {1, 2}
 
@@ -132,7 +132,7 @@ def reached(folder, tuner, **trainer):
 RATES = {"optimizer.learning_rate": {"min": 1e-4, "max": 1.0, "sampling": "log"}}
 
 
-def test_the_seed_decides_what_is_tried(tmp_path):
+def test_seed_determines_the_trials(tmp_path):
     tried = [reached(tmp_path, {"search": SEARCH, "trials": 8, "seed": s}) for s in (0, 0, 1)]
     assert tried[0] == tried[1]
     rates = [{values["optimizer.learning_rate"] for _, values in found} for found in tried]
@@ -155,7 +155,7 @@ def test_a_grid_has_every_combination(tmp_path):
     assert len(reached(tmp_path, {"search": ranges, "algorithm": "grid", "trials": 5})) == 5
 
 
-def test_hyperband_gives_the_better_ones_more_epochs(tmp_path):
+def test_hyperband_gives_better_trials_more_epochs(tmp_path):
     """At most 9 epochs, and a third: those that run on are the best of the round before."""
     found = reached(tmp_path, {"search": RATES, "algorithm": "hyperband", "epochs": 9})
     rounds = {}
@@ -175,7 +175,7 @@ def test_hyperband_gives_the_better_ones_more_epochs(tmp_path):
     assert {rate for _, rate, _ in rounds[2, 1]} == {rate for _, rate, _ in best}
 
 
-def test_bayesian_comes_closer_than_random(tmp_path):
+def test_bayesian_search_finds_a_better_value_than_random(tmp_path):
     """Reference: the known optimum, 0.5 at a learning rate of 0.01."""
     best = {}
     for algorithm in ("random", "bayesian"):
@@ -185,19 +185,21 @@ def test_bayesian_comes_closer_than_random(tmp_path):
     assert best["random"] > 0.51
 
 
-def test_a_search_by_an_undefined_metric_says_so(tmp_path):
-    """Of eval rows of one class: the loss is a number, so no smaller learning rate would help."""
+def test_undefined_objective_is_reported(tmp_path):
+    """With eval rows of one class the loss is a number: a smaller learning rate would not help."""
     config = TrainerConfig.parse({**TRAINER, "metrics": ["auc"]})
     tuning = TunerConfig.parse({"search": SEARCH, "trials": 2, "objective": "auc"})
     found = SettingsTuner(
         config, tuning, lambda *_: {"loss": 0.5, "auc": math.nan}, directory=str(tmp_path)
     )
-    with pytest.raises(ValueError, match=r"all 2 trials failed.*auc is undefined of the eval rows"):
+    with pytest.raises(
+        ValueError, match=r"all 2 trials failed.*auc is undefined for the eval rows"
+    ):
         found.search()
 
 
 @pytest.mark.slow(15)
-def test_a_trial_that_diverges_has_failed_and_the_search_goes_on(search, records):
+def test_diverged_trial_fails_and_the_search_continues(search, records):
     ranges = {"optimizer.learning_rate": {"values": [1e30, 0.01]}}
     sgd = {"name": "sgd"}
     tuner = search({"search": ranges, "algorithm": "grid"}, optimizer=sgd)
@@ -212,9 +214,7 @@ def test_a_trial_that_diverges_has_failed_and_the_search_goes_on(search, records
 
 
 @pytest.mark.slow(50)
-def test_trials_find_their_micro_batch_size_once_and_fail_where_there_is_none(
-    search, fn_args, records, tmp_path
-):
+def test_trials_find_their_micro_batch_size_once_or_fail(search, fn_args, records, tmp_path):
     """[8] needs 60 MiB, [4096, 4096] some 400. Reference: run_fn with that size, to the bit."""
     ranges = {
         "optimizer.learning_rate": {"values": [0.01, 0.02]},
@@ -283,13 +283,13 @@ def test_trials_find_their_micro_batch_size_once_and_fail_where_there_is_none(
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_before_the_first_trial(search, tuner, trainer, message):
+def test_invalid_searches_are_rejected_before_the_first_trial(search, tuner, trainer, message):
     with pytest.raises(ValueError, match=message):
         search(tuner, **trainer)
 
 
 @pytest.mark.parametrize(("sizes", "wanted"), [([8, "auto"], 1), ([8, 16], 0)])
-def test_gpus_are_shared_where_some_trial_measures_memory(fn_args, monkeypatch, sizes, wanted):
+def test_gpu_memory_grows_if_a_trial_measures_memory(fn_args, monkeypatch, sizes, wanted):
     # On a machine without a GPU what is asked of it can only be counted.
     asked = []
     monkeypatch.setattr(strategies, "grow_gpu_memory", lambda: asked.append(True))
@@ -309,7 +309,7 @@ def test_the_tuner_needs_a_search_and_an_eval_split(fn_args):
         tuner_fn(args)
 
 
-def test_a_search_is_on_one_machine_whatever_the_training_is_on(fn_args, monkeypatch):
+def test_search_runs_on_one_machine(fn_args, monkeypatch):
     """The trainer's `multi_worker` has the same scores; TF_CONFIG with several workers has none."""
     args = fn_args(**{**TRAINER, "strategy": "multi_worker"})
     args.custom_config["tuner"] = {"search": SEARCH}

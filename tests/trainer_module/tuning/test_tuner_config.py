@@ -1,4 +1,4 @@
-"""What a search may say, and what it is told when it cannot be."""
+"""Valid searches and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainer_module import TrainerConfig, TunerConfig
 TRAINER = TrainerConfig(epochs=2, metrics=("auc",))
 
 
-def test_numbers_and_values_become_what_the_setting_is():
+def test_values_get_the_type_of_the_setting():
     search = {
         "optimizer.learning_rate": {"min": "1e-4", "max": 1, "sampling": "log"},  # YAML's 1e-4
         "micro_batch_size": {"min": 16.0, "max": 64.0, "step": 2.0, "sampling": "log"},
@@ -45,15 +45,15 @@ def test_numbers_and_values_become_what_the_setting_is():
         ({"model.dropout": {"min": 0, "max": 0.5, "sampling": "log"}}, r"log needs min above 0"),
         ({"seed": {"min": 1, "max": 9, "step": 1, "sampling": "log"}}, r"step=1 is a ratio"),
         ({"seed": {"min": 1.5, "max": 9}}, r"seed is a whole number"),
-        ({"optimizer.name": {"min": 1, "max": 9}}, r"optimizer.name is no number: give values"),
-        ({"model.hidden_units": {"min": 1, "max": 9}}, r"model.hidden_units is no number"),
+        ({"optimizer.name": {"min": 1, "max": 9}}, r"optimizer.name is not a number: give values"),
+        ({"model.hidden_units": {"min": 1, "max": 9}}, r"model.hidden_units is not a number"),
         ({"clip_norm": {"values": ["much"]}}, r"clip_norm='much': Input should be a valid number"),
         ({"label": {"values": ["a", "b"]}}, r"label cannot be searched: trials that differ in it"),
         ({"epochs": {"values": [1, 2]}}, r"epochs cannot be searched: give a trial's length"),
         ({"strategy": {"values": ["auto"]}}, r"strategy cannot be searched: it does not change"),
     ],
 )
-def test_a_search_that_cannot_be_is_refused(search, message):
+def test_invalid_ranges_are_rejected(search, message):
     with pytest.raises(ValueError, match=message):
         TunerConfig.parse({"search": search})
 
@@ -71,7 +71,7 @@ RATES = {"optimizer.learning_rate": {"values": [0.1, 0.01]}}
         ({"trails": 3}, r"tuner.trails is not a setting: did you mean 'trials'\?"),
     ],
 )
-def test_wrong_settings_are_refused(tuner, message):
+def test_invalid_settings_are_rejected(tuner, message):
     with pytest.raises(ValueError, match=message):
         TunerConfig.parse({"search": RATES, **tuner})
 
@@ -100,13 +100,13 @@ def test_wrong_settings_are_refused(tuner, message):
         ),
     ],
 )
-def test_what_does_not_fit_the_training_is_refused(tuner, message):
+def test_search_that_contradicts_the_training_is_rejected(tuner, message):
     tuning = TunerConfig.parse({"search": RATES, **tuner})
     with pytest.raises(ValueError, match=message):
         tuning.check(TRAINER, section="training", own="tuning")
 
 
-def test_a_trial_is_as_long_as_the_tuner_says():
+def test_tuner_sets_the_length_of_a_trial():
     own = TunerConfig.parse({"search": RATES, "steps": 5})
     assert (own.trial_config(TRAINER, {}).epochs, own.trial_config(TRAINER, {}).steps) == (None, 5)
     trainers = TunerConfig.parse({"search": RATES})
@@ -116,8 +116,8 @@ def test_a_trial_is_as_long_as_the_tuner_says():
     assert trainers.trial_config(TRAINER, values, epochs=7).epochs == 7
 
 
-def test_a_metric_whose_name_says_nothing_needs_a_mode():
+def test_objectives_of_unknown_direction_need_a_mode():
     trainer = TrainerConfig(epochs=2, metrics=("my_metrics.gini",))
-    with pytest.raises(ValueError, match=r"tuner.mode='auto' does not tell .* larger 'gini'"):
+    with pytest.raises(ValueError, match=r"tuner.mode='auto': .* larger 'gini'"):
         TunerConfig.parse({"search": RATES, "objective": "gini"}).check(trainer)
     TunerConfig.parse({"search": RATES, "objective": "gini", "mode": "max"}).check(trainer)
