@@ -60,7 +60,7 @@ def find_stateful_draw(graph: tf.Graph) -> tuple[str, str] | None:
     """
     definition = graph.as_graph_def()
     functions = {f.signature.name: f.node_def for f in definition.library.function}
-    return next(_draws(definition.node, "", functions, set()), None)
+    return next(_stateful_draws(definition.node, "", functions, set()), None)
 
 
 def reject_stateful_draws(graph: tf.Graph) -> None:
@@ -82,7 +82,7 @@ def reject_stateful_draws(graph: tf.Graph) -> None:
         )
 
 
-def _draws(
+def _stateful_draws(
     nodes: Iterable[tf.compat.v1.NodeDef],
     scope: str,
     functions: Mapping[str, Iterable[tf.compat.v1.NodeDef]],
@@ -92,13 +92,15 @@ def _draws(
     for node in nodes:
         if node.op in _DRAWS:
             yield node.op, scope + node.name
-        for called in _called(node):
+        for called in _called_functions(node):
             if called in functions and called not in seen:
                 seen.add(called)
-                yield from _draws(functions[called], f"{scope}{node.name}/", functions, seen)
+                yield from _stateful_draws(
+                    functions[called], f"{scope}{node.name}/", functions, seen
+                )
 
 
-def _called(node: tf.compat.v1.NodeDef) -> Iterator[str]:
+def _called_functions(node: tf.compat.v1.NodeDef) -> Iterator[str]:
     yield node.op
     for value in node.attr.values():
         if value.HasField("func"):

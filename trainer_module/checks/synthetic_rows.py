@@ -31,7 +31,7 @@ def synthetic_rows(specs: Tensors) -> tuple[Tensors, Tensors]:
     """
     random = np.random.default_rng(0)
 
-    def six(tensor: tf.TensorSpec | None) -> tf.Tensor | None:
+    def six_rows(tensor: tf.TensorSpec | None) -> tf.Tensor | None:
         if tensor is None:
             return None
         shape = [ROWS, *(axis or _UNKNOWN_AXIS for axis in tensor.shape[1:])]
@@ -50,7 +50,7 @@ def synthetic_rows(specs: Tensors) -> tuple[Tensors, Tensors]:
             return tf.constant(every.astype(str))
         return tf.cast(every, tensor.dtype)
 
-    every = tf.nest.map_structure(six, specs)
+    every = tf.nest.map_structure(six_rows, specs)
     return rows_of(every, [0, 1, 2, 3]), rows_of(every, [0, 1, 4, 5])
 
 

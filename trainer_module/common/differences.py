@@ -30,7 +30,9 @@ def differences(
     was, now = flat(there), flat(json.loads(json.dumps(here)))
     names = [*now, *(name for name in was if name not in now)]
     return [
-        text.format(name=name, there=_shown(name, was, missing), here=_shown(name, now, missing))
+        text.format(
+            name=name, there=_value_text(name, was, missing), here=_value_text(name, now, missing)
+        )
         for name in names
         if name not in was or name not in now or was[name] != now[name]
     ]
@@ -53,7 +55,7 @@ def flat(facts: Json, name: str = "") -> dict[str, Json]:
     return {name: facts}
 
 
-def _shown(name: str, facts: Mapping[str, Json], missing: str) -> str:
+def _value_text(name: str, facts: Mapping[str, Json], missing: str) -> str:
     if name not in facts:
         return missing
     value = facts[name]

@@ -17,13 +17,13 @@ from shared_core.nearest import nearest
 
 Kind = Literal["optimizer", "loss", "metric", "activation"]
 
-_ROOMS: dict[Kind, str] = {
+_FOLDERS: dict[Kind, str] = {
     "optimizer": "optimizers",
     "loss": "losses",
     "metric": "metrics",
     "activation": "activations",
 }
-_NO_CHOICE = {
+_NOT_SUGGESTED = {
     *("get", "serialize", "deserialize", "legacy", "schedules", "class_name", "config"),
     *("Loss", "Metric", "Optimizer", "LossScaleOptimizer", "MultiOptimizer", "OptimizerMap"),
     *("MeanMetricWrapper", "LossFunctionWrapper"),
@@ -31,7 +31,7 @@ _NO_CHOICE = {
 _OWN = {"metric": ("acc",)}  # trainer_module/model/metrics.py
 
 
-class _Known(NamedTuple):
+class _KnownNames(NamedTuple):
     names: frozenset[str]  # in lower case, without underscores
     choices: tuple[str, ...]  # as written in YAML
 
@@ -47,8 +47,8 @@ def check_keras_name(kind: Kind, name: str, *, field: str) -> None:
     Raises:
         ValueError: Keras has no such name. The message has the nearest one.
     """
-    known = _known(kind)
-    if known is None or "." in name or _plain(name) in known.names:
+    known = _known_names(kind)
+    if known is None or "." in name or _normalize(name) in known.names:
         return
     raise ValueError(
         f"{field}={name!r} is not a Keras {kind}; {nearest(name.lower(), known.choices)}"
@@ -56,28 +56,30 @@ def check_keras_name(kind: Kind, name: str, *, field: str) -> None:
 
 
 @functools.cache
-def _known(kind: Kind) -> _Known | None:
+def _known_names(kind: Kind) -> _KnownNames | None:
     """Return the names in Keras' files; None if the files do not have the known format."""
     spec = importlib.util.find_spec("keras")
-    found = _Found(set(), set(), set())
+    found = _FileNames(set(), set(), set())
     for folder in spec.submodule_search_locations or () if spec else ():
         # Keras releases have their public names in one of these files.
-        for path in (f"{_ROOMS[kind]}/__init__.py", f"api/{_ROOMS[kind]}/__init__.py"):
+        for path in (f"{_FOLDERS[kind]}/__init__.py", f"api/{_FOLDERS[kind]}/__init__.py"):
             found.public.update(_read(Path(folder, path)).public)
-        inner = _read(Path(folder, "src", _ROOMS[kind], "__init__.py"))
+        inner = _read(Path(folder, "src", _FOLDERS[kind], "__init__.py"))
         found.aliases.update(inner.aliases)
         found.members.update(inner.members)
     if not found.public:
         return None
     names = {*found.public, *found.aliases, *found.members, *_OWN.get(kind, ())}
-    written = str.lower if kind == "optimizer" else _snake  # as Keras: adamw, but binary_accuracy
+    written = (
+        str.lower if kind == "optimizer" else _snake_case
+    )  # as Keras: adamw, but binary_accuracy
     made = found.public if kind == "optimizer" else found.members or found.public
     offered = {*found.aliases, *_OWN.get(kind, ()), *made}
-    choices = {written(name) for name in offered - _NO_CHOICE}
-    return _Known(frozenset(map(_plain, names)), tuple(sorted(choices)))
+    choices = {written(name) for name in offered - _NOT_SUGGESTED}
+    return _KnownNames(frozenset(map(_normalize, names)), tuple(sorted(choices)))
 
 
-class _Found(NamedTuple):
+class _FileNames(NamedTuple):
     """The names in a file of Keras: imports, string keys, members of sets.
 
     If the file's `get` accepts a name, it is a key or a member.
@@ -88,8 +90,8 @@ class _Found(NamedTuple):
     members: set[str]
 
 
-def _read(file: Path) -> _Found:
-    found = _Found(set(), set(), set())
+def _read(file: Path) -> _FileNames:
+    found = _FileNames(set(), set(), set())
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError):
@@ -110,11 +112,11 @@ def _read(file: Path) -> _Found:
     return found
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.lower().replace("_", "")
 
 
-def _snake(name: str) -> str:
+def _snake_case(name: str) -> str:
     """Return a class name in Keras' snake case: `binary_accuracy` for `BinaryAccuracy`."""
     parts = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", parts).lower()

@@ -42,7 +42,9 @@ class CheckpointFolder:
         self.directory = directory
         self._keep = keep
         self._patience_seconds = patience_seconds
-        self.kept = self._retrying(lambda: self._recorded() or self._whole(), "looking into")
+        self.kept = self._retrying(
+            lambda: self._recorded_checkpoints() or self._complete_checkpoints(), "looking into"
+        )
 
     def write(self, step: int, tensors: Mapping[str, tf.Tensor]) -> None:
         """Write a checkpoint. The previous one stays the latest until this one is complete.
@@ -105,7 +107,7 @@ class CheckpointFolder:
         prefixes = (os.path.join(self.directory, name) for name in names)
         return next(prefix for prefix in prefixes if prefix not in self.kept)
 
-    def _recorded(self) -> list[str]:
+    def _recorded_checkpoints(self) -> list[str]:
         """Return the recorded checkpoints; empty if the `checkpoint` file cannot be read."""
         try:
             state = tf.train.get_checkpoint_state(self.directory)
@@ -113,7 +115,7 @@ class CheckpointFolder:
             state = None
         return [] if state is None else list(state.all_model_checkpoint_paths)
 
-    def _whole(self) -> list[str]:
+    def _complete_checkpoints(self) -> list[str]:
         """Return complete checkpoints that are not recorded. TensorFlow writes the index file last.
 
         The `checkpoint` file can be damaged or missing from a copy, or the first save was killed

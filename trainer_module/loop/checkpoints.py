@@ -115,19 +115,19 @@ class Checkpoints:
         self._due_at = time.monotonic() + _FIRST_GUESS_SECONDS * self._pause_per_second
         model, optimizer = train_step.model, train_step.optimizer
         self._variables: dict[str, tf.Variable] = {
-            **_by_place("model", [v.value for v in model.variables]),
-            **_by_place("optimizer", [v.value for v in optimizer.variables]),
-            **_by_place("train_step", train_step.state()),
+            **_by_position("model", [v.value for v in model.variables]),
+            **_by_position("optimizer", [v.value for v in optimizer.variables]),
+            **_by_position("train_step", train_step.state()),
         }
         self._paths = {
-            **_by_place("model", model_paths(model)),
-            **_by_place("optimizer", optimizer_paths(optimizer, model)),
+            **_by_position("model", model_paths(model)),
+            **_by_position("optimizer", optimizer_paths(optimizer, model)),
         }
 
     def hold_callbacks(self, variables: Sequence[tf.Variable]) -> None:
         """Include variables of the loop's callbacks in later saves and restores."""
         others = {k: v for k, v in self._variables.items() if not k.startswith("actions/")}
-        self._variables = {**others, **_by_place("actions", variables)}
+        self._variables = {**others, **_by_position("actions", variables)}
 
     def due(self) -> bool:
         """Return whether enough time has passed to save at the end of an epoch."""
@@ -164,17 +164,17 @@ class Checkpoints:
             tensors = [tf.convert_to_tensor(variable) for variable in self._variables.values()]
         if not self._workers.is_chief:
             return
-        text = json.dumps({**position, "variables": self._described()})
+        text = json.dumps({**position, "variables": self._describe_variables()})
         values = dict(zip(self._variables, tensors, strict=True))
         try:
             self._folder.write(step, {**values, _POSITION: tf.constant(text)})
         except tf.errors.OpError as error:
-            raise self._not_written(step, error) from error
+            raise self._save_error(step, error) from error
         ended = time.monotonic()
         self._saved_at = ended
         self._due_at = ended + (ended - started) * self._pause_per_second
 
-    def _not_written(self, step: int, error: tf.errors.OpError) -> OSError:
+    def _save_error(self, step: int, error: tf.errors.OpError) -> OSError:
         """Return the error to raise. Delete the partial checkpoint to free its space."""
         is_full = isinstance(error, tf.errors.ResourceExhaustedError)
         with contextlib.suppress(tf.errors.OpError):
@@ -213,13 +213,13 @@ class Checkpoints:
         )
         if path is None:
             return None
-        position, values = found[1] if found is not None else self._of_chief(path, check)
+        position, values = found[1] if found is not None else self._read_as_chief(path, check)
         for variable, value in zip(self._variables.values(), values, strict=True):
             variable.assign(value)
         logging.info("Continuing from checkpoint %s", path)
         return position
 
-    def _of_chief(self, path: str, check: CheckPosition) -> _Saved:
+    def _read_as_chief(self, path: str, check: CheckPosition) -> _Saved:
         try:
             return self._read(path, check)
         except tf.errors.OpError as error:
@@ -270,7 +270,7 @@ class Checkpoints:
 
     def _check(self, path: str, there: dict[str, str]) -> None:
         """Raise ValueError if the variables of a checkpoint differ from this run's."""
-        found = differences(there, self._described(), missing="none")
+        found = differences(there, self._describe_variables(), missing="none")
         if found:
             raise ValueError(
                 f"the checkpoint {path} is of another model, optimizer or callbacks "
@@ -278,7 +278,7 @@ class Checkpoints:
                 f"checkpoints, or delete {self.directory} to start over."
             )
 
-    def _described(self) -> dict[str, str]:
+    def _describe_variables(self) -> dict[str, str]:
         """Return path (if any), type and shape of each variable, by its position."""
         return {
             name: f"{self._paths.get(name, '')} {v.dtype.name}{v.shape.as_list()}".strip()
@@ -286,5 +286,5 @@ class Checkpoints:
         }
 
 
-def _by_place(group: str, values: Sequence[Value]) -> dict[str, Value]:
+def _by_position(group: str, values: Sequence[Value]) -> dict[str, Value]:
     return {f"{group}/{i}": value for i, value in enumerate(values)}

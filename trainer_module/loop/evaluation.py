@@ -71,7 +71,7 @@ class Evaluation:
         warn_overrides_ignored(model, ("test_step", "compute_loss"), by="Evaluation")
         self.batches = batches
         self.data_facts = data_facts
-        self._metric_of = _by_result(metrics)
+        self._metric_of = _metrics_by_name(metrics)
         self.metrics = [metric for _, metric in self._metric_of.values()]
         self.strategy = strategy or tf.distribute.get_strategy()
         self._total: tf.Variable | None = None
@@ -199,7 +199,7 @@ class Evaluation:
         metric.update_state(labels, outputs, sample_weight=weight)
 
 
-def _by_result(metrics: Metrics) -> dict[str, tuple[Path, keras.metrics.Metric]]:
+def _metrics_by_name(metrics: Metrics) -> dict[str, tuple[Path, keras.metrics.Metric]]:
     """Return the path of each metric's output, and the metric, by the name of its result."""
     if isinstance(metrics, Mapping):
         # Metrics are held in lists: the index within a list is not part of the output's path.

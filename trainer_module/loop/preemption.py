@@ -15,14 +15,14 @@ class Preempted(SystemExit):
     As a SystemExit it ends the process with exit code 143 and no traceback.
     """
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, message: str) -> None:
         """Create the exception with a message that says what was saved."""
         super().__init__(EXIT_PREEMPTED)
-        self.words = words
+        self.message = message
 
     def __str__(self) -> str:
         """Return the message."""
-        return self.words
+        return self.message
 
 
 class Preemption:
@@ -34,14 +34,14 @@ class Preemption:
     def __init__(self) -> None:
         """Start with no signal received."""
         self.asked = False
-        self._listens = False
+        self._is_installed = False
 
     def __enter__(self) -> Preemption:
         """Install the signal handler."""
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._note)
-            self._listens = True
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+            self._is_installed = True
         return self
 
     def __exit__(
@@ -51,11 +51,11 @@ class Preemption:
         trace: TracebackType | None,
     ) -> None:
         """Restore the default handler and raise a signal that came after the last step boundary."""
-        if self._listens:
+        if self._is_installed:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            self._listens = False
+            self._is_installed = False
             if self.asked and error is None:
                 signal.raise_signal(signal.SIGTERM)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
         self.asked = True

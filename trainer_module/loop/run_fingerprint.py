@@ -27,7 +27,7 @@ from trainer_module.step.protocol import Step
 _FOLLOW_LENGTH = ("decay_steps", "total_steps", "first_decay_steps")
 # Values that checkpoints of earlier versions lack, or that could not be read. A checkpoint without
 # them is resumed.
-_LATER = ("added_losses", "steps_per_epoch", "data_holds", "evaluate_holds")
+_NEWER_VALUES = ("added_losses", "steps_per_epoch", "data_holds", "evaluate_holds")
 _OWN_MODULE = re.compile(r"\btrainer_module\.(?:[a-z0-9_]+\.)+")
 
 # JSON values by name.
@@ -68,7 +68,7 @@ def program_fingerprint(
             f"{place} {getattr(each, 'name', type(each).__name__)}": to_fingerprint(each.facts())
             for place, each in enumerate(deciding)
         },
-        **_captured(train_step, data, evaluate, first_pass),
+        **_captured_values(train_step, data, evaluate, first_pass),
     }
 
 
@@ -101,9 +101,11 @@ def check_fingerprint(
     Raises:
         ValueError: Something else differs. The message lists all differences.
     """
-    unknown = {name for name in _LATER if name not in there or name not in here}
+    unknown = {name for name in _NEWER_VALUES if name not in there or name not in here}
     was, now = (
-        flat({name: _moved(value) for name, value in facts.items() if name not in unknown})
+        flat(
+            {name: _shorten_modules(value) for name, value in facts.items() if name not in unknown}
+        )
         for facts in ({**_defaults(), **there}, here)
     )
     grown = [
@@ -133,16 +135,16 @@ def _defaults() -> Fingerprint:
     return {name: value for each in options for name, value in each.fingerprint().items()}
 
 
-def _moved(value: Json) -> Json:
+def _shorten_modules(value: Json) -> Json:
     """Return a value with this package's module names shortened, because modules can move."""
     if isinstance(value, Mapping):
-        return {name: _moved(each) for name, each in value.items()}
+        return {name: _shorten_modules(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_moved(each) for each in value]
+        return [_shorten_modules(each) for each in value]
     return _OWN_MODULE.sub("trainer_module.", value) if isinstance(value, str) else value
 
 
-def _captured(
+def _captured_values(
     train_step: Step,
     data: BatchSource,
     evaluate: Evaluate | None,

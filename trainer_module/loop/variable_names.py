@@ -31,7 +31,7 @@ def layer_names(model: keras.Model) -> dict[str, str]:
 def model_paths(model: keras.Model) -> list[str]:
     """Return the path of each of `model.variables`, in order, without duplicates."""
     names = layer_names(model)
-    return _each_once(_renamed(variable.path, names) for variable in model.variables)
+    return _number_duplicates(_renamed(variable.path, names) for variable in model.variables)
 
 
 def optimizer_paths(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> list[str]:
@@ -47,7 +47,7 @@ def optimizer_paths(optimizer: keras.optimizers.Optimizer, model: keras.Model) -
         known = next((each for each in longest_first if name.startswith(each)), None)
         return name if known is None else flat[known] + name.removeprefix(known)
 
-    return _each_once(renamed(variable.path) for variable in optimizer.variables)
+    return _number_duplicates(renamed(variable.path) for variable in optimizer.variables)
 
 
 def _renamed(path: str, names: dict[str, str]) -> str:
@@ -55,7 +55,7 @@ def _renamed(path: str, names: dict[str, str]) -> str:
     return "/".join("seed_generator" if _SEEDS.fullmatch(part) else part for part in parts)
 
 
-def _each_once(paths: Iterable[str]) -> list[str]:
+def _number_duplicates(paths: Iterable[str]) -> list[str]:
     counts: Counter[str] = Counter()
     found = []
     for path in paths:

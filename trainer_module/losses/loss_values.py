@@ -70,14 +70,14 @@ def output_loss(loss: LossLike) -> OutputLoss:
     if not isinstance(loss, keras.losses.Loss):
         if not callable(loss):
             raise ValueError(f"loss={loss!r}: give a Keras loss, its name, or a function.")
-        return _described(loss, loss)
+        return _describe(loss, loss)
     if loss.reduction == "sum":
         raise ValueError(
             f"loss {loss.name!r} has reduction='sum', whose gradient grows with the batch: use the "
             "default reduction; the sums over the window are taken by the trainer."
         )
     # Keras wraps functions in a loss class; look at the function, which may not be from Keras.
-    described = _described(loss.call, getattr(loss, "fn", None) or type(loss))
+    described = _describe(loss.call, getattr(loss, "fn", None) or type(loss))
     ignored = getattr(loss, "ignore_class", None)
     return dataclasses.replace(
         described,
@@ -110,7 +110,7 @@ def values_of(
         )
     for weights in (sample_weight, mask_of(outputs)):
         labels = zero_where_unweighted(labels, weights, but=loss.ignore_class)
-    values, mask_of_values = _called(loss, labels, outputs)
+    values, mask_of_values = _call_loss(loss, labels, outputs)
     if values.shape.rank == 0:
         raise ValueError(
             "the loss function returned one number for the whole batch: return one loss per row "
@@ -211,7 +211,7 @@ def _by_name(name: str) -> LossLike:
     return found() if inspect.isclass(found) else found
 
 
-def _described(call: LabelsToValues, owner: object) -> OutputLoss:
+def _describe(call: LabelsToValues, owner: object) -> OutputLoss:
     if not getattr(owner, "__module__", "").startswith("keras."):
         return OutputLoss(call, like_keras=True)
     name = getattr(owner, "__name__", "").lower().replace("_", "")
@@ -227,7 +227,7 @@ def _described(call: LabelsToValues, owner: object) -> OutputLoss:
     )
 
 
-def _called(
+def _call_loss(
     loss: OutputLoss, labels: Tensors, outputs: Tensors
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
     """Call a loss with labels of the rank, shape and dtype that it expects.

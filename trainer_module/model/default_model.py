@@ -134,7 +134,7 @@ def default_model(context: ModelContext) -> keras.Model:
         if size == "auto":
             size = _embedding_size(bag.count)
         pooled = PooledEmbedding(bag.count, size, name=f"text_{number}")
-        floats.append(pooled([_gathered(flat, bag.ids), _gathered(flat, bag.weights)]))
+        floats.append(pooled([_gather_columns(flat, bag.ids), _gather_columns(flat, bag.weights)]))
     if bent:
         floats.append(Hinges(config.knots, name="hinges")(_concatenate(bent)))
     hidden = _concatenate(floats)
@@ -215,7 +215,7 @@ def _columns_of(tensor: keras.KerasTensor, places: list[int]) -> list[keras.Kera
     return [keras.ops.take(tensor, places, axis=-1)]
 
 
-def _gathered(
+def _gather_columns(
     tensors: Mapping[str, keras.KerasTensor], places: Sequence[tuple[str, int]]
 ) -> keras.KerasTensor:
     """Return these columns concatenated. With packed features, all are in one tensor."""

@@ -37,7 +37,7 @@ def create_metric(name: str, kind: LabelKind) -> keras.metrics.Metric:
     Raises:
         ValueError: There is no such metric, or its constructor needs arguments.
     """
-    metric = _own(name) if "." in name else _of_keras(name, kind)
+    metric = _custom_metric(name) if "." in name else _keras_metric(name, kind)
     metric.name = result_name(name)
     return metric
 
@@ -146,7 +146,7 @@ def _compares_elementwise(metric: keras.metrics.Metric) -> bool:
     return not takes_classes and "sparse" not in getattr(owner, "__name__", "").lower()
 
 
-def _of_keras(name: str, kind: LabelKind) -> keras.metrics.Metric:
+def _keras_metric(name: str, kind: LabelKind) -> keras.metrics.Metric:
     short = name.lower().replace("_", "")
     if short in ("accuracy", "acc"):
         if kind == "multiclass":
@@ -159,13 +159,13 @@ def _of_keras(name: str, kind: LabelKind) -> keras.metrics.Metric:
         options = {"average": "macro"} if kind == "multiclass" else {"threshold": 0.5}
     elif short.endswith("iou"):
         options = {"dtype": "float32"}  # Keras' integer dtype would truncate fractional weights
-    metric = _by_name(name, options)
+    metric = _metric_by_name(name, options)
     if kind == "multiclass" and _compares_elementwise(metric):
         return OneHotLabels(metric)
     return metric
 
 
-def _by_name(name: str, options: dict[str, Json]) -> keras.metrics.Metric:
+def _metric_by_name(name: str, options: dict[str, Json]) -> keras.metrics.Metric:
     classes = {
         key.lower(): value for key, value in vars(keras.metrics).items() if inspect.isclass(value)
     }
@@ -193,7 +193,7 @@ def _by_name(name: str, options: dict[str, Json]) -> keras.metrics.Metric:
         ) from None
 
 
-def _own(path: str) -> keras.metrics.Metric:
+def _custom_metric(path: str) -> keras.metrics.Metric:
     found = import_dotted(path, field="trainer.metrics")
     if not callable(found):
         raise ValueError(

@@ -71,7 +71,7 @@ class Plan:
         _check_monitor(config, metrics)
         loss = self.loss or as_loss_function(_DEFAULT_LOSS[kind])
         return dataclasses.replace(
-            self, label_kind=kind, loss=_weighted(loss, config, kind), metrics=metrics
+            self, label_kind=kind, loss=_with_class_weights(loss, config, kind), metrics=metrics
         )
 
     def build(
@@ -235,7 +235,9 @@ def _loss(name: str) -> LossFunction:
         raise ValueError(f"trainer.{error}") from None
 
 
-def _weighted(function: LossFunction, config: TrainerConfig, kind: LabelKind) -> LossFunction:
+def _with_class_weights(
+    function: LossFunction, config: TrainerConfig, kind: LabelKind
+) -> LossFunction:
     """Return the loss with its class weights."""
     if not config.class_weight:
         return function

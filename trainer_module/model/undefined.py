@@ -40,20 +40,20 @@ def defined_result(metric: keras.metrics.Metric) -> Tensors:
     return metric.result() if rule is None else rule(inner)
 
 
-def _of_two_classes(metric: keras.metrics.Metric) -> tf.Tensor:
+def _two_class_metric(metric: keras.metrics.Metric) -> tf.Tensor:
     # Counts are by threshold, and for multi-label AUC by class; each threshold counts all rows.
     positive = metric.true_positives[0] + metric.false_negatives[0]
     negative = metric.true_negatives[0] + metric.false_positives[0]
     both = keras.ops.all(keras.ops.logical_and(positive > 0, negative > 0))
-    return _where(both, metric.result())
+    return _nan_unless(both, metric.result())
 
 
 def _precision(metric: keras.metrics.Metric) -> tf.Tensor:
-    return _where(_sum(metric.true_positives, metric.false_positives) > 0, metric.result())
+    return _nan_unless(_sum(metric.true_positives, metric.false_positives) > 0, metric.result())
 
 
 def _recall(metric: keras.metrics.Metric) -> tf.Tensor:
-    return _where(_sum(metric.true_positives, metric.false_negatives) > 0, metric.result())
+    return _nan_unless(_sum(metric.true_positives, metric.false_negatives) > 0, metric.result())
 
 
 def _sum(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
@@ -67,7 +67,7 @@ def _f_score(metric: keras.metrics.Metric) -> tf.Tensor:
     right, wrong = metric.true_positives + 0.0, metric.false_positives + metric.false_negatives
     there = right + wrong > 0
     if metric.average in (None, "micro"):
-        return _where(there, metric.result())
+        return _nan_unless(there, metric.result())
     square = metric.beta**2
     taken_for, missed = metric.false_positives + 0.0, metric.false_negatives + 0.0
     whole = (1 + square) * right + square * missed + taken_for
@@ -75,16 +75,16 @@ def _f_score(metric: keras.metrics.Metric) -> tf.Tensor:
     counted = there if metric.average == "macro" else metric.intermediate_weights + 0.0
     counted = keras.ops.cast(counted, scores.dtype)
     total = keras.ops.sum(counted)
-    return _where(total > 0, keras.ops.divide_no_nan(keras.ops.sum(scores * counted), total))
+    return _nan_unless(total > 0, keras.ops.divide_no_nan(keras.ops.sum(scores * counted), total))
 
 
-def _where(defined: tf.Tensor, result: tf.Tensor) -> tf.Tensor:
+def _nan_unless(defined: tf.Tensor, result: tf.Tensor) -> tf.Tensor:
     return keras.ops.where(defined, result, keras.ops.full_like(result, math.nan))
 
 
 # By the function that computes the result: a subclass with another `result` has no rule.
 _RULES: dict[Callable | None, Callable[[keras.metrics.Metric], tf.Tensor]] = {
-    **{kind.result: _of_two_classes for kind in OF_TWO_CLASSES},
+    **{kind.result: _two_class_metric for kind in OF_TWO_CLASSES},
     keras.metrics.Precision.result: _precision,
     keras.metrics.Recall.result: _recall,
     keras.metrics.FBetaScore.result: _f_score,

@@ -65,7 +65,7 @@ def export_model(
     def predict(raw: Mapping[str, Tensors]) -> dict[str, tf.Tensor]:
         transformed = layer(dict(raw))
         outputs = model({name: transformed[name] for name in inputs}, training=False)
-        named = _named(outputs if label_scale is None else label_scale.unscaled(outputs))
+        named = _outputs_by_name(outputs if label_scale is None else label_scale.unscaled(outputs))
         return named if names is None else with_classes(named, names)
 
     def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -76,7 +76,7 @@ def export_model(
         return {name: _dense(tensor) for name, tensor in transformed.items()}
 
     def raw(columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return predict({n: _as_parsed(columns[n], spec) for n, spec in serving_spec.items()})
+        return predict({n: _to_parsed(columns[n], spec) for n, spec in serving_spec.items()})
 
     examples_spec = tf.TensorSpec([None], tf.string, name="examples")
     arguments = argument_names(list(serving_spec))
@@ -154,7 +154,7 @@ def unused_columns(
     return tuple(name for name in raw_spec if not inputs.get(name, set()) & reached)
 
 
-def _named(outputs: Tensors) -> dict[str, tf.Tensor]:
+def _outputs_by_name(outputs: Tensors) -> dict[str, tf.Tensor]:
     if isinstance(outputs, Mapping):
         return dict(outputs)
     if isinstance(outputs, (list, tuple)):
@@ -179,7 +179,7 @@ def _raw_tensor_spec(name: str, spec: ParseSpec, argument: str) -> tf.TensorSpec
     )
 
 
-def _as_parsed(tensor: tf.Tensor, spec: ParseSpec) -> tf.Tensor | tf.SparseTensor:
+def _to_parsed(tensor: tf.Tensor, spec: ParseSpec) -> tf.Tensor | tf.SparseTensor:
     """Return what parse_example would return for the same values."""
     if isinstance(spec, tf.io.FixedLenFeature):
         return tensor

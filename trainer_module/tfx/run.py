@@ -159,9 +159,9 @@ def _run(
         write_label(fn_args.serving_model_dir, names)
     if data.layout is not None:
         write_input_checks(fn_args.serving_model_dir, data.layout)
-    judged = fn_args.custom_config.get("baselines")
-    if judged:
-        files = split_files(fn_args, judged)
+    split = fn_args.custom_config.get("baselines")
+    if split:
+        files = split_files(fn_args, split)
         write_baselines(
             _run_dir(fn_args), data._replace(eval_files=files), summary, config, trained.inputs
         )

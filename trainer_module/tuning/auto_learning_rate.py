@@ -57,7 +57,7 @@ def with_learning_rate(
     record = None if record_dir is None else os.path.join(record_dir, RECORD)
     workers = worker_group(strategy)
     rate = workers.broadcast_from_chief(
-        "learning_rate", None if record is None else _recorded(record)
+        "learning_rate", None if record is None else _read_record(record)
     )
     if rate is None:
         batches = examples.shuffled_batches(
@@ -107,7 +107,7 @@ def _with_optimizer(plan: Plan, update: dict[str, Setting]) -> Plan:
     return dataclasses.replace(plan, config=config)
 
 
-def _recorded(path: str) -> float | None:
+def _read_record(path: str) -> float | None:
     if not tf.io.gfile.exists(path):
         return None
     with tf.io.gfile.GFile(path) as stream:

@@ -113,13 +113,13 @@ def find_learning_rate(
     data = as_batches(batches, batch_size=batch_size, shuffle=shuffle, seed=seed)
     before = _State(train_step)
     try:
-        found = _tried(train_step, _endless(data), np.geomspace(lowest, highest, windows))
+        found = _run_test(train_step, _repeat_batches(data), np.geomspace(lowest, highest, windows))
     finally:
-        before.put_back()
+        before.restore()
     return found
 
 
-def _tried(step: TrainStep, batches: Iterator[Tensors], rates: np.ndarray) -> RangeTest:
+def _run_test(step: TrainStep, batches: Iterator[Tensors], rates: np.ndarray) -> RangeTest:
     losses: list[float] = []
     smoothed: list[float] = []
     mean = weight = 0.0
@@ -164,7 +164,7 @@ def _loss_at(step: TrainStep, rate: float, batch: Tensors) -> float:
         return math.nan
 
 
-def _endless(batches: BatchSource) -> Iterator[Tensors]:
+def _repeat_batches(batches: BatchSource) -> Iterator[Tensors]:
     epoch = 0
     while True:
         count = 0
@@ -197,7 +197,7 @@ class _State:
         self._variables = [v.value if isinstance(v, keras.Variable) else v for v in kept]
         self._values = [v.numpy() for v in self._variables]
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         with self._strategy.scope():
             for variable, value in zip(self._variables, self._values, strict=True):
                 variable.assign(value)

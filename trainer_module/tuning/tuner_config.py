@@ -137,7 +137,7 @@ class TunerConfig(BaseModel):
     @field_validator("search")
     @classmethod
     def _settings(cls, search: dict[str, SearchRange]) -> dict[str, SearchRange]:
-        return {path: _typed(path, searched) for path, searched in search.items()}
+        return {path: _with_declared_type(path, searched) for path, searched in search.items()}
 
     @model_validator(mode="after")
     def _length(self) -> TunerConfig:
@@ -261,7 +261,7 @@ def check_objective(objective: str, metrics: Sequence[str], *, field: str) -> No
         raise ValueError(f"{field}={objective!r} is not evaluated; {nearest(objective, known)}")
 
 
-def _typed(path: str, searched: SearchRange) -> SearchRange:
+def _with_declared_type(path: str, searched: SearchRange) -> SearchRange:
     """Return the range with numbers and values of the type that the setting declares."""
     declared = type_of(path, field="")
     if (role := TrainerConfig.roles().get(path)) and role.untunable:

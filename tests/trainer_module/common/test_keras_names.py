@@ -47,7 +47,7 @@ def test_names_that_keras_accepts_pass(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_suggested_names_are_valid(kind: Kind) -> None:
-    known = keras_names._known(kind)
+    known = keras_names._known_names(kind)
     assert known is not None
     for name in known.choices:
         if kind == "optimizer":
@@ -107,9 +107,9 @@ def test_neither_keras_nor_tensorflow_is_imported() -> None:
 
 
 def test_unknown_layout_of_keras_files_skips_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    keras_names._known.cache_clear()
-    monkeypatch.setitem(keras_names._ROOMS, "loss", "somewhere_else")
+    keras_names._known_names.cache_clear()
+    monkeypatch.setitem(keras_names._FOLDERS, "loss", "somewhere_else")
     try:
         check_keras_name("loss", "bce2", field="f")
     finally:
-        keras_names._known.cache_clear()
+        keras_names._known_names.cache_clear()

@@ -16,7 +16,7 @@ import pytest
 import small_transform
 import tensorflow as tf
 
-from trainer_module.tfx.export import _as_parsed, argument_names, export_model
+from trainer_module.tfx.export import _to_parsed, argument_names, export_model
 from trainer_module.tfx.label_names import LabelNames
 
 
@@ -218,7 +218,7 @@ def test_raw_takes_rows_of_different_length(dtype, rows, filler):
     spec = tf.io.VarLenFeature(dtype)
     longest = max(map(len, rows))
     filled = [row + [filler] * (longest - len(row)) for row in rows]
-    found = _as_parsed(tf.constant(filled, dtype), spec)
+    found = _to_parsed(tf.constant(filled, dtype), spec)
     examples = [small_transform.serialized({"x": row}) for row in rows]
     parsed = tf.io.parse_example(examples, {"x": spec})["x"]
     for name in ("indices", "values", "dense_shape"):

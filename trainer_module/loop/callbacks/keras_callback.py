@@ -20,7 +20,7 @@ from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult
 from trainer_module.step.protocol import Step
 
 # Keras callbacks that do not work in this loop, and the replacement for each.
-_OTHERS = {
+_REPLACEMENTS = {
     "BackupAndRestore": "give checkpoints=Checkpoints(folder, step)",
     "CallbackList": "give its callbacks one by one",
     "OrbaxCheckpoint": "give checkpoints=Checkpoints(folder, step)",
@@ -32,7 +32,7 @@ _NEVER_CALLED = (
     *("on_test_begin", "on_test_end", "on_test_batch_begin", "on_test_batch_end"),
     *("on_predict_begin", "on_predict_end", "on_predict_batch_begin", "on_predict_batch_end"),
 )
-_LOOKS_ON = (
+_OBSERVERS = (
     keras.callbacks.CSVLogger,
     keras.callbacks.History,
     keras.callbacks.ModelCheckpoint,
@@ -73,10 +73,10 @@ class KerasCallback(Callback):
             ValueError: The callback cannot work here. The message names it and its replacement.
         """
         self.callback = callback
-        self.on_chief_only = isinstance(callback, _LOOKS_ON)
+        self.on_chief_only = isinstance(callback, _OBSERVERS)
         self.name = type(callback).__name__
         self._check(train_step.optimizer, metrics)
-        self._model = _ModelSeen(train_step.model, train_step.optimizer)
+        self._model = _ModelView(train_step.model, train_step.optimizer)
         callback.set_params({"epochs": epochs, "steps": None, "verbose": 0})
         callback.set_model(self._model)
         if getattr(callback, "mode", None) == "auto":
@@ -86,7 +86,7 @@ class KerasCallback(Callback):
         functions = {name: f for name, f in vars(callback).items() if inspect.isroutine(f)}
         self._facts = {
             "class": to_fingerprint(type(callback)),
-            **_plain(vars(callback)),
+            **_plain_attributes(vars(callback)),
             **to_fingerprint({k: f for k, f in functions.items() if k != "monitor_op"}),
         }
         self._best: list[tf.Variable] = []
@@ -104,7 +104,7 @@ class KerasCallback(Callback):
         """Begin training; reset an earlier request to stop."""
         self._model.stop_training = False
         self._best_metrics, self._is_over = None, False
-        self._table = _table_of(self.callback)
+        self._table = _written_table(self.callback)
         self.callback.on_train_begin({})
 
     def on_epoch_begin(self, epoch: int) -> None:
@@ -136,17 +136,17 @@ class KerasCallback(Callback):
         """End training now if the callback is an EarlyStopping that restores the best weights."""
         if getattr(self.callback, "best_weights", None) is None or self._best_metrics is None:
             return None
-        self._end()
+        self._end_training()
         return self._best_metrics
 
     def on_end(self, result: FitResult) -> None:
         """End training."""
         if not self._is_over:
-            self._end()
+            self._end_training()
 
     def facts(self) -> dict[str, Json]:
         """Return the plain attributes at creation; empty for callbacks that only observe."""
-        return {} if isinstance(self.callback, _LOOKS_ON) else self._facts
+        return {} if isinstance(self.callback, _OBSERVERS) else self._facts
 
     def variables(self) -> Sequence[tf.Variable]:
         """Return the copies of the best weights of EarlyStopping."""
@@ -159,7 +159,7 @@ class KerasCallback(Callback):
             variable.assign(weight)
         return {
             "name": self.name,
-            "attributes": _plain(vars(self.callback)),
+            "attributes": _plain_attributes(vars(self.callback)),
             "batch": self._batch,
             "ended": self._ended,
             "last": self._last,
@@ -178,14 +178,16 @@ class KerasCallback(Callback):
         if self._table:
             _restore_rows(self.callback, self._table, self._ended)
 
-    def _end(self) -> None:
+    def _end_training(self) -> None:
         self._is_over = True
         self.callback.on_train_end(dict(self._last))
 
     def _check(self, optimizer: keras.optimizers.Optimizer, metrics: Sequence[str] | None) -> None:
         kinds = [kind.__name__ for kind in type(self.callback).__mro__]
-        if found := next((kind for kind in kinds if kind in _OTHERS), None):
-            raise ValueError(f"callbacks: keras.callbacks.{found} has no place: {_OTHERS[found]}.")
+        if found := next((kind for kind in kinds if kind in _REPLACEMENTS), None):
+            raise ValueError(
+                f"callbacks: keras.callbacks.{found} has no place: {_REPLACEMENTS[found]}."
+            )
         base = keras.callbacks.Callback
         for hook in _NEVER_CALLED:
             own = getattr(type(self.callback), hook) is not getattr(base, hook)
@@ -217,7 +219,7 @@ class KerasCallback(Callback):
 _SCHEDULE = keras.optimizers.schedules.LearningRateSchedule
 
 
-class _ModelSeen:
+class _ModelView:
     """The model as the callback sees it, with the optimizer that `compile` would have set."""
 
     stop_training: bool
@@ -233,7 +235,7 @@ class _ModelSeen:
         setattr(self._model, name, value) if not own else self.__dict__.__setitem__(name, value)
 
 
-def _plain(attributes: dict[str, Json]) -> dict[str, Json]:
+def _plain_attributes(attributes: dict[str, Json]) -> dict[str, Json]:
     found = {name: _number(value) for name, value in attributes.items() if name != "best_weights"}
     return {name: value for name, value in found.items() if _is_plain(value)}
 
@@ -249,7 +251,7 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def _table_of(callback: keras.callbacks.Callback) -> str:
+def _written_table(callback: keras.callbacks.Callback) -> str:
     """Return the content that a CSVLogger has written, because it starts an empty file."""
     is_table = isinstance(callback, keras.callbacks.CSVLogger) and not callback.append
     if not is_table or not tf.io.gfile.exists(callback.filename):

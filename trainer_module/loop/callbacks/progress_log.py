@@ -84,7 +84,7 @@ class ProgressLog(Callback):
         epochs = f" epoch {progress.epoch}/{progress.epochs}" if progress.epochs else ""
         speed = "" if rate is None else f" {rate:.0f} examples/s"
         left = "" if eta is None else f", {_duration(eta)} left"
-        _say(
+        _log_line(
             f"{self._prefix}step {progress.step}/{progress.total_steps or '?'}{epochs} "
             f"loss {progress.loss:.4f}{speed}{left}",
             record,
@@ -96,7 +96,7 @@ class ProgressLog(Callback):
         shown = "  ".join(f"{name} {metric_text(value)}" for name, value in end.metrics.items())
         if end.metrics:
             record = EvaluationEnded(end.epoch, end.metrics, self._trial)
-            _say(f"{self._prefix}epoch {end.epoch} eval: {shown}", record)
+            _log_line(f"{self._prefix}epoch {end.epoch} eval: {shown}", record)
         return False
 
     def on_end(self, result: FitResult) -> None:
@@ -107,7 +107,7 @@ class ProgressLog(Callback):
         ended = f"training ended by {result.stopped} after {result.steps} steps"
         left_out = f", windows skipped: {skipped}" if skipped else ""
         advice = f"; {advice}" if advice else ""
-        _say(f"{self._prefix}{ended}{left_out}{advice}", record)
+        _log_line(f"{self._prefix}{ended}{left_out}{advice}", record)
 
 
 def batch_size_advice(noise_scale: float, global_batch: float) -> str:
@@ -125,7 +125,7 @@ def batch_size_advice(noise_scale: float, global_batch: float) -> str:
     )
 
 
-def _say(text: str, record: Progress, *, passes: bool = False) -> None:
+def _log_line(text: str, record: Progress, *, passes: bool = False) -> None:
     """Log a line, or write it to standard error if no handler would show it.
 
     Args:
@@ -135,14 +135,14 @@ def _say(text: str, record: Progress, *, passes: bool = False) -> None:
     """
     logger = logging.get_absl_logger()
     logger.info("%s", text, extra=attached(record))
-    if not _is_heard(logger):
+    if not _is_handled(logger):
         on_terminal = sys.stderr.isatty()
         start = "\r\x1b[K" if on_terminal else ""
         sys.stderr.write(f"{start}{text}" + ("" if passes and on_terminal else "\n"))
         sys.stderr.flush()
 
 
-def _is_heard(logger: standard_logging.Logger) -> bool:
+def _is_handled(logger: standard_logging.Logger) -> bool:
     """Return whether a handler of a logger accepts lines of level INFO."""
     if not logger.isEnabledFor(standard_logging.INFO):
         return False
