@@ -188,7 +188,7 @@ def test_invalid_training_data_is_rejected(data, options, message):
 def test_progress_option(capsys, monkeypatch):
     from trainer_module.loop.callbacks import progress_log
 
-    monkeypatch.setattr(progress_log, "_is_heard", lambda logger: False)
+    monkeypatch.setattr(progress_log, "_is_handled", lambda logger: False)
     step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.05), "mse", micro_batch_size=4)
     TrainingLoop(step, (FEATURES, LABELS), epochs=2, batch_size=6).fit()
     lines = capsys.readouterr().err.splitlines()
