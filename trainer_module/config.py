@@ -14,7 +14,7 @@ from trainer_module.options.cluster_options import ClusterOptions
 from trainer_module.options.loop_options import RunLength
 from trainer_module.options.model_config import EarlyStoppingConfig
 from trainer_module.options.parse import parse_section
-from trainer_module.options.settings import RUNTIME_ONLY, at_least_one
+from trainer_module.options.settings import COUNT, RUNTIME_ONLY
 from trainer_module.options.step_options import UpdateOptions
 from trainer_module.options.task_options import TaskOptions
 
@@ -33,10 +33,10 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
     replica. Steps are optimizer steps.
     """
 
-    global_batch_size: int = Field(
+    global_batch_size: Annotated[int, COUNT] = Field(
         default=256, description="Rows of one optimizer step, over all replicas."
     )
-    micro_batch_size: int | Literal["auto"] | None = Field(
+    micro_batch_size: Annotated[int | Literal["auto"] | None, COUNT] = Field(
         default=None,
         description=(
             "Rows of a forward and backward pass on one replica; small micro-batches are computed "
@@ -88,7 +88,7 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
             "TFX's model_run folder."
         ),
     )
-    checkpoint_every_steps: Annotated[int | None, RUNTIME_ONLY] = Field(
+    checkpoint_every_steps: Annotated[int | None, COUNT, RUNTIME_ONLY] = Field(
         default=None,
         description=(
             "Optimizer steps between checkpoints, in addition to those at the ends of epochs (at "
@@ -105,23 +105,12 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
             "or Vertex uses 5."
         ),
     )
-    keep_checkpoints: Annotated[int, RUNTIME_ONLY] = Field(
+    keep_checkpoints: Annotated[int, COUNT, RUNTIME_ONLY] = Field(
         default=2, description="Number of checkpoints to keep, the latest ones."
     )
     tensorboard: Annotated[bool, RUNTIME_ONLY] = Field(
         default=True, description="Whether to write TensorBoard scalars to the model_run folder."
     )
-
-    @field_validator(
-        "global_batch_size",
-        "micro_batch_size",
-        "checkpoint_every_steps",
-        "keep_checkpoints",
-        mode="before",
-    )
-    @classmethod
-    def _at_least_one(cls, value: object) -> object:
-        return at_least_one(value)
 
     @field_validator("shuffle_buffer_rows")
     @classmethod

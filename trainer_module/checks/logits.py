@@ -8,7 +8,7 @@ import tensorflow as tf
 from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.losses.nested import Path, at, only, path_name
-from trainer_module.losses.weighted_loss import WeightedLoss
+from trainer_module.losses.weighted_loss import OutputTerm, WeightedLoss
 
 # Layers that pass on their inputs, apart from an activation.
 _PASSING = (
@@ -39,9 +39,7 @@ def warn_if_logits(model: keras.Model, loss_fn: LossLike) -> None:
     outputs = getattr(model, "output", None) if len(tensors) > 1 else tensors[0]
     if outputs is None or not isinstance(loss_fn, WeightedLoss):
         return
-    for term in loss_fn.terms:
-        if not term.loss.probabilities:
-            continue
+    for term in _terms_of_probabilities(loss_fn):
         try:
             layer = _linear_layer(at(outputs, term.path if len(tensors) > 1 else ()))
         except KeyError:  # a list of one, or outputs of other names, which the loss rejects
@@ -63,9 +61,7 @@ def warn_if_not_probabilities(model: keras.Model, loss_fn: LossLike, outputs: Te
     """
     if getattr(model, "outputs", None) or not isinstance(loss_fn, WeightedLoss):
         return
-    for term in loss_fn.terms:
-        if not term.loss.probabilities:
-            continue
+    for term in _terms_of_probabilities(loss_fn):
         try:
             values = tf.cast(at(outputs, term.path) if term.path else only(outputs), tf.float64)
         except (KeyError, TypeError, ValueError):  # outputs that the loss rejects
@@ -73,6 +69,10 @@ def warn_if_not_probabilities(model: keras.Model, loss_fn: LossLike, outputs: Te
         low, high = float(tf.reduce_min(values)), float(tf.reduce_max(values))
         if low < -_ROUNDING or high > 1 + _ROUNDING:
             _warn(model, loss_fn, term.path, f"gave {low:.3g} to {high:.3g} for synthetic rows")
+
+
+def _terms_of_probabilities(loss_fn: WeightedLoss) -> list[OutputTerm]:
+    return [term for term in loss_fn.terms if term.loss.probabilities]
 
 
 def _warn(model: keras.Model, loss_fn: WeightedLoss, path: Path, gives: str) -> None:

@@ -57,13 +57,25 @@ def values_by_name(name: str, result: Tensors) -> dict[str, float]:
     return {f"{name}/{i}": float(value) for i, value in enumerate(values)}
 
 
-class OneHotLabels(keras.metrics.Metric):
-    """Adapt a metric that expects one-hot labels to class labels `[rows, 1]` or `[rows]`."""
+class _MetricWrapper(keras.metrics.Metric):
+    """A metric that gets other labels or outputs; subclasses define `update_state`."""
 
     def __init__(self, metric: keras.metrics.Metric) -> None:
         """Wrap the metric and take its name. Call it in the strategy's scope."""
         super().__init__(name=metric.name, dtype=metric.dtype)
         self.metric = metric
+
+    def result(self) -> Tensors:
+        """Return the metric's result."""
+        return self.metric.result()
+
+    def reset_state(self) -> None:
+        """Reset the metric."""
+        self.metric.reset_state()
+
+
+class OneHotLabels(_MetricWrapper):
+    """Adapt a metric that expects one-hot labels to class labels `[rows, 1]` or `[rows]`."""
 
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: tf.Tensor | None = None
@@ -73,22 +85,13 @@ class OneHotLabels(keras.metrics.Metric):
         one_hot = keras.ops.one_hot(classes, y_pred.shape[-1], dtype=y_pred.dtype)
         self.metric.update_state(one_hot, y_pred, sample_weight=sample_weight)
 
-    def result(self) -> Tensors:
-        """Return the metric's result."""
-        return self.metric.result()
 
-    def reset_state(self) -> None:
-        """Reset the metric."""
-        self.metric.reset_state()
-
-
-class InOwnUnit(keras.metrics.Metric):
+class InOwnUnit(_MetricWrapper):
     """Compute a metric of scaled labels and outputs in the label's own unit."""
 
     def __init__(self, metric: keras.metrics.Metric, scale: LabelScale) -> None:
         """Wrap the metric and take its name. Call it in the strategy's scope."""
-        super().__init__(name=metric.name, dtype=metric.dtype)
-        self.metric = metric
+        super().__init__(metric)
         self.scale = scale
 
     def update_state(
@@ -98,14 +101,6 @@ class InOwnUnit(keras.metrics.Metric):
         labels, outputs = self.scale.unscaled(y_true), self.scale.unscaled(y_pred)
         check_labels(self.metric, labels, outputs, sample_weight)
         self.metric.update_state(labels, outputs, sample_weight=sample_weight)
-
-    def result(self) -> Tensors:
-        """Return the metric's result."""
-        return self.metric.result()
-
-    def reset_state(self) -> None:
-        """Reset the metric."""
-        self.metric.reset_state()
 
 
 def check_labels(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from trainer_module.options.settings import RUNTIME_ONLY, Settings, at_least_one
+from trainer_module.options.settings import COUNT, RUNTIME_ONLY, Settings
 
 SEVERAL_WORKERS = ("auto", "multi_worker", "parameter_server")
 
@@ -22,7 +22,7 @@ class ClusterOptions(Settings):
             "several GPUs or logical devices, and one_device for one."
         ),
     )
-    workers: Annotated[int | None, RUNTIME_ONLY] = Field(
+    workers: Annotated[int | None, COUNT, RUNTIME_ONLY] = Field(
         default=None,
         description=(
             "Number of processes that train together. They are started on this machine unless "
@@ -47,7 +47,7 @@ class ClusterOptions(Settings):
             "The end of a worker's process is detected at once."
         ),
     )
-    logical_devices: Annotated[int | None, RUNTIME_ONLY] = Field(
+    logical_devices: Annotated[int | None, COUNT, RUNTIME_ONLY] = Field(
         default=None,
         description=(
             "Number of logical CPU devices of each process, for mirrored and multi_worker; null: "
@@ -62,7 +62,7 @@ class ClusterOptions(Settings):
             "servers, only the workers need a GPU."
         ),
     )
-    intra_op_threads: Annotated[int | None, RUNTIME_ONLY] = Field(
+    intra_op_threads: Annotated[int | None, COUNT, RUNTIME_ONLY] = Field(
         default=None,
         description=(
             "CPU threads per operation; null: TensorFlow's default, one per core. 1 is faster for "
@@ -70,11 +70,6 @@ class ClusterOptions(Settings):
             "micro-batches above 64 MiB, which are computed one at a time."
         ),
     )
-
-    @field_validator("workers", "logical_devices", "intra_op_threads", mode="before")
-    @classmethod
-    def _check_cluster_counts(cls, value: object) -> object:
-        return at_least_one(value)
 
     @model_validator(mode="after")
     def _check_workers(self) -> ClusterOptions:

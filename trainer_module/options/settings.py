@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from trainer_module.common.json_values import Json
 
@@ -63,7 +63,7 @@ class Settings(BaseModel):
         return found
 
 
-def at_least_one(value: Json) -> Json:
+def _at_least_one(value: Json) -> Json:
     """Return a count as an int, including NumPy's; leave non-numbers to the field's type.
 
     Raises:
@@ -77,3 +77,7 @@ def at_least_one(value: Json) -> Json:
     if value < 1 or is_flag:
         raise ValueError("use a whole number of at least 1")
     return value
+
+
+# The mark of a field that is a count of at least 1.
+COUNT = BeforeValidator(_at_least_one)

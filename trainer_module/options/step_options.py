@@ -12,7 +12,7 @@ from typing_extensions import Required, TypedDict
 from trainer_module.common.json_values import Json
 from trainer_module.common.tensors import Tensors
 from trainer_module.options.parse import parse_section
-from trainer_module.options.settings import NEWER_OPTION, RUNTIME_ONLY, Settings, at_least_one
+from trainer_module.options.settings import COUNT, NEWER_OPTION, RUNTIME_ONLY, Settings
 
 NonFinite = Literal["raise", "skip"]
 AddedLosses = Literal["mean", "sum"]
@@ -44,7 +44,7 @@ class UpdateOptions(Settings):
             "with an error; skip: do not apply the window."
         ),
     )
-    max_consecutive_skips: int = Field(
+    max_consecutive_skips: Annotated[int, COUNT] = Field(
         default=100,
         description=(
             "With non_finite: skip, most windows to skip in a row; the next one stops the training."
@@ -53,18 +53,13 @@ class UpdateOptions(Settings):
     jit_compile: bool = Field(
         default=False, description="Compile the computation of a micro-batch with XLA."
     )
-    gradient_noise_scale: Annotated[int | None, NEWER_OPTION] = Field(
+    gradient_noise_scale: Annotated[int | None, COUNT, NEWER_OPTION] = Field(
         default=None,
         description=(
             "Measure the gradient noise scale (McCandlish et al., 2018) every so many steps, such "
             "as 50: global batches far below it are mostly noise, so that larger ones pay."
         ),
     )
-
-    @field_validator("max_consecutive_skips", "gradient_noise_scale", mode="before")
-    @classmethod
-    def _check_update_counts(cls, value: object) -> object:
-        return at_least_one(value)
 
     @field_validator("clip_norm")
     @classmethod
@@ -107,12 +102,12 @@ class StepOptions(UpdateOptions):
             the same result.
     """
 
-    micro_batch_size: Annotated[int, RUNTIME_ONLY]
+    micro_batch_size: Annotated[int, COUNT, RUNTIME_ONLY]
     added_losses: AddedLosses | None = None
     transforms: tuple[GradientTransform, ...] = ()
-    expected_rows: Annotated[int | None, RUNTIME_ONLY] = None
+    expected_rows: Annotated[int | None, COUNT, RUNTIME_ONLY] = None
     # A run that stopped after too many skips can resume with a larger number.
-    max_consecutive_skips: Annotated[int, RUNTIME_ONLY] = 100
+    max_consecutive_skips: Annotated[int, COUNT, RUNTIME_ONLY] = 100
     jit_compile: Annotated[bool, RUNTIME_ONLY] = False
 
     @classmethod
@@ -123,11 +118,6 @@ class StepOptions(UpdateOptions):
             ValueError: The message lists every wrong option with its value and a suggestion.
         """
         return parse_section(cls, options, section="")
-
-    @field_validator("micro_batch_size", "expected_rows", mode="before")
-    @classmethod
-    def _check_rows(cls, value: object) -> object:
-        return at_least_one(value)
 
     @field_validator("transforms", mode="before")
     @classmethod
