@@ -233,7 +233,7 @@ def test_synthetic_text_is_text():
 
 
 def test_failed_check_is_reported_once(caplog):
-    """Ids outside of their table; a logarithm of what made-up rows do not have; a strange loss."""
+    """Ids outside of their table; a logarithm of 0 for synthetic rows; a strange loss."""
     x = keras.Input((5,))
     table = keras.layers.Embedding(3, 2)
     ids = Layer(lambda layer, x: ops.cast(x, "int32") + 10)(x)

@@ -80,7 +80,7 @@ def test_weights_by_class_name():
     ("setting", "names", "message"),
     [
         ({"virginca": 3.0}, NAMES, r"'virginca' is not a class of the label; .*'virginica'"),
-        ({"yes": 3.0}, [], r"'yes' is not a class .*have no names; numbers from 0 to 2 are"),
+        ({"yes": 3.0}, [], r"'yes' is not a class .*have no names; or use a number from 0 to 2"),
         ({3: 1.0}, NAMES, r"no class 3; its classes are 0 to 2"),
         ({1: 1.0, "versicolor": 2.0}, NAMES, r"class 1 \('versicolor'\) is listed by number and"),
     ],

@@ -148,7 +148,10 @@ def test_duplicate_metric_names_are_rejected(strategies):
         ("aucc", r"trainer.metrics='aucc' is not a Keras metric; did you mean"),
         ("MeanIoU", r"'MeanIoU' needs arguments .*num_classes.*dotted path of a function"),
         ("user_metrics.CLASSES", r"'user_metrics.CLASSES' is a int: give a keras.metrics.Metric"),
-        ("user_metrics.top_5", r"top_5' gives no keras.metrics.Metric when it is called without"),
+        (
+            "user_metrics.top_5",
+            r"top_5' does not return a keras.metrics.Metric when called without",
+        ),
         ("user_metrics.nothing", r"module 'user_metrics' has no 'nothing'"),
     ],
 )

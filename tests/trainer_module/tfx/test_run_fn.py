@@ -260,7 +260,7 @@ def test_losses_and_metrics_by_name_and_by_path(monkeypatch):
     [
         (
             {"epochs": 3, "label": "generous"},
-            r"has 'epochs', 'label' and no \"trainer\": the settings",
+            r"has 'epochs', 'label' and no \"trainer\": put the settings",
         ),
         ({"Trainer": {"epochs": 3}}, r"has 'Trainer' and no \"trainer\""),
     ],

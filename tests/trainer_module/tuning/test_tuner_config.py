@@ -49,7 +49,7 @@ def test_values_get_the_type_of_the_setting():
         ({"model.hidden_units": {"min": 1, "max": 9}}, r"model.hidden_units is not a number"),
         ({"clip_norm": {"values": ["much"]}}, r"clip_norm='much': Input should be a valid number"),
         ({"label": {"values": ["a", "b"]}}, r"label cannot be searched: trials that differ in it"),
-        ({"epochs": {"values": [1, 2]}}, r"epochs cannot be searched: give a trial's length"),
+        ({"epochs": {"values": [1, 2]}}, r"epochs cannot be searched: set the length of a trial"),
         ({"strategy": {"values": ["auto"]}}, r"strategy cannot be searched: it does not change"),
     ],
 )
@@ -82,7 +82,7 @@ def test_invalid_settings_are_rejected(tuner, message):
         ({"objective": "acu"}, r"tuning.objective='acu' is not evaluated; did you mean 'auc'\?"),
         (
             {"search": {"loss": {"values": ["mse", "mae"]}}},
-            r"training.loss is searched, and tuning.objective='loss' is not the same number",
+            r"training.loss is searched, and tuning.objective='loss' is not comparable",
         ),
         (
             {"search": {"optimizer.learning_rate": {"values": [0.1, -1]}}},
