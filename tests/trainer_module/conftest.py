@@ -11,6 +11,7 @@ import keras
 import pytest
 import small_transform
 import tensorflow as tf
+from absl import logging
 
 from trainer_module.devices.strategies import configure_logical_devices, create_strategy
 from trainer_module.window import passes
@@ -44,6 +45,15 @@ def strategies():
 def passes_of_one(monkeypatch):
     """Compute each micro-batch in a separate pass; small models would pass four at a time."""
     monkeypatch.setitem(passes.LIMITS, "CPU", passes.LIMITS["CPU"]._replace(micro_batches=1))
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    """Logged warnings and errors."""
+    lines: list[str] = []
+    for name in ("warning", "error"):
+        monkeypatch.setattr(logging, name, lambda text, *values: lines.append(text % values))
+    return lines
 
 
 @pytest.fixture

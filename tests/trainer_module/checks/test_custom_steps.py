@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import logging as absl_logging
 
 from trainer_module import (
     TrainStep,
@@ -33,13 +32,6 @@ class OwnStep(keras.Model):
 class OwnTest(keras.Model):
     def test_step(self, data):
         return {}
-
-
-@pytest.fixture
-def warnings(monkeypatch):
-    lines = []
-    monkeypatch.setattr(absl_logging, "warning", lambda text, *values: lines.append(text % values))
-    return lines
 
 
 def make(kind=keras.Model, activation=None, units=1):

@@ -101,7 +101,9 @@ def test_candidate_sampling_in_a_loss_is_rejected():
         return tf.nn.sampled_softmax_loss(table, tf.zeros([50]), labels, outputs, 5, 50)
 
     features, _, _ = map(tf.constant, full_batch.batch("mlp"))
-    with pytest.raises(ValueError, match=r"the model or its loss .* by LogUniformCandidateSampler"):
+    with pytest.raises(
+        ValueError, match=r"the model or its loss .* with LogUniformCandidateSampler"
+    ):
         gradients(full_batch.mlp(3), features, weighted_loss(loss))
 
 

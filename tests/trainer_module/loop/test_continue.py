@@ -14,7 +14,6 @@ import killed_loop
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import logging
 
 from trainer_module.loop.callbacks import EarlyStopping
 from trainer_module.loop.checkpoints import Checkpoints
@@ -23,15 +22,6 @@ from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import TrainStep
 
 FEATURES, LABELS, WEIGHTS = full_batch.batch("mlp", 12)
-
-
-@pytest.fixture
-def warnings(monkeypatch):
-    """Logged warnings and errors."""
-    lines: list[str] = []
-    for name in ("warning", "error"):
-        monkeypatch.setattr(logging, name, lambda text, *values: lines.append(text % values))
-    return lines
 
 
 @pytest.mark.slow

@@ -9,20 +9,12 @@ import numbered_batches
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import logging
 
 from trainer_module.loop import run_fingerprint
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import TrainStep
-
-
-@pytest.fixture
-def warned(monkeypatch):
-    lines: list[str] = []
-    monkeypatch.setattr(logging, "warning", lambda text, *values: lines.append(text % values))
-    return lines
 
 
 def loop(folder, data, *, held_out=None, epochs=1, model_of_data=False):
@@ -105,19 +97,19 @@ def test_a_checkpoint_of_an_earlier_version_is_continued(tmp_path, monkeypatch):
     assert loop(tmp_path, centred(1.0), held_out=centred(1.0), epochs=2).fit().epochs == 2
 
 
-def test_python_functions_in_the_data_are_reported_once(tmp_path, warned):
+def test_python_functions_in_the_data_are_reported_once(tmp_path, warnings):
     data = numbered_batches.unknown(3).map(
         lambda x, y: (tf.ensure_shape(tf.numpy_function(np.abs, [x], tf.float32), [None, 1]), y)
     )
     made = loop(tmp_path, data)
     made.fit()
     made.fit()
-    (line,) = (line for line in warned if "cannot be compared" in line)
+    (line,) = (line for line in warnings if "cannot be compared" in line)
     assert "a Python function (PyFunc), a Python generator" in line
 
 
 def test_a_dataset_that_cannot_be_described_is_trained_on_with_a_warning(
-    tmp_path, warned, monkeypatch
+    tmp_path, warnings, monkeypatch
 ):
     def fails(dataset, **options):
         raise KeyError("a private name")
@@ -125,10 +117,10 @@ def test_a_dataset_that_cannot_be_described_is_trained_on_with_a_warning(
     loop(tmp_path, centred(1.0)).fit()
     monkeypatch.setattr(run_fingerprint, "captured_facts", fails)
     assert loop(tmp_path, centred(1.0), epochs=2).fit().epochs == 2
-    assert any("KeyError: 'a private name'" in line for line in warned)
+    assert any("KeyError: 'a private name'" in line for line in warnings)
 
 
-def test_missing_first_epoch_does_not_stop_a_later_one(tmp_path, warned):
+def test_missing_first_epoch_does_not_stop_a_later_one(tmp_path, warnings):
     """Data of a day, which is deleted once it was trained on."""
     day = tmp_path / "day-0"
     day.touch()
@@ -141,7 +133,7 @@ def test_missing_first_epoch_does_not_stop_a_later_one(tmp_path, warned):
     loop(tmp_path / "run", days).fit()
     day.unlink()
     assert loop(tmp_path / "run", days, epochs=2).fit().epochs == 2
-    assert any("day-0" in line for line in warned)
+    assert any("day-0" in line for line in warnings)
 
 
 def test_data_function_is_called_once_for_the_first_epoch(tmp_path):

@@ -13,7 +13,6 @@ import keras
 import numbered_batches
 import numpy as np
 import pytest
-from absl import logging
 from numbered_batches import kinds, known, linear, mean_output, unknown
 
 from trainer_module.loop.callbacks import Callback
@@ -53,13 +52,6 @@ class Totals(Callback):
     def on_loop(self, progress):
         self.printed.append(progress.total_steps)
         return False
-
-
-@pytest.fixture
-def warned(monkeypatch):
-    lines: list[str] = []
-    monkeypatch.setattr(logging, "warning", lambda text, *values: lines.append(text % values))
-    return lines
 
 
 def loop(data, length, *, steps_per_epoch, steps_per_loop=1, folder=None, rate=0.0, **options):
@@ -125,26 +117,26 @@ def test_shuffled_arrays_give_each_row_once_in_a_pass():
     assert first != second
 
 
-def test_a_function_of_the_epoch_gives_each_its_first_batches(warned):
+def test_a_function_of_the_epoch_gives_each_its_first_batches(warnings):
     found = taken(lambda epoch: known(5).skip(epoch), 3, 3)
     assert found == [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
-    assert warned == []
+    assert warnings == []
     assert taken(lambda epoch: unknown(5).skip(epoch), 4, 3)[2:] == [[2, 3, 4], [3, 4]]
-    assert len(warned) == 1
+    assert len(warnings) == 1
 
 
 @pytest.mark.parametrize("kind", ["known", "unknown"])
-def test_short_epoch_is_reported_once(kind, warned):
+def test_short_epoch_is_reported_once(kind, warnings):
     taken(kinds[kind](10), 7, 4)
-    (line,) = warned
+    (line,) = warnings
     assert "Epoch 3 has 2 batches instead of steps_per_epoch=4" in line
     assert "dataset.repeat()" in line
 
 
 @pytest.mark.parametrize("kind", ["known", "unknown"])
-def test_no_epoch_is_empty_and_no_warning_where_passes_end_with_epochs(kind, warned):
+def test_no_epoch_is_empty_and_no_warning_where_passes_end_with_epochs(kind, warnings):
     assert taken(kinds[kind](4), 3, 2) == [[0, 1], [2, 3], [0, 1]]
-    assert warned == []
+    assert warnings == []
 
 
 def test_data_without_a_batch_is_an_error():

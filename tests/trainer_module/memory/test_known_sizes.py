@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import logging as standard_logging
-
 import pytest
-from absl import logging
 
 from trainer_module.memory.known_sizes import KnownSize, default_folder, load, store
 
 KNOWN = KnownSize(
     key="abc", rows=64, bytes=100, next_rows=128, next_bytes=180, budget=150, memory_budget="80%"
 )
-
-
-@pytest.fixture
-def warnings():
-    """Logged warnings."""
-    lines: list[str] = []
-
-    class Keep(standard_logging.Handler):
-        def emit(self, record):
-            lines.append(record.getMessage())
-
-    handler = Keep(level=standard_logging.WARNING)
-    logging.get_absl_logger().addHandler(handler)
-    yield lines
-    logging.get_absl_logger().removeHandler(handler)
 
 
 def test_stored_entry_is_loaded(tmp_path):

@@ -153,15 +153,11 @@ def test_a_second_call_continues_from_the_checkpoint(fn_args):
 
 
 @pytest.mark.slow
-def test_run_can_be_extended_and_differences_are_reported(fn_args, tmp_path, monkeypatch):
+def test_run_can_be_extended_and_differences_are_reported(fn_args, tmp_path, monkeypatch, warnings):
     """Longer, or saved more often: trained on.
 
     An edited model_fn: trained from its beginning, which the log says.
     """
-    warnings = []
-    monkeypatch.setattr(
-        absl_logging, "warning", lambda text, *values: warnings.append(text % values)
-    )
     source = Path(user_model.__file__).read_text()
     (tmp_path / "edited_model.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -220,11 +216,7 @@ def test_custom_model_is_resolved_once(fn_args, monkeypatch):
 
 
 @pytest.mark.slow
-def test_compile_arguments_are_ignored_with_a_warning(fn_args, monkeypatch):
-    warnings = []
-    monkeypatch.setattr(
-        absl_logging, "warning", lambda text, *values: warnings.append(text % values)
-    )
+def test_compile_arguments_are_ignored_with_a_warning(fn_args, warnings):
     results = {}
     for name in ("fare_only", "compiled"):
         args = fn_args(**QUICK, epochs=1, model_fn=f"user_model.{name}")
