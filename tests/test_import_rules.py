@@ -40,7 +40,7 @@ FLOORS = {
         *("scale", "analyzers", "block", "restarts", "layout", "compat", "aliases"),
     ),
     "trainer_module": (
-        *("tfx", "training", "tuning", "memory", "loop", "baselines", "model", "data"),
+        *("tfx", "training", "tuning", "memory", "profiling", "loop", "baselines", "model", "data"),
         *("stages", "parameter_server", "step", "gradients", "window", "checks", "losses"),
         *("config", "launch", "options", "devices", "common"),
     ),

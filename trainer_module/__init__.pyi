@@ -33,8 +33,14 @@ from .loop.callbacks.csv_log import CsvLog as CsvLog
 from .loop.callbacks.early_stopping import EarlyStopping as EarlyStopping
 from .loop.callbacks.export_best import ExportBest as ExportBest
 from .loop.callbacks.keras_callback import KerasCallback as KerasCallback
+from .loop.callbacks.profile_steps import ProfileSteps as ProfileSteps
 from .loop.callbacks.progress_log import ProgressLog as ProgressLog
 from .loop.callbacks.tensorboard import TensorBoardScalars as TensorBoardScalars
+
+# Where the time goes
+from .profiling.profile_step import profile_step as profile_step
+from .profiling.step_profile import StepProfile as StepProfile
+from .profiling.timeline import OperationTime as OperationTime
 
 # Several devices, several machines
 from .devices.strategies import create_strategy as create_strategy

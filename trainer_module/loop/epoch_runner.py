@@ -81,7 +81,8 @@ class EpochRunner:
         every = run.checkpoints.every_steps if run.checkpoints is not None else None
         if every is not None:
             wanted = min(wanted, every - run.step % every)
-        return max(0, wanted)
+        due = run.callbacks.steps_until_due(run.step)
+        return max(0, wanted if due is None else min(wanted, due))
 
     def _run_loop(self, iterator: Iterator[Batch], wanted: int) -> tuple[LoopReport, bool]:
         run = self.run

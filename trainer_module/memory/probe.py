@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from trainer_module.common.names import import_dotted
 from trainer_module.common.tensors import Tensors
+from trainer_module.devices.resident_memory import memory_status, reset_peak
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -151,8 +152,8 @@ class _Peak:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        _reset_peak()
-        status = _status()
+        reset_peak()
+        status = memory_status()
         self._files = status.get("RssFile", 0)
         self._before = status["VmRSS"] - self._files
         self._bytes = 0
@@ -160,25 +161,13 @@ class _Peak:
     def update(self) -> int:
         """Return the peak in bytes."""
         with self._lock:
-            status = _status()
-            _reset_peak()
+            status = memory_status()
+            reset_peak()
             files = status.get("RssFile", 0)
             held = status["VmHWM"] - max(files, self._files)
             self._files = files
             self._bytes = max(self._bytes, held - self._before)
             return self._bytes
-
-
-def _reset_peak() -> None:
-    # proc(5): resets VmHWM. If that is not permitted, the peak includes imports, which is close.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def _status() -> dict[str, int]:
-    """Return the sizes in /proc/self/status, in bytes."""
-    lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
-    return {line[0][:-1]: int(line[1]) * 1024 for line in lines if line[-1] == "kB"}
 
 
 def _watch(peak: _Peak, limit: int | None, outcome: Path) -> None:

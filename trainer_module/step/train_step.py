@@ -36,6 +36,7 @@ from trainer_module.step.split import Share, is_distributed, per_replica, unpack
 from trainer_module.step.step_functions import StepFunctions
 from trainer_module.window.describe import Description
 from trainer_module.window.gradient_sum import sum_dtype
+from trainer_module.window.phases import phase_scope
 from trainer_module.window.reduction import apply_gradients
 from trainer_module.window.spec import Batch, StepInputs
 from trainer_module.window.update import Update
@@ -289,16 +290,17 @@ class TrainStep:
             return next_if(tf.logical_and(took, totals.steps < num_steps)), totals, report
 
         count = tf.zeros([], tf.int64)
-        _, totals, last = tf.while_loop(
-            lambda element, *_: element.has_value(),
-            body,
-            (
-                next_if(count < num_steps),
-                _Totals(count, zero, zero, count, loss_sums),
-                nothing(),
-            ),
-            parallel_iterations=1,
-        )
+        with phase_scope("other"):
+            _, totals, last = tf.while_loop(
+                lambda element, *_: element.has_value(),
+                body,
+                (
+                    next_if(count < num_steps),
+                    _Totals(count, zero, zero, count, loss_sums),
+                    nothing(),
+                ),
+                parallel_iterations=1,
+            )
         exhausted = tf.logical_and(totals.steps < num_steps, tf.logical_not(last.failed))
         return last, totals, exhausted
 
@@ -314,18 +316,21 @@ class TrainStep:
                 args=(parts, step, scale),
             )
             update = _first_replica(self.strategy, updates)
-            report = self._report(update, scale)._replace(
-                finite_by_replica=tf.stack(self._results(updates.finite_here)),
-                replicas=tf.stack(self._results(numbers)),
-            )
-            # tf.cond is outside strategy.run, so that Keras can merge replicas inside it. All
-            # replicas and workers see the same reduced sums, so they take the same branch.
-            tf.cond(report.applied, lambda: self._apply(updates.gradients), lambda: tf.constant(0))
-            self._count(report, update)
-            if self.loss_scale is not None:
-                self.loss_scale.update(update.is_finite)
-            if self._noise is not None and update.noise is not None:
-                self._noise.update(update.noise)
+            with phase_scope("update"):
+                report = self._report(update, scale)._replace(
+                    finite_by_replica=tf.stack(self._results(updates.finite_here)),
+                    replicas=tf.stack(self._results(numbers)),
+                )
+                # tf.cond is outside strategy.run, so that Keras can merge replicas inside it. All
+                # replicas and workers see the same reduced sums, so they take the same branch.
+                tf.cond(
+                    report.applied, lambda: self._apply(updates.gradients), lambda: tf.constant(0)
+                )
+                self._count(report, update)
+                if self.loss_scale is not None:
+                    self.loss_scale.update(update.is_finite)
+                if self._noise is not None and update.noise is not None:
+                    self._noise.update(update.noise)
         return report
 
     def _results(self, values: PerReplica) -> Sequence[tf.Tensor]:

@@ -11,7 +11,12 @@ from trainer_module.baselines.linear_start import set_linear_weights
 from trainer_module.common.json_values import Json
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.devices.multi_worker import is_multi_worker
-from trainer_module.loop.callbacks import Callback, EarlyStopping, TensorBoardScalars
+from trainer_module.loop.callbacks import (
+    Callback,
+    EarlyStopping,
+    ProfileSteps,
+    TensorBoardScalars,
+)
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.run_folder import files_identity, run_folder
@@ -161,6 +166,9 @@ def _callbacks(prepared: Prepared, model: keras.Model) -> list[Callback]:
     config, callbacks = prepared.config, list[Callback]()
     if prepared.folders.run is not None and config.tensorboard and prepared.workers.is_chief:
         callbacks.append(TensorBoardScalars(prepared.folders.run))
+    if prepared.folders.run is not None and config.profile_steps is not None:
+        # On all workers, which have to take the same steps; the chief writes.
+        callbacks.append(ProfileSteps(prepared.folders.run, *config.profile_steps))
     if config.early_stopping is not None:
         with prepared.strategy.scope():
             callbacks.append(EarlyStopping(model, **config.early_stopping.model_dump()))

@@ -27,6 +27,7 @@ from trainer_module.common.tensors import Tensors
 from trainer_module.data.dataset_steps import has_reshuffle
 from trainer_module.data.epoch_data import BatchSource, as_batches
 from trainer_module.step.reports import NonFiniteError
+from trainer_module.step.saved_state import SavedState
 from trainer_module.step.train_step import TrainStep
 
 LOWEST, HIGHEST, WINDOWS = 1e-6, 10.0, 200
@@ -111,7 +112,7 @@ def find_learning_rate(
             "function from the epoch's number to a dataset, or arrays with batch_size."
         )
     data = as_batches(batches, batch_size=batch_size, shuffle=shuffle, seed=seed)
-    before = _State(train_step)
+    before = SavedState(train_step)
     try:
         found = _run_test(train_step, _repeat_batches(data), np.geomspace(lowest, highest, windows))
     finally:
@@ -185,19 +186,3 @@ def _check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
             f"the optimizer has {what}, whose learning rate cannot be set: search with one of a "
             "number, and take what is found as the schedule's peak."
         )
-
-
-class _State:
-    """The state that a window changes."""
-
-    def __init__(self, step: TrainStep) -> None:
-        self._strategy = step.strategy
-        kept = [*step.model.variables, *step.optimizer.variables, *step.state()]
-        kept.append(step.consecutive_skips)
-        self._variables = [v.value if isinstance(v, keras.Variable) else v for v in kept]
-        self._values = [v.numpy() for v in self._variables]
-
-    def restore(self) -> None:
-        with self._strategy.scope():
-            for variable, value in zip(self._variables, self._values, strict=True):
-                variable.assign(value)

@@ -20,6 +20,7 @@ from trainer_module.window.gradient_sum import AddedLosses, GradientSum, default
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
 from trainer_module.window.noise_scale import pass_squares
 from trainer_module.window.passes import plan_passes
+from trainer_module.window.phases import phase_scope
 from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
 
 
@@ -100,12 +101,13 @@ def sum_window(
 
     def micro_batch(index: Index, part: Batch) -> MicroBatchGradients:
         position = (*inputs.random_position, index)
-        return micro_batch_gradients(
-            spec,
-            Batch(*part),
-            inputs._replace(random_position=position),
-            separate=description.separate,
-        )
+        with phase_scope("forward"):
+            return micro_batch_gradients(
+                spec,
+                Batch(*part),
+                inputs._replace(random_position=position),
+                separate=description.separate,
+            )
 
     def add(
         total: GradientSum,
@@ -114,22 +116,30 @@ def sum_window(
         compute: Callable[[Index, Batch], MicroBatchGradients],
     ) -> GradientSum:
         count = tf.cast(tf.shape(tf.nest.flatten(part)[0])[0], zeros.rows.dtype)
-        return _add(total, compute(index, part), count, spec, inputs.measures_noise)
+        sums = compute(index, part)
+        with phase_scope("backward"):
+            return _add(total, sums, count, spec, inputs.measures_noise)
 
     def slice_of(start: Index, stop: Index, static: int | None) -> Batch:
         def cut(tensor: tf.Tensor | None) -> tf.Tensor | None:
             if tensor is None:
                 return None
-            part = tensor[start:stop]
-            return tf.ensure_shape(part, [static, *tensor.shape[1:]])
+            with phase_scope("forward"):
+                part = tensor[start:stop]
+                return tf.ensure_shape(part, [static, *tensor.shape[1:]])
 
         return tf.nest.map_structure(cut, batch)
 
-    full_micro_batch = micro_batch
+    full_micro_batch: Any = micro_batch
     if spec.jit_compile:
         check_jit_compile(spec.model)
         check_xla_types(batch.features)
-        full_micro_batch = tf.function(micro_batch, jit_compile=True, autograph=False)
+        compiled = tf.function(micro_batch, jit_compile=True, autograph=False)
+
+        def full_micro_batch(index: Any, part: Batch) -> MicroBatchGradients:
+            with phase_scope("compiled"):
+                return compiled(index, part)
+
     # XLA compiles single micro-batches: if four were merged, nothing in a window of three
     # micro-batches would be compiled.
     plan = plan_passes(
@@ -162,9 +172,11 @@ def sum_window(
         )
 
     def one_pass() -> list[tf.Tensor]:
-        part = _with_tables(micro_batch(0, batch), zeros)
+        part = micro_batch(0, batch)
         count = tf.cast(rows, zeros.rows.dtype)
-        return present_leaves(_add(zeros, part, count, spec, inputs.measures_noise))
+        with phase_scope("backward"):
+            part = _with_tables(part, zeros)
+            return present_leaves(_add(zeros, part, count, spec, inputs.measures_noise))
 
     known = present_leaves(batch)[0].shape[0]
     if not spec.jit_compile and known is not None and 0 < known <= size:

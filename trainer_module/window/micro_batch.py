@@ -13,6 +13,7 @@ from trainer_module.checks.state_updates import reject_updates
 from trainer_module.common.tensors import Gradient, Variable, VariableValues
 from trainer_module.losses.weighted_loss import loss_sums
 from trainer_module.window.forward_pass import window_forward_pass
+from trainer_module.window.phases import phase_scope
 from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
 
 # Number of draws of one layer in a micro-batch before two micro-batches share a key.
@@ -99,7 +100,8 @@ def micro_batch_gradients(
     reject_updates(model, scope, mapping, seeds)
 
     def gradients(target: tf.Tensor, divisor: tf.Tensor | None) -> list[Gradient]:
-        return [_times(g, divisor) for g in tape.gradient(target, variables)]
+        with phase_scope("backward"):
+            return [_times(g, divisor) for g in tape.gradient(target, variables)]
 
     if targets:
         divisors = [None] * len(targets) if divisor is None else tf.unstack(divisor)

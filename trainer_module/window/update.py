@@ -21,6 +21,7 @@ from trainer_module.options.step_options import GradientTransform, StepOptions
 from trainer_module.window.gradient_sum import GradientSum, sum_dtype
 from trainer_module.window.micro_batch import regularisation_gradients
 from trainer_module.window.noise_scale import noise_of_window
+from trainer_module.window.phases import phase_scope
 from trainer_module.window.placement import Placement, placement_of
 from trainer_module.window.reduction import sum_over_replicas
 from trainer_module.window.transforms import apply_transform
@@ -127,7 +128,8 @@ def window_update(
     """
     update = _begin(local)
     for function in functions:
-        update = function(update, inputs)
+        with phase_scope("reduction" if function is reduce_over_replicas else "update"):
+            update = function(update, inputs)
     return update
 
 

@@ -13,6 +13,7 @@ from trainer_module.loop.callbacks.csv_log import CsvLog
 from trainer_module.loop.callbacks.early_stopping import EarlyStopping
 from trainer_module.loop.callbacks.export_best import ExportBest
 from trainer_module.loop.callbacks.keras_callback import KerasCallback
+from trainer_module.loop.callbacks.profile_steps import ProfileSteps
 from trainer_module.loop.callbacks.progress_log import ProgressLog
 from trainer_module.loop.callbacks.tensorboard import TensorBoardScalars
 
@@ -21,6 +22,7 @@ __all__ = [
     "LoopProgress",
     "EpochEnd",
     "FitResult",
+    "ProfileSteps",
     "ProgressLog",
     "TensorBoardScalars",
     "CsvLog",

@@ -119,6 +119,14 @@ class Callback:
     def on_loop_begin(self) -> None:
         """Run before each call of the graph."""
 
+    def steps_until_due(self, step: int) -> int | None:
+        """Return after how many steps a call of the graph must end for this callback; None: any.
+
+        Args:
+            step: Optimizer steps taken in total.
+        """
+        return None
+
     def on_loop(self, progress: LoopProgress) -> bool | None:
         """Run after each call of the graph. Return True to stop training."""
 

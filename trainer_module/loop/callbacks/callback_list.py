@@ -39,6 +39,14 @@ class CallbackList:
         for callback in self.called:
             callback.on_loop_begin()
 
+    def steps_until_due(self, step: int) -> int | None:
+        """Return after how many steps the next call of the graph must end; None: any number.
+
+        It asks callbacks of the chief on all workers, which have to take the same steps.
+        """
+        found = (callback.steps_until_due(step) for callback in self.all)
+        return min((steps for steps in found if steps is not None), default=None)
+
     def on_loop(self, progress: LoopProgress) -> bool:
         """Call `on_loop` of each callback; return whether one of them stops training."""
         stops = [callback.on_loop(progress) for callback in self.called]  # calls each

@@ -1,0 +1,180 @@
+"""Where the time of real steps goes: the parts are those of the wall clock, operations have layers."""
+
+from __future__ import annotations
+
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module import ParameterServerStep, TrainingLoop, TrainStep, profile_step
+from trainer_module.profiling.timeline import PARTS
+from trainer_module.stages.recompute import recompute
+
+STEPS = 6
+ROWS = 64
+
+
+def build(strategy: tf.distribute.Strategy) -> tuple[keras.Model, keras.optimizers.Optimizer]:
+    """A model of packed columns, an embedding, dropout, a nested model and two equal names' prefixes."""
+    with strategy.scope():
+        inputs = {
+            "packed_float": keras.Input((16,), name="packed_float"),
+            "packed_int": keras.Input((2,), name="packed_int", dtype="int64"),
+        }
+        ids = keras.layers.Flatten()(
+            keras.layers.Embedding(50, 4, name="ids")(inputs["packed_int"])
+        )
+        x = keras.layers.Concatenate()([inputs["packed_float"], ids])
+        x = keras.layers.Dense(300, activation="relu", name="dense")(x)
+        x = keras.layers.Dropout(0.1, name="dropout")(x)
+        inner = [keras.Input((300,)), keras.layers.Dense(300, name="dense_1"),
+                 keras.layers.LayerNormalization(name="norm")]  # fmt: skip
+        x = keras.Sequential(inner, name="inner")(x)
+        model = keras.Model(inputs, keras.layers.Dense(1, name="out")(x))
+        return model, keras.optimizers.AdamW(1e-3)
+
+
+def rows(count: int = 4 * ROWS) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    random = np.random.default_rng(0)
+    packed = random.normal(size=(count, 16)).astype("float32")
+    ids = random.integers(0, 50, (count, 2))
+    return {"packed_float": packed, "packed_int": ids}, packed.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("name", ["none", "mirrored2"])
+def test_the_parts_add_up_to_the_wall_time(name, strategies, passes_of_one):
+    """Reference: `perf_counter` around the whole call, which the parts must not exceed.
+
+    The parts are intervals between the same two markers of one clock, so that a busy machine makes
+    all longer alike. Their sum is compared with those markers to 1e-6 below.
+    """
+    strategy = strategies[name]
+    model, optimizer = build(strategy)
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=16, strategy=strategy, clip_norm=1.0)
+    started = time.perf_counter()
+    profile = profile_step(step, rows(), batch_size=ROWS, steps=STEPS)
+    whole = time.perf_counter() - started
+    parts = profile.parts
+    assert tuple(parts) == PARTS
+    assert all(seconds >= 0 for seconds in parts.values())
+    for part in ("forward", "backward", "update", "host overhead"):
+        assert parts[part] > 0, part
+    assert parts["forward and backward (XLA)"] == 0
+    assert (parts["reduction over replicas"] > 0) == (name == "mirrored2")
+    assert 0 < STEPS * profile.profiled_seconds + STEPS * profile.seconds < whole
+    assert profile.global_batch_rows == ROWS
+    assert profile.rows_per_second == pytest.approx(ROWS / profile.seconds)
+    assert (profile.steps, profile.micro_batch_size) == (STEPS, 16)
+    assert profile.replicas == strategy.num_replicas_in_sync
+    assert profile.peak_memory_bytes > 50 << 20
+    assert len(profile.operations) == 10
+    assert list(profile.operations) == sorted(profile.operations, key=lambda each: -each.seconds)
+    found = {(each.layer, each.phase) for each in profile.operations}
+    assert found & {("dense_1", "forward"), ("dense_1", "backward")}, found
+    print(profile)
+
+
+def test_a_profile_changes_no_number_of_the_training():
+    x, y = rows()
+    weights = []
+    for profiled in (False, True):
+        keras.utils.set_random_seed(0)
+        model, optimizer = build(tf.distribute.get_strategy())
+        step = TrainStep(model, optimizer, "mse", micro_batch_size=16, ema_momentum=0.9)
+        loop = TrainingLoop(step, (x, y), batch_size=ROWS, epochs=1, progress=False)
+        loop.fit()
+        if profiled:
+            profile_step(step, (x, y), batch_size=ROWS, steps=3)
+        loop.fit()
+        assert int(step.step.numpy()) == 8
+        weights.append([v.numpy() for v in [*model.variables, *optimizer.variables, *step.state()]])
+        assert not any("call" in vars(layer) for layer in model._flatten_layers())
+    for first, second in zip(*weights, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_slow_reading_is_reading_and_slow_python_is_not(capsys):
+    """The data sleeps for 50 ms per batch, which the step can only wait for."""
+
+    def slow(step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def wait(x):
+            time.sleep(0.05)
+            return x
+
+        x = tf.numpy_function(wait, [tf.ones([8, 4])], tf.float32)
+        return tf.ensure_shape(x, [8, 4]), tf.ones([8, 1])
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=8)
+    profile = profile_step(step, tf.data.Dataset.range(4).map(slow), steps=8)
+    assert profile.parts["reading"] > 0.04
+    assert profile.parts["reading"] > 0.5 * profile.profiled_seconds
+    assert profile.hints[0].startswith("reading takes ")
+    text = str(profile)
+    assert "hint: reading takes" in text
+    assert "8 steps of 8 rows on 1 replica" in text
+    assert max(map(len, text.split("hint:")[0].splitlines())) <= 100
+
+
+def test_xla_has_one_part_for_forward_and_backward():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(1)])
+    step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=8, jit_compile=True)
+    data = np.ones((32, 4), "float32"), np.ones((32, 1), "float32")
+    profile = profile_step(step, data, batch_size=16, steps=4)
+    assert profile.parts["forward and backward (XLA)"] > 0
+    assert "forward and backward (XLA)" in str(profile)
+
+
+def test_a_recomputed_layer_counts_twice_and_the_second_time_as_backward():
+    """Reference: the forward operations of the layer, which has one MatMul."""
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(256, name="again")])
+    recompute(model.get_layer("again"))
+    call = vars(model.get_layer("again"))["call"]
+    step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=64)
+    data = np.ones((64, 64), "float32"), np.ones((64, 256), "float32")
+    profile = profile_step(step, data, batch_size=64, steps=4)
+    assert vars(model.get_layer("again"))["call"] is call
+    products = {each.phase: each.count for each in profile.operations if "MatMul" in each.type}
+    assert products.keys() <= {"forward", "backward"}
+    assert "backward" in products
+
+
+@pytest.mark.parametrize(
+    ("changed", "facts"),
+    [
+        ({"steps": 0}, ["steps=0"]),
+        ({"steps": 5000}, ["steps=5000", "1,000"]),
+        ({"steps_per_loop": 0}, ["steps_per_loop=0"]),
+        ({"batch_size": None}, ["batch_size"]),
+    ],
+)
+def test_wrong_arguments_are_named(changed, facts):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=8)
+    data = np.ones((32, 4), "float32"), np.ones((32, 1), "float32")
+    with pytest.raises(ValueError, match="steps|batch_size") as error:
+        profile_step(step, data, **{"batch_size": 16, "steps": 2, **changed})
+    for fact in facts:
+        assert fact in str(error.value)
+
+
+def test_no_batch_another_profiler_and_another_step(tmp_path):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=8)
+    data = tf.data.Dataset.from_tensor_slices((tf.ones([8, 4]), tf.ones([8, 1]))).batch(8)
+    with pytest.raises(ValueError, match="no batch"):
+        profile_step(step, data.take(0), steps=2)
+    with pytest.raises(ValueError, match="str: give a TrainStep"):
+        profile_step("step", data, steps=2)  # pyright: ignore
+    servers = ParameterServerStep.__new__(ParameterServerStep)
+    with pytest.raises(ValueError, match="ParameterServerStep: give a TrainStep"):
+        profile_step(servers, data, steps=2)  # pyright: ignore
+    tf.profiler.experimental.start(str(tmp_path))
+    try:
+        with pytest.raises(ValueError, match="another TensorFlow profiler"):
+            profile_step(step, data, steps=2)
+    finally:
+        tf.profiler.experimental.stop()

@@ -1,0 +1,28 @@
+"""Check the steps of a trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MOST_STEPS = 1000
+
+
+def check_profiled_steps(value: Any) -> tuple[int, int]:
+    """Return the first and the last step of a trace, both included.
+
+    Raises:
+        ValueError: They are not two whole numbers from 1 in order, or more than 1,000 steps.
+    """
+    is_pair = isinstance(value, (list, tuple)) and len(value) == 2
+    if not is_pair or not all(isinstance(n, int) and not isinstance(n, bool) for n in value):
+        raise ValueError("give the first and the last step, such as [100, 110]")
+    first, last = value
+    if not 1 <= first <= last:
+        raise ValueError(
+            f"use steps from 1 in order, such as [{max(1, last)}, {max(1, last) + 10}]"
+        )
+    if last - first >= MOST_STEPS:
+        raise ValueError(
+            f"a trace of more than 1,000 steps is too large; use [{first}, {first + 10}]"
+        )
+    return first, last

@@ -1,0 +1,212 @@
+"""Measure where the time of optimizer steps goes."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import tensorflow as tf
+
+from trainer_module.common.positive_int import check_positive_int
+from trainer_module.data.epoch_data import Batches, BatchSource, as_batches
+from trainer_module.devices.multi_worker import is_multi_worker
+from trainer_module.devices.resident_memory import memory_status, reset_peak
+from trainer_module.devices.strategies import replica_kind
+from trainer_module.options.step_options import StepOptions
+from trainer_module.profiling.hints import find_hints
+from trainer_module.profiling.layer_scopes import layer_scopes
+from trainer_module.profiling.step_profile import StepProfile
+from trainer_module.profiling.timeline import CALL, OPEN, divide_wall_time, most_expensive
+from trainer_module.profiling.xplane import read_trace
+from trainer_module.step.saved_state import SavedState
+from trainer_module.step.train_step import TrainStep
+
+STEPS = 50
+MOST_STEPS = 1000
+_SECONDS_PER_CALL = 0.5  # as in TrainingLoop
+_FIRST_STEPS = 2
+
+
+def profile_step(
+    train_step: TrainStep,
+    batches: BatchSource,
+    *,
+    steps: int = STEPS,
+    batch_size: int | None = None,
+    steps_per_loop: int | Literal["auto"] = "auto",
+) -> StepProfile:
+    """Take optimizer steps with TensorFlow's profiler, and return where their time went.
+
+    How the numbers are made:
+
+    - The same steps run twice: without the profiler for rows per second and peak memory, then with
+      it for the parts. Both come after the steps that trace the graph.
+    - The profiler records when each operation ran. The names of operations say to which phase and
+      layer they belong. Each instant of the wall time counts for exactly one part, so that the parts
+      add up to it; operations of several parts that run at the same time share it equally.
+    - `reading` is the time in which the step waits for a batch and computes nothing. Reading beside
+      the step is free, except that it takes cores from the step, which no part shows.
+    - `host overhead` is Python, the start of a call, and TensorFlow's executor between operations;
+      `idle` is the rest: no thread of the step runs.
+    - `backward` includes the sum over micro-batches, and layers that are recomputed. XLA
+      (`jit_compile`) makes one operation of forward and backward, which have one part then.
+    - The profiler costs about a microsecond per operation. So small operations appear longer than
+      they are; compare `profiled_seconds` with `seconds`.
+
+    Model, optimizer, averages and counters have their previous values afterwards. A dataset that
+    reshuffles has another order in its next iterator.
+
+    Args:
+        train_step: The step to profile, on CPU devices of one process. Its graph for training is not
+            changed: the profile traces another one.
+        batches: Global batches as in `TrainingLoop`, repeated as often as needed.
+        steps: Optimizer steps of each run, at most 1,000.
+        batch_size: As in `TrainingLoop`.
+        steps_per_loop: Optimizer steps per call of the graph, as in `TrainingLoop`.
+
+    Returns:
+        The profile; `print` shows it as a table.
+
+    Raises:
+        ValueError: The step is not a `TrainStep`, runs on several workers or on GPUs, a count is
+            invalid, there is no batch, or another profiler is active in this process.
+        NonFiniteError: See `TrainStep`.
+
+    Example:
+        step = TrainStep(model, optimizer, "mse", micro_batch_size=64)
+        print(profile_step(step, dataset.batch(256)))
+    """
+    _check_step(train_step)
+    steps = check_positive_int("steps", steps)
+    if steps > MOST_STEPS:
+        raise ValueError(f"steps={steps}: the trace of so many is too large; use 50 to 1,000.")
+    if steps_per_loop != "auto":
+        steps_per_loop = check_positive_int("steps_per_loop", steps_per_loop)
+    data = as_batches(batches, batch_size=batch_size, shuffle=None, seed=None)
+    before = SavedState(train_step)
+    try:
+        with layer_scopes(train_step.model) as layers:
+            runner = _Runner(_copy(train_step), data)
+            per_call = _steps_per_call(runner, steps, steps_per_loop)
+            reset_peak()
+            seconds, rows = runner.run(steps, per_call)
+            peak = memory_status()["VmHWM"]
+            with tempfile.TemporaryDirectory(prefix="profile-") as folder:
+                with _profiler(folder):
+                    runner.run(steps, per_call)
+                events = read_trace(folder)
+    finally:
+        before.restore()
+    parts = {name: each / steps for name, each in divide_wall_time(events).items()}
+    replicas, micro_batch = train_step.strategy.num_replicas_in_sync, runner.micro_batch_size
+    return StepProfile(
+        parts=parts,
+        seconds=seconds / steps,
+        rows_per_second=rows / seconds,
+        steps=steps,
+        global_batch_rows=rows / steps,
+        micro_batch_size=micro_batch,
+        replicas=replicas,
+        peak_memory_bytes=peak,
+        operations=most_expensive(events, layers, steps=steps),
+        hints=find_hints(parts, micro_batches=round(rows / steps / replicas / micro_batch)),
+    )
+
+
+class _Runner:
+    """Takes steps over data that is repeated as often as needed."""
+
+    def __init__(self, step: TrainStep, data: Batches) -> None:
+        self.micro_batch_size = step.options.micro_batch_size
+        self._step, self._data = step, data
+        self._epoch = 0
+        self._iterator: Iterator[Any] | None = None
+
+    def run(self, steps: int, per_call: int) -> tuple[float, int]:
+        """Take steps; return the wall time in seconds and the number of rows."""
+        rows = done = 0
+        started = time.perf_counter()
+        while done < steps:
+            is_new = self._iterator is None
+            if self._iterator is None:
+                with tf.profiler.experimental.Trace(OPEN):
+                    self._iterator = self._open()
+            with tf.profiler.experimental.Trace(CALL):
+                report = self._step.run(self._iterator, min(per_call, steps - done))
+            if is_new and not report.steps:
+                raise ValueError("the data has no batch: check the split and its files.")
+            rows, done = rows + report.rows, done + report.steps
+            if report.exhausted:
+                self._iterator = None
+        return time.perf_counter() - started, rows
+
+    def _open(self) -> Iterator[Any]:
+        data = self._data
+        dataset = data if isinstance(data, tf.data.Dataset) else data(self._epoch)
+        self._epoch += 1
+        return iter(dataset)
+
+
+def _steps_per_call(runner: _Runner, steps: int, wanted: int | Literal["auto"]) -> int:
+    """Trace the graph, and return the number of steps per call: for "auto" half a second's worth."""
+    runner.run(1, 1)
+    seconds, _ = runner.run(_FIRST_STEPS, _FIRST_STEPS)
+    if wanted != "auto":
+        return wanted
+    return int(max(1, min(_SECONDS_PER_CALL * _FIRST_STEPS / max(seconds, 1e-9), steps)))
+
+
+def _copy(step: TrainStep) -> TrainStep:
+    """Return a step of the same model, optimizer, options and state, whose graph is not traced."""
+    options: Any = {name: getattr(step.options, name) for name in StepOptions.model_fields}
+    copy = TrainStep(step.model, step.optimizer, step.loss_fn, strategy=step.strategy, **options)
+    with step.strategy.scope():
+        for variable, old in zip(copy.state(), step.state(), strict=True):
+            variable.assign(old.read_value())
+    return copy
+
+
+@contextlib.contextmanager
+def _profiler(folder: str) -> Iterator[None]:
+    """Record a trace, without the calls of Python functions.
+
+    Raises:
+        ValueError: Another profiler is active.
+    """
+    options = tf.profiler.experimental.ProfilerOptions(
+        host_tracer_level=2, python_tracer_level=0, device_tracer_level=0
+    )
+    try:
+        tf.profiler.experimental.start(folder, options)
+    except tf.errors.AlreadyExistsError:
+        raise ValueError(
+            "another TensorFlow profiler is active in this process: stop it first, with "
+            "tf.profiler.experimental.stop()."
+        ) from None
+    try:
+        yield
+    finally:
+        tf.profiler.experimental.stop()
+
+
+def _check_step(train_step: TrainStep) -> None:
+    if not isinstance(train_step, TrainStep):
+        raise ValueError(
+            f"train_step is a {type(train_step).__name__}: give a TrainStep. For parameter servers, "
+            "profile the same model and rows with a TrainStep in one process."
+        )
+    strategy = train_step.strategy
+    if is_multi_worker(strategy):
+        raise ValueError(
+            f"train_step has a {type(strategy).__name__} of several workers, each of which has "
+            'another clock: profile with create_strategy("auto") in one process.'
+        )
+    if replica_kind(strategy) == "GPU":
+        raise ValueError(
+            "train_step runs on GPUs, where the host only starts operations, and their time would "
+            "be wrong here: use ProfileSteps (training.profile_steps) and TensorBoard's profile "
+            "plugin."
+        )
