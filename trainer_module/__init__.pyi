@@ -39,6 +39,7 @@ from .loop.callbacks.tensorboard import TensorBoardScalars as TensorBoardScalars
 
 # Where the time goes
 from .profiling.profile_step import profile_step as profile_step
+from .tfx.profile import profile_fn as profile_fn
 from .profiling.step_profile import StepProfile as StepProfile
 from .profiling.timeline import OperationTime as OperationTime
 

@@ -10,7 +10,17 @@ import rich_click as click
 from click.exceptions import Exit, NoArgsIsHelpError
 from click.shell_completion import shell_complete
 
-from pipeline.cli import engines, features, image, run, schedules, serving, submit, targets
+from pipeline.cli import (
+    engines,
+    features,
+    image,
+    profile,
+    run,
+    schedules,
+    serving,
+    submit,
+    targets,
+)
 from pipeline.cli.base import group
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
@@ -25,6 +35,7 @@ Examples:
   python -m pipeline init houses.csv --label price       # writes houses.yaml
   python -m pipeline run houses.yaml
   python -m pipeline run my.yaml --set training.global_batch_size=512
+  python -m pipeline profile my.yaml
   python -m pipeline features suggest data.csv --label price
   python -m pipeline features explain --config my.yaml
   python -m pipeline predict output/taxi/serving_model rows.csv
@@ -38,7 +49,14 @@ Examples:
 """
 
 _COMMANDS = {
-    "On this machine": (features.init, run.run, run.predict, features.features, run.schema),
+    "On this machine": (
+        features.init,
+        run.run,
+        run.predict,
+        profile.profile,
+        features.features,
+        run.schema,
+    ),
     "On a cluster": (image.image, targets.compile_, targets.replay, submit.submit),
     "Schedules and servers": (schedules.schedules, serving.check_serving, serving.serve_manifest),
     "Beam's engines": (engines.beam_options, engines.flink, engines.worker_pool),

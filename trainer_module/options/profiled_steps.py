@@ -18,11 +18,8 @@ def check_profiled_steps(value: Any) -> tuple[int, int]:
         raise ValueError("give the first and the last step, such as [100, 110]")
     first, last = value
     if not 1 <= first <= last:
-        raise ValueError(
-            f"use steps from 1 in order, such as [{max(1, last)}, {max(1, last) + 10}]"
-        )
+        last = max(1, last)
+        raise ValueError(f"use steps from 1 in order, such as [{last}, {last + 10}]")
     if last - first >= MOST_STEPS:
-        raise ValueError(
-            f"a trace of more than 1,000 steps is too large; use [{first}, {first + 10}]"
-        )
+        raise ValueError(f"over 1,000 steps make too large a trace; use [{first}, {first + 10}]")
     return first, last

@@ -45,8 +45,8 @@ def profile_step(
     - The same steps run twice: without the profiler for rows per second and peak memory, then with
       it for the parts. Both come after the steps that trace the graph.
     - The profiler records when each operation ran. The names of operations say to which phase and
-      layer they belong. Each instant of the wall time counts for exactly one part, so that the parts
-      add up to it; operations of several parts that run at the same time share it equally.
+      layer they belong. Each instant of the wall time counts for exactly one part, so that the
+      parts add up to it; operations of several parts that run at the same time share it equally.
     - `reading` is the time in which the step waits for a batch and computes nothing. Reading beside
       the step is free, except that it takes cores from the step, which no part shows.
     - `host overhead` is Python, the start of a call, and TensorFlow's executor between operations;
@@ -54,14 +54,15 @@ def profile_step(
     - `backward` includes the sum over micro-batches, and layers that are recomputed. XLA
       (`jit_compile`) makes one operation of forward and backward, which have one part then.
     - The profiler costs about a microsecond per operation. So small operations appear longer than
-      they are; compare `profiled_seconds` with `seconds`.
+      they are; compare `recorded_seconds` with `seconds`. Other programs on the same cores make
+      the parts longer in which they interrupt the step.
 
     Model, optimizer, averages and counters have their previous values afterwards. A dataset that
     reshuffles has another order in its next iterator.
 
     Args:
-        train_step: The step to profile, on CPU devices of one process. Its graph for training is not
-            changed: the profile traces another one.
+        train_step: The step to profile, on CPU devices of one process. Its graph for training does
+            not change: the profile traces another one.
         batches: Global batches as in `TrainingLoop`, repeated as often as needed.
         steps: Optimizer steps of each run, at most 1,000.
         batch_size: As in `TrainingLoop`.
@@ -96,7 +97,7 @@ def profile_step(
             peak = memory_status()["VmHWM"]
             with tempfile.TemporaryDirectory(prefix="profile-") as folder:
                 with _profiler(folder):
-                    runner.run(steps, per_call)
+                    recorded, _ = runner.run(steps, per_call)
                 events = read_trace(folder)
     finally:
         before.restore()
@@ -104,6 +105,7 @@ def profile_step(
     replicas, micro_batch = train_step.strategy.num_replicas_in_sync, runner.micro_batch_size
     return StepProfile(
         parts=parts,
+        recorded_seconds=recorded / steps,
         seconds=seconds / steps,
         rows_per_second=rows / seconds,
         steps=steps,
@@ -151,7 +153,7 @@ class _Runner:
 
 
 def _steps_per_call(runner: _Runner, steps: int, wanted: int | Literal["auto"]) -> int:
-    """Trace the graph, and return the number of steps per call: for "auto" half a second's worth."""
+    """Trace the graph, and return the number of steps per call; "auto": half a second's worth."""
     runner.run(1, 1)
     seconds, _ = runner.run(_FIRST_STEPS, _FIRST_STEPS)
     if wanted != "auto":
@@ -195,8 +197,8 @@ def _profiler(folder: str) -> Iterator[None]:
 def _check_step(train_step: TrainStep) -> None:
     if not isinstance(train_step, TrainStep):
         raise ValueError(
-            f"train_step is a {type(train_step).__name__}: give a TrainStep. For parameter servers, "
-            "profile the same model and rows with a TrainStep in one process."
+            f"train_step is a {type(train_step).__name__}: give a TrainStep. For parameter "
+            "servers, profile the same model and rows with a TrainStep in one process."
         )
     strategy = train_step.strategy
     if is_multi_worker(strategy):

@@ -15,9 +15,11 @@ class StepProfile:
     """Where the time of optimizer steps went. `print(profile)` shows it as a table.
 
     Attributes:
-        parts: Seconds per step of each part: reading, forward, backward, forward and backward (XLA),
-            reduction over replicas, update, host overhead, idle. Their sum is the wall time of a
-            step while TensorFlow's profiler records, which makes steps slower.
+        parts: Seconds per step of each part: reading, forward, backward, forward and backward
+            (XLA), reduction over replicas, update, host overhead, idle. They add up to
+            `recorded_seconds`.
+        recorded_seconds: Wall time of a step while TensorFlow's profiler records, which makes steps
+            slower.
         seconds: Wall time of a step without the profiler, in a run directly before.
         rows_per_second: Rows per second of that run.
         steps: Number of steps in each of the two runs.
@@ -31,6 +33,7 @@ class StepProfile:
     """
 
     parts: dict[str, float]
+    recorded_seconds: float
     seconds: float
     rows_per_second: float
     steps: int
@@ -41,15 +44,10 @@ class StepProfile:
     operations: tuple[OperationTime, ...]
     hints: tuple[str, ...]
 
-    @property
-    def profiled_seconds(self) -> float:
-        """Wall time of a step while the profiler records: the sum of `parts`."""
-        return sum(self.parts.values())
-
     def __str__(self) -> str:
         """Return the tables and the hints as text of at most 100 columns."""
-        total = self.profiled_seconds
-        slower = total / self.seconds - 1 if self.seconds > 0 else 0.0
+        total = sum(self.parts.values())
+        slower = self.recorded_seconds / self.seconds - 1 if self.seconds > 0 else 0.0
         lines = [
             f"{self.steps} steps of {self.global_batch_rows:,.0f} rows on {self.replicas} "
             f"replica{'s' * (self.replicas > 1)}, micro-batches of {self.micro_batch_size:,} rows",
@@ -62,8 +60,8 @@ class StepProfile:
         lines += [
             _line(f"{'wall time':<28}", total, total),
             "",
-            f"rows/s        {self.rows_per_second:,.0f} ({self.seconds * 1e3:,.2f} ms per step; the "
-            f"profiler adds {max(slower, 0.0):.0%})",
+            f"rows/s        {self.rows_per_second:,.0f} ({self.seconds * 1e3:,.2f} ms per step; "
+            f"the profiler adds {max(slower, 0.0):.0%})",
             f"peak memory   {format_bytes(self.peak_memory_bytes)} of this process",
             "",
             f"{'operation':<28} {'layer':<24} {'part':<24} {'ms':>8} {'share':>6}",

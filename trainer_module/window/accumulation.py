@@ -130,15 +130,11 @@ def sum_window(
 
         return tf.nest.map_structure(cut, batch)
 
-    full_micro_batch: Any = micro_batch
+    full_micro_batch = micro_batch
     if spec.jit_compile:
         check_jit_compile(spec.model)
         check_xla_types(batch.features)
-        compiled = tf.function(micro_batch, jit_compile=True, autograph=False)
-
-        def full_micro_batch(index: Any, part: Batch) -> MicroBatchGradients:
-            with phase_scope("compiled"):
-                return compiled(index, part)
+        full_micro_batch = _compiled(micro_batch)
 
     # XLA compiles single micro-batches: if four were merged, nothing in a window of three
     # micro-batches would be compiled.
@@ -193,6 +189,18 @@ def sum_window(
     )
     is_one = tf.logical_and(rows > 0, rows <= size)
     return with_leaves(zeros, tf.cond(is_one, one_pass, otherwise))
+
+
+def _compiled(
+    micro_batch: Callable[[Index, Batch], MicroBatchGradients],
+) -> Callable[[Index, Batch], MicroBatchGradients]:
+    function = tf.function(micro_batch, jit_compile=True, autograph=False)
+
+    def call(index: Index, part: Batch) -> MicroBatchGradients:
+        with phase_scope("compiled"):
+            return function(index, part)
+
+    return call
 
 
 def _zeros(

@@ -59,7 +59,7 @@ def parsed(*words: str) -> dict[str, Any]:
 
 
 def test_there_are_all_commands():
-    assert len(COMMANDS) == 26
+    assert len(COMMANDS) == 27
     expected = {("run",), ("features", "explain"), ("flink", "start"), ("image", "build")}
     assert expected < set(COMMANDS)
 
@@ -118,6 +118,7 @@ def test_help_of_run_and_the_docs_say_what_its_exit_codes_mean():
 VALUES = {
     "run": ["--config"],
     "compile": ["--config"],
+    "profile": ["--config"],
     "submit": ["--config"],
     "replay": ["--spec"],
     "init": ["--data"],
@@ -203,6 +204,7 @@ def test_options_and_values_in_any_order(words, expected):
         ("check-serving m d --rows -5", ["--rows", "-5", "x>=1"]),
         ("check-serving m d --rows x", ["--rows", "'x'"]),
         ("flink start --job-port 70000", ["--job-port", "70000"]),
+        ("profile my.yaml --steps 0", ["--steps", "0", "1<=x<=1000"]),
         ("submit --poll=-1", ["--poll", "-1: give a number of seconds above 0"]),
         ("submit --timeout nan", ["--timeout", "nan: give"]),
         ("compile my.yaml", ["--target", "kubeflow", "vertex"]),

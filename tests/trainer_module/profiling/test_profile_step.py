@@ -1,4 +1,4 @@
-"""Where the time of real steps goes: the parts are those of the wall clock, operations have layers."""
+"""Where the time of real steps goes: parts add up to the wall clock, operations have layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = 64
 
 
 def build(strategy: tf.distribute.Strategy) -> tuple[keras.Model, keras.optimizers.Optimizer]:
-    """A model of packed columns, an embedding, dropout, a nested model and two equal names' prefixes."""
+    """A model of packed columns with an embedding, dropout and a nested model."""
     with strategy.scope():
         inputs = {
             "packed_float": keras.Input((16,), name="packed_float"),
@@ -46,17 +46,14 @@ def rows(count: int = 4 * ROWS) -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 @pytest.mark.parametrize("name", ["none", "mirrored2"])
 def test_the_parts_add_up_to_the_wall_time(name, strategies, passes_of_one):
-    """Reference: `perf_counter` around the whole call, which the parts must not exceed.
+    """Reference: `perf_counter` around the steps that the profiler records, to 10 %.
 
-    The parts are intervals between the same two markers of one clock, so that a busy machine makes
-    all longer alike. Their sum is compared with those markers to 1e-6 below.
+    The parts are intervals of one run of these steps, so that a busy machine makes both longer.
     """
     strategy = strategies[name]
     model, optimizer = build(strategy)
     step = TrainStep(model, optimizer, "mse", micro_batch_size=16, strategy=strategy, clip_norm=1.0)
-    started = time.perf_counter()
     profile = profile_step(step, rows(), batch_size=ROWS, steps=STEPS)
-    whole = time.perf_counter() - started
     parts = profile.parts
     assert tuple(parts) == PARTS
     assert all(seconds >= 0 for seconds in parts.values())
@@ -64,7 +61,7 @@ def test_the_parts_add_up_to_the_wall_time(name, strategies, passes_of_one):
         assert parts[part] > 0, part
     assert parts["forward and backward (XLA)"] == 0
     assert (parts["reduction over replicas"] > 0) == (name == "mirrored2")
-    assert 0 < STEPS * profile.profiled_seconds + STEPS * profile.seconds < whole
+    assert sum(parts.values()) == pytest.approx(profile.recorded_seconds, rel=0.1)
     assert profile.global_batch_rows == ROWS
     assert profile.rows_per_second == pytest.approx(ROWS / profile.seconds)
     assert (profile.steps, profile.micro_batch_size) == (STEPS, 16)
@@ -74,7 +71,6 @@ def test_the_parts_add_up_to_the_wall_time(name, strategies, passes_of_one):
     assert list(profile.operations) == sorted(profile.operations, key=lambda each: -each.seconds)
     found = {(each.layer, each.phase) for each in profile.operations}
     assert found & {("dense_1", "forward"), ("dense_1", "backward")}, found
-    print(profile)
 
 
 def test_a_profile_changes_no_number_of_the_training():
@@ -96,7 +92,7 @@ def test_a_profile_changes_no_number_of_the_training():
         np.testing.assert_array_equal(first, second)
 
 
-def test_slow_reading_is_reading_and_slow_python_is_not(capsys):
+def test_slow_reading_is_reading():
     """The data sleeps for 50 ms per batch, which the step can only wait for."""
 
     def slow(step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -111,7 +107,7 @@ def test_slow_reading_is_reading_and_slow_python_is_not(capsys):
     step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=8)
     profile = profile_step(step, tf.data.Dataset.range(4).map(slow), steps=8)
     assert profile.parts["reading"] > 0.04
-    assert profile.parts["reading"] > 0.5 * profile.profiled_seconds
+    assert profile.parts["reading"] > 0.5 * profile.recorded_seconds
     assert profile.hints[0].startswith("reading takes ")
     text = str(profile)
     assert "hint: reading takes" in text
@@ -128,18 +124,19 @@ def test_xla_has_one_part_for_forward_and_backward():
     assert "forward and backward (XLA)" in str(profile)
 
 
-def test_a_recomputed_layer_counts_twice_and_the_second_time_as_backward():
-    """Reference: the forward operations of the layer, which has one MatMul."""
-    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(256, name="again")])
-    recompute(model.get_layer("again"))
-    call = vars(model.get_layer("again"))["call"]
+def test_a_recomputed_layer_counts_twice_the_second_time_as_backward():
+    """Forward is one product. Backward is the same product and that of the kernel's gradient."""
+    layer = recompute(keras.layers.Dense(256, activation="relu", name="again"))
+    model = keras.Sequential([keras.Input((64,)), layer])
+    call = vars(layer)["call"]
     step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=64)
     data = np.ones((64, 64), "float32"), np.ones((64, 256), "float32")
     profile = profile_step(step, data, batch_size=64, steps=4)
-    assert vars(model.get_layer("again"))["call"] is call
-    products = {each.phase: each.count for each in profile.operations if "MatMul" in each.type}
-    assert products.keys() <= {"forward", "backward"}
-    assert "backward" in products
+    assert vars(layer)["call"] is call
+    products = [each for each in profile.operations if "MatMul" in each.type]
+    assert {each.layer for each in products} == {"again"}
+    for phase, count in (("forward", 1), ("backward", 2)):
+        assert sum(each.count for each in products if each.phase == phase) == count
 
 
 @pytest.mark.parametrize(
@@ -155,7 +152,7 @@ def test_wrong_arguments_are_named(changed, facts):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=8)
     data = np.ones((32, 4), "float32"), np.ones((32, 1), "float32")
-    with pytest.raises(ValueError, match="steps|batch_size") as error:
+    with pytest.raises(ValueError, match=facts[0]) as error:
         profile_step(step, data, **{"batch_size": 16, "steps": 2, **changed})
     for fact in facts:
         assert fact in str(error.value)

@@ -81,6 +81,4 @@ class ProfileSteps(Callback):
         if self._is_open:
             tf.profiler.experimental.stop()
             self._is_open, self._is_done = False, True
-            logging.info(
-                "Trace up to step %d: tensorboard --logdir %s", self._step, self._directory
-            )
+            logging.info("Trace of steps: tensorboard --logdir %s", self._directory)
