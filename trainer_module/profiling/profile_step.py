@@ -147,7 +147,7 @@ class _Runner:
 
     def _open(self) -> Iterator[Any]:
         data = self._data
-        dataset = data if isinstance(data, tf.data.Dataset) else data(self._epoch)
+        dataset: BatchSource = data(self._epoch) if callable(data) else data
         self._epoch += 1
         return iter(dataset)
 

@@ -15,7 +15,7 @@ from trainer_module.window.phases import phase_of
 CALL, OPEN = "trainer_module.call", "trainer_module.open_data"
 """Markers in the trace: a call of the graph, and the creation of an iterator."""
 
-PARTS = (
+PARTS: tuple[str, ...] = (
     "reading",
     "forward",
     "backward",
