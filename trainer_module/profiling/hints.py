@@ -36,14 +36,20 @@ _ADVICE = {
 # From this share of the time, many micro-batches per window cost more than they save.
 _WINDOW_SHARE = 0.6
 _MANY_MICRO_BATCHES = 4
+# Load per core from which other programs interrupt the step often.
+_BUSY = 1.5
 
 
-def find_hints(parts: Mapping[str, float], *, micro_batches: int) -> tuple[str, ...]:
+def find_hints(
+    parts: Mapping[str, float], *, micro_batches: int, load: float, cores: int
+) -> tuple[str, ...]:
     """Return one sentence per bottleneck, the largest first; none if the step mostly computes.
 
     Args:
         parts: Seconds by part of the step.
         micro_batches: Micro-batches of a window on one replica.
+        load: Number of threads of all programs that run or wait for a core.
+        cores: Number of cores.
     """
     total = sum(parts.values())
     if not total > 0:
@@ -64,4 +70,9 @@ def find_hints(parts: Mapping[str, float], *, micro_batches: int) -> tuple[str, 
                     'if memory allows, raise micro_batch_size, or set it to "auto".',
                 )
             ]
-    return tuple(sentence for _, sentence in sorted(found, reverse=True))
+    busy = (
+        f"this machine is busy (load {load:.0f} on {cores} cores), which makes all parts longer, "
+        "above all host overhead and idle: profile again when it is not."
+    )
+    hints = tuple(sentence for _, sentence in sorted(found, reverse=True))
+    return (busy, *hints) if load > _BUSY * cores else hints

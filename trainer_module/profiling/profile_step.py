@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -114,7 +115,12 @@ def profile_step(
         replicas=replicas,
         peak_memory_bytes=peak,
         operations=most_expensive(events, layers, steps=steps),
-        hints=find_hints(parts, micro_batches=round(rows / steps / replicas / micro_batch)),
+        hints=find_hints(
+            parts,
+            micro_batches=round(rows / steps / replicas / micro_batch),
+            load=os.getloadavg()[0],
+            cores=os.cpu_count() or 1,
+        ),
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 
 from trainer_module.devices.memory_budget import format_bytes
 from trainer_module.profiling.timeline import OperationTime
 
 _XLA_PART = "forward and backward (XLA)"
+_WIDTH = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +73,8 @@ class StepProfile:
             lines.append(_line(text, each.seconds, total, width=8))
         if self.hints:
             lines.append("")
-        lines += [f"hint: {hint}" for hint in self.hints]
+        for hint in self.hints:
+            lines += textwrap.wrap(f"hint: {hint}", _WIDTH, subsequent_indent="      ")
         return "\n".join(lines)
 
 

@@ -108,11 +108,11 @@ def test_slow_reading_is_reading():
     profile = profile_step(step, tf.data.Dataset.range(4).map(slow), steps=8)
     assert profile.parts["reading"] > 0.04
     assert profile.parts["reading"] > 0.5 * profile.recorded_seconds
-    assert profile.hints[0].startswith("reading takes ")
+    assert any(hint.startswith("reading takes ") for hint in profile.hints)
     text = str(profile)
     assert "hint: reading takes" in text
     assert "8 steps of 8 rows on 1 replica" in text
-    assert max(map(len, text.split("hint:")[0].splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_xla_has_one_part_for_forward_and_backward():

@@ -1,0 +1,109 @@
+"""How a trace becomes parts, operations and hints; by hand, on a timeline of 100 ms."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainer_module.profiling.hints import find_hints
+from trainer_module.profiling.timeline import PARTS, divide_wall_time, most_expensive
+from trainer_module.profiling.xplane import TraceEvent, read_trace
+from trainer_module.window.phases import phase_of
+
+ZERO = 10**21  # picoseconds since 1970 do not fit into 64 bits
+BODY = "step.other/while/body/_9/step.other/while"
+FORWARD = f"{BODY}/step.forward_2/layer.0/model/layer.1_3/dense/MatMul:MatMul"
+BACKWARD = f"{BODY}/gradient_tape/while/step.forward/layer.1/dense/MatMul:MatMul"
+EXECUTOR = "ExecutorState::Process"
+
+
+def event(name: str, start: int, end: int, thread: str = "a") -> TraceEvent:
+    """An event from and to a number of milliseconds."""
+    return TraceEvent(name, thread, ZERO + start * 10**9, ZERO + end * 10**9)
+
+
+EVENTS = [
+    event("trainer_module.call", 0, 60, "python"),
+    event(f"{BODY}/While:While", 2, 58),  # calls a function: not counted
+    event("IteratorGetNextAsOptionalOp::DoCompute", 2, 12, "data"),
+    event("ParseExample/ParseExampleV2:ParseExampleV2", 0, 9, "data"),  # beside the step
+    event(EXECUTOR, 12, 40),
+    event(FORWARD, 12, 20),
+    event(FORWARD, 14, 20, "b"),
+    event(BACKWARD, 20, 30),
+    event(f"{BODY}/step.reduction/AddN_1:AddN", 26, 34, "b"),
+    event(f"{BODY}/step.update_4/cond/then/_5/adam/Sqrt:Sqrt", 36, 40),
+    event(f"{BODY}/SelectV2:SelectV2", 50, 58),
+    event("trainer_module.open_data", 70, 75, "python"),
+    event("trainer_module.call", 80, 100, "python"),
+    event(f"{BODY}/step.compiled/PartitionedCall:PartitionedCall", 80, 100),
+    event(FORWARD, 200, 300),  # after the last call
+]
+EXPECTED = {
+    "reading": 10 + 5,
+    "forward": 8,
+    "backward": 6 + 4 / 2,
+    "forward and backward (XLA)": 20,
+    "reduction over replicas": 4 / 2 + 4,
+    "update": 4,
+    # Python before the first operation and between the calls, the executor, the step's own.
+    "host overhead": 2 + 2 + 2 + (10 + 5) + 8,
+    "idle": 10,
+}
+
+
+def test_each_instant_counts_for_one_part():
+    parts = divide_wall_time(EVENTS)
+    assert tuple(parts) == PARTS
+    assert {name: 1000 * seconds for name, seconds in parts.items()} == pytest.approx(EXPECTED)
+    assert sum(parts.values()) == pytest.approx(0.1)
+
+
+def test_a_trace_without_a_call_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="no call"):
+        divide_wall_time(EVENTS[1:7])
+    with pytest.raises(ValueError, match="plugins/profile"):
+        read_trace(str(tmp_path))
+
+
+def test_operations_have_the_innermost_layer_and_their_phase():
+    found = most_expensive(EVENTS[:-1], ["model", "dense"], steps=2, count=5)
+    assert [(each.type, each.layer, each.phase) for each in found] == [
+        ("PartitionedCall", "(model)", "forward and backward (XLA)"),
+        ("MatMul", "dense", "forward"),
+        ("MatMul", "dense", "backward"),
+        ("ParseExampleV2", "(data)", "reading"),
+        ("AddN", "(replicas)", "reduction over replicas"),
+    ]
+    assert found[1].seconds == pytest.approx(0.014 / 2)
+    assert found[1].count == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        ("step.forward/dense/MatMul", "forward"),
+        ("step.forward_1/step.backward/AddN", "backward"),
+        ("step.update/gradient_tape/step.update/mul", "update"),  # of a regulariser
+        ("gradient_tape/step.forward/dense/MatMul", "backward"),
+        ("my_step.forward_pass/MatMul", None),
+        ("while/MatMul", None),
+    ],
+)
+def test_the_innermost_phase_counts(name, phase):
+    assert phase_of(name) == phase
+
+
+def test_hints_name_part_and_share_and_a_step_that_computes_has_none():
+    def hints(micro_batches=1, load=1.0, **parts):
+        shares = {**dict.fromkeys(PARTS, 0.0), **{n.replace("_", " "): v for n, v in parts.items()}}
+        return find_hints(shares, micro_batches=micro_batches, load=load, cores=2)
+
+    assert hints(forward=40, backward=60) == ()
+    (reading, host) = hints(reading=62, host_overhead=38)
+    assert reading.startswith("reading takes 62%: ")
+    assert host.startswith("host overhead takes 38%: ")
+    (window,) = hints(micro_batches=8, forward=40, backward=60)
+    assert "8 micro-batches" in window
+    (busy,) = hints(load=20.0, forward=1)
+    assert "load 20 on 2 cores" in busy
+    assert hints() == ()
