@@ -184,8 +184,9 @@ def _profiler(folder: str) -> Iterator[None]:
     Raises:
         ValueError: Another profiler is active.
     """
+    # Level 3 has the operations, too, that TensorFlow found to be short.
     options = tf.profiler.experimental.ProfilerOptions(
-        host_tracer_level=2, python_tracer_level=0, device_tracer_level=0
+        host_tracer_level=3, python_tracer_level=0, device_tracer_level=0
     )
     try:
         tf.profiler.experimental.start(folder, options)

@@ -66,10 +66,10 @@ class StepProfile:
             f"the profiler adds {max(slower, 0.0):.0%})",
             f"peak memory   {format_bytes(self.peak_memory_bytes)} of this process",
             "",
-            f"{'operation':<28} {'layer':<24} {'part':<24} {'ms':>8} {'share':>6}",
+            f"{'operation':<28} {'layer':<24} {'part':<26} {'ms':>8} {'share':>6}",
         ]
         for each in self.operations:
-            text = f"{each.type[:28]:<28} {each.layer[:24]:<24} {each.phase[:24]:<24}"
+            text = f"{each.type[:28]:<28} {each.layer[:24]:<24} {each.phase:<26}"
             lines.append(_line(text, each.seconds, total, width=8))
         if self.hints:
             lines.append("")
