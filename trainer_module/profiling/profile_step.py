@@ -25,7 +25,7 @@ from trainer_module.profiling.xplane import read_trace
 from trainer_module.step.saved_state import SavedState
 from trainer_module.step.train_step import TrainStep
 
-STEPS = 50
+STEPS, OPERATIONS = 50, 10
 MOST_STEPS = 1000
 _SECONDS_PER_CALL = 0.5  # as in TrainingLoop
 _FIRST_STEPS = 2
@@ -38,6 +38,7 @@ def profile_step(
     steps: int = STEPS,
     batch_size: int | None = None,
     steps_per_loop: int | Literal["auto"] = "auto",
+    operations: int = OPERATIONS,
 ) -> StepProfile:
     """Take optimizer steps with TensorFlow's profiler, and return where their time went.
 
@@ -68,6 +69,7 @@ def profile_step(
         steps: Optimizer steps of each run, at most 1,000.
         batch_size: As in `TrainingLoop`.
         steps_per_loop: Optimizer steps per call of the graph, as in `TrainingLoop`.
+        operations: Number of most expensive operations to return.
 
     Returns:
         The profile; `print` shows it as a table.
@@ -83,6 +85,7 @@ def profile_step(
     """
     _check_step(train_step)
     steps = check_positive_int("steps", steps)
+    operations = check_positive_int("operations", operations)
     if steps > MOST_STEPS:
         raise ValueError(f"steps={steps}: the trace of so many is too large; use 50 to 1,000.")
     if steps_per_loop != "auto":
@@ -114,7 +117,7 @@ def profile_step(
         micro_batch_size=micro_batch,
         replicas=replicas,
         peak_memory_bytes=peak,
-        operations=most_expensive(events, layers, steps=steps),
+        operations=most_expensive(events, layers, steps=steps, count=operations),
         hints=find_hints(
             parts,
             micro_batches=round(rows / steps / replicas / micro_batch),

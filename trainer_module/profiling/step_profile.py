@@ -30,7 +30,7 @@ class StepProfile:
         replicas: Number of replicas.
         peak_memory_bytes: Peak of the resident memory of this process in the run without the
             profiler, with TensorFlow itself, the model and the data.
-        operations: The ten most expensive operations, the longest first.
+        operations: The most expensive operations, the longest first.
         hints: One sentence per bottleneck.
     """
 

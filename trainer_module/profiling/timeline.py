@@ -132,7 +132,7 @@ def _hulls(
 
 
 def most_expensive(
-    events: Sequence[TraceEvent], layers: list[str], *, steps: int, count: int = 10
+    events: Sequence[TraceEvent], layers: list[str], *, steps: int, count: int
 ) -> tuple[OperationTime, ...]:
     """Return the operations that took most time in the calls of the graph, the longest first.
 

@@ -53,24 +53,25 @@ def test_the_parts_add_up_to_the_wall_time(name, strategies, passes_of_one):
     strategy = strategies[name]
     model, optimizer = build(strategy)
     step = TrainStep(model, optimizer, "mse", micro_batch_size=16, strategy=strategy, clip_norm=1.0)
-    profile = profile_step(step, rows(), batch_size=ROWS, steps=STEPS)
+    profile = profile_step(step, rows(), batch_size=ROWS, steps=STEPS, operations=1000)
     parts = profile.parts
     assert tuple(parts) == PARTS
     assert all(seconds >= 0 for seconds in parts.values())
     for part in ("forward", "backward", "update", "host overhead"):
         assert parts[part] > 0, part
     assert parts["forward and backward (XLA)"] == 0
-    assert (parts["reduction over replicas"] > 0) == (name == "mirrored2")
+    if name == "mirrored2":
+        assert parts["reduction over replicas"] > 0
     assert sum(parts.values()) == pytest.approx(profile.recorded_seconds, rel=0.1)
     assert profile.global_batch_rows == ROWS
     assert profile.rows_per_second == pytest.approx(ROWS / profile.seconds)
     assert (profile.steps, profile.micro_batch_size) == (STEPS, 16)
     assert profile.replicas == strategy.num_replicas_in_sync
     assert profile.peak_memory_bytes > 50 << 20
-    assert len(profile.operations) == 10
     assert list(profile.operations) == sorted(profile.operations, key=lambda each: -each.seconds)
-    found = {(each.layer, each.phase) for each in profile.operations}
-    assert found & {("dense_1", "forward"), ("dense_1", "backward")}, found
+    layers = {each.layer for each in profile.operations if each.phase in ("forward", "backward")}
+    assert {"ids", "dense", "dropout", "dense_1", "norm", "out"} <= layers
+    assert {each.layer for each in profile.operations if each.phase == "update"} == {"(optimizer)"}
 
 
 def test_a_profile_changes_no_number_of_the_training():
@@ -131,7 +132,7 @@ def test_a_recomputed_layer_counts_twice_the_second_time_as_backward():
     call = vars(layer)["call"]
     step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=64)
     data = np.ones((64, 64), "float32"), np.ones((64, 256), "float32")
-    profile = profile_step(step, data, batch_size=64, steps=4)
+    profile = profile_step(step, data, batch_size=64, steps=4, operations=1000)
     assert vars(layer)["call"] is call
     products = [each for each in profile.operations if "MatMul" in each.type]
     assert {each.layer for each in products} == {"again"}
@@ -144,6 +145,7 @@ def test_a_recomputed_layer_counts_twice_the_second_time_as_backward():
     [
         ({"steps": 0}, ["steps=0"]),
         ({"steps": 5000}, ["steps=5000", "1,000"]),
+        ({"operations": -1}, ["operations=-1"]),
         ({"steps_per_loop": 0}, ["steps_per_loop=0"]),
         ({"batch_size": None}, ["batch_size"]),
     ],
