@@ -36,6 +36,7 @@ _MEMBER_OPTIONS = (
     "{show_root_heading: true, show_root_toc_entry: true, show_root_full_path: false, "
     "heading_level: 3}"
 )
+_EXAMPLE = re.compile(r"^## ([^\n]+)\n\n(```python\n.*?^```)$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^(```|~~~)")
 
 
@@ -53,14 +54,18 @@ def on_files(files: Files, config: Any) -> Files:
 def api_page(package: str, stub: str) -> str:
     """Return the page of a package's public names, under the headings that its stub has for them.
 
+    A heading of `templates/api_examples/<package>.md` adds its example below the same heading.
+
     Args:
         package: Top-level package.
         stub: Text of its `__init__.pyi`: imports, and comments that name the use of those below.
     """
+    file = ROOT / "docs" / "templates" / "api_examples" / f"{package}.md"
+    examples = dict(_EXAMPLE.findall(file.read_text(encoding="utf-8"))) if file.exists() else {}
     parts = [f"# {package}", f"::: {package}\n    options: {{members: false}}"]
     for line in stub.splitlines():
         if heading := _GROUP.fullmatch(line):
-            parts.append(f"## {heading[1]}")
+            parts += [f"## {heading[1]}", *filter(None, [examples.get(heading[1])])]
         elif found := _PUBLIC.match(line):
             parts.append(f"::: {package}.{found[1]}.{found[2]}\n    options: {_MEMBER_OPTIONS}")
     return "\n\n".join(parts) + "\n"
