@@ -60,7 +60,7 @@ class OperationTime(NamedTuple):
 
 
 def divide_wall_time(events: Sequence[TraceEvent]) -> dict[str, float]:
-    """Return the seconds of each part; their sum is the time from the first call to the last's end.
+    """Return the seconds of each part; they add up to the time from the first marker to the last.
 
     Each instant counts for exactly one part, or in equal shares for the parts of the operations
     that run at that instant:
@@ -76,7 +76,8 @@ def divide_wall_time(events: Sequence[TraceEvent]) -> dict[str, float]:
     calls = [event for event in events if event.name == CALL]
     if not calls:
         raise ValueError("the trace has no call of a step: the profiler recorded nothing.")
-    begin, end = min(call.start for call in calls), max(call.end for call in calls)
+    markers = [event for event in events if event.name in (CALL, OPEN)]
+    begin, end = min(each.start for each in markers), max(each.end for each in markers)
     waits, executors = len(PARTS), len(PARTS) + 1
     inside = executors + 1
     spans: list[tuple[int, int, int]] = []
