@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from trainer_module.step.reports import StepReport
+from trainer_module.window.update import Update
+
 
 class StepCounters:
     """Numbers of windows, int64 scalars. Checkpoints have all of them except `consecutive`.
@@ -36,6 +39,40 @@ class StepCounters:
     def state(self) -> list[tf.Variable]:
         """Return the variables to checkpoint, in a fixed order."""
         return [self.step, self.empty, self.non_finite, self.loss_scale]
+
+    def count(
+        self,
+        report: StepReport,
+        update: Update,
+        *,
+        scale: tf.Tensor | None,
+        skips_non_finite: bool,
+    ) -> None:
+        """Count a window.
+
+        Args:
+            report: Its report.
+            update: Its update.
+            scale: The loss scale before it; None without a loss scale.
+            skips_non_finite: Whether windows that are not finite are skipped.
+        """
+        skipped = tf.logical_and(update.is_rejected, tf.logical_not(report.failed))
+        by_scale = tf.constant(False)
+        if scale is not None:
+            by_scale = tf.logical_and(skipped, scale > 1.0)
+        for counter, happened in (
+            (self.empty, update.is_empty),
+            (self.loss_scale, by_scale),
+            (self.non_finite, tf.logical_and(skipped, tf.logical_not(by_scale))),
+            (self.step, tf.logical_not(report.failed)),
+        ):
+            counter.assign_add(tf.cast(happened, tf.int64))
+        if skips_non_finite:
+            counted = tf.logical_and(update.is_rejected, tf.logical_not(by_scale))
+            so_far = self.consecutive.read_value()
+            more = so_far + tf.cast(tf.logical_not(report.failed), tf.int64)
+            reset = tf.where(update.is_empty, so_far, 0)
+            self.consecutive.assign(tf.where(counted, more, reset))
 
 
 def _counter(name: str) -> tf.Variable:

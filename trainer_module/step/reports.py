@@ -37,6 +37,23 @@ class StepReport(NamedTuple):
     replicas: tf.Tensor
 
 
+def empty_report(dtype: tf.DType, variables: int, replicas: int) -> StepReport:
+    """Return the report of no window.
+
+    Args:
+        dtype: Dtype of the sums.
+        variables: Number of trainable variables.
+        replicas: Number of replicas of this process.
+    """
+    scalar, no, flags = tf.zeros([], dtype), tf.constant(False), [1 + variables]
+    return StepReport(
+        *(scalar, scalar, scalar, scalar, no, no),
+        finite=tf.ones(flags, tf.bool),
+        finite_by_replica=tf.ones([replicas, *flags], tf.bool),
+        replicas=tf.zeros([replicas], tf.int32),
+    )
+
+
 class LoopReport(NamedTuple):
     """The report of several windows.
 

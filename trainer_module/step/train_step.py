@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -28,36 +27,20 @@ from trainer_module.step.reports import (
     LoopReport,
     NonFiniteError,
     StepReport,
+    empty_report,
     local_nonfinite_replicas,
     non_finite_error,
 )
 from trainer_module.step.setup import StepSetup
-from trainer_module.step.split import Share, is_distributed, per_replica, unpack_batch
+from trainer_module.step.split import is_distributed, per_replica, unpack_batch
 from trainer_module.step.step_functions import StepFunctions
+from trainer_module.step.window_loop import LoopTotals, take_windows
 from trainer_module.window.describe import Description
 from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.phases import phase_scope
 from trainer_module.window.reduction import apply_gradients
 from trainer_module.window.spec import Batch, StepInputs
 from trainer_module.window.update import Update
-
-
-class _Totals(NamedTuple):
-    """Totals of the windows of a run: the tensors of `LoopReport`, and its loss as a quotient.
-
-    Attributes:
-        steps: Number of windows, without a failed one, int64 scalar.
-        loss: Σ over applied windows of Σ w_i times the loss, float64 scalar.
-        weights: Σ over applied windows of Σ w_i, float64 scalar.
-        rows: Number of rows, int64 scalar.
-        loss_sums: `loss` and `weights` added to those of earlier runs, float64 `[2]`.
-    """
-
-    steps: tf.Tensor
-    loss: tf.Tensor
-    weights: tf.Tensor
-    rows: tf.Tensor
-    loss_sums: tf.Tensor
 
 
 class TrainStep:
@@ -246,63 +229,16 @@ class TrainStep:
 
     def _windows(
         self, iterator: tf.data.Iterator, num_steps: tf.Tensor, loss_sums: tf.Tensor
-    ) -> tuple[StepReport, _Totals, tf.Tensor]:
-        dtype = tf.float64
-        zero = tf.zeros([], dtype)
-
-        def nothing() -> StepReport:
-            scalar = tf.zeros([], sum_dtype(self.model))
-            no = tf.constant(False)
-            flags = [1 + len(self._variables)]
-            replicas = local_replicas(self.strategy)
-            return StepReport(
-                *(scalar, scalar, scalar, scalar, no, no),
-                finite=tf.ones(flags, tf.bool),
-                finite_by_replica=tf.ones([replicas, *flags], tf.bool),
-                replicas=tf.zeros([replicas], tf.int32),
-            )
-
-        def next_if(wanted: tf.Tensor) -> tf.experimental.Optional:
-            return tf.cond(
-                wanted,
-                iterator.get_next_as_optional,
-                lambda: tf.experimental.Optional.empty(iterator.element_spec),
-            )
-
-        def body(
-            element: tf.experimental.Optional, totals: _Totals, last: StepReport
-        ) -> tuple[tf.experimental.Optional, _Totals, StepReport]:
-            report = self._window(_unpack_share(element.get_value()))
-            took = tf.logical_not(report.failed)
-            good = tf.logical_and(took, report.applied)
-            weight = tf.where(good, tf.cast(report.weight_sum, dtype), zero)
-            term = tf.where(good, tf.cast(report.loss, dtype), zero) * weight
-            read = tf.where(took, tf.cast(report.rows, tf.int64), tf.zeros([], tf.int64))
-            totals = _Totals(
-                steps=totals.steps + tf.cast(took, tf.int64),
-                loss=totals.loss + term,
-                weights=totals.weights + weight,
-                rows=totals.rows + read,
-                loss_sums=totals.loss_sums + tf.stack([term, weight]),
-            )
-            # The element is a loop variable. A condition inside the loop would need one operation
-            # for each variable that it passes through.
-            return next_if(tf.logical_and(took, totals.steps < num_steps)), totals, report
-
-        count = tf.zeros([], tf.int64)
-        with phase_scope("other"):
-            _, totals, last = tf.while_loop(
-                lambda element, *_: element.has_value(),
-                body,
-                (
-                    next_if(count < num_steps),
-                    _Totals(count, zero, zero, count, loss_sums),
-                    nothing(),
-                ),
-                parallel_iterations=1,
-            )
-        exhausted = tf.logical_and(totals.steps < num_steps, tf.logical_not(last.failed))
-        return last, totals, exhausted
+    ) -> tuple[StepReport, LoopTotals, tf.Tensor]:
+        return take_windows(
+            self._window,
+            iterator,
+            num_steps,
+            loss_sums,
+            empty_report(
+                sum_dtype(self.model), len(self._variables), local_replicas(self.strategy)
+            ),
+        )
 
     def _window(self, batch: Tensors) -> StepReport:
         """Run one window in cross-replica context; all updates of variables start here."""
@@ -326,7 +262,9 @@ class TrainStep:
                 tf.cond(
                     report.applied, lambda: self._apply(updates.gradients), lambda: tf.constant(0)
                 )
-                self._count(report, update)
+                self._counters.count(
+                    report, update, scale=scale, skips_non_finite=self.options.non_finite == "skip"
+                )
                 if self.loss_scale is not None:
                     self.loss_scale.update(update.is_finite)
                 if self._noise is not None and update.noise is not None:
@@ -376,32 +314,6 @@ class TrainStep:
         if self._average is not None:
             self._average.update(self.strategy)
         return tf.constant(0)
-
-    def _count(self, report: StepReport, update: Update) -> None:
-        counters, not_finite = self._counters, update.is_rejected
-        skipped = tf.logical_and(not_finite, tf.logical_not(report.failed))
-        by_scale = tf.constant(False)
-        if self.loss_scale is not None:
-            by_scale = tf.logical_and(skipped, self.loss_scale.scale > 1.0)
-        for counter, happened in (
-            (counters.empty, update.is_empty),
-            (counters.loss_scale, by_scale),
-            (counters.non_finite, tf.logical_and(skipped, tf.logical_not(by_scale))),
-            (counters.step, tf.logical_not(report.failed)),
-        ):
-            counter.assign_add(tf.cast(happened, tf.int64))
-        if self.options.non_finite == "skip":
-            counted = tf.logical_and(not_finite, tf.logical_not(by_scale))
-            so_far = counters.consecutive.read_value()
-            more = so_far + tf.cast(tf.logical_not(report.failed), tf.int64)
-            reset = tf.where(update.is_empty, so_far, 0)
-            counters.consecutive.assign(tf.where(counted, more, reset))
-
-
-def _unpack_share(element: Tensors) -> Batch | Share:
-    if isinstance(element, Share):
-        return Share(unpack_batch(element.batch), element.rows)
-    return unpack_batch(element)
 
 
 def _first_replica(strategy: tf.distribute.Strategy, values: Tensors) -> Tensors:
