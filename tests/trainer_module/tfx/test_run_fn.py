@@ -292,7 +292,7 @@ def test_settings_next_to_their_key_are_rejected(fn_args, custom, message):
         ),
         (
             {"loss": "user_model.blurred_in_full", "class_weight": {"1": 3}},
-            r"class_weight=.*'user_model.blurred_in_full' weighs rows itself",
+            r"class_weight=.*'user_model.blurred_in_full' weighs the rows",
         ),
         ({"model_fn": "no_such_package.model"}, r"trainer.model_fn='no_such_package.model' cannot"),
         ({"model_fn": "keras.Modle"}, r"has no 'Modle'; did you mean 'Model'"),
