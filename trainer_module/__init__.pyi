@@ -65,8 +65,11 @@ from .window.reduction import sum_over_replicas as sum_over_replicas
 from .window.update import mean_gradients as mean_gradients
 from .window.reduction import apply_gradients as apply_gradients
 
-# Gradients of single examples and of inputs
+# Gradients of single examples, tasks and inputs; curvature
 from .gradients.per_example import per_example_gradients as per_example_gradients
+from .gradients.reductions import GradientReduction as GradientReduction
+from .gradients.clipping import gradient_norms as gradient_norms
+from .gradients.clipping import clipped_gradient_sum as clipped_gradient_sum
 from .gradients.inputs import input_gradients as input_gradients
 
 # Models that do not fit on one device

@@ -1,4 +1,4 @@
-"""Compute gradients per example, and of outputs with respect to inputs, in bounded memory.
+"""Compute gradients of single rows, tasks and inputs, and the curvature, in bounded memory.
 
 May import `window` and the packages below it.
 """

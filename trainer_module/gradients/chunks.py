@@ -1,14 +1,46 @@
-"""Apply a function to chunks of rows in the graph."""
+"""Apply a function to chunks of rows in the graph, and choose the number of rows of a chunk."""
 
 from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
 from trainer_module.common.tensors import Tensors
+from trainer_module.devices.strategies import replica_kind
+from trainer_module.window.passes import LIMITS
+
+# Number of rows in memory at a time, or "auto".
+ChunkSize: TypeAlias = int | Literal["auto"]
+# More rows at a time were not faster, and a trace may underestimate the memory of a row.
+_MOST_ROWS = 1024
+
+
+def resolve_chunk_size(
+    chunk_size: ChunkSize, row_bytes: Callable[[], float], *, name: str = "chunk_size"
+) -> int:
+    """Return the number of rows of a chunk.
+
+    Args:
+        chunk_size: A number of at least 1, or "auto": as many rows as hold 128 MiB, on a GPU
+            256 MiB, up to 1,024.
+        row_bytes: Function that returns an estimate of the memory of one row in bytes. It is
+            called only for "auto".
+        name: Name of the argument, for the message.
+
+    Raises:
+        ValueError: chunk_size is neither "auto" nor an integer of at least 1.
+    """
+    if isinstance(chunk_size, str) and chunk_size == "auto":
+        limit = LIMITS[replica_kind(tf.distribute.get_strategy())].bytes_at_once
+        return int(max(1, min(limit // max(1.0, row_bytes()), _MOST_ROWS)))
+    is_number = isinstance(chunk_size, numbers.Integral) and not isinstance(chunk_size, bool)
+    if not is_number or chunk_size < 1:
+        auto = "" if name != "chunk_size" else ', or "auto"'
+        raise ValueError(f"{name}={chunk_size!r}: use a whole number of at least 1 row{auto}.")
+    return int(chunk_size)
 
 
 def map_chunks(
@@ -25,16 +57,8 @@ def map_chunks(
 
     Returns:
         One tensor `[rows, ...]` per entry of `specs`.
-
-    Raises:
-        ValueError: chunk_size is not an integer of at least 1.
     """
-    if isinstance(chunk_size, bool) or not isinstance(chunk_size, numbers.Integral):
-        raise ValueError(f"chunk_size={chunk_size!r}: use a whole number of at least 1 row.")
-    if chunk_size < 1:
-        raise ValueError(f"chunk_size={chunk_size!r}: use a whole number of at least 1 row.")
-    tensors = [tensor for tensor in tf.nest.flatten(data) if tensor is not None]
-    rows = tf.shape(tensors[0])[0]
+    rows = count_rows(data)
     count = -(-rows // chunk_size)
     arrays = [
         tf.TensorArray(dtype, count, element_shape=[None, *shape], infer_shape=False)
@@ -43,10 +67,7 @@ def map_chunks(
 
     def body(index: Any, arrays: list[Any]) -> tuple[Any, list[Any]]:
         start = index * chunk_size
-        part = tf.nest.map_structure(
-            lambda t: None if t is None else t[start : start + chunk_size], data
-        )
-        found = function(part)
+        found = function(_rows_from(data, start, chunk_size))
         written = [a.write(index, tensor) for a, tensor in zip(arrays, found, strict=True)]
         return index + 1, written
 
@@ -61,3 +82,61 @@ def map_chunks(
 
     # An empty TensorArray cannot be concatenated.
     return tf.cond(rows > 0, all_chunks, none)
+
+
+def sum_chunks(
+    function: Callable[[Any], list[tf.Tensor]], data: Tensors, specs: list[Any], *, chunk_size: int
+) -> list[tf.Tensor]:
+    """Return the sums of `function(rows)` over consecutive chunks of rows.
+
+    Args:
+        function: Function of the structure of `data` with up to `chunk_size` rows. It returns sums
+            over these rows.
+        data: Structure of tensors `[rows, ...]` or None.
+        specs: (dtype, shape) of each tensor that `function` returns.
+        chunk_size: Number of rows at a time; it bounds the memory.
+    """
+    rows = count_rows(data)
+    zeros = [tf.zeros(shape, dtype) for dtype, shape in specs]
+
+    def body(start: Any, sums: list[Any]) -> tuple[Any, list[Any]]:
+        found = function(_rows_from(data, start, chunk_size))
+        return start + chunk_size, [
+            total + tf.cast(tensor, total.dtype) for total, tensor in zip(sums, found, strict=True)
+        ]
+
+    _, sums = tf.while_loop(
+        lambda start, _: start < rows, body, (tf.constant(0), zeros), parallel_iterations=1
+    )
+    return sums
+
+
+def count_rows(data: Tensors) -> tf.Tensor:
+    """Return the number of rows of a structure of tensors or None, a scalar int32 tensor."""
+    return tf.shape(next(t for t in tf.nest.flatten(data) if t is not None))[0]
+
+
+def to_tensors(data: Tensors) -> Tensors:
+    """Return the structure with each array as a tensor; None stays."""
+    return tf.nest.map_structure(lambda t: None if t is None else tf.convert_to_tensor(t), data)
+
+
+def row_specs(data: Tensors) -> Tensors:
+    """Return the specs of the tensors for any number of rows; None stays."""
+    return tf.nest.map_structure(
+        lambda t: None if t is None else tf.TensorSpec([None, *t.shape[1:]], t.dtype), data
+    )
+
+
+def sum_tensors_over_replicas(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Return the sums over all replicas inside `strategy.run`, else the tensors."""
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return tensors
+    return list(context.all_reduce(tf.distribute.ReduceOp.SUM, tensors))
+
+
+def _rows_from(data: Tensors, start: Any, chunk_size: int) -> Tensors:
+    return tf.nest.map_structure(
+        lambda t: None if t is None else t[start : start + chunk_size], data
+    )

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.tensors import Tensors
-from trainer_module.gradients.chunks import map_chunks
+from trainer_module.gradients.chunks import (
+    ChunkSize,
+    count_rows,
+    map_chunks,
+    resolve_chunk_size,
+    row_specs,
+    to_tensors,
+)
+from trainer_module.gradients.model_inputs import Differentiator, InputGradients, differentiator
+from trainer_module.window.trace_bytes import bytes_per_row
+
+Output = Callable[[Any], tf.Tensor]
+# Share of the output's largest change that the attributions may miss before there is a warning.
+_GAP = 0.01
 
 
 def input_gradients(
     model: keras.Model,
     features: Tensors,
     *,
-    chunk_size: int,
-    output: Callable[[Any], tf.Tensor] | None = None,
+    chunk_size: ChunkSize,
+    output: Output | None = None,
+    embeddings: Sequence[str] | None = None,
 ) -> Any:
     """Return ∂ output_i / ∂ input_i for each row i, in inference mode.
 
@@ -25,56 +42,239 @@ def input_gradients(
         model: A built Keras model whose output for a row does not depend on other rows in
             inference mode.
         features: Tensor or structure of tensors `[rows, ...]`.
-        chunk_size: Number of rows at a time; it bounds the memory.
+        chunk_size: Number of rows at a time, or "auto"; it bounds the memory.
         output: Function of the model's outputs that returns one number per row, `[rows]`, such as
             `lambda outputs: outputs[:, 2]`. Required for models with several outputs.
+        embeddings: Names of layers that embed ids; the gradients of their outputs are returned too.
 
     Returns:
         The structure of `features`, with the gradient of each floating-point tensor, and None for
-        all others, such as ids.
+        all others, such as ids. If `embeddings` is given, even empty, an `InputGradients`.
 
     Raises:
         ValueError: chunk_size is below 1, the model has several outputs and `output` is missing,
-            `output` does not return one number per row, or no input is a floating-point tensor.
+            `output` does not return one number per row, a layer does not exist, or there is neither
+            a layer nor an input of floats.
     """
-    features = tf.nest.map_structure(tf.convert_to_tensor, features)
-    floating = [tensor for tensor in tf.nest.flatten(features) if tensor.dtype.is_floating]
-    if not floating:
-        raise ValueError("no input is a tensor of floats: ids have no gradient.")
+    features = to_tensors(features)
+    what = differentiator(model, features, output, embeddings)
+
+    def of_chunk(part: Any) -> dict[str, tf.Tensor]:
+        return what.at(part).gradients
+
+    found = what.pack(features, _map_rows(of_chunk, what, features, features, chunk_size))
+    return found.inputs if embeddings is None else found
+
+
+def integrated_gradients(
+    model: keras.Model,
+    features: Tensors,
+    *,
+    chunk_size: ChunkSize,
+    baseline: Tensors = None,
+    steps: int = 50,
+    output: Output | None = None,
+    embeddings: Sequence[str] | None = None,
+) -> InputGradients:
+    """Return the attributions (x - x') ∫ ∂ output(x' + α (x - x')) / ∂x dα of Sundararajan 2017.
+
+    The integral from the baseline x' to x is a Gauss-Legendre quadrature. Where it is exact, a
+    row's attributions add up to f(x) - f(x'); `gap` is the difference. Outside of a `tf.function`,
+    a warning names a gap above 1 % of the largest change.
+
+    Args:
+        model: See `input_gradients`.
+        features: Tensor or structure of tensors `[rows, ...]`.
+        chunk_size: Number of rows at a time, or "auto"; it bounds the memory.
+        baseline: x', structure of `features` with 1 row, or a row for each; None: zeros, for the
+            outputs of `embeddings` too. Ids of a baseline are embedded; ids without an entry in
+            `embeddings` stay those of x.
+        steps: Number of points of the quadrature.
+        output: See `input_gradients`.
+        embeddings: Names of layers that embed ids; their outputs get attributions too.
+
+    Raises:
+        ValueError: steps is below 1, or the baseline does not fit. See also `input_gradients`.
+    """
+    features = to_tensors(features)
+    _check_count("steps", steps)
+    what = differentiator(model, features, output, embeddings)
+    has_baseline = baseline is not None
+    start = _baseline_rows(features, to_tensors(baseline) if has_baseline else None)
+    nodes, weights = np.polynomial.legendre.leggauss(steps)
+
+    def of_chunk(part: Any) -> dict[str, tf.Tensor]:
+        rows, base = part
+        end = what.at(rows)
+        if has_baseline:
+            first = what.at(base).tensors
+        else:
+            first = {name: tf.zeros_like(tensor) for name, tensor in end.tensors.items()}
+        names = list(end.tensors)
+
+        def at(share: Any) -> Any:
+            return what.at(
+                rows,
+                lambda name, _: (
+                    first[name]
+                    + tf.cast(share, first[name].dtype) * (end.tensors[name] - first[name])
+                ),
+            )
+
+        def body(index: Any, sums: list[tf.Tensor]) -> Any:
+            gradients = at(tf.gather(tf.constant((nodes + 1) / 2), index)).gradients
+            weight = tf.gather(tf.constant(weights / 2), index)
+            return index + 1, [
+                total + tf.cast(weight, total.dtype) * gradients[name]
+                for name, total in zip(names, sums, strict=True)
+            ]
+
+        zeros = [tf.zeros_like(end.tensors[name]) for name in names]
+        _, sums = tf.while_loop(
+            lambda index, _: index < steps, body, (tf.constant(0), zeros), parallel_iterations=1
+        )
+        found = {
+            name: total * (end.tensors[name] - first[name])
+            for name, total in zip(names, sums, strict=True)
+        }
+        change = end.value - at(0.0).value
+        gap = change
+        for tensor in found.values():
+            flat = tf.reshape(tensor, [tf.shape(tensor)[0], -1])
+            gap -= tf.cast(tf.reduce_sum(flat, 1), gap.dtype)
+        return {**found, "change": change, "gap": gap}
+
+    found = _map_rows(of_chunk, what, features, (features, start), chunk_size)
+    change, gap = found.pop("change"), found.pop("gap")
+    if tf.executing_eagerly() and change.shape[0]:
+        most = float(tf.reduce_max(tf.abs(gap)))
+        wanted = float(tf.reduce_max(tf.abs(change)))
+        if most > _GAP * wanted:
+            warn_once(
+                f"integrated_gradients: with steps={steps}, a row's attributions miss {most:.2g} "
+                f"of its change, where the largest change is {wanted:.2g}. Use more steps, such "
+                f"as steps={4 * steps}.",
+                about=model,
+                topic="integrated_gradients",
+            )
+    return what.pack(features, found)._replace(change=change, gap=gap)
+
+
+def smooth_grad(
+    model: keras.Model,
+    features: Tensors,
+    *,
+    noise: float,
+    chunk_size: ChunkSize,
+    samples: int = 50,
+    seed: int = 0,
+    output: Output | None = None,
+    embeddings: Sequence[str] | None = None,
+) -> InputGradients:
+    """Return the mean of the gradients at `samples` noisy copies of each row (Smilkov 2017).
+
+    Args:
+        model: See `input_gradients`.
+        features: Tensor or structure of tensors `[rows, ...]`.
+        noise: Standard deviation of the normal noise, in the unit of the inputs.
+        chunk_size: Number of rows at a time, or "auto"; it bounds the memory. The noise depends on
+            it.
+        samples: Number of copies.
+        seed: Seed of the noise.
+        output: See `input_gradients`.
+        embeddings: Names of layers that embed ids; noise is added to their outputs.
+
+    Raises:
+        ValueError: noise is not above 0, or samples is below 1. See also `input_gradients`.
+    """
+    features = to_tensors(features)
+    _check_count("samples", samples)
+    if isinstance(noise, bool) or not 0 < noise < math.inf:
+        raise ValueError(f"noise={noise!r}: use a finite standard deviation above 0, such as 0.1.")
+    what = differentiator(model, features, output, embeddings)
+
+    def of_chunk(part: Any) -> dict[str, tf.Tensor]:
+        rows, numbers = part
+        fold = tf.random.experimental.stateless_fold_in
+
+        def at(sample: Any) -> dict[str, tf.Tensor]:
+            drawn = 0
+
+            def add_noise(_: str, tensor: tf.Tensor) -> tf.Tensor:
+                nonlocal drawn
+                key = fold(fold(tf.constant([seed, drawn], tf.int64), sample), numbers[0])
+                drawn += 1
+                normal = tf.random.stateless_normal(tf.shape(tensor), key, dtype=tensor.dtype)
+                return tensor + tf.cast(noise, tensor.dtype) * normal
+
+            return what.at(rows, add_noise).gradients
+
+        first = at(tf.constant(0, tf.int64))
+        names = list(first)
+
+        def body(index: Any, sums: list[tf.Tensor]) -> Any:
+            found = at(index)
+            return index + 1, [total + found[name] for name, total in zip(names, sums, strict=True)]
+
+        _, sums = tf.while_loop(
+            lambda index, _: index < samples,
+            body,
+            (tf.constant(1, tf.int64), [first[name] for name in names]),
+            parallel_iterations=1,
+        )
+        return {name: total / samples for name, total in zip(names, sums, strict=True)}
+
+    numbers = tf.range(count_rows(features))
+    found = _map_rows(of_chunk, what, features, (features, numbers), chunk_size)
+    return what.pack(features, found)
+
+
+def _map_rows(
+    function: Callable[[Any], dict[str, tf.Tensor]],
+    what: Differentiator,
+    features: Any,
+    data: Any,
+    chunk_size: ChunkSize,
+) -> dict[str, tf.Tensor]:
+    """Return `function` of all rows, by name, a chunk at a time."""
+
+    def once(features: Any) -> None:
+        what.at(features)
+
+    def row_bytes() -> float:
+        traced = tf.function(once, autograph=False).get_concrete_function(row_specs(features))
+        return 2 * bytes_per_row(traced.graph)
+
+    size = resolve_chunk_size(chunk_size, row_bytes)
+    chunk = tf.function(function, autograph=False, input_signature=[row_specs(data)])
+    traced = chunk.get_concrete_function().structured_outputs
+    names = list(traced)
+    specs = [(traced[name].dtype, traced[name].shape[1:].as_list()) for name in names]
 
     def of_chunk(part: Any) -> list[tf.Tensor]:
-        watched = [tensor for tensor in tf.nest.flatten(part) if tensor.dtype.is_floating]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(watched)
-            outputs = model(part, training=False)
-            # Rows do not depend on each other, so the gradient of the sum has each row's gradient.
-            chosen = outputs if output is None else tf.convert_to_tensor(output(outputs))
-            total = tf.reduce_sum(_one_per_row(chosen, given=output is not None))
-        zero = tf.UnconnectedGradients.ZERO
-        return tape.gradient(total, watched, unconnected_gradients=zero)
+        found = chunk(part)
+        return [found[name] for name in names]
 
-    specs = [(tensor.dtype, list(tensor.shape[1:])) for tensor in floating]
-    found = iter(map_chunks(of_chunk, features, specs, chunk_size=chunk_size))
-    return tf.nest.map_structure(lambda t: next(found) if t.dtype.is_floating else None, features)
+    return dict(zip(names, map_chunks(of_chunk, data, specs, chunk_size=size), strict=True))
 
 
-def _one_per_row(outputs: Tensors, *, given: bool) -> tf.Tensor:
-    if not isinstance(outputs, tf.Tensor):
-        raise ValueError("the model has several outputs: say which by `output`, a function.")
-    if outputs.shape.rank == 2 and outputs.shape[-1] == 1:
-        return outputs[:, 0]
-    if outputs.shape.rank == 1:
-        return outputs
-    if not given:
-        raise ValueError(
-            f"the model's output has shape {outputs.shape}: say which number per row by `output`, "
-            "such as lambda outputs: outputs[:, 0]."
-        )
-    wrong = (
-        "one number for all rows: the gradient would depend on chunk_size"
-        if outputs.shape.rank == 0
-        else f"shape {outputs.shape}: the gradients of a row's numbers would be added up"
-    )
-    raise ValueError(
-        f"`output` returned {wrong}; return one number per row, [rows], such as outputs[:, 0]."
-    )
+def _baseline_rows(features: Any, baseline: Any) -> Any:
+    """Return the baseline with a row for each row of the features; zeros if there is none."""
+    if baseline is None:
+        return tf.nest.map_structure(tf.zeros_like, features)
+    tf.nest.assert_same_structure(features, baseline)
+
+    def rows(tensor: tf.Tensor, base: tf.Tensor) -> tf.Tensor:
+        if base.shape[1:] != tensor.shape[1:] or base.shape[0] not in (1, tensor.shape[0]):
+            raise ValueError(
+                f"baseline has shape {base.shape} where the features have {tensor.shape}: give one "
+                "row, or as many as the features have."
+            )
+        return tf.broadcast_to(tf.cast(base, tensor.dtype), tf.shape(tensor))
+
+    return tf.nest.map_structure(rows, features, baseline)
+
+
+def _check_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name}={value!r}: use a whole number of at least 1.")

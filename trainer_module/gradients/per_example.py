@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -11,11 +11,17 @@ import tensorflow as tf
 from trainer_module.checks.batch import check_batch
 from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
 from trainer_module.common.tensors import LossLike, Tensors
-from trainer_module.gradients.chunks import map_chunks
+from trainer_module.gradients.chunks import (
+    ChunkSize,
+    map_chunks,
+    sum_chunks,
+    sum_tensors_over_replicas,
+    to_tensors,
+)
+from trainer_module.gradients.reductions import GradientReduction
+from trainer_module.gradients.row_gradients import number_rows, row_gradients
 from trainer_module.losses.weighted_loss import as_loss_function
-from trainer_module.window.micro_batch import micro_batch_gradients
-from trainer_module.window.spec import Batch, StepInputs, WindowSpec
-from trainer_module.window.trace_bytes import has_loops
+from trainer_module.window.spec import WindowSpec
 
 
 def per_example_gradients(
@@ -25,19 +31,24 @@ def per_example_gradients(
     labels: Tensors,
     sample_weight: Tensors = None,
     *,
-    chunk_size: int,
-    reduce: Callable[[list[tf.Tensor]], Any] | None = None,
-) -> list[tf.Tensor] | tf.Tensor:
+    chunk_size: ChunkSize,
+    reduce: GradientReduction | Callable[[list[tf.Tensor]], Any] | None = None,
+    random_position: Sequence[Any] = (),
+) -> Any:
     """Return w_i ∇l_i for each row i, with the gradients of `chunk_size` rows in memory at a time.
 
     With several outputs, the result is the sum of their gradients. The result for all rows is
     `rows` times the size of the model; use `reduce` to keep less per row. Regularisers are not
-    included, because they do not belong to a row. Dropout is active as in training, with the same
-    mask for all rows of a chunk.
+    included, because they do not belong to a row.
+
+    Layers run in training mode. Each row has separate random numbers, such as dropout masks. They
+    are a function of the model's seeds, `random_position`, the replica and the row's number, and
+    do not depend on `chunk_size`. Rows of a chunk run in parallel with `tf.vectorized_map`, except
+    in models with loops of unknown length, which run row by row.
 
     Example:
         norms = per_example_gradients(
-            model, "mse", x, y, chunk_size=64, reduce=tf.linalg.global_norm
+            model, "mse", x, y, chunk_size=64, reduce=GradientReduction.norm()
         )  # [rows]
 
     Args:
@@ -46,59 +57,51 @@ def per_example_gradients(
         features: Tensor or structure of tensors `[rows, ...]`.
         labels: Tensor or structure of tensors `[rows, ...]`.
         sample_weight: `[rows]` or None.
-        chunk_size: Number of rows at a time.
-        reduce: Function of one row's gradients (a list in the order of the model's trainable
-            variables) that returns one tensor.
+        chunk_size: Number of rows at a time, or "auto": as many as hold 128 MiB, on a GPU 256 MiB.
+        reduce: A `GradientReduction`, or a function of one row's gradients (a list in the order of
+            the model's trainable variables) that returns one tensor.
+        random_position: Integers that identify the batch, such as the step number. Other integers
+            give other dropout masks.
 
     Returns:
         `[rows, *variable.shape]` per trainable variable, zeros if the loss does not depend on it.
-        With `reduce`, one tensor `[rows, ...]` of its results.
+        With a function as `reduce`, one tensor `[rows, ...]` of its results. With a
+        `GradientReduction`, the result that it describes.
 
     Raises:
         ValueError: chunk_size is below 1, tensors differ in their number of rows, a layer updates
-            state when called, or the model overrides `compute_loss`. A model that overrides
-            `train_step` is accepted, because its `train_step` may call this function.
+            state when called, such as BatchNormalization that is not frozen, or the model overrides
+            `compute_loss`. A model that overrides `train_step` is accepted, because its
+            `train_step` may call this function.
     """
     check_batch(features, labels, sample_weight)
     reject_custom_train_step(model, ("compute_loss",), by="per_example_gradients")
     warn_compile_args_ignored(model, loss_fn)
     spec = WindowSpec(model, as_loss_function(loss_fn))
-    variables = model.trainable_variables
-    data = tf.nest.map_structure(
-        lambda t: None if t is None else tf.convert_to_tensor(t), (features, labels, sample_weight)
+    batch = to_tensors((features, labels, sample_weight))
+    reduction = reduce if isinstance(reduce, GradientReduction) else None
+    if reduction is None and reduce is not None:
+        reduction = GradientReduction(reduce)
+    is_list = [reduction is None]  # whether the caller gets a list
+
+    def fold(gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+        found = gradients if reduction is None else reduction.per_row(gradients)
+        is_list[0] = isinstance(found, (list, tuple))
+        return list(found) if is_list[0] else [found]
+
+    rows = row_gradients(
+        spec, batch, chunk_size=chunk_size, fold=fold, random_position=random_position
     )
+    data = number_rows(batch)
+    if reduction is None or reduction.over_rows == "none":
+        found = map_chunks(rows.of_chunk, data, rows.specs, chunk_size=rows.chunk_size)
+        return found if is_list[0] else found[0]
 
-    def of_row(row: Any) -> list[tf.Tensor]:
-        one = tf.nest.map_structure(lambda t: None if t is None else t[tf.newaxis], row)
-        inputs = StepInputs(random_position=(0,))
-        sums = micro_batch_gradients(spec, Batch(*one), inputs, separate=False)
-        gradients = [
-            tf.zeros(v.shape, v.dtype) if g is None else tf.cast(tf.convert_to_tensor(g), v.dtype)
-            for v, g in zip(variables, sums.gradients, strict=True)
-        ]
-        return gradients if reduce is None else [tf.convert_to_tensor(reduce(gradients))]
+    def sums_of_chunk(part: Any) -> list[tf.Tensor]:
+        return [tf.reduce_sum(tensor, 0) for tensor in rows.of_chunk(part)]
 
-    places = tf.nest.map_structure(lambda t: t is not None, data)
-    present = [t for t in tf.nest.flatten(data) if t is not None]
-
-    def of_tensors(*tensors: tf.Tensor) -> list[tf.Tensor]:
-        rest = iter(tensors)
-        return of_row(tf.nest.map_structure(lambda place: next(rest) if place else None, places))
-
-    traced = tf.function(of_tensors, autograph=False).get_concrete_function(
-        *(tf.TensorSpec(t.shape[1:], t.dtype) for t in present)
-    )
-    specs = [tf.TensorSpec(t.shape, t.dtype) for t in traced.structured_outputs]
-    loops = has_loops(traced.graph)
-
-    def of_chunk(part: Any) -> list[tf.Tensor]:
-        rows = [t for t in tf.nest.flatten(part) if t is not None]
-        if loops:
-            # The tensor lists of a recurrent layer's loop cannot be vectorised, so run row by row,
-            # with some rows in parallel.
-            return tf.map_fn(lambda row: of_tensors(*row), rows, fn_output_signature=specs)
-        return tf.vectorized_map(lambda row: of_tensors(*row), rows)
-
-    shapes = [(spec.dtype, spec.shape.as_list()) for spec in specs]
-    found = map_chunks(of_chunk, data, shapes, chunk_size=chunk_size)
-    return found if reduce is None else found[0]
+    found = sum_chunks(sums_of_chunk, data, rows.specs, chunk_size=rows.chunk_size)
+    *found, count = sum_tensors_over_replicas([*found, tf.shape(data[1])[0]])
+    if reduction.over_rows == "mean":
+        found = [total / tf.cast(tf.maximum(count, 1), total.dtype) for total in found]
+    return found if is_list[0] else found[0]

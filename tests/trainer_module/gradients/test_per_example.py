@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import full_batch
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import input_gradients, per_example_gradients
+from trainer_module import (
+    GradientReduction,
+    clipped_gradient_sum,
+    input_gradients,
+    per_example_gradients,
+)
 
 
 def row_by_row(model, kind, features, labels, weights):
@@ -29,21 +33,6 @@ def test_they_are_those_of_each_row_alone(float64, kind, chunk_size):
     data = full_batch.batch(kind)
     found = per_example_gradients(model, "mse", *data, chunk_size=chunk_size)
     assert full_batch.error(found, row_by_row(model, kind, *data)) < 1e-12
-
-
-@pytest.mark.parametrize("layer", ["LSTM", "GRU"])
-def test_recurrent_layers(float64, layer):
-    """Their gradients have loops, over steps, that cannot be vectorised over rows."""
-    recurrent = getattr(keras.layers, layer)(3)
-    model = keras.Sequential([keras.Input((4, 2), dtype="float64"), recurrent])
-    random = np.random.default_rng(0)
-    data = random.normal(size=(5, 4, 2)), random.normal(size=(5, 3)), np.arange(5.0)
-    wanted = row_by_row(model, layer, *data)
-    for wrap in (lambda function: function, tf.function(autograph=False)):
-        found = wrap(lambda *data: per_example_gradients(model, "mse", *data, chunk_size=2))(
-            *map(tf.constant, data)
-        )
-        assert full_batch.error(found, wanted) < 1e-12
 
 
 @pytest.mark.parametrize("function", [per_example_gradients, input_gradients])
@@ -67,7 +56,10 @@ def test_no_rows_have_no_gradients(function):
             tf.reduce_sum,
             r"one number for all rows: .*depend on chunk_size; return one",
         ),
-        (lambda outputs: outputs[:, :2], r"shape \(3, 2\): .*added up; return one number per row"),
+        (
+            lambda outputs: outputs[:, :2],
+            r"shape \(None, 2\): .*added up; return one number per row",
+        ),
     ],
 )
 def test_outputs_that_are_not_one_number_per_row_are_refused(output, message):
@@ -76,20 +68,87 @@ def test_outputs_that_are_not_one_number_per_row_are_refused(output, message):
         input_gradients(full_batch.mlp(units=3), features, chunk_size=3, output=output)
 
 
-def test_reduced_to_norms(float64):
+def test_reductions(float64):
     model = full_batch.mlp()
     data = full_batch.batch("mlp")
+    rows = row_by_row(model, "mlp", *data)
+    direction = [np.random.default_rng(0).normal(size=v.shape) for v in model.trainable_variables]
+    flat = np.concatenate([g.reshape(len(g), -1) for g in rows], 1)
+    norms = np.sqrt((flat**2).sum(1))
+    clip = float(np.median(norms))
+    factors = np.minimum(1, clip / np.maximum(norms, 1e-30))
+    wanted = {
+        "norm": norms,
+        "dot": flat @ np.concatenate([d.ravel() for d in direction]),
+        "clipped": [np.tensordot(factors, g, 1) for g in rows],
+        "moment": [(g**2).mean(0) for g in rows],
+    }
+    reductions = {
+        "norm": tf.linalg.global_norm,
+        "dot": GradientReduction.dot_product(direction),
+        "clipped": GradientReduction.clipped_sum(clip),
+        "moment": GradientReduction.second_moment(),
+    }
+
+    def reduced(*data, **options):
+        return {
+            name: per_example_gradients(model, "mse", *data, reduce=reduction, **options)
+            for name, reduction in reductions.items()
+        }
+
+    for chunk_size in (3, "auto"):
+        found = reduced(*data, chunk_size=chunk_size)
+        for name, value in wanted.items():
+            assert full_batch.error(tf.nest.flatten(found[name]), tf.nest.flatten(value)) < 1e-12
+
+
+def test_sums_are_over_all_replicas(float64, strategies):
+    strategy = strategies["mirrored2"]
+    with strategy.scope():
+        model = full_batch.mlp()
+    data = full_batch.batch("mlp")
+    parts = [[x[:4] for x in data], [x[4:] for x in data]]
+    moment = GradientReduction.second_moment()
+    wanted = [
+        *per_example_gradients(model, "mse", *data, chunk_size=3, reduce=moment),
+        *clipped_gradient_sum(model, "mse", *data, chunk_size=3, clip_norm=0.5),
+    ]
 
     @tf.function
-    def norms(*data):
-        return per_example_gradients(
-            model, "mse", *data, chunk_size=3, reduce=tf.linalg.global_norm
+    def on_replicas(*data):
+        def run(*data):
+            return [
+                *per_example_gradients(model, "mse", *data, chunk_size=3, reduce=moment),
+                *clipped_gradient_sum(model, "mse", *data, chunk_size=3, clip_norm=0.5),
+            ]
+
+        return strategy.run(run, args=data)
+
+    values = [
+        strategy.experimental_distribute_values_from_function(
+            lambda context, i=i: tf.constant(parts[context.replica_id_in_sync_group][i])
+        )
+        for i in range(3)
+    ]
+    for each in on_replicas(*values):
+        assert (
+            full_batch.error(strategy.experimental_local_results(each), [wanted.pop(0)] * 2) < 1e-12
         )
 
-    wanted = np.sqrt(
-        sum((g.reshape(len(g), -1) ** 2).sum(1) for g in row_by_row(model, "mlp", *data))
-    )
-    np.testing.assert_allclose(norms(*data), wanted, rtol=1e-12)
+
+@pytest.mark.parametrize(
+    "reduction",
+    [
+        GradientReduction.clipped_sum,
+        lambda norm: clipped_gradient_sum(
+            full_batch.mlp(), "mse", *full_batch.batch("mlp"), clip_norm=norm, chunk_size=2
+        ),
+    ],
+)
+@pytest.mark.parametrize("clip_norm", [0, float("nan"), None])
+def test_a_clip_norm_that_is_no_bound_is_rejected(reduction, clip_norm):
+    with pytest.raises(ValueError, match=f"clip_norm={clip_norm}: use a finite number above 0"):
+        reduction(clip_norm)
 
 
 @pytest.mark.parametrize("chunk_size", [1, 4, 64])

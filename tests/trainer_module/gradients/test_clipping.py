@@ -1,0 +1,82 @@
+"""Norms and clipped sums. Reference: per_example_gradients in float64. Tolerance: 1e-9."""
+
+from __future__ import annotations
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module import clipped_gradient_sum, gradient_norms, per_example_gradients
+from trainer_module.gradients import clipping
+from trainer_module.losses.weighted_loss import as_loss_function
+from trainer_module.window.spec import WindowSpec
+
+L = keras.layers
+ROWS = 7
+
+
+def model_of(shape, *layers, dtype="float64"):
+    x = hidden = keras.Input(shape, dtype=dtype)
+    for layer in layers:
+        hidden = layer(hidden)
+    return keras.Model(x, L.Dense(1)(L.Flatten()(hidden)))
+
+
+def shared_dense():
+    """One layer that is called twice, whose calls count as places."""
+    x = keras.Input((5,), dtype="float64")
+    layer = L.Dense(5, activation="tanh")
+    return keras.Model(x, L.Dense(1)(layer(layer(x))))
+
+
+# Model, its features, and how many layers are computed by the identity.
+CASES = {
+    "mlp": (full_batch.mlp, (5,), 2),
+    "no_bias": (lambda: model_of((5,), L.Dense(3, use_bias=False)), (5,), 2),
+    "few_places": (lambda: model_of((2, 9), L.Dense(8)), (2, 9), 2),
+    "many_places": (lambda: model_of((9, 2), L.Dense(2, activation="relu")), (9, 2), 2),
+    "shared": (shared_dense, (5,), 2),
+    "embeddings": (full_batch.embeddings, "ids", 2),
+    "convolution": (lambda: model_of((6, 2), L.Conv1D(3, 2), L.Dense(3)), (6, 2), 2),
+    "tied": (full_batch.tokens, "tokens", 1),
+    "rows_not_first": (lambda: model_of((3, 4), L.TimeDistributed(L.Dense(2))), (3, 4), 1),
+    "dropout": (lambda: model_of((5,), L.Dense(4), L.Dropout(0.5)), (5,), 0),
+    "lstm": (lambda: model_of((3, 4), L.LSTM(3)), (3, 4), 1),
+    "frozen": (lambda: model_of((5,), L.Dense(4, trainable=False)), (5,), 1),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_norms_and_clipped_sums(float64, case):
+    build, shape, by_identity = CASES[case]
+    model = build()
+    random = np.random.default_rng(0)
+    loss = full_batch.loss_for("tokens") if shape == "tokens" else "mse"
+    if shape in ("ids", "tokens"):
+        features, labels, weights = full_batch.batch("embeddings" if shape == "ids" else shape)
+    else:
+        features = random.normal(size=(ROWS, *shape))
+        labels, weights = random.normal(size=(ROWS, 1)), random.uniform(0, 2, ROWS)
+    data = features, labels, weights
+    spec = WindowSpec(model, as_loss_function(loss))
+    found_layers = clipping.layers_by_norm_identity(spec, tuple(map(tf.constant, data)))
+    assert len(found_layers) == by_identity
+    rows = [g.numpy() for g in per_example_gradients(model, loss, *data, chunk_size=64)]
+    wanted = np.sqrt(sum((g.reshape(len(g), -1) ** 2).sum(1) for g in rows))
+    norms = gradient_norms(model, loss, *data, chunk_size=3)
+    np.testing.assert_allclose(norms, wanted, rtol=1e-9, atol=1e-9 * wanted.max())
+    clip = float(np.median(wanted))
+    factors = np.minimum(1, clip / np.maximum(wanted, 1e-30))
+    sums = tf.function(
+        lambda *data: clipped_gradient_sum(model, loss, *data, clip_norm=clip, chunk_size="auto")
+    )(*map(tf.constant, data))
+    assert full_batch.error(sums, [np.tensordot(factors, g, 1) for g in rows]) < 1e-9
+
+
+def test_no_rows_have_no_norms():
+    data = [x[:0] for x in full_batch.batch("mlp")]
+    assert gradient_norms(full_batch.mlp(), "mse", *data, chunk_size=2).shape == (0,)
+    sums = clipped_gradient_sum(full_batch.mlp(), "mse", *data, chunk_size=2, clip_norm=1.0)
+    assert all(np.all(total == 0) for total in sums)

@@ -1,0 +1,127 @@
+"""per_example_gradients for each family of layers. Reference: a tape per row in float64, 1e-6."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module import per_example_gradients
+
+L = keras.layers
+
+
+class Gated(L.Layer):
+    """A custom layer: each variable is used twice."""
+
+    def build(self, input_shape):
+        self.gate = self.add_weight(shape=(input_shape[-1],), initializer="normal")
+
+    def call(self, x):
+        return x * keras.ops.sigmoid(self.gate * x)
+
+
+def attention(x):
+    return L.MultiHeadAttention(2, 3)(x, x)
+
+
+def frozen_batch_normalisation(x):
+    """Frozen, it runs in inference mode; otherwise it is rejected."""
+    layer = L.BatchNormalization()
+    layer.trainable = False
+    return layer(x)
+
+
+FAMILIES = {
+    "dense": ((6,), lambda x: L.Dense(3, activation="tanh")(x)),
+    "conv_1d": ((8, 3), lambda x: L.Conv1D(2, 3, strides=2, padding="same")(x)),
+    "causal": ((8, 3), lambda x: L.Conv1D(2, 3, padding="causal", dilation_rate=2)(x)),
+    "conv_2d": ((6, 6, 2), lambda x: L.Conv2D(3, 3, activation="relu")(x)),
+    "transposed": ((4, 4, 2), lambda x: L.Conv2DTranspose(3, 3, strides=2)(x)),
+    "depthwise": ((6, 6, 2), lambda x: L.DepthwiseConv2D(3, depth_multiplier=2)(x)),
+    "separable": ((6, 6, 2), lambda x: L.SeparableConv2D(3, 3)(x)),
+    "layer_norm": ((6,), lambda x: L.LayerNormalization()(L.Dense(4)(x))),
+    "group_norm": ((3, 3, 4), lambda x: L.GroupNormalization(2)(L.Dense(4)(x))),
+    "frozen_batch_norm": ((6,), lambda x: frozen_batch_normalisation(L.Dense(4)(x))),
+    "attention": ((4, 6), attention),
+    "lstm": ((4, 3), lambda x: L.LSTM(3)(x)),
+    "gru": ((4, 3), lambda x: L.GRU(3, return_sequences=True)(x)),
+    "bidirectional": ((3, 2), lambda x: L.Bidirectional(L.SimpleRNN(2))(x)),
+    "max_pooling": ((6, 6, 2), lambda x: L.MaxPooling2D(2)(L.Dense(3)(x))),
+    "average_pooling": ((6, 2), lambda x: L.GlobalAveragePooling1D()(L.Conv1D(3, 2)(x))),
+    "custom": ((5,), lambda x: Gated()(L.Dense(4)(x))),
+}
+
+
+def model_and_rows(family, rows=5):
+    shape, build = FAMILIES[family]
+    x = keras.Input(shape, dtype=keras.config.floatx())
+    model = keras.Model(x, L.Dense(1)(L.Flatten()(build(x))))
+    random = np.random.default_rng(0)
+    arrays = random.normal(size=(rows, *shape)), random.normal(size=(rows, 1))
+    return model, *arrays, random.uniform(0.5, 2, rows)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_they_are_those_of_a_tape_per_row(float64, family):
+    model, *data = model_and_rows(family)
+    features, labels, weights = data
+    rows = []
+    variables = [v.value for v in model.trainable_variables]
+    for i in range(len(weights)):
+        with tf.GradientTape() as tape:
+            outputs = model(features[i : i + 1])
+            loss = weights[i] * tf.reduce_sum((outputs - labels[i : i + 1]) ** 2)
+        rows.append([tf.convert_to_tensor(g).numpy() for g in tape.gradient(loss, variables)])
+    wanted = [np.stack(each) for each in zip(*rows, strict=True)]
+    found = tf.function(
+        lambda *data: per_example_gradients(model, "mse", *data, chunk_size=3), autograph=False
+    )(*map(tf.constant, data))
+    largest = max(np.abs(each).max() for each in wanted)  # a key's bias has a gradient of 0
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-6 * largest)
+
+
+def test_attention_in_float32_ends_no_process():
+    """The softmax of oneDNN crashes for scores of rank 5, as tf.vectorized_map makes them."""
+    code = """
+import keras, numpy as np, tensorflow as tf
+from trainer_module import per_example_gradients
+x = keras.Input((16, 32))
+model = keras.Model(x, keras.layers.MultiHeadAttention(4, 8)(x, x))
+rows = np.random.default_rng(0).normal(size=(2, 8, 16, 32)).astype("float32")
+found = per_example_gradients(model, "mse", *rows, chunk_size=4)
+with tf.GradientTape() as tape:
+    loss = tf.reduce_sum(tf.reduce_mean((model(rows[0]) - rows[1]) ** 2, -1))
+wanted = tape.gradient(loss, [v.value for v in model.trainable_variables])
+for mine, theirs in zip(found, wanted):
+    np.testing.assert_allclose(tf.reduce_sum(mine, 0), theirs, rtol=1e-4, atol=1e-5)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("layer", [L.Dropout(0.5), L.GaussianNoise(0.5)])
+def test_each_row_has_separate_random_numbers(float64, layer):
+    x = keras.Input((6,), dtype="float64")
+    model = keras.Model(x, L.Dense(1)(layer(L.Dense(8)(x))))
+    same = np.ones((5, 6)), np.ones((5, 1))
+    whole = per_example_gradients(model, "mse", *same, chunk_size=5)
+    rows = np.concatenate([np.reshape(g, (5, -1)) for g in whole], 1)
+    assert len(np.unique(rows.round(9), axis=0)) == 5
+    chunks = per_example_gradients(model, "mse", *same, chunk_size=2)
+    assert full_batch.error(chunks, whole) < 1e-12
+    others = per_example_gradients(model, "mse", *same, chunk_size=5, random_position=(1,))
+    assert full_batch.error(others, whole) > 1e-3
+
+
+def test_batch_normalisation_in_training_mode_is_rejected():
+    x = keras.Input((6,))
+    model = keras.Model(x, L.BatchNormalization()(L.Dense(4)(x)))
+    with pytest.raises(ValueError, match="LayerNormalization or GroupNormalization"):
+        per_example_gradients(model, "mse", np.ones((4, 6)), np.ones((4, 4)), chunk_size=2)

@@ -1,0 +1,233 @@
+"""Differentiate an output with respect to inputs, and to the outputs of layers that embed ids."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from shared_core.feature_layout import FeatureLayout
+from shared_core.nearest import nearest
+from trainer_module.common.tensors import Tensors
+
+# (name, tensor) -> the tensor that the model gets in its place.
+Change = Callable[[str, tf.Tensor], tf.Tensor]
+
+
+class InputGradients(NamedTuple):
+    """One number for each number that goes into the model.
+
+    Attributes:
+        inputs: Structure of the features, a tensor `[rows, ...]` for each floating-point one, and
+            None for all others.
+        embeddings: Layer -> `[rows, ...]`, of the shape of the layer's output. Further calls of the
+            same layer have the names `layer_1`, `layer_2`, ...
+        change: f(x) - f(baseline), `[rows]`; integrated gradients only.
+        gap: `change` minus the sum of a row's attributions, `[rows]`: 0 if the integral is exact;
+            integrated gradients only.
+    """
+
+    inputs: Any
+    embeddings: dict[str, tf.Tensor]
+    change: tf.Tensor | None = None
+    gap: tf.Tensor | None = None
+
+    def by_column(self, layout: FeatureLayout) -> dict[str, tf.Tensor]:
+        """Return column -> `[rows]` for packed features.
+
+        The numbers of an id column's embedding are added up. Id columns are included if one layer
+        embeds all of them, in the order of the layout, such as the default model's.
+
+        Raises:
+            ValueError: A column's feature is not among the inputs, or an embedding does not have
+                the same size for each id column.
+        """
+        found = {}
+        for column in layout.float_columns:
+            tensor = self.inputs
+            if isinstance(tensor, Mapping):
+                tensor = tensor.get(column.output)
+            if tensor is None or isinstance(tensor, (list, tuple)):
+                raise ValueError(
+                    f"column {column.name!r} is in feature {column.output!r}, which is not among "
+                    "the inputs of floats: give features as a dict of Transform's outputs."
+                )
+            flat = tensor[:, tf.newaxis] if tensor.shape.rank == 1 else tensor
+            found[column.name] = flat[:, column.position]
+        ids = layout.int_columns
+        if self.embeddings and ids:
+            tensor = next(iter(self.embeddings.values()))
+            size = tensor.shape[1:].num_elements()
+            if len(self.embeddings) > 1 or size is None or size % len(ids):
+                shapes = {name: tuple(t.shape) for name, t in self.embeddings.items()}
+                raise ValueError(
+                    f"embeddings={shapes} cannot be split over {len(ids)} id columns: name one "
+                    "layer that embeds all of them with the same size."
+                )
+            parts = tf.reduce_sum(tf.reshape(tensor, [-1, len(ids), size // len(ids)]), 2)
+            found |= {column.name: parts[:, index] for index, column in enumerate(ids)}
+        return found
+
+
+class Point(NamedTuple):
+    """An output and its gradients at one point, for each row.
+
+    Attributes:
+        value: The output, `[rows]`.
+        tensors: Name -> what the model got, `[rows, ...]`.
+        gradients: Name -> the gradient of `value`, `[rows, ...]`.
+    """
+
+    value: tf.Tensor
+    tensors: dict[str, tf.Tensor]
+    gradients: dict[str, tf.Tensor]
+
+
+class Differentiator(NamedTuple):
+    """What is differentiated by what.
+
+    Attributes:
+        model: A built Keras model.
+        output: Function of the model's outputs that returns one number per row, or None.
+        layers: Layers that embed ids, by name.
+    """
+
+    model: keras.Model
+    output: Callable[[Any], tf.Tensor] | None
+    layers: dict[str, keras.layers.Layer]
+
+    def at(self, features: Any, change: Change | None = None) -> Point:
+        """Return output and gradients in inference mode.
+
+        Args:
+            features: Structure of tensors `[rows, ...]`.
+            change: Replaces each floating-point input, named by its number, and each output of
+                `layers`; the gradients are those at the replacement.
+        """
+        tensors: dict[str, tf.Tensor] = {}
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+
+            def enter(name: str, tensor: tf.Tensor) -> tf.Tensor:
+                tensor = tf.identity(tensor) if change is None else change(name, tensor)
+                tape.watch(tensor)
+                tensors[name] = tensor
+                return tensor
+
+            flat = [
+                enter(_input_name(index), tensor) if tensor.dtype.is_floating else tensor
+                for index, tensor in enumerate(tf.nest.flatten(features))
+            ]
+            with _intercepted(self.layers, enter):
+                outputs = self.model(tf.nest.pack_sequence_as(features, flat), training=False)
+            given = self.output is not None
+            chosen = tf.convert_to_tensor(self.output(outputs)) if given else outputs
+            value = _one_per_row(chosen, given=given)
+            # Rows do not depend on each other, so the gradient of the sum has each row's.
+            total = tf.reduce_sum(value)
+        zero = tf.UnconnectedGradients.ZERO
+        gradients = tape.gradient(total, tensors, unconnected_gradients=zero)
+        return Point(value, tensors, gradients)
+
+    def pack(self, features: Any, found: Mapping[str, tf.Tensor]) -> InputGradients:
+        """Return the tensors by name in the structure of the features."""
+        flat = [found.get(_input_name(i)) for i in range(len(tf.nest.flatten(features)))]
+        layers = {name: t for name, t in found.items() if not name.startswith(_INPUT)}
+        return InputGradients(tf.nest.pack_sequence_as(features, flat), layers)
+
+
+def differentiator(
+    model: keras.Model,
+    features: Any,
+    output: Callable[[Any], tf.Tensor] | None,
+    embeddings: Sequence[str] | None,
+) -> Differentiator:
+    """Return what is differentiated by what, after checking it.
+
+    Raises:
+        ValueError: A layer does not exist, or there is neither an input of floats nor a layer.
+    """
+    names = list(embeddings or ())
+    known = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"embeddings={names}: the model has no layer {name!r}, {nearest(name, known)}"
+            )
+    if not names:
+        floating_tensors(features)
+    return Differentiator(model, output, {name: known[name] for name in names})
+
+
+def floating_tensors(features: Tensors) -> list[tf.Tensor]:
+    """Return the floating-point tensors of a structure.
+
+    Raises:
+        ValueError: There are none.
+    """
+    floating = [tensor for tensor in tf.nest.flatten(features) if tensor.dtype.is_floating]
+    if not floating:
+        types = ", ".join(tensor.dtype.name for tensor in tf.nest.flatten(features))
+        raise ValueError(
+            f"no input is a tensor of floats ({types}): ids have no gradient. For the gradients of "
+            "their embeddings, use input_gradients with embeddings=[names of layers]."
+        )
+    return floating
+
+
+_INPUT = "input "
+
+
+def _input_name(index: int) -> str:
+    return f"{_INPUT}{index}"
+
+
+@contextlib.contextmanager
+def _intercepted(layers: Mapping[str, Any], enter: Change) -> Iterator[None]:
+    """Pass the outputs of layers through a function during a block."""
+    numbers = {name: itertools.count() for name in layers}
+    before = {name: vars(layer).get("call") for name, layer in layers.items()}
+
+    def around(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def intercepted(*args: Any, **kwargs: Any) -> Any:
+            outputs = tf.convert_to_tensor(call(*args, **kwargs))
+            number = next(numbers[name])
+            return enter(f"{name}_{number}" if number else name, outputs)
+
+        return intercepted
+
+    for name, layer in layers.items():
+        vars(layer)["call"] = around(name, layer.call)
+    try:
+        yield
+    finally:
+        for name, layer in layers.items():
+            if before[name] is None:
+                del vars(layer)["call"]
+            else:
+                vars(layer)["call"] = before[name]
+
+
+def _one_per_row(outputs: Tensors, *, given: bool) -> tf.Tensor:
+    if not isinstance(outputs, tf.Tensor):
+        raise ValueError("the model has several outputs: say which by `output`, a function.")
+    if outputs.shape.rank == 2 and outputs.shape[-1] == 1:
+        return outputs[:, 0]
+    if outputs.shape.rank == 1:
+        return outputs
+    if not given:
+        raise ValueError(
+            f"the model's output has shape {outputs.shape}: say which number per row by `output`, "
+            "such as lambda outputs: outputs[:, 0]."
+        )
+    wrong = (
+        "one number for all rows: the gradient would depend on chunk_size"
+        if outputs.shape.rank == 0
+        else f"shape {outputs.shape}: the gradients of a row's numbers would be added up"
+    )
+    raise ValueError(
+        f"`output` returned {wrong}; return one number per row, [rows], such as outputs[:, 0]."
+    )
