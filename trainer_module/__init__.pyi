@@ -73,6 +73,9 @@ from .gradients.clipping import clipped_gradient_sum as clipped_gradient_sum
 from .gradients.tasks import task_gradients as task_gradients
 from .gradients.tasks import TaskGradients as TaskGradients
 from .gradients.inputs import input_gradients as input_gradients
+from .gradients.inputs import integrated_gradients as integrated_gradients
+from .gradients.inputs import smooth_grad as smooth_grad
+from .gradients.model_inputs import InputGradients as InputGradients
 
 # Models that do not fit on one device
 from .stages.split_model import split_model as split_model

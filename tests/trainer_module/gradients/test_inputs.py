@@ -1,0 +1,138 @@
+"""Attributions to inputs and embeddings. Reference: closed forms and tapes in float64, 1e-6."""
+
+from __future__ import annotations
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from shared_core.feature_layout import Column, FeatureLayout
+from trainer_module import input_gradients, integrated_gradients, smooth_grad
+from trainer_module.model.default_model import PackedEmbedding
+
+L = keras.layers
+COLUMNS = (
+    Column(name="fare", source="fare", group="g", kind="z_score", output="x", position=0),
+    Column(name="miles", source="miles", group="g", kind="z_score", output="x", position=1),
+    Column(
+        name="area", source="a", group="g", kind="id", output="i", position=0, vocabulary_size=3
+    ),
+    Column(name="company", source="c", group="g", kind="id", output="i", position=1,
+           vocabulary_size=4),
+)  # fmt: skip
+LAYOUT = FeatureLayout(columns=COLUMNS)
+
+
+def packed(linear=False):
+    """Packed floats and ids, embedded in one table, as the default model has them."""
+    x = keras.Input((2,), name="x", dtype="float64")
+    ids = keras.Input((2,), name="i", dtype="int64")
+    embedded = PackedEmbedding([3, 4], 2, name="embeddings")(ids)
+    hidden = L.Concatenate()([x, embedded])
+    if not linear:
+        hidden = L.Dense(8, activation="tanh")(hidden)
+    return keras.Model({"x": x, "i": ids}, L.Dense(1)(hidden))
+
+
+def rows(count=5):
+    random = np.random.default_rng(0)
+    ids = np.stack([random.integers(0, 3, count), random.integers(0, 4, count)], 1)
+    return {"x": random.normal(size=(count, 2)), "i": ids}
+
+
+def test_embedded_ids_have_the_gradients_of_the_embeddings(float64):
+    model, features = packed(), rows()
+    table = model.get_layer("embeddings")
+    part = {"x": tf.constant(features["x"]), "e": table(features["i"])}
+    with tf.GradientTape() as tape:
+        tape.watch(part)
+        hidden = tf.concat([part["x"], part["e"]], 1)
+        for layer in model.layers[-2:]:
+            hidden = layer(hidden)
+    wanted = tape.gradient(hidden, part)
+    found = input_gradients(model, features, chunk_size=2, embeddings=["embeddings"])
+    assert found.inputs["i"] is None
+    pairs = [found.inputs["x"], found.embeddings["embeddings"]]
+    assert full_batch.error(pairs, [wanted["x"], wanted["e"]]) < 1e-9
+    columns = found.by_column(LAYOUT)
+    assert list(columns) == ["fare", "miles", "area", "company"]
+    np.testing.assert_allclose(columns["miles"], wanted["x"][:, 1], rtol=1e-9)
+    np.testing.assert_allclose(columns["company"], tf.reduce_sum(wanted["e"][:, 2:], 1), rtol=1e-9)
+    assert vars(table).get("call") is None  # nothing of it stays
+
+
+def test_of_a_linear_model_they_are_its_terms(float64):
+    """Closed form: weight · (x - x')."""
+    model, features = packed(linear=True), rows()
+    kernel = model.layers[-1].kernel.numpy()[:, 0]
+    baseline = {"x": np.full((1, 2), 0.5), "i": np.zeros((1, 2), int)}
+    found = integrated_gradients(
+        model, features, baseline=baseline, steps=3, chunk_size=2, embeddings=["embeddings"]
+    )
+    table = model.get_layer("embeddings")
+    moved = table(features["i"]) - table(baseline["i"])
+    wanted = [kernel[:2] * (features["x"] - 0.5), kernel[2:] * moved]
+    assert full_batch.error([found.inputs["x"], found.embeddings["embeddings"]], wanted) < 1e-9
+    np.testing.assert_allclose(found.gap, 0, atol=1e-12)
+    np.testing.assert_allclose(found.change, sum(np.sum(each, 1) for each in wanted), rtol=1e-9)
+
+
+@pytest.mark.parametrize("chunk_size", [2, "auto"])
+def test_they_are_complete(float64, chunk_size):
+    model, features = packed(), rows()
+    found = integrated_gradients(
+        model, features, chunk_size=chunk_size, steps=20, embeddings=["embeddings"]
+    )
+    total = sum(tf.add_n(list(found.by_column(LAYOUT).values())) for _ in range(1))
+    np.testing.assert_allclose(total, found.change, atol=1e-9)
+    np.testing.assert_allclose(found.gap, 0, atol=1e-9)
+
+
+def test_ids_that_are_not_embedded_stay(float64):
+    model, features = packed(), rows()
+    found = integrated_gradients(model, features, chunk_size=4)
+    start = {**features, "x": np.zeros_like(features["x"])}
+    np.testing.assert_allclose(found.change, (model(features) - model(start))[:, 0], atol=1e-12)
+    np.testing.assert_allclose(tf.reduce_sum(found.inputs["x"], 1), found.change, atol=1e-9)
+    assert found.embeddings == {}
+
+
+def test_too_few_steps_are_reported(caplog):
+    steep = keras.Sequential([keras.Input((1,)), L.Dense(1), L.Activation("sigmoid")])
+    steep.set_weights([np.full((1, 1), 60.0), np.full(1, -20.0)])
+    with caplog.at_level("WARNING"):
+        found = integrated_gradients(steep, np.ones((1, 1), "float32"), steps=2, chunk_size=1)
+    assert abs(float(found.gap[0])) > 0.01
+    assert "steps=8" in caplog.text
+
+
+def test_smooth_gradients_of_a_square(float64):
+    """Closed form: the gradient of x² is linear, so noise has the mean 0."""
+    x = keras.Input((1,), dtype="float64")
+    model = keras.Model(x, x * x)
+    features = np.linspace(-1, 1, 5)[:, None]
+    found = smooth_grad(model, features, noise=0.1, samples=400, chunk_size=2)
+    np.testing.assert_allclose(found.inputs, 2 * features, atol=5 * 0.2 / 20)
+    again = smooth_grad(model, features, noise=0.1, samples=400, chunk_size=2)
+    np.testing.assert_array_equal(found.inputs, again.inputs)
+    other = smooth_grad(model, features, noise=0.1, samples=400, chunk_size=2, seed=1)
+    assert np.abs(found.inputs - other.inputs).min() > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "steps=0: use a whole number of at least 1"),
+        ({"embeddings": ["embedding"]}, "no layer 'embedding', did you mean 'embeddings'"),
+        ({"baseline": {"x": np.zeros((3, 2)), "i": np.zeros((3, 2), int)}}, r"\(3, 2\) where the"),
+        ({"chunk_size": 0}, "chunk_size=0"),
+    ],
+)
+def test_what_is_wrong_is_named(options, message):
+    with full_batch.precision("float64"), pytest.raises(ValueError, match=message):
+        integrated_gradients(packed(), rows(), **{"chunk_size": 2, **options})
+    if "steps" in options:
+        with full_batch.precision("float64"), pytest.raises(ValueError, match="noise=0"):
+            smooth_grad(packed(), rows(), noise=0, chunk_size=2)
