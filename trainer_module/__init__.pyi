@@ -76,6 +76,7 @@ from .gradients.inputs import input_gradients as input_gradients
 from .gradients.inputs import integrated_gradients as integrated_gradients
 from .gradients.inputs import smooth_grad as smooth_grad
 from .gradients.model_inputs import InputGradients as InputGradients
+from .gradients.jacobians import jacobian as jacobian
 
 # Models that do not fit on one device
 from .stages.split_model import split_model as split_model
