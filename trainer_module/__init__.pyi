@@ -77,6 +77,9 @@ from .gradients.inputs import integrated_gradients as integrated_gradients
 from .gradients.inputs import smooth_grad as smooth_grad
 from .gradients.model_inputs import InputGradients as InputGradients
 from .gradients.jacobians import jacobian as jacobian
+from .gradients.curvature import hessian_vector_product as hessian_vector_product
+from .gradients.curvature import largest_eigenvalue as largest_eigenvalue
+from .gradients.curvature import Eigenvalue as Eigenvalue
 
 # Models that do not fit on one device
 from .stages.split_model import split_model as split_model
