@@ -11,6 +11,7 @@ import tensorflow as tf
 from trainer_module.common.tensors import Tensors
 from trainer_module.devices.strategies import replica_kind
 from trainer_module.window.passes import LIMITS
+from trainer_module.window.reduction import buckets
 
 # Number of rows in memory at a time, or "auto".
 ChunkSize: TypeAlias = int | Literal["auto"]
@@ -133,7 +134,12 @@ def sum_tensors_over_replicas(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return tensors
-    return list(context.all_reduce(tf.distribute.ReduceOp.SUM, tensors))
+    reduced: dict[int, tf.Tensor] = {}
+    for places in buckets(tensors):
+        part = [tensors[place] for place in places]
+        sums = context.all_reduce(tf.distribute.ReduceOp.SUM, part)
+        reduced.update(zip(places, sums, strict=True))
+    return [reduced[place] for place in range(len(tensors))]
 
 
 def _rows_from(data: Tensors, start: Any, chunk_size: int) -> Tensors:

@@ -174,8 +174,8 @@ def _plan(
 def layers_by_norm_identity(spec: WindowSpec, batch: Any) -> list[keras.layers.Layer]:
     """Return the layers for which `LayerGradients` is exact in this model.
 
-    A trace shows whether a layer's calls have the rows on their first axis, and whether its
-    variables are used elsewhere too.
+    A trace shows whether a layer's calls have the rows on their first axis, whether the loss
+    depends on their outputs, and whether the layer's variables are used elsewhere too.
     """
     if computes_in_float16(spec.model):
         return []
@@ -201,7 +201,10 @@ def layers_by_norm_identity(spec: WindowSpec, batch: Any) -> list[keras.layers.L
                 for tensor in call
             )
             elsewhere = tape.gradient(total, [v.value for v in variables_of(layer)])
-            if fits and all(gradient is None for gradient in elsewhere):
+            # In a loop that TensorFlow vectorises, the outputs are not those that the loss uses.
+            found = tape.gradient(total, [call.outputs for call in calls[index]]) if fits else []
+            is_used = all(gradient is not None for gradient in found)
+            if fits and is_used and all(gradient is None for gradient in elsewhere):
                 exact.append(layer)
 
     traced = tf.function(probe, autograph=False).get_concrete_function(*signature)

@@ -123,9 +123,9 @@ class Differentiator(NamedTuple):
             ]
             with _intercepted(self.layers, enter):
                 outputs = self.model(tf.nest.pack_sequence_as(features, flat), training=False)
-            given = self.output is not None
-            chosen = tf.convert_to_tensor(self.output(outputs)) if given else outputs
-            value = _one_per_row(chosen, given=given)
+            output = self.output
+            chosen = outputs if output is None else tf.convert_to_tensor(output(outputs))
+            value = _one_per_row(chosen, given=output is not None)
             # Rows do not depend on each other, so the gradient of the sum has each row's.
             total = tf.reduce_sum(value)
         zero = tf.UnconnectedGradients.ZERO

@@ -79,8 +79,9 @@ def per_example_gradients(
     warn_compile_args_ignored(model, loss_fn)
     spec = WindowSpec(model, as_loss_function(loss_fn))
     batch = to_tensors((features, labels, sample_weight))
-    reduction = reduce if isinstance(reduce, GradientReduction) else None
-    if reduction is None and reduce is not None:
+    if reduce is None or isinstance(reduce, GradientReduction):
+        reduction = reduce
+    else:
         reduction = GradientReduction(reduce)
     is_list = [reduction is None]  # whether the caller gets a list
 
@@ -101,7 +102,9 @@ def per_example_gradients(
         return [tf.reduce_sum(tensor, 0) for tensor in rows.of_chunk(part)]
 
     found = sum_chunks(sums_of_chunk, data, rows.specs, chunk_size=rows.chunk_size)
-    *found, count = sum_tensors_over_replicas([*found, tf.shape(data[1])[0]])
+    # A replica's int32 tensors are on the host, where they cannot be reduced with the others.
+    count = tf.cast(tf.shape(data[1])[0], tf.float64)
+    *found, count = sum_tensors_over_replicas([*found, count])
     if reduction.over_rows == "mean":
         found = [total / tf.cast(tf.maximum(count, 1), total.dtype) for total in found]
     return found if is_list[0] else found[0]

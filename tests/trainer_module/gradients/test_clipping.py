@@ -24,6 +24,18 @@ def model_of(shape, *layers, dtype="float64"):
     return keras.Model(x, L.Dense(1)(L.Flatten()(hidden)))
 
 
+class Merged(L.Layer):
+    """A dense layer over rows and places in one axis: its first axis is not that of the rows."""
+
+    def build(self, input_shape):
+        self.dense = L.Dense(2)
+        self.dense.build((None, input_shape[-1]))
+
+    def call(self, x):
+        flat = self.dense(keras.ops.reshape(x, (-1, x.shape[-1])))
+        return keras.ops.reshape(flat, (-1, x.shape[1], 2))
+
+
 def shared_dense():
     """One layer that is called twice, whose calls count as places."""
     x = keras.Input((5,), dtype="float64")
@@ -41,7 +53,8 @@ CASES = {
     "embeddings": (full_batch.embeddings, "ids", 2),
     "convolution": (lambda: model_of((6, 2), L.Conv1D(3, 2), L.Dense(3)), (6, 2), 2),
     "tied": (full_batch.tokens, "tokens", 1),
-    "rows_not_first": (lambda: model_of((3, 4), L.TimeDistributed(L.Dense(2))), (3, 4), 1),
+    "time_distributed": (lambda: model_of((3, 4), L.TimeDistributed(L.Dense(2))), (3, 4), 2),
+    "rows_and_places_merged": (lambda: model_of((3, 4), Merged()), (3, 4), 1),
     "dropout": (lambda: model_of((5,), L.Dense(4), L.Dropout(0.5)), (5,), 0),
     "lstm": (lambda: model_of((3, 4), L.LSTM(3)), (3, 4), 1),
     "frozen": (lambda: model_of((5,), L.Dense(4, trainable=False)), (5,), 1),

@@ -85,7 +85,7 @@ def test_they_are_complete(float64, chunk_size):
     found = integrated_gradients(
         model, features, chunk_size=chunk_size, steps=20, embeddings=["embeddings"]
     )
-    total = sum(tf.add_n(list(found.by_column(LAYOUT).values())) for _ in range(1))
+    total = tf.add_n(list(found.by_column(LAYOUT).values()))
     np.testing.assert_allclose(total, found.change, atol=1e-9)
     np.testing.assert_allclose(found.gap, 0, atol=1e-9)
 
@@ -97,6 +97,30 @@ def test_ids_that_are_not_embedded_stay(float64):
     np.testing.assert_allclose(found.change, (model(features) - model(start))[:, 0], atol=1e-12)
     np.testing.assert_allclose(tf.reduce_sum(found.inputs["x"], 1), found.change, atol=1e-9)
     assert found.embeddings == {}
+
+
+def test_each_replica_has_the_attributions_of_its_rows(float64, strategies):
+    strategy = strategies["mirrored2"]
+    with strategy.scope():
+        model = packed()
+    features = rows(6)
+    options = {"chunk_size": 2, "steps": 3, "embeddings": ["embeddings"]}
+    whole = integrated_gradients(model, features, **options)
+    dataset = tf.data.Dataset.from_tensor_slices(features).batch(6)
+    batch = next(iter(strategy.experimental_distribute_dataset(dataset)))
+
+    @tf.function
+    def on_replicas(batch):
+        return strategy.run(lambda part: integrated_gradients(model, part, **options), (batch,))
+
+    found = on_replicas(batch)
+    for mine, wanted in (
+        (found.inputs["x"], whole.inputs["x"]),
+        (found.embeddings["embeddings"], whole.embeddings["embeddings"]),
+        (found.change, whole.change),
+    ):
+        local = np.concatenate(strategy.experimental_local_results(mine))
+        np.testing.assert_allclose(local, wanted, rtol=1e-9, atol=1e-12)
 
 
 def test_too_few_steps_are_reported(caplog):

@@ -28,7 +28,7 @@ def lstm():
 def test_it_is_that_of_batch_jacobian(float64, build, chunk_size):
     model = build()
     x = tf.constant(np.random.default_rng(0).normal(size=(5, *model.input_shape[1:])))
-    with tf.GradientTape() as tape:
+    with tf.GradientTape(persistent=True) as tape:
         tape.watch(x)
         outputs = model(x)
     wanted = tape.batch_jacobian(outputs, x, experimental_use_pfor=False)

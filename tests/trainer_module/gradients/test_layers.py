@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import full_batch
+import hypothesis
+import hypothesis.strategies as st
 import keras
 import numpy as np
 import pytest
@@ -67,10 +69,7 @@ def model_and_rows(family, rows=5):
     return model, *arrays, random.uniform(0.5, 2, rows)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_they_are_those_of_a_tape_per_row(float64, family):
-    model, *data = model_and_rows(family)
-    features, labels, weights = data
+def check_against_tapes(model, features, labels, weights):
     rows = []
     variables = [v.value for v in model.trainable_variables]
     for i in range(len(weights)):
@@ -79,12 +78,46 @@ def test_they_are_those_of_a_tape_per_row(float64, family):
             loss = weights[i] * tf.reduce_sum((outputs - labels[i : i + 1]) ** 2)
         rows.append([tf.convert_to_tensor(g).numpy() for g in tape.gradient(loss, variables)])
     wanted = [np.stack(each) for each in zip(*rows, strict=True)]
+    data = map(tf.constant, (features, labels, weights))
     found = tf.function(
         lambda *data: per_example_gradients(model, "mse", *data, chunk_size=3), autograph=False
-    )(*map(tf.constant, data))
+    )(*data)
     largest = max(np.abs(each).max() for each in wanted)  # a key's bias has a gradient of 0
     for mine, theirs in zip(found, wanted, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-6 * largest)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_they_are_those_of_a_tape_per_row(float64, family):
+    check_against_tapes(*model_and_rows(family))
+
+
+STACKED = {
+    "dense": lambda x: L.Dense(3, activation="tanh")(x),
+    "convolution": lambda x: L.Conv1D(3, 2, padding="same")(x),
+    "normalisation": lambda x: L.LayerNormalization()(x),
+    "attention": attention,
+    "recurrent": lambda x: L.GRU(3, return_sequences=True)(x),
+    "pooling": lambda x: L.MaxPooling1D(2, strides=1, padding="same")(x),
+    "custom": lambda x: Gated()(x),
+}
+
+
+@pytest.mark.slow
+@hypothesis.settings(max_examples=6)
+@hypothesis.given(
+    names=st.lists(st.sampled_from(sorted(STACKED)), min_size=2, max_size=4),
+    rows=st.integers(1, 4),
+)
+def test_stacks_of_layers(names, rows):
+    with full_batch.precision("float64"):
+        x = hidden = keras.Input((4, 3), dtype="float64")
+        for name in names:
+            hidden = STACKED[name](hidden)
+        model = keras.Model(x, L.Dense(1)(L.Flatten()(hidden)))
+        random = np.random.default_rng(0)
+        data = random.normal(size=(rows, 4, 3)), random.normal(size=(rows, 1))
+        check_against_tapes(model, *data, random.uniform(0.5, 2, rows))
 
 
 def test_attention_in_float32_ends_no_process():
