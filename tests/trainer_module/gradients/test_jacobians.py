@@ -40,7 +40,7 @@ def test_it_is_that_of_batch_jacobian(float64, build, chunk_size):
 def test_dicts_and_a_chosen_output(float64):
     model = full_batch.two_in_two_out()
     features, _, _ = full_batch.batch("two_in_two_out")
-    features = {**features, "b": tf.constant(features["b"])}
+    features = {name: tf.constant(array) for name, array in features.items()}
     with tf.GradientTape() as tape:
         tape.watch(features["b"])
         outputs = model(features)["q"]
