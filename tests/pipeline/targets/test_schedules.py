@@ -138,7 +138,7 @@ def test_options_that_contradict_a_schedule_are_refused(platform, server, capsys
     assert submit(platform, cron="0 3 * *") == 2
     assert "has 4 fields" in capsys.readouterr().err
     assert submit(platform, "--wait") == 2
-    assert "no run to wait for with --schedule" in capsys.readouterr().err
+    assert "--wait: with --schedule" in capsys.readouterr().err
     assert main(["submit", "--spec", "x", "--timezone", "UTC"]) == 2
     assert "--timezone needs --schedule" in capsys.readouterr().err
     if platform == "kubeflow":
