@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -21,8 +22,8 @@ from pipeline.targets.spec_types import ExecutorInput, JsonMapping
 
 _TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 # Texts and != stay. What only Python knows becomes `?`, which neither language can read here.
-_TOKEN = re.compile(rf"{_TEXT}|!=|&&|\|\||!|[~#]|\b(?:and|or|not)\b")
-_SIGNS = {"&&": " and ", "||": " or ", "!": "~", "!=": "!="}
+_TOKEN = re.compile(rf"{_TEXT}|!=|&&|\|\||[!~#\r\n]|\b(?:and|or|not)\b")
+_SIGNS = {"&&": " and ", "||": " or ", "!": "~", "!=": "!=", "\n": " ", "\r": " "}
 _OPERATORS: dict[type, Callable[[JsonValue, JsonValue], JsonValue]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -80,7 +81,9 @@ def parsed(text: str) -> Condition:
         return token[0] if token[0][0] in "'\"" else _SIGNS.get(token[0], "?")
 
     try:
-        tree = ast.parse(_TOKEN.sub(as_python, text).replace("\n", " ").strip(), mode="eval")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # Python only warns of an unknown escape, such as "\\d"
+            tree = ast.parse(_TOKEN.sub(as_python, text).strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ConditionError(f"the condition {text!r} has a form that is unknown here.") from None
     return Condition(text, _Compiler(text).compile(tree.body))
@@ -101,7 +104,7 @@ class _Compiler(NamedTuple):
                 return lambda i: not self._truth(inner(i))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 inner = self.compile(operand)
-                return lambda i: -self._number(inner(i))
+                return lambda i: -self._double(inner(i))
             case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
                 return self._binary(_OPERATORS[type(op)], left, right)
             case ast.BinOp(left=left, op=ast.Add(), right=right):
@@ -170,6 +173,11 @@ class _Compiler(NamedTuple):
     def _truth(self, value: JsonValue) -> bool:
         if not isinstance(value, bool):
             raise ConditionError(f"the condition {self.text!r} uses {value!r} as true or false.")
+        return value
+
+    def _double(self, value: JsonValue) -> float:
+        if not isinstance(value, float):  # - does not convert, unlike double()
+            raise ConditionError(f"the condition {self.text!r} uses {value!r} as a number.")
         return value
 
     def _number(self, value: JsonValue) -> float:
