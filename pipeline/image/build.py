@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,12 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.common import exit_codes
+from pipeline.common.errors import ConfigError
 from pipeline.image import sources
 from pipeline.image.builders import find_builder
 from pipeline.image.context import write_context
 from pipeline.image.sbom import check_sbom_path, write_sbom
 from pipeline.image.settings import write_secrets
 from pipeline.image.stacks import ImageStack
+
+_PART = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+# The names of OCI's distribution specification, with an optional registry and without a digest.
+_NAME = re.compile(
+    rf"(?:(?=[^/]*[.:])[\w.\[\]:-]+/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?", re.ASCII
+)
 
 
 def build_image(
@@ -32,7 +40,7 @@ def build_image(
     fresh: bool = False,
     verbose: bool = False,
 ) -> int:
-    """Build an image. The builder checks the names and prints its progress.
+    """Build an image. The builder prints its progress.
 
     Args:
         stack: Contents of the image.
@@ -50,13 +58,13 @@ def build_image(
         The exit code.
 
     Raises:
-        ConfigError: A folder or the builder is invalid; nothing was built.
+        ConfigError: A name, a folder or the builder is invalid; nothing was built.
     """
+    names = [with_tag(name) for name in tags]
     if sbom is not None:
         check_sbom_path(sbom)
     sources.check_packages(packages)
     tool = find_builder(builder)
-    names = [with_tag(name) for name in tags]
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tfx-largebatch-image-") as folder:
         context = Path(folder, "context")
@@ -89,7 +97,17 @@ def build_image(
 
 
 def with_tag(name: str) -> str:
-    """Return the name of an image with a tag, by default this package's version."""
+    """Return the name of an image with a tag, by default this package's version.
+
+    Raises:
+        ConfigError: No registry accepts the name.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"The image name {name!r} is not valid. Use lowercase letters and digits, with . _ - "
+            "between them, and at most one :tag, as in registry.example/my-pipeline:1.0; set it "
+            "by --tag or cluster.<target>.image."
+        )
     return name if ":" in name.rpartition("/")[2] else f"{name}:{sources.version()}"
 
 

@@ -125,6 +125,23 @@ def test_names_get_this_version_as_their_tag():
     assert with_tag("registry.example:5000/a/b") == f"registry.example:5000/a/b:{version()}"
 
 
+@pytest.mark.parametrize("name", ["localhost/a", "EU.example:5000/a__b", "[::1]:5000/a-b", "a_b.c"])
+def test_names_of_registries_are_accepted(name: str):
+    assert with_tag(f"{name}:1.0-GPU") == f"{name}:1.0-GPU"
+
+
+@pytest.mark.parametrize(
+    "name", ["My Image:1", "a:", "a/B", "A/b", "a//b", "a:1:2", "-a", "a@sha256:12", ""]
+)
+def test_a_wrong_name_ends_with_code_2_before_a_build(name: str, tools, capsys):
+    program(tools, "buildah", '[ "$1" = info ] || { echo built; exit 1; }')
+    assert main(["image", "build", "--stack=1.16", f"--tag={name}"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert repr(name) in printed.err
+    assert "as in registry.example/my-pipeline:1.0" in printed.err
+
+
 def test_an_error_without_a_builder_names_each_reason_and_a_fix(tools):
     program(tools, "docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
     with pytest.raises(ConfigError) as error:
