@@ -84,7 +84,7 @@ def add_package(path: Path, folder: Path) -> None:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / name, target / name)
     if not tracked:
-        shutil.copytree(root, target, ignore=_ignored_of_user(root), ignore_dangling_symlinks=True)
+        shutil.copytree(root, target, ignore=_ignored_of_user(root))
 
 
 def version() -> str:
@@ -123,9 +123,14 @@ def _tracked(root: Path) -> list[Path]:
 
 
 def _ignored_of_user(root: Path) -> Callable[[str, list[str]], set[str]]:
-    return lambda folder, names: (
-        _ignored(folder, names) | (_OUTPUTS & set(names) if Path(folder) == root else set())
-    )
+    def ignore(folder: str, names: list[str]) -> set[str]:
+        # Links to folders may lead to large data or back here; pipes and sockets have no content.
+        paths = {name: Path(folder, name) for name in names}
+        kept = {n for n, p in paths.items() if p.is_file() or (p.is_dir() and not p.is_symlink())}
+        outputs = _OUTPUTS if Path(folder) == root else set()
+        return _ignored(folder, names) | (set(names) - kept) | (set(names) & outputs)
+
+    return ignore
 
 
 def _pack_installed(distribution: metadata.Distribution, folder: Path) -> None:

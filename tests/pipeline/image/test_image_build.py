@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from importlib import metadata
@@ -76,6 +77,9 @@ def test_an_image_has_the_pins_of_the_lock_file_for_its_python(stack: str):
 
 def test_the_context_is_complete_without_build_outputs(package, tmp_path):
     folder = tmp_path / "context"
+    (package / "my_package" / "data").symlink_to(package)  # not followed
+    (package / "nothing").symlink_to("nowhere")
+    os.mkfifo(package / "pipe")
     write_context(folder, STACKS["1.21"], [package])
     there = files(folder)
     mine = {name for name in there if name.startswith("packages/1-mine/")}
