@@ -49,6 +49,7 @@ class NoiseAverage:
 
     @property
     def noise_scale(self) -> float:
-        """The gradient noise scale in rows; NaN unless the average of |G|² is above 0."""
+        """The gradient noise scale in rows, from 0; NaN unless the average of |G|² is above 0."""
         signal, noise = self.values.numpy()
-        return float(noise / signal) if signal > 0 else float("nan")
+        # The unbiased estimate of tr Σ may be below 0, as for rows that are equal.
+        return float(max(noise, 0.0) / signal) if signal > 0 else float("nan")

@@ -186,8 +186,18 @@ def test_the_option_is_a_count(value):
         make_step(linear_model(), every=value)
 
 
+def test_a_negative_estimate_of_the_noise_is_a_scale_of_0():
+    """Micro-batches of 3 rows and 1 row with the same sum: tr Σ = -|G|²."""
+    step = make_step(linear_model(), micro_batch_size=3)
+    step((np.ones([4, 3]), np.full([4, 2], 5.0), np.array([2, 2, 2, 6]) / 3))
+    signal, noise = step._noise.values.numpy()
+    np.testing.assert_allclose(noise, -signal, rtol=1e-9)
+    assert step.noise_scale == 0.0
+
+
 def test_advice_follows_the_formula_of_the_paper():
     assert batch_size_advice(float("nan"), 256) == ""
+    assert batch_size_advice(512, 0.0) == ""  # the last windows had no rows
     assert "512 rows, global batch 256: with twice the batch, about 67%" in batch_size_advice(
         512, 256
     )

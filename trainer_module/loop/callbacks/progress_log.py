@@ -116,7 +116,7 @@ def batch_size_advice(noise_scale: float, global_batch: float) -> str:
     To reach a given loss takes S(B) = S_min (1 + noise_scale / B) steps of B rows (McCandlish et
     al., 2018, eq. 2.11), at the best learning rate for B.
     """
-    if math.isnan(noise_scale):
+    if math.isnan(noise_scale) or not global_batch > 0:
         return ""
     share = (1 + noise_scale / (2 * global_batch)) / (1 + noise_scale / global_batch)
     return (
