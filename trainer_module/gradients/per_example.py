@@ -21,6 +21,7 @@ from trainer_module.gradients.chunks import (
 from trainer_module.gradients.reductions import GradientReduction
 from trainer_module.gradients.row_gradients import number_rows, row_gradients
 from trainer_module.losses.weighted_loss import as_loss_function
+from trainer_module.window.micro_batch import upcast_to_float32
 from trainer_module.window.spec import WindowSpec
 
 
@@ -99,9 +100,11 @@ def per_example_gradients(
         return found if is_list[0] else found[0]
 
     def sums_of_chunk(part: Any) -> list[tf.Tensor]:
-        return [tf.reduce_sum(tensor, 0) for tensor in rows.of_chunk(part)]
+        return [tf.reduce_sum(upcast_to_float32(tensor), 0) for tensor in rows.of_chunk(part)]
 
-    found = sum_chunks(sums_of_chunk, data, rows.specs, chunk_size=rows.chunk_size)
+    # In bfloat16, 256 + 1 is 256.
+    specs = [(tf.float32 if d in (tf.bfloat16, tf.float16) else d, s) for d, s in rows.specs]
+    found = sum_chunks(sums_of_chunk, data, specs, chunk_size=rows.chunk_size)
     # A replica's int32 tensors are on the host, where they cannot be reduced with the others.
     count = tf.cast(tf.shape(data[1])[0], tf.float64)
     *found, count = sum_tensors_over_replicas([*found, count])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import full_batch
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -185,3 +186,14 @@ def test_chunks_of_no_rows_are_refused(function):
     given = ("mse", features, labels) if function is per_example_gradients else (features,)
     with pytest.raises(ValueError, match="chunk_size=0"):
         function(full_batch.mlp(), *given, chunk_size=0)
+
+
+def test_sums_over_rows_of_a_bfloat16_model_are_in_float32():
+    """In bfloat16, a sum of ones one by one stays at 256."""
+    with full_batch.precision("bfloat16"):
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+    data = np.ones((300, 1), "float32"), np.zeros((300, 1), "float32")
+    ones = GradientReduction(lambda gradients: [tf.ones_like(g) for g in gradients], "sum")
+    (total,) = per_example_gradients(model, "mse", *data, chunk_size=1, reduce=ones)
+    assert total.dtype == tf.float32
+    np.testing.assert_array_equal(total, [[300.0]])
