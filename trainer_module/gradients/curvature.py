@@ -158,11 +158,17 @@ def largest_eigenvalue(
         seed: Seed of the first vector.
 
     Raises:
-        ValueError: max_iterations is below 1. See also `hessian_vector_product`.
+        ValueError: max_iterations is below 1, or the model has no trainable variables. See also
+            `hessian_vector_product`.
     """
     if isinstance(max_iterations, bool) or max_iterations < 1:
         raise ValueError(f"max_iterations={max_iterations!r}: use a whole number of at least 1.")
     variables = model.trainable_variables
+    if not variables:
+        raise ValueError(
+            f"model {model.name!r} has no trainable variables: build it, or set layer.trainable "
+            "of a layer to True."
+        )
     shapes = [tuple(v.shape) for v in variables]
     sizes = [int(np.prod(shape, dtype=int)) for shape in shapes]
     dtype = sum_dtype(model).as_numpy_dtype

@@ -83,3 +83,6 @@ def test_what_is_wrong_is_named(options, message):
     data = full_batch.batch("mlp")
     with pytest.raises(ValueError, match="max_iterations=0"):
         largest_eigenvalue(model, "mse", *data, micro_batch_size=2, max_iterations=0)
+    model.trainable = False
+    with pytest.raises(ValueError, match="has no trainable variables"):
+        largest_eigenvalue(model, "mse", *data, micro_batch_size=2)
