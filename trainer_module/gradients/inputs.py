@@ -262,7 +262,13 @@ def _baseline_rows(features: Any, baseline: Any) -> Any:
     """Return the baseline with a row for each row of the features; zeros if there is none."""
     if baseline is None:
         return tf.nest.map_structure(tf.zeros_like, features)
-    tf.nest.assert_same_structure(features, baseline)
+    try:
+        tf.nest.assert_same_structure(features, baseline)
+    except (ValueError, TypeError):
+        raise ValueError(
+            "baseline has another structure than the features: give "
+            f"tensors of shapes {tf.nest.map_structure(lambda t: [1, *t.shape[1:]], features)}."
+        ) from None
 
     def rows(tensor: tf.Tensor, base: tf.Tensor) -> tf.Tensor:
         if base.shape[1:] != tensor.shape[1:] or base.shape[0] not in (1, tensor.shape[0]):

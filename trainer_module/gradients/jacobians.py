@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer_module.checks.batch import check_batch
 from trainer_module.common.tensors import Tensors
 from trainer_module.gradients.chunks import (
     ChunkSize,
@@ -50,6 +51,7 @@ def jacobian(
             the output or its shape is not known, or no input is a floating-point tensor.
     """
     features = to_tensors(features)
+    check_batch(features, None)
     floating = floating_tensors(features)
 
     def outputs_of(part: Any) -> tf.Tensor:

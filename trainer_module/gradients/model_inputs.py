@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from shared_core.feature_layout import FeatureLayout
 from shared_core.nearest import nearest
+from trainer_module.checks.batch import check_batch
 from trainer_module.common.tensors import Tensors
 
 # (name, tensor) -> the tensor that the model gets in its place.
@@ -148,8 +149,10 @@ def differentiator(
     """Return what is differentiated by what, after checking it.
 
     Raises:
-        ValueError: A layer does not exist, or there is neither an input of floats nor a layer.
+        ValueError: Features differ in their number of rows, a layer does not exist, or there is
+            neither an input of floats nor a layer.
     """
+    check_batch(features, None)
     names = list(embeddings or ())
     known = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
     for name in names:

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from shared_core.feature_layout import Column, FeatureLayout
-from trainer_module import input_gradients, integrated_gradients, smooth_grad
+from trainer_module import input_gradients, integrated_gradients, jacobian, smooth_grad
 from trainer_module.model.default_model import PackedEmbedding
 
 L = keras.layers
@@ -151,6 +151,7 @@ def test_smooth_gradients_of_a_square(float64):
         ({"steps": 0}, "steps=0: use a whole number of at least 1"),
         ({"embeddings": ["embedding"]}, "no layer 'embedding', did you mean 'embeddings'"),
         ({"baseline": {"x": np.zeros((3, 2)), "i": np.zeros((3, 2), int)}}, r"\(3, 2\) where the"),
+        ({"baseline": {"x": np.zeros((1, 2))}}, r"shapes {'i': \[1, 2\], 'x': \[1, 2\]}"),
         ({"chunk_size": 0}, "chunk_size=0"),
     ],
 )
@@ -160,3 +161,13 @@ def test_what_is_wrong_is_named(options, message):
     if "steps" in options:
         with full_batch.precision("float64"), pytest.raises(ValueError, match="noise=0"):
             smooth_grad(packed(), rows(), noise=0, chunk_size=2)
+
+
+def test_features_with_different_numbers_of_rows_are_rejected():
+    """The model would broadcast one row to all."""
+    a, b = keras.Input((2,), name="a"), keras.Input((2,), name="b")
+    model = keras.Model({"a": a, "b": b}, L.Dense(1)(L.Add()([a, b])))
+    features = {"a": np.ones((5, 2), "float32"), "b": np.ones((1, 2), "float32")}
+    for function in (input_gradients, integrated_gradients, jacobian):
+        with pytest.raises(ValueError, match="1 rows where other tensors of the batch have 5"):
+            function(model, features, chunk_size=8)
