@@ -42,6 +42,7 @@ FLOORS = {
     "trainer_module": (
         *("tfx", "training", "tuning", "memory", "profiling", "loop", "baselines", "model", "data"),
         *("stages", "parameter_server", "step", "gradients", "window", "checks", "losses"),
+        "layers",
         *("config", "launch", "options", "devices", "common"),
     ),
 }

@@ -35,6 +35,7 @@ from .loop.callbacks.export_best import ExportBest as ExportBest
 from .loop.callbacks.keras_callback import KerasCallback as KerasCallback
 from .loop.callbacks.profile_steps import ProfileSteps as ProfileSteps
 from .loop.callbacks.progress_log import ProgressLog as ProgressLog
+from .loop.callbacks.prune import Prune as Prune
 from .loop.callbacks.tensorboard import TensorBoardScalars as TensorBoardScalars
 
 # Where the time goes
@@ -80,6 +81,12 @@ from .gradients.jacobians import jacobian as jacobian
 from .gradients.curvature import hessian_vector_product as hessian_vector_product
 from .gradients.curvature import largest_eigenvalue as largest_eigenvalue
 from .gradients.curvature import Eigenvalue as Eigenvalue
+
+# Layers with fewer parameters
+from .layers.low_rank_dense import LowRankDense as LowRankDense
+from .layers.pruned_dense import PrunedDense as PrunedDense
+from .layers.tied_dense import TiedDense as TiedDense
+from .layers.depthwise_separable import DepthwiseSeparable as DepthwiseSeparable
 
 # Models that do not fit on one device
 from .stages.split_model import split_model as split_model

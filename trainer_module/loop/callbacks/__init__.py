@@ -15,6 +15,7 @@ from trainer_module.loop.callbacks.export_best import ExportBest
 from trainer_module.loop.callbacks.keras_callback import KerasCallback
 from trainer_module.loop.callbacks.profile_steps import ProfileSteps
 from trainer_module.loop.callbacks.progress_log import ProgressLog
+from trainer_module.loop.callbacks.prune import Prune
 from trainer_module.loop.callbacks.tensorboard import TensorBoardScalars
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "FitResult",
     "ProfileSteps",
     "ProgressLog",
+    "Prune",
     "TensorBoardScalars",
     "CsvLog",
     "EarlyStopping",
