@@ -87,7 +87,7 @@ def test_the_tuner_node_finds_what_the_trainer_node_trains_with(fn_args, tmp_pat
     )
 
 
-@pytest.mark.parametrize("level", [2, 3, 5])
+@pytest.mark.parametrize("level", [2, 3, 5, 6])
 def test_plain_tensorflow_prints_what_the_page_says(level, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for program, output in zip(programs(level), printed(level), strict=True):
