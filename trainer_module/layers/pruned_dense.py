@@ -22,8 +22,8 @@ class PrunedDense(DenseBase):
 
         sparsity * (1 - (1 - (t - begin_step) / (end_step - begin_step)) ** 3)
 
-    The callback `Prune` updates the masks between calls of the graph; in a training loop of your
-    own, call `prune`. A removed weight stays removed, whatever momentum and weight decay do to the
+    The callback `Prune` updates the masks between calls of the graph; in your own training
+    loop, call `prune`. A removed weight stays removed, whatever momentum and weight decay do to the
     kernel, because each call multiplies it by the mask. The mask is a variable that is not trained,
     so that checkpoints, saved files and exports hold it.
 
