@@ -15,7 +15,7 @@ class DenseBase(keras.layers.Layer):
 
         [rows, ..., inputs] -> [rows, ..., units]
 
-    It is no subclass of keras.layers.Dense, so that `model.quantize` leaves it as it is.
+    It is not a subclass of keras.layers.Dense, so that `model.quantize` does not change it.
     """
 
     def __init__(

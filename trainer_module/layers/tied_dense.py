@@ -44,7 +44,7 @@ class TiedDense(DenseBase):
             **kwargs: Arguments of keras.layers.Layer.
 
         Raises:
-            ValueError: `embedding` is no Embedding layer.
+            ValueError: `embedding` is not an Embedding layer.
         """
         if not isinstance(embedding, keras.layers.Embedding):
             raise ValueError(f"embedding={embedding!r}: use a keras.layers.Embedding.")
