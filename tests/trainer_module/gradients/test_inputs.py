@@ -151,7 +151,7 @@ def test_smooth_gradients_of_a_square(float64):
         ({"steps": 0}, "steps=0: use a whole number of at least 1"),
         ({"embeddings": ["embedding"]}, "no layer 'embedding', did you mean 'embeddings'"),
         ({"baseline": {"x": np.zeros((3, 2)), "i": np.zeros((3, 2), int)}}, r"\(3, 2\) where the"),
-        ({"baseline": {"x": np.zeros((1, 2))}}, r"shapes {'i': \[1, 2\], 'x': \[1, 2\]}"),
+        ({"baseline": {"x": np.zeros((1, 2))}}, r"shapes {.*'x': \[1, 2\]"),
         ({"chunk_size": 0}, "chunk_size=0"),
     ],
 )
