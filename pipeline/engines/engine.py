@@ -99,7 +99,7 @@ class Engine(BaseModel, abc.ABC):
         for argument in extra_args:
             if not argument.startswith("--") or len(argument.split()) > 1:
                 raise ValueError(
-                    f"{argument!r} is no pipeline option; write each as --name=value, "
+                    f"{argument!r} is not a pipeline option; write each as --name=value, "
                     "one list item each"
                 )
         return extra_args

@@ -45,7 +45,7 @@ def _select_engine(value: object) -> object:
     if not isinstance(value, dict):
         return value
     engine = value.get("engine", "in_memory")
-    if engine in ENGINES:
+    if isinstance(engine, str) and engine in ENGINES:
         return {**value, "engine": engine}
     name = str(engine).lower().removesuffix("runner")
     near = difflib.get_close_matches(name, ENGINES, n=1)

@@ -142,7 +142,7 @@ def _command(
         return NodeCommand(attempt.name, image, words, env)
     if structured := [each for each in parts if Placeholders.is_structured(each)]:
         raise PodError(
-            f"was not started: the program would get the text {structured[0]} as it is "
+            f"was not started: the program would get the text {structured[0]} unchanged "
             f"({rules.STRUCTURED}); use a Python component, or join the words in the program"
         )
     pod_env = pod_environment(attempt.name, pod.home, secrets=attempt.secrets)

@@ -88,6 +88,12 @@ def test_wrong_values_are_rejected(engine, overrides, messages):
         assert message in str(error.value)
 
 
+def test_a_list_is_not_the_name_of_an_engine(write):
+    file = write(lambda config: config.update(beam={"engine": ["flink"]}))
+    with pytest.raises(ConfigError, match=r"is unknown\. Did you mean 'flink'"):
+        load_config(file)
+
+
 def test_the_error_of_a_wrong_field_names_its_line(write):
     file = write(lambda config: config.update(beam={"engine": "flink", "workers": 2}))
     with pytest.raises(ConfigError) as error:
