@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,7 +84,11 @@ def test_processes_of_a_start_that_was_killed_are_found(start, folder, java):
     done = subprocess.run([sys.executable, "-c", KILLED, str(folder), java], check=False)
     assert done.returncode == -signal.SIGKILL
     assert not (folder / STATE).exists()
-    assert running(folder) == {"JobManager"}
+    # The environment of a process cannot be read while it runs `exec`.
+    deadline = time.monotonic() + 60
+    while running(folder) != {"JobManager"}:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     left = Cluster.load(folder)
     assert left is not None
     assert f"{folder / STATE} is not there; running: JobManager" in flink_cluster.status(left)
