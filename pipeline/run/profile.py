@@ -34,7 +34,7 @@ def profile(config: PipelineConfig, *, steps: int) -> StepProfile:
     arguments = _arguments(config)
     try:
         return profile_fn(arguments, steps=steps)
-    except ValueError as error:
+    except (ValueError, ArithmeticError) as error:  # the latter: a loss that is not finite
         raise ConfigError(str(error).replace("trainer.", "training.")) from None
 
 

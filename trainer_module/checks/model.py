@@ -25,12 +25,11 @@ def computes_in_float16(model: keras.Model) -> bool:
     return "float16" in compute_dtypes(model)
 
 
-def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
-    """Raise ValueError for a model that cannot be trained with exact windows.
+def check_built(model: keras.Model) -> None:
+    """Raise ValueError for an object that is not a Keras 3 model, or that is not built.
 
     Args:
-        model: A built Keras 3 model with trainable variables.
-        strategy: The strategy under which the model was created.
+        model: A Keras 3 model.
     """
     if not isinstance(model, keras.Model):
         raise ValueError(
@@ -38,11 +37,27 @@ def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
             "it with `import keras`. With TF_USE_LEGACY_KERAS=1, as in TFX, tf.keras "
             "is another library."
         )
-    if not model.built or not model.variables:
-        raise ValueError(
-            f"model {model.name!r} is not built: give it an Input, or call model.build(shape) in "
-            "the strategy's scope, before TrainStep."
-        )
+    if not model.built:
+        raise _not_built(model)
+
+
+def _not_built(model: keras.Model) -> ValueError:
+    return ValueError(
+        f"model {model.name!r} is not built: give it an Input, or call model.build(shape) in the "
+        "strategy's scope first."
+    )
+
+
+def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+    """Raise ValueError for a model that cannot be trained with exact windows.
+
+    Args:
+        model: A built Keras 3 model with trainable variables.
+        strategy: The strategy under which the model was created.
+    """
+    check_built(model)
+    if not model.variables:
+        raise _not_built(model)
     if not model.trainable_variables:
         raise ValueError(f"model {model.name!r} has no trainable variables: nothing to train.")
     for variable in model.trainable_variables:

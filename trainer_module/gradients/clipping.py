@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch
 from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
-from trainer_module.checks.model import computes_in_float16
+from trainer_module.checks.model import check_built, computes_in_float16
 from trainer_module.checks.randomness import draws_random_numbers
 from trainer_module.checks.state_updates import reject_updates
 from trainer_module.common.tensors import LossLike, Tensors
@@ -147,6 +147,7 @@ class _Plan(NamedTuple):
 
 
 def _checked(model: keras.Model, loss_fn: LossLike, parts: Any, *, by: str) -> Tensors:
+    check_built(model)
     check_batch(*parts)
     reject_custom_train_step(model, ("compute_loss",), by=by)
     warn_compile_args_ignored(model, loss_fn)

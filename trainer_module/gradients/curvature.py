@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch
 from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
+from trainer_module.checks.model import check_built
 from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.gradients.chunks import (
     resolve_chunk_size,
@@ -62,6 +63,7 @@ def hessian_vector_product(
             in their number of rows, a layer updates state when called, or the model overrides
             `compute_loss`.
     """
+    check_built(model)
     check_batch(features, labels, sample_weight)
     reject_custom_train_step(model, ("compute_loss",), by="hessian_vector_product")
     warn_compile_args_ignored(model, loss_fn)

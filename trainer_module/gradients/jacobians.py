@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch
+from trainer_module.checks.model import check_built
 from trainer_module.common.tensors import Tensors
 from trainer_module.gradients.chunks import (
     ChunkSize,
@@ -18,7 +19,7 @@ from trainer_module.gradients.chunks import (
     row_specs,
     to_tensors,
 )
-from trainer_module.gradients.model_inputs import floating_tensors
+from trainer_module.gradients.model_inputs import check_floating, floating_tensors
 from trainer_module.window.trace_bytes import bytes_per_row
 
 
@@ -51,6 +52,7 @@ def jacobian(
             the output or its shape is not known, or no input is a floating-point tensor.
     """
     features = to_tensors(features)
+    check_built(model)
     check_batch(features, None)
     floating = floating_tensors(features)
 
@@ -59,6 +61,7 @@ def jacobian(
         chosen = outputs if output is None else tf.convert_to_tensor(output(outputs))
         if not isinstance(chosen, tf.Tensor):
             raise ValueError("the model has several outputs: choose one by `output`, a function.")
+        check_floating(chosen)
         if chosen.shape.rank == 0 or not chosen.shape[1:].is_fully_defined():
             raise ValueError(
                 f"the output has shape {chosen.shape}: return [rows, ...] with known sizes."
@@ -77,7 +80,12 @@ def jacobian(
         watched = floating_tensors(part)
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch(watched)
-            flat = tf.reshape(outputs_of(part), [-1, count])
+            chosen = outputs_of(part)
+            rows = tf.shape(watched[0])[0]
+            message = "`output` must return one row for each row of the features."
+            check = tf.debugging.assert_equal(tf.shape(chosen)[0], rows, message)
+            with tf.control_dependencies([check]):
+                flat = tf.reshape(chosen, [-1, count])
 
         def of_number(index: tf.Tensor) -> list[tf.Tensor]:
             # Rows do not depend on each other, so the gradient of the sum has each row's.

@@ -13,6 +13,7 @@ import tensorflow as tf
 from shared_core.feature_layout import FeatureLayout
 from shared_core.nearest import nearest
 from trainer_module.checks.batch import check_batch
+from trainer_module.checks.model import check_built
 from trainer_module.common.tensors import Tensors
 
 # (name, tensor) -> the tensor that the model gets in its place.
@@ -152,6 +153,7 @@ def differentiator(
         ValueError: Features differ in their number of rows, a layer does not exist, or there is
             neither an input of floats nor a layer.
     """
+    check_built(model)
     check_batch(features, None)
     names = list(embeddings or ())
     known = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
@@ -214,9 +216,19 @@ def _intercepted(layers: Mapping[str, Any], enter: Change) -> Iterator[None]:
                 vars(layer)["call"] = before[name]
 
 
+def check_floating(output: tf.Tensor) -> None:
+    """Raise ValueError for an output that has no gradient, such as a class."""
+    if not output.dtype.is_floating:
+        raise ValueError(
+            f"the output has dtype {output.dtype.name} and therefore no gradient: return numbers "
+            "from before the argmax or the cast."
+        )
+
+
 def _one_per_row(outputs: Tensors, *, given: bool) -> tf.Tensor:
     if not isinstance(outputs, tf.Tensor):
         raise ValueError("the model has several outputs: say which by `output`, a function.")
+    check_floating(outputs)
     if outputs.shape.rank == 2 and outputs.shape[-1] == 1:
         return outputs[:, 0]
     if outputs.shape.rank == 1:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch
 from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
+from trainer_module.checks.model import check_built
 from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.gradients.chunks import (
     ChunkSize,
@@ -75,6 +76,7 @@ def per_example_gradients(
             `compute_loss`. A model that overrides `train_step` is accepted, because its
             `train_step` may call this function.
     """
+    check_built(model)
     check_batch(features, labels, sample_weight)
     reject_custom_train_step(model, ("compute_loss",), by="per_example_gradients")
     warn_compile_args_ignored(model, loss_fn)

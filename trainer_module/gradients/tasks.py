@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from trainer_module.checks.model import check_built
 from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.gradients.chunks import resolve_chunk_size
 from trainer_module.losses.nested import path_name
@@ -65,6 +66,7 @@ def task_gradients(
         ValueError: There are fewer than two losses, or micro_batch_size is below 1. See also
             `accumulate_gradients`.
     """
+    check_built(model)
     size = resolve_chunk_size(micro_batch_size, lambda: 1.0, name="micro_batch_size")
     whole = losses if isinstance(losses, WeightedLoss) else weighted_loss(losses)
     if len(whole.terms) < 2:

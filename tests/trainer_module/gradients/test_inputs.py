@@ -9,7 +9,15 @@ import pytest
 import tensorflow as tf
 
 from shared_core.feature_layout import Column, FeatureLayout
-from trainer_module import input_gradients, integrated_gradients, jacobian, smooth_grad
+from trainer_module import (
+    gradient_norms,
+    hessian_vector_product,
+    input_gradients,
+    integrated_gradients,
+    jacobian,
+    per_example_gradients,
+    smooth_grad,
+)
 from trainer_module.model.default_model import PackedEmbedding
 
 L = keras.layers
@@ -171,3 +179,31 @@ def test_features_with_different_numbers_of_rows_are_rejected():
     for function in (input_gradients, integrated_gradients, jacobian):
         with pytest.raises(ValueError, match="1 rows where other tensors of the batch have 5"):
             function(model, features, chunk_size=8)
+
+
+@pytest.mark.parametrize("function", [input_gradients, jacobian])
+def test_classes_have_no_gradient(function):
+    model = keras.Sequential([keras.Input((2,)), L.Dense(3)])
+    with pytest.raises(ValueError, match="dtype int64 and therefore no gradient"):
+        function(model, tf.ones([4, 2]), chunk_size=2, output=lambda o: tf.argmax(o, 1))
+
+
+def test_the_jacobian_of_a_mean_over_rows_is_rejected():
+    model = keras.Sequential([keras.Input((2,)), L.Dense(3)])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="one row for each row"):
+        jacobian(model, tf.ones([4, 2]), chunk_size=4, output=lambda o: tf.reduce_mean(o, 0))
+
+
+def test_models_without_variables_yet_are_rejected():
+    """Their gradients would be empty, and their norms 0."""
+    unbuilt = keras.Sequential([L.Dense(1)])
+    x, y = tf.ones([4, 2]), tf.ones([4, 1])
+    for call in (
+        lambda: input_gradients(unbuilt, x, chunk_size=2),
+        lambda: jacobian(unbuilt, x, chunk_size=2),
+        lambda: gradient_norms(unbuilt, "mse", x, y, chunk_size=2),
+        lambda: per_example_gradients(unbuilt, "mse", x, y, chunk_size=2),
+        lambda: hessian_vector_product(unbuilt, "mse", x, y, vector=[], micro_batch_size=2),
+    ):
+        with pytest.raises(ValueError, match="is not built"):
+            call()
