@@ -45,7 +45,7 @@ class ArrowFile:
             stream: a binary file that can be sought.
 
         Raises:
-            pa.ArrowInvalid: it is no Arrow IPC file.
+            pa.ArrowInvalid: it is not an Arrow IPC file.
         """
         self._reader = pa.ipc.open_file(stream)
         self.schema_arrow: pa.Schema = self._reader.schema

@@ -42,7 +42,7 @@ class NumberTexts:
 
 def _numbers_of(cells: pa.Array, kind: Kind, decimal: str) -> tuple[pa.Array, list[int]]:
     if kind == "int":
-        # 1,000 is no 1 where the mark is a point.
+        # 1,000 is not 1 where the mark is a point.
         whole = pc.match_substring_regex(cells, rf"^[+-]?[0-9]+([{decimal}]0*)?$")
         digits = pc.replace_substring_regex(cells, rf"[{decimal}]0*$", "")
         fits = pc.and_not(pc.fill_null(whole, True), beyond_int64(digits))

@@ -85,7 +85,7 @@ def open_table(files: Sequence[str], options: CsvOptions) -> CsvTable:
         options: what the user says of them.
 
     Raises:
-        ValueError: a file is no CSV, or its columns are not those of the first file.
+        ValueError: A file is not CSV, or its columns are not those of the first file.
     """
     headers = {file: csv_blocks.read_header(file, options) for file in files}
     for file, header in headers.items():

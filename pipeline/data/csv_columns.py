@@ -147,7 +147,7 @@ def _decide(
 def _choose_mark(forms: Sequence[Reading], delimiter: str, marks: set[str]) -> str:
     """Return the decimal mark of numbers like 1.234 or 1,234; "" if it is ambiguous.
 
-    Amounts of money rarely have three decimals, so a point in other columns is no evidence for
+    Amounts of money rarely have three decimals, so a point in other columns is not evidence for
     them.
     """
     form = _format(next(form for form in forms if _format(form).decimal == "."))

@@ -85,7 +85,7 @@ class LowRankDense(DenseBase):
             rank: Rank of the new kernel.
 
         Raises:
-            ValueError: The layer is no Dense layer, is not built or is quantised, or the rank does
+            ValueError: The layer is not Dense, is not built or is quantised, or the rank does
                 not fit.
         """
         if not isinstance(layer, keras.layers.Dense):
