@@ -19,7 +19,7 @@ from trainer_module.devices.strategies import replica_kind
 from trainer_module.options.step_options import StepOptions
 from trainer_module.profiling.hints import find_hints
 from trainer_module.profiling.layer_scopes import layer_scopes
-from trainer_module.profiling.step_profile import StepProfile
+from trainer_module.profiling.step_profile import XLA_PART, StepProfile
 from trainer_module.profiling.timeline import CALL, OPEN, divide_wall_time, most_expensive
 from trainer_module.profiling.xplane import read_trace
 from trainer_module.step.saved_state import SavedState
@@ -76,7 +76,8 @@ def profile_step(
 
     Raises:
         ValueError: The step is not a `TrainStep`, runs on several workers or on GPUs, a count is
-            invalid, there is no batch, or another profiler is active in this process.
+            invalid, there is no batch, another profiler is active in this process, or TensorFlow
+            does not record XLA's operations, as 2.21 does not.
         NonFiniteError: See `TrainStep`.
 
     Example:
@@ -106,6 +107,11 @@ def profile_step(
     finally:
         before.restore()
     parts = {name: each / steps for name, each in divide_wall_time(events).items()}
+    if train_step.options.jit_compile and not parts[XLA_PART]:
+        raise ValueError(
+            f"jit_compile=True: TensorFlow {tf.__version__} does not record the operations of XLA, "
+            "whose time would count as host overhead; profile with jit_compile=False."
+        )
     replicas, micro_batch = train_step.strategy.num_replicas_in_sync, runner.micro_batch_size
     return StepProfile(
         parts=parts,

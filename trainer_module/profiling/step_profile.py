@@ -8,7 +8,7 @@ import textwrap
 from trainer_module.devices.memory_budget import format_bytes
 from trainer_module.profiling.timeline import OperationTime
 
-_XLA_PART = "forward and backward (XLA)"
+XLA_PART = "forward and backward (XLA)"
 _WIDTH = 100
 
 
@@ -57,7 +57,7 @@ class StepProfile:
             f"{'part':<28} {'ms per step':>11} {'share':>6}",
         ]
         for name, seconds in self.parts.items():
-            if name != _XLA_PART or seconds > 0:
+            if name != XLA_PART or seconds > 0:
                 lines.append(_line(f"{name:<28}", seconds, total))
         lines += [
             _line(f"{'wall time':<28}", total, total),

@@ -120,6 +120,10 @@ def test_xla_has_one_part_for_forward_and_backward():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(1)])
     step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=8, jit_compile=True)
     data = np.ones((32, 4), "float32"), np.ones((32, 1), "float32")
+    if tf.__version__ > "2.17":  # the second stack
+        with pytest.raises(ValueError, match="does not record the operations of XLA"):
+            profile_step(step, data, batch_size=16, steps=4)
+        return
     profile = profile_step(step, data, batch_size=16, steps=4)
     assert profile.parts["forward and backward (XLA)"] > 0
     assert "forward and backward (XLA)" in str(profile)
