@@ -119,17 +119,17 @@ def test_epochs_of_so_many_steps_end_alike_on_all_workers(several):
 
 def test_data_that_holds_another_value_on_one_worker_is_refused(several):
     for worker in several(2, 1):
-        words = worker["other_mean"]
-        assert "the workers differ in their program" in words
-        assert "data_holds.2 Map.captured 0 is float32[]" in words
+        message = worker["other_mean"]
+        assert "the workers differ in their program" in message
+        assert "data_holds.2 Map.captured 0 is float32[]" in message
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_each_worker_names_the_replica_that_is_not_finite(several, layout):
     """By each worker, whichever has the row."""
-    words = {worker["not_finite"] for worker in several(*layout)}
-    assert len(words) == 1
-    assert f"is not finite on replica {layout[0] * layout[1] - 1} (loss nan)" in words.pop()
+    messages = {worker["not_finite"] for worker in several(*layout)}
+    assert len(messages) == 1
+    assert f"is not finite on replica {layout[0] * layout[1] - 1} (loss nan)" in messages.pop()
 
 
 def test_the_rows_are_those_that_were_written(folders):

@@ -53,11 +53,11 @@ def test_the_failed_worker_is_named_with_its_error_and_log(packed, tmp_path):
     trainer = {**TRAINER, "model_fn": "user_model.fails_on_worker_1"}
     with pytest.raises(RuntimeError) as caught:
         run_fn(fn_args(str(tmp_path), packed, trainer))
-    words = str(caught.value)
+    message = str(caught.value)
     log = tmp_path / "run" / "workers" / "worker-1.log"
-    assert words.startswith("training on 2 workers of this machine: worker 1 ended with code 1")
-    assert f"its log is {log}" in words
-    assert "FileNotFoundError: embeddings.npy is not on this machine" in words
+    assert message.startswith("training on 2 workers of this machine: worker 1 ended with code 1")
+    assert f"its log is {log}" in message
+    assert "FileNotFoundError: embeddings.npy is not on this machine" in message
     assert "embeddings.npy" in log.read_text()
 
 

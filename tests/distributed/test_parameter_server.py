@@ -89,10 +89,10 @@ def test_a_lost_server_is_reported_and_a_restart_continues_from_the_checkpoint(p
 
     with pytest.raises(WorkersFailed):
         run(until="epoch 2 eval")
-    words = next(line for line in reversed(lines) if "ServerLost: " in line)
-    assert "parameter server 0 (127.0.0.1:" in words
-    assert "is lost after step" in words
-    assert f"the last checkpoint is {tmp_path}/run/checkpoints" in words
+    message = next(line for line in reversed(lines) if "ServerLost: " in line)
+    assert "parameter server 0 (127.0.0.1:" in message
+    assert "is lost after step" in message
+    assert f"the last checkpoint is {tmp_path}/run/checkpoints" in message
     assert not (tmp_path / "serving").exists()
     run(until=None)
     assert any("Continuing from checkpoint" in line for line in lines)

@@ -106,10 +106,10 @@ def failed(packed, folder, **of_worker) -> dict[str, tuple[int, str]]:
 
 def test_a_difference_in_settings_is_reported_before_any_read(packed, tmp_path):
     found = failed(packed, tmp_path, of_worker={"1": {"seed": 4}})
-    for code, words in (found["worker 0"], found["worker 1"]):
+    for code, message in (found["worker 0"], found["worker 1"]):
         assert code == 1
-        assert "the workers differ in their settings" in words
-        assert "seed is 4 there and 0 on worker 0" in words
+        assert "the workers differ in their settings" in message
+        assert "seed is 4 there and 0 on worker 0" in message
     assert not (tmp_path / "run").exists()
 
 

@@ -145,10 +145,12 @@ def test_a_made_up_mixture(suggested: Any, tmp_path: Path) -> None:
     left_out = text.partition("# Left out:")[2]
     for column in ("customer_id", "always", "nothing", "note"):
         assert f"#   {column}: " in left_out
-    words = " ".join(text.replace("#", "").split())
+    text_on_one_line = " ".join(text.replace("#", "").split())
     why = "text because 9223372036854775808 is beyond int64 (-2^63 to 2^63 - 1)"
-    assert f"serial: 67 whole numbers, {why}" in words
-    assert re.search(rf"shard: 3 values, most often '\d+' \(33%\); {re.escape(why)}", words)
+    assert f"serial: 67 whole numbers, {why}" in text_on_one_line
+    assert re.search(
+        rf"shard: 3 values, most often '\d+' \(33%\); {re.escape(why)}", text_on_one_line
+    )
     assert group_of(spec, "price [EUR]").scale == ("log1p", "z_score")
     assert group_of(spec, "other[s]").scale == "z_score"
     assert group_of(spec, "temperature").missing_indicator

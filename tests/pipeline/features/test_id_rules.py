@@ -235,6 +235,6 @@ def test_init_proposes_to_split_by_what_repeats(tmp_path: Path, capsys) -> None:
     printed = capsys.readouterr().out
     assert "subject   42 ids, each in 10.0 rows on average" in printed
     assert "pid " in printed
-    words = " ".join((tmp_path / "t.yaml").read_text().replace("#", "").split())
-    assert "split: {by: group, column: subject}" in words
-    assert "columns: [tremor]" in words
+    text_on_one_line = " ".join((tmp_path / "t.yaml").read_text().replace("#", "").split())
+    assert "split: {by: group, column: subject}" in text_on_one_line
+    assert "columns: [tremor]" in text_on_one_line
