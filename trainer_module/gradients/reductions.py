@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -89,8 +90,8 @@ def clip_factors(norms: tf.Tensor, clip_norm: float) -> tf.Tensor:
 
 def check_clip_norm(clip_norm: Any) -> None:
     """Raise ValueError unless clip_norm is a finite number above 0."""
-    is_number = isinstance(clip_norm, (int, float)) and not isinstance(clip_norm, bool)
-    if not is_number or not 0 < clip_norm < math.inf:
+    is_number = isinstance(clip_norm, numbers.Real) and not isinstance(clip_norm, bool)
+    if not is_number or not 0 < float(clip_norm) < math.inf:
         raise ValueError(f"clip_norm={clip_norm!r}: use a finite number above 0, such as 1.0.")
 
 

@@ -10,7 +10,7 @@ _ADVICE = {
         0.2,
         "the step waits for its batches. Read fewer features, more and smaller files (they are "
         "read in parallel) or files without compression; use a smaller shuffle buffer, which is "
-        "filled at the begin of each epoch; do the work of dataset.map before training, and end "
+        "filled at the start of each epoch; do the work of dataset.map before training, and end "
         "the dataset with prefetch",
     ),
     "reduction over replicas": (

@@ -16,17 +16,17 @@ from trainer_module.data.epoch_data import Batches, BatchSource, as_batches
 from trainer_module.devices.multi_worker import is_multi_worker
 from trainer_module.devices.resident_memory import memory_status, reset_peak
 from trainer_module.devices.strategies import replica_kind
+from trainer_module.options.profiled_steps import MOST_STEPS
 from trainer_module.options.step_options import StepOptions
 from trainer_module.profiling.hints import find_hints
 from trainer_module.profiling.layer_scopes import layer_scopes
-from trainer_module.profiling.step_profile import XLA_PART, StepProfile
-from trainer_module.profiling.timeline import CALL, OPEN, divide_wall_time, most_expensive
+from trainer_module.profiling.step_profile import StepProfile
+from trainer_module.profiling.timeline import CALL, OPEN, XLA_PART, divide_wall_time, most_expensive
 from trainer_module.profiling.xplane import read_trace
 from trainer_module.step.saved_state import SavedState
 from trainer_module.step.train_step import TrainStep
 
 STEPS, OPERATIONS = 50, 10
-MOST_STEPS = 1000
 _SECONDS_PER_CALL = 0.5  # as in TrainingLoop
 _FIRST_STEPS = 2
 
@@ -88,7 +88,9 @@ def profile_step(
     steps = check_positive_int("steps", steps)
     operations = check_positive_int("operations", operations)
     if steps > MOST_STEPS:
-        raise ValueError(f"steps={steps}: the trace of so many is too large; use 50 to 1,000.")
+        raise ValueError(
+            f"steps={steps}: the trace of so many is too large; use at most {MOST_STEPS:,}."
+        )
     if steps_per_loop != "auto":
         steps_per_loop = check_positive_int("steps_per_loop", steps_per_loop)
     data = as_batches(batches, batch_size=batch_size, shuffle=None, seed=None)

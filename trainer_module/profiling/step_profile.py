@@ -6,9 +6,8 @@ import dataclasses
 import textwrap
 
 from trainer_module.devices.memory_budget import format_bytes
-from trainer_module.profiling.timeline import OperationTime
+from trainer_module.profiling.timeline import XLA_PART, OperationTime
 
-XLA_PART = "forward and backward (XLA)"
 _WIDTH = 100
 
 

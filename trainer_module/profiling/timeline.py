@@ -15,11 +15,12 @@ from trainer_module.window.phases import phase_of
 CALL, OPEN = "trainer_module.call", "trainer_module.open_data"
 """Markers in the trace: a call of the graph, and the creation of an iterator."""
 
+XLA_PART = "forward and backward (XLA)"
 PARTS: tuple[str, ...] = (
     "reading",
     "forward",
     "backward",
-    "forward and backward (XLA)",
+    XLA_PART,
     "reduction over replicas",
     "update",
     "host overhead",
@@ -165,7 +166,7 @@ _PLACES = {
     "reading": "(data)",
     "reduction over replicas": "(replicas)",
     "update": "(optimizer)",
-    "forward and backward (XLA)": "(model)",
+    XLA_PART: "(model)",
     "host overhead": "(step)",
 }
 
