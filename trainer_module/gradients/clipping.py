@@ -8,18 +8,16 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.checks.batch import check_batch
-from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
-from trainer_module.checks.model import check_built, computes_in_float16
+from trainer_module.checks.model import computes_in_float16
 from trainer_module.checks.randomness import draws_random_numbers
 from trainer_module.checks.state_updates import reject_updates
 from trainer_module.common.tensors import LossLike, Tensors
+from trainer_module.gradients.checked_batch import checked_batch
 from trainer_module.gradients.chunks import (
     ChunkSize,
     map_chunks,
     sum_chunks,
     sum_tensors_over_replicas,
-    to_tensors,
 )
 from trainer_module.gradients.layer_gradients import (
     LayerGradients,
@@ -70,7 +68,7 @@ def gradient_norms(
     Raises:
         ValueError: See `per_example_gradients`.
     """
-    batch = _checked(model, loss_fn, (features, labels, sample_weight), by="gradient_norms")
+    batch = checked_batch(model, loss_fn, features, labels, sample_weight, by="gradient_norms")
     plan = _plan(model, loss_fn, batch, chunk_size, random_position)
 
     def of_chunk(part: Any) -> list[tf.Tensor]:
@@ -115,7 +113,9 @@ def clipped_gradient_sum(
         ValueError: clip_norm is not a finite number above 0. See also `per_example_gradients`.
     """
     check_clip_norm(clip_norm)
-    batch = _checked(model, loss_fn, (features, labels, sample_weight), by="clipped_gradient_sum")
+    batch = checked_batch(
+        model, loss_fn, features, labels, sample_weight, by="clipped_gradient_sum"
+    )
     plan = _plan(model, loss_fn, batch, chunk_size, random_position)
     variables = model.trainable_variables
 
@@ -144,14 +144,6 @@ class _Plan(NamedTuple):
     other_variables: list[Any]
     others: RowGradients
     dtype: tf.DType
-
-
-def _checked(model: keras.Model, loss_fn: LossLike, parts: Any, *, by: str) -> Tensors:
-    check_built(model)
-    check_batch(*parts)
-    reject_custom_train_step(model, ("compute_loss",), by=by)
-    warn_compile_args_ignored(model, loss_fn)
-    return to_tensors(parts)
 
 
 def _plan(

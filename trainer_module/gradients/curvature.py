@@ -9,16 +9,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.checks.batch import check_batch
-from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
-from trainer_module.checks.model import check_built
 from trainer_module.common.tensors import LossLike, Tensors
+from trainer_module.gradients.checked_batch import checked_batch
 from trainer_module.gradients.chunks import (
     resolve_chunk_size,
     row_specs,
     sum_chunks,
     sum_tensors_over_replicas,
-    to_tensors,
 )
 from trainer_module.gradients.reductions import check_direction
 from trainer_module.losses.weighted_loss import as_loss_function
@@ -63,17 +60,15 @@ def hessian_vector_product(
             in their number of rows, a layer updates state when called, or the model overrides
             `compute_loss`.
     """
-    check_built(model)
-    check_batch(features, labels, sample_weight)
-    reject_custom_train_step(model, ("compute_loss",), by="hessian_vector_product")
-    warn_compile_args_ignored(model, loss_fn)
+    batch = checked_batch(
+        model, loss_fn, features, labels, sample_weight, by="hessian_vector_product"
+    )
     size = resolve_chunk_size(micro_batch_size, lambda: 1.0, name="micro_batch_size")
     variables = model.trainable_variables
     check_direction(vector, variables, name="vector")
     spec = WindowSpec(model, as_loss_function(loss_fn))
     dtype = sum_dtype(model)
     vector = [tf.cast(tensor, dtype) for tensor in vector]
-    batch = to_tensors((features, labels, sample_weight))
     numbers = tf.range(tf.shape(tf.nest.flatten(batch)[0])[0])
     context = tf.distribute.get_replica_context()
     replica = 0 if context is None else context.replica_id_in_sync_group

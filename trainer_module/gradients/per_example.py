@@ -8,16 +8,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.checks.batch import check_batch
-from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
-from trainer_module.checks.model import check_built
 from trainer_module.common.tensors import LossLike, Tensors
+from trainer_module.gradients.checked_batch import checked_batch
 from trainer_module.gradients.chunks import (
     ChunkSize,
     map_chunks,
     sum_chunks,
     sum_tensors_over_replicas,
-    to_tensors,
 )
 from trainer_module.gradients.reductions import GradientReduction
 from trainer_module.gradients.row_gradients import number_rows, row_gradients
@@ -76,12 +73,10 @@ def per_example_gradients(
             `compute_loss`. A model that overrides `train_step` is accepted, because its
             `train_step` may call this function.
     """
-    check_built(model)
-    check_batch(features, labels, sample_weight)
-    reject_custom_train_step(model, ("compute_loss",), by="per_example_gradients")
-    warn_compile_args_ignored(model, loss_fn)
+    batch = checked_batch(
+        model, loss_fn, features, labels, sample_weight, by="per_example_gradients"
+    )
     spec = WindowSpec(model, as_loss_function(loss_fn))
-    batch = to_tensors((features, labels, sample_weight))
     if reduce is None or isinstance(reduce, GradientReduction):
         reduction = reduce
     else:
