@@ -11,6 +11,10 @@ fail() {
     exit 1
 }
 
+# One at a time: two would install the same packages, or make the same image.
+exec 9<"$0"
+flock 9
+
 missing=
 for tool in buildah debootstrap; do
     command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"

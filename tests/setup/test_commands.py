@@ -48,14 +48,20 @@ def test_ci_runs_all_and_fails_with_any(checkout, machine, own_environment):
     log = checkout.path / "log"
     environment = own_environment | {"PATH": f"{machine.bin}{os.pathsep}{own_environment['PATH']}"}
     (machine.bin / "make").unlink()
-    steps = ["lint", "docs", "test", "test-distributed", "test-cluster", "test-flink"]
-    steps += ["test-image", "test-1.21"]
-    for failing, status in {**dict.fromkeys(steps, 1), "none": 0}.items():
+    steps = ["lint", "docs", "test"]
+    suites = ["test-1.21", "test-cluster", "test-distributed", "test-flink", "test-image"]
+    for failing, status in {**dict.fromkeys(steps + suites, 1), "none": 0}.items():
         log.unlink(missing_ok=True)
-        machine.script("make", f'echo "$1 CI=$CI" >> "{log}"; [ "$1" != {failing} ]')
+        machine.script(
+            "make", f'echo "$1 CI=$CI" >> "{log}"; echo "output of $1"; [ "$1" != {failing} ]'
+        )
         done = subprocess.run(
             ["bash", ".ci/run"], cwd=checkout.path, env=environment, capture_output=True, text=True
         )
         assert done.returncode == status, done.stderr
-        assert log.read_text().splitlines() == [f"{step} CI=true" for step in steps]
+        run = log.read_text().splitlines()
+        assert run[: len(steps)] == [f"{step} CI=true" for step in steps]
+        assert sorted(run[len(steps) :]) == [f"{suite} CI=true" for suite in suites]
+        printed = sorted(done.stdout.splitlines())
+        assert printed == sorted(f"output of {target}" for target in steps + suites)
         assert (f"failed: make {failing}\n" in done.stderr) == bool(status)
