@@ -1,4 +1,4 @@
-"""Every engine has the outputs of the in-memory runner, for the taxi specification and a wide one.
+"""Every engine has the outputs of the in-memory runner: for the taxi specification or a wide one.
 
 Reference: the in-memory runner's output, compared by `conftest.assert_same`. Quantiles come from a
 sketch that is exact for as few rows as these.
@@ -20,12 +20,9 @@ from .conftest import assert_same
 
 pytestmark = pytest.mark.slow(45)
 
-SPECIFICATIONS = ("taxi", "wide")
 
-
-@pytest.mark.parametrize("specification", SPECIFICATIONS)
 @pytest.mark.parametrize(
-    "engine", [MultiProcessing(workers=2), Portable()], ids=lambda engine: engine.name
+    ("engine", "specification"), [(MultiProcessing(workers=2), "taxi"), (Portable(), "wide")]
 )
 def test_engines_of_this_process(
     engine: Engine, specification: str, nodes, in_memory, transform, tmp_path
