@@ -65,10 +65,9 @@ def row_gradients(
     context = tf.distribute.get_replica_context()
     replica = 0 if context is None else context.replica_id_in_sync_group
 
-    def of_row(row: Any, number: Any) -> list[tf.Tensor]:
-        one = tf.nest.map_structure(lambda t: None if t is None else t[tf.newaxis], row)
+    def of_row(row: Batch, number: tf.Tensor) -> list[tf.Tensor]:
         inputs = StepInputs(random_position=(*random_position, replica, number))
-        sums = micro_batch_gradients(spec, Batch(*one), inputs, separate=False)
+        sums = micro_batch_gradients(spec, row, inputs, separate=False)
         gradients = [
             tf.zeros(v.shape, v.dtype) if g is None else tf.cast(tf.convert_to_tensor(g), v.dtype)
             for v, g in zip(everything, sums.gradients, strict=True)
@@ -76,13 +75,30 @@ def row_gradients(
         ]
         return [tf.convert_to_tensor(t) for t in fold(gradients)]
 
+    of_chunk, specs = chunk_function(of_row, batch)
+    return RowGradients(of_chunk, [(t.dtype, t.shape.as_list()) for t in specs], size)
+
+
+def chunk_function(
+    of_row: Callable[[Batch, tf.Tensor], list[tf.Tensor]], batch: Tensors
+) -> tuple[Callable[[Any], list[tf.Tensor]], list[tf.TensorSpec]]:
+    """Return a function of a chunk of rows, and the specs of what it returns for one row.
+
+    Args:
+        of_row: Function of a batch of one row and the row's number that returns tensors.
+        batch: Tensors `[rows, ...]` or None: features, labels and weights.
+
+    Returns:
+        A function of `(batch, row numbers)` that returns the tensors of `of_row` as `[rows, ...]`,
+        and their specs without rows.
+    """
     places = tf.nest.map_structure(lambda t: t is not None, batch)
     present = [t for t in tf.nest.flatten(batch) if t is not None]
 
     def of_tensors(number: tf.Tensor, *tensors: tf.Tensor) -> list[tf.Tensor]:
         rest = iter(tensors)
-        row = tf.nest.map_structure(lambda place: next(rest) if place else None, places)
-        return of_row(row, number)
+        one = tf.nest.map_structure(lambda place: next(rest)[tf.newaxis] if place else None, places)
+        return of_row(Batch(*one), number)
 
     traced = tf.function(of_tensors, autograph=False).get_concrete_function(
         tf.TensorSpec([], tf.int32), *(tf.TensorSpec(t.shape[1:], t.dtype) for t in present)
@@ -99,7 +115,7 @@ def row_gradients(
         # Row by row, with some rows in parallel.
         return tf.map_fn(lambda row: of_tensors(*row), elements, fn_output_signature=specs)
 
-    return RowGradients(of_chunk, [(t.dtype, t.shape.as_list()) for t in specs], size)
+    return of_chunk, specs
 
 
 def can_be_vectorised(graph: Any, kind: str = "CPU") -> bool:

@@ -156,18 +156,10 @@ class WeightedLoss:
         Raises:
             ValueError: The arguments do not fit each other or the losses.
         """
-        alone = len(self.terms) == 1
-        found, given = [], []
-        for term in self.terms:
-            of_output = _part(outputs, term.path, "the model's outputs", alone=alone)
-            of_labels = _part(labels, term.path, "labels", alone=alone)
-            weights = _part(sample_weight, term.path, "sample_weight", alone=alone)
-            if self.class_weight and of_labels is not None:
-                weights = class_weights(term.loss, of_labels, weights, self.class_weight)
-            found.append(values_of(term.loss, of_labels, of_output, weights))
-            given.append(weights is not None)
-        sums = [self._sums(*of_one) for of_one in zip(found, given, strict=True)]
-        if alone:
+        pairs = [self._values(term, labels, outputs, sample_weight) for term in self.terms]
+        found = [values for values, _ in pairs]
+        sums = [self._sums(*pair) for pair in pairs]
+        if len(self.terms) == 1:
             numerator, denominator = sums[0]
             factor = self.terms[0].factor
             return LossSums(numerator if factor == 1 else factor * numerator, denominator)
@@ -183,6 +175,34 @@ class WeightedLoss:
         sizes = [values.values.shape[1:].num_elements() for values in found]
         means = [numerator / size for numerator, size in zip(numerators, sizes, strict=True)]
         return LossSums(tf.add_n(means), denominators[0] / sizes[0])
+
+    def row_sums(
+        self, labels: Tensors, outputs: Tensors, sample_weight: Tensors = None
+    ) -> LossSums:
+        """Return Σ w l and Σ w over the values of each row, `[rows]` each, for a single output.
+
+        Their sums over the rows are those of `__call__`; see there.
+        """
+        (term,) = self.terms
+        found, given = self._values(term, labels, outputs, sample_weight)
+        axes = list(range(1, found.values.shape.rank))
+        numerator = term.factor * tf.reduce_sum(found.values * found.weights, axes)
+        if self.reduction == "mean":
+            counted = tf.ones_like(found.values) if found.counted is None else found.counted
+            return LossSums(numerator, tf.reduce_sum(counted, axes))
+        return LossSums(numerator, _sum_of_weights(found.weights, given=given, axes=axes))
+
+    def _values(
+        self, term: OutputTerm, labels: Tensors, outputs: Tensors, sample_weight: Tensors
+    ) -> tuple[Values, bool]:
+        """Return the losses of one output, and whether it has weights."""
+        alone = len(self.terms) == 1
+        of_output = _part(outputs, term.path, "the model's outputs", alone=alone)
+        of_labels = _part(labels, term.path, "labels", alone=alone)
+        weights = _part(sample_weight, term.path, "sample_weight", alone=alone)
+        if self.class_weight and of_labels is not None:
+            weights = class_weights(term.loss, of_labels, weights, self.class_weight)
+        return values_of(term.loss, of_labels, of_output, weights), weights is not None
 
     def _count_the_same(self, found: list[Values], sample_weight: Tensors) -> bool:
         """Return whether Σ w of one output determines Σ w of all outputs."""
@@ -218,13 +238,21 @@ def _part(structure: Tensors, path: Path, what: str, *, alone: bool) -> Tensors:
     return part_at(structure, path, what, of="the loss")
 
 
-def _sum_of_weights(weights: tf.Tensor, *, given: bool) -> tf.Tensor:
-    """Return Σ w_i, or NaN if some w_i < 0, for which a weighted mean is undefined."""
-    total = tf.reduce_sum(weights)
+def _sum_of_weights(
+    weights: tf.Tensor, *, given: bool, axes: Sequence[int] | None = None
+) -> tf.Tensor:
+    """Return Σ w_i, or NaN if some w_i < 0, for which a weighted mean is undefined.
+
+    Args:
+        weights: `[rows, ...]`.
+        given: Whether there are sample or class weights.
+        axes: The axes to sum over; None: all.
+    """
+    total = tf.reduce_sum(weights, axes)
     if not given:
         return total
     nan = tf.constant(float("nan"), total.dtype)
-    return tf.where(tf.reduce_any(weights < 0), nan, total)
+    return tf.where(tf.reduce_any(weights < 0, axes), nan, total)
 
 
 def as_loss_function(loss: LossLike) -> LossFunction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
@@ -28,6 +29,14 @@ class UpdateOptions(Settings):
         description=(
             "Largest global norm of a window's gradient; larger gradients are scaled down to it. "
             "null: no clipping."
+        ),
+    )
+    clip_per_example: Annotated[float | None, NEWER_OPTION] = Field(
+        default=None,
+        description=(
+            "Largest norm of the gradient of one row: larger ones are scaled down to it before the "
+            "weighted sum, so that a wrong label has a bounded influence. Not differential "
+            "privacy. null: no clipping."
         ),
     )
     ema_momentum: float | None = Field(
@@ -68,6 +77,13 @@ class UpdateOptions(Settings):
             raise ValueError("use a number above 0, or null for no clipping")
         return value
 
+    @field_validator("clip_per_example")
+    @classmethod
+    def _clip_rows(cls, value: float | None) -> float | None:
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError("use a finite number above 0, such as 1.0, or null for no clipping")
+        return value
+
     @field_validator("ema_momentum")
     @classmethod
     def _momentum(cls, value: float | None) -> float | None:
@@ -83,6 +99,9 @@ class StepOptions(UpdateOptions):
         micro_batch_size: Rows of one micro-batch on one replica.
         clip_norm: Largest global norm of the gradient of all replicas and micro-batches together;
             None: no clipping.
+        clip_per_example: Largest norm of ∇l_i of each row i, for w_i ∇l_i in the update of
+            docs/design.md §4.1: a row of weight 2 counts as two equal rows. `clip_norm` applies to
+            the result. None: no clipping.
         ema_momentum: Keep ema = m * ema + (1 - m) * variable after each update; None: no average.
         non_finite: "raise" stops at a window that is not finite, "skip" does not apply it.
         max_consecutive_skips: With "skip", most windows to skip in a row; the next one stops.
@@ -146,6 +165,7 @@ class StepKeywords(TypedDict, total=False):
 
     micro_batch_size: Required[int]
     clip_norm: float | None
+    clip_per_example: float | None
     ema_momentum: float | None
     non_finite: NonFinite
     max_consecutive_skips: int

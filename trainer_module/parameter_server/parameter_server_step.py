@@ -77,7 +77,7 @@ class ParameterServerStep:
             partitioner: A partitioner of tf.distribute.experimental.partitioners, which determines
                 the variables that are split by rows over the servers. None: split variables above
                 256 KiB, into at most one part per server.
-            **options: The fields of `StepOptions`, except `ema_momentum` and
+            **options: The fields of `StepOptions`, except `ema_momentum`, `clip_per_example` and
                 `gradient_noise_scale`.
 
         Raises:
@@ -88,6 +88,13 @@ class ParameterServerStep:
             raise ValueError(
                 f"ema_momentum={momentum} with parameter servers: updates have no order, so there "
                 "is no moving average; leave it out."
+            )
+        clip_norm = options.get("clip_per_example")
+        if clip_norm is not None:
+            raise ValueError(
+                f"clip_per_example={clip_norm} with parameter servers: the gradients of rows are "
+                "computed from the variables of one model, not from a copy of the servers'. Leave "
+                "it out, or use another strategy; clip_norm is supported."
             )
         noise_every = options.get("gradient_noise_scale")
         if noise_every is not None:

@@ -13,11 +13,14 @@ from trainer_module.checks.model import check_model
 from trainer_module.checks.optimizer import check_optimizer
 from trainer_module.common.optional_leaves import present_leaves
 from trainer_module.common.tensors import LossLike
+from trainer_module.gradients.clipped_micro_batch import check_placement, plan_clipping
 from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function
 from trainer_module.options.step_options import StepKeywords, StepOptions
 from trainer_module.window.accumulation import sum_window
 from trainer_module.window.describe import Description, describe, describe_shapes
 from trainer_module.window.gradient_sum import default_added_losses
+from trainer_module.window.micro_batch import micro_batch_gradients
+from trainer_module.window.placement import placement_of
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
 from trainer_module.window.transforms import check_transforms
 from trainer_module.window.update import Update, UpdateInputs, update_functions, window_update
@@ -53,6 +56,8 @@ class StepSetup:
         loss_fn = as_loss_function(loss_fn)
         warn_if_logits(model, loss_fn)
         check_transforms(given.transforms, model)
+        if given.clip_per_example is not None:
+            check_placement(placement_of(model), given.clip_per_example)
         added_losses = given.added_losses or default_added_losses(model)
         self.options = given.model_copy(update={"added_losses": added_losses})
         expected_rows = given.expected_rows
@@ -117,7 +122,11 @@ class StepSetup:
             step: Number of the optimizer step, int64 scalar.
             description: The result of `describe` for the batch.
         """
-        local = sum_window(self.spec, batch, inputs, description)
+        gradients, clip_norm = micro_batch_gradients, self.options.clip_per_example
+        if clip_norm is not None:
+            gradients = plan_clipping(self.spec, batch, description, clip_norm)
+            description = description._replace(bytes_per_row=gradients.row_bytes)
+        local = sum_window(self.spec, batch, inputs, description, gradients)
         model, placement = self.spec.model, self.spec.placement
         of_update = UpdateInputs(model, placement, step, inputs.loss_scale, inputs.values)
         return window_update(local, of_update, self._functions)

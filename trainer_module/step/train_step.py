@@ -77,9 +77,9 @@ class TrainStep:
             loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`, or a loss that
                 `weighted_loss` accepts.
             strategy: A tf.distribute strategy; None: the current one.
-            **options: The fields of `StepOptions`: micro_batch_size, clip_norm, ema_momentum,
-                non_finite, max_consecutive_skips, added_losses, transforms, jit_compile,
-                gradient_noise_scale, expected_rows.
+            **options: The fields of `StepOptions`: micro_batch_size, clip_norm, clip_per_example,
+                ema_momentum, non_finite, max_consecutive_skips, added_losses, transforms,
+                jit_compile, gradient_noise_scale, expected_rows.
 
         Raises:
             ValueError: An option is out of range, the model overrides `train_step` or

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import keras
 import tensorflow as tf
@@ -22,6 +23,16 @@ from trainer_module.window.noise_scale import pass_squares
 from trainer_module.window.passes import plan_passes
 from trainer_module.window.phases import phase_scope
 from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
+
+
+class MicroBatchFunction(Protocol):
+    """A function that computes the sums of one micro-batch, such as `micro_batch_gradients`."""
+
+    def __call__(
+        self, spec: WindowSpec, batch: Batch, inputs: StepInputs, *, separate: bool
+    ) -> MicroBatchGradients:
+        """Return the sums; see `micro_batch_gradients`."""
+        ...
 
 
 def accumulate_gradients(
@@ -93,16 +104,28 @@ def accumulate_gradients(
 
 
 def sum_window(
-    spec: WindowSpec, batch: Batch, inputs: StepInputs, description: Description
+    spec: WindowSpec,
+    batch: Batch,
+    inputs: StepInputs,
+    description: Description,
+    gradients: MicroBatchFunction = micro_batch_gradients,
 ) -> GradientSum:
-    """Return the sums over one replica's rows of a window; see `accumulate_gradients`."""
+    """Return the sums over one replica's rows of a window; see `accumulate_gradients`.
+
+    Args:
+        spec: Model, loss and micro-batch size.
+        batch: The replica's rows.
+        inputs: Random position, loss scale and values of variables.
+        description: The result of `describe` for the batch.
+        gradients: Function of one micro-batch.
+    """
     rows = count_rows(*batch)
     zeros = _zeros(spec, description, measures_noise=inputs.measures_noise is not None)
 
     def micro_batch(index: Index, part: Batch) -> MicroBatchGradients:
         position = (*inputs.random_position, index)
         with phase_scope("forward"):
-            return micro_batch_gradients(
+            return gradients(
                 spec,
                 Batch(*part),
                 inputs._replace(random_position=position),

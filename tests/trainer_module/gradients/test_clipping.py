@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import clipped_gradient_sum, gradient_norms, per_example_gradients
-from trainer_module.gradients import clipping
+from trainer_module.gradients.chunk_gradients import layers_by_norm_identity
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.spec import WindowSpec
 
@@ -74,7 +74,7 @@ def test_norms_and_clipped_sums(float64, case):
         labels, weights = random.normal(size=(ROWS, 1)), random.uniform(0, 2, ROWS)
     data = features, labels, weights
     spec = WindowSpec(model, as_loss_function(loss))
-    found_layers = clipping.layers_by_norm_identity(spec, tuple(map(tf.constant, data)))
+    found_layers = layers_by_norm_identity(spec, tuple(map(tf.constant, data)))
     assert len(found_layers) == by_identity
     rows = [g.numpy() for g in per_example_gradients(model, loss, *data, chunk_size=64)]
     wanted = np.sqrt(sum((g.reshape(len(g), -1) ** 2).sum(1) for g in rows))
