@@ -129,6 +129,7 @@ class EpochRunner:
             rows=report.rows,
             seconds=seconds,
             noise_scale=report.noise_scale,
+            task_weights=report.task_weights,
         )
 
     def _end_epoch(self, *, whole: bool, stop: bool) -> None:

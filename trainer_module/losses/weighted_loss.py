@@ -163,18 +163,50 @@ class WeightedLoss:
             numerator, denominator = sums[0]
             factor = self.terms[0].factor
             return LossSums(numerator if factor == 1 else factor * numerator, denominator)
+        return self._combined(found, self._of_tasks(sums), sample_weight)
+
+    def balanced(
+        self, labels: Tensors, outputs: Tensors, sample_weight: Tensors, weights: tf.Tensor
+    ) -> tuple[LossSums, LossSums]:
+        """Return the sums with a weight for each of several outputs, and those of each output.
+
+        Args:
+            labels: See `__call__`.
+            outputs: See `__call__`.
+            sample_weight: See `__call__`.
+            weights: `[outputs]`, which multiply the numerators.
+
+        Returns:
+            What `__call__` returns, with the weights; and Σ w_i l_i and Σ w_i without them,
+            `[outputs]` each.
+        """
+        pairs = [self._values(term, labels, outputs, sample_weight) for term in self.terms]
+        tasks = self._of_tasks([self._sums(*pair) for pair in pairs])
+        numerators = tasks.numerator * tf.cast(weights, tasks.numerator.dtype)
+        found = [values for values, _ in pairs]
+        balanced = self._combined(found, LossSums(numerators, tasks.denominator), sample_weight)
+        return balanced, tasks
+
+    def _of_tasks(self, sums: Sequence[LossSums]) -> LossSums:
+        """Return the sums of each output, `[outputs]` each, with its factor."""
         dtype = tf.float64 if any(s.numerator.dtype == tf.float64 for s in sums) else tf.float32
         numerators = [
             term.factor * tf.cast(one.numerator, dtype)
             for term, one in zip(self.terms, sums, strict=True)
         ]
-        denominators = [tf.cast(one.denominator, dtype) for one in sums]
+        return LossSums(
+            tf.stack(numerators), tf.stack([tf.cast(one.denominator, dtype) for one in sums])
+        )
+
+    def _combined(self, found: list[Values], tasks: LossSums, sample_weight: Tensors) -> LossSums:
+        """Return the sums of the outputs as scalars if one Σ w determines all."""
         if not self._count_the_same(found, sample_weight):
-            return LossSums(tf.stack(numerators), tf.stack(denominators))
+            return tasks
         # Divide by the number of values per row, so that the denominator counts rows.
         sizes = [values.values.shape[1:].num_elements() for values in found]
+        numerators = tf.unstack(tasks.numerator)
         means = [numerator / size for numerator, size in zip(numerators, sizes, strict=True)]
-        return LossSums(tf.add_n(means), denominators[0] / sizes[0])
+        return LossSums(tf.add_n(means), tasks.denominator[0] / sizes[0])
 
     def row_sums(
         self, labels: Tensors, outputs: Tensors, sample_weight: Tensors = None

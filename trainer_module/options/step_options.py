@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 from typing_extensions import Required, TypedDict
 
 from trainer_module.common.json_values import Json
@@ -17,6 +17,7 @@ from trainer_module.options.settings import COUNT, NEWER_OPTION, RUNTIME_ONLY, S
 
 NonFinite = Literal["raise", "skip"]
 AddedLosses = Literal["mean", "sum"]
+TaskBalance = Literal["none", "uncertainty"]
 # (gradients, variables[, step=...]) -> gradients; see `StepOptions.transforms`.
 GradientTransform = Callable[..., Sequence[Tensors]]
 
@@ -107,6 +108,8 @@ class StepOptions(UpdateOptions):
         max_consecutive_skips: With "skip", most windows to skip in a row; the next one stops.
         added_losses: Whether the values that layers pass to `add_loss` are a "mean" or a "sum" over
             rows; None: as this version of Keras computes its activity regularisers.
+        task_balance: For a model with several outputs. "uncertainty" learns the weight of each loss
+            (see `TaskBalance`); "none": the weights are those of the loss.
         transforms: Functions of the window's gradient, called in order. Each takes (gradients,
             variables): two lists of equal length, the dense mean gradient (regularisation
             included) of each variable that has one, and the Keras variables. It returns the new
@@ -123,6 +126,7 @@ class StepOptions(UpdateOptions):
 
     micro_batch_size: Annotated[int, COUNT, RUNTIME_ONLY]
     added_losses: AddedLosses | None = None
+    task_balance: Annotated[TaskBalance, NEWER_OPTION] = "none"
     transforms: tuple[GradientTransform, ...] = ()
     expected_rows: Annotated[int | None, COUNT, RUNTIME_ONLY] = None
     # A run that stopped after too many skips can resume with a larger number.
@@ -152,6 +156,16 @@ class StepOptions(UpdateOptions):
                 )
         return tuple(value)
 
+    @model_validator(mode="after")
+    def _check_rows_of_tasks(self) -> StepOptions:
+        if self.clip_per_example is not None and self.task_balance != "none":
+            raise ValueError(
+                f"clip_per_example={self.clip_per_example} with task_balance="
+                f"{self.task_balance!r}: the norm of a row's gradient would change with the "
+                "weights of the tasks; leave one of them out"
+            )
+        return self
+
     @field_serializer("transforms", when_used="json")
     def _transforms_as_code(self, value: tuple[GradientTransform, ...]) -> Json:
         # It imports Keras and TensorFlow, which are loaded wherever there is a step.
@@ -170,6 +184,7 @@ class StepKeywords(TypedDict, total=False):
     non_finite: NonFinite
     max_consecutive_skips: int
     added_losses: AddedLosses | None
+    task_balance: TaskBalance
     transforms: Sequence[GradientTransform]
     jit_compile: bool
     gradient_noise_scale: int | None

@@ -77,8 +77,8 @@ class ParameterServerStep:
             partitioner: A partitioner of tf.distribute.experimental.partitioners, which determines
                 the variables that are split by rows over the servers. None: split variables above
                 256 KiB, into at most one part per server.
-            **options: The fields of `StepOptions`, except `ema_momentum`, `clip_per_example` and
-                `gradient_noise_scale`.
+            **options: The fields of `StepOptions`, except `ema_momentum`, `clip_per_example`,
+                `task_balance` and `gradient_noise_scale`.
 
         Raises:
             ValueError: See `TrainStep`. Also, an option requires ordered steps.
@@ -95,6 +95,12 @@ class ParameterServerStep:
                 f"clip_per_example={clip_norm} with parameter servers: the gradients of rows are "
                 "computed from the variables of one model, not from a copy of the servers'. Leave "
                 "it out, or use another strategy; clip_norm is supported."
+            )
+        balance = options.get("task_balance", "none")
+        if balance != "none":
+            raise ValueError(
+                f"task_balance={balance!r} with parameter servers: the weights of the tasks change "
+                "from step to step, and steps have no order here; leave it out."
             )
         noise_every = options.get("gradient_noise_scale")
         if noise_every is not None:

@@ -66,6 +66,8 @@ class LoopReport(NamedTuple):
         rows: Number of rows of all windows.
         exhausted: Whether the iterator had fewer windows than requested.
         noise_scale: Gradient noise scale in rows; NaN if it is not measured.
+        task_weights: The weight of each task by the name of its output; None without
+            `task_balance`.
     """
 
     steps: int
@@ -75,6 +77,7 @@ class LoopReport(NamedTuple):
     rows: int
     exhausted: bool
     noise_scale: float = float("nan")
+    task_weights: dict[str, float] | None = None
 
 
 class NonFiniteError(ArithmeticError):

@@ -16,6 +16,7 @@ from trainer_module.common.tensors import LossLike
 from trainer_module.gradients.clipped_micro_batch import check_placement, plan_clipping
 from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function
 from trainer_module.options.step_options import StepKeywords, StepOptions
+from trainer_module.step.task_balance import check_tasks
 from trainer_module.window.accumulation import sum_window
 from trainer_module.window.describe import Description, describe, describe_shapes
 from trainer_module.window.gradient_sum import default_added_losses
@@ -56,6 +57,8 @@ class StepSetup:
         loss_fn = as_loss_function(loss_fn)
         warn_if_logits(model, loss_fn)
         check_transforms(given.transforms, model)
+        if given.task_balance != "none":
+            check_tasks(loss_fn)
         if given.clip_per_example is not None:
             check_placement(placement_of(model), given.clip_per_example)
         added_losses = given.added_losses or default_added_losses(model)
@@ -128,5 +131,7 @@ class StepSetup:
             description = description._replace(bytes_per_row=gradients.row_bytes)
         local = sum_window(self.spec, batch, inputs, description, gradients)
         model, placement = self.spec.model, self.spec.placement
-        of_update = UpdateInputs(model, placement, step, inputs.loss_scale, inputs.values)
+        of_update = UpdateInputs(
+            model, placement, step, inputs.loss_scale, inputs.log_variances, inputs.values
+        )
         return window_update(local, of_update, self._functions)

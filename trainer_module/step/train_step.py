@@ -34,6 +34,7 @@ from trainer_module.step.reports import (
 from trainer_module.step.setup import StepSetup
 from trainer_module.step.split import is_distributed, per_replica, unpack_batch
 from trainer_module.step.step_functions import StepFunctions
+from trainer_module.step.task_balance import TaskBalance
 from trainer_module.step.window_loop import LoopTotals, take_windows
 from trainer_module.window.describe import Description
 from trainer_module.window.gradient_sum import sum_dtype
@@ -78,8 +79,8 @@ class TrainStep:
                 `weighted_loss` accepts.
             strategy: A tf.distribute strategy; None: the current one.
             **options: The fields of `StepOptions`: micro_batch_size, clip_norm, clip_per_example,
-                ema_momentum, non_finite, max_consecutive_skips, added_losses, transforms,
-                jit_compile, gradient_noise_scale, expected_rows.
+                ema_momentum, non_finite, max_consecutive_skips, added_losses, task_balance,
+                transforms, jit_compile, gradient_noise_scale, expected_rows.
 
         Raises:
             ValueError: An option is out of range, the model overrides `train_step` or
@@ -102,6 +103,8 @@ class TrainStep:
             self.loss_scale = LossScale() if computes_in_float16(model) else None
             self._average = None if momentum is None else MovingAverage(self._variables, momentum)
             self._noise = None if noise_every is None else NoiseAverage(noise_every)
+            has_balance = self.options.task_balance != "none"
+            self._balance = TaskBalance(model, self.loss_fn) if has_balance else None
         self._step_functions = StepFunctions(self._window)
         self._distributed_function = tf.function(
             self._window, autograph=False, reduce_retracing=True
@@ -172,6 +175,7 @@ class TrainStep:
             rows=int(totals.rows),
             exhausted=bool(exhausted),
             noise_scale=self.noise_scale,
+            task_weights=self.task_weights or None,
         )
 
     @property
@@ -188,12 +192,22 @@ class TrainStep:
         """
         return float("nan") if self._noise is None else self._noise.noise_scale
 
+    @property
+    def task_weights(self) -> dict[str, float]:
+        """The weight of each task with `task_balance`, by the name of its output; else empty."""
+        return {} if self._balance is None else self._balance.weights
+
     def state(self) -> list[tf.Variable]:
-        """Return the step's variables in a fixed order: counters, EMA, loss scale, noise."""
+        """Return the step's variables in a fixed order.
+
+        They are the counters, the EMA, the loss scale, the noise and the balance of the tasks.
+        """
         scale = self.loss_scale
         own = self._counters.state()
         scales = [scale.scale, scale.finite_windows] if scale else []
-        return own + self.averages + scales + ([self._noise.values] if self._noise else [])
+        noise = [self._noise.values] if self._noise else []
+        balance = [self._balance.log_variances] if self._balance else []
+        return own + self.averages + scales + noise + balance
 
     @property
     def averages(self) -> list[tf.Variable]:
@@ -247,9 +261,10 @@ class TrainStep:
         with self.strategy.scope():
             step = self.step.read_value()
             scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
+            balance = None if self._balance is None else self._balance.log_variances.read_value()
             updates, numbers = self.strategy.run(
-                lambda parts, step, scale: self._update(parts, step, scale, description),
-                args=(parts, step, scale),
+                lambda *parts: self._update(*parts, description=description),
+                args=(parts, step, scale, balance),
             )
             update = _first_replica(self.strategy, updates)
             with phase_scope("update"):
@@ -269,20 +284,33 @@ class TrainStep:
                     self.loss_scale.update(update.is_finite)
                 if self._noise is not None and update.noise is not None:
                     self._noise.update(update.noise)
+                if self._balance is not None and update.task_losses is not None:
+                    self._balance.update(update.task_losses, report.applied)
         return report
 
     def _results(self, values: PerReplica) -> Sequence[tf.Tensor]:
         return self.strategy.experimental_local_results(values)
 
     def _update(
-        self, parts: Tensors, step: tf.Tensor, scale: tf.Tensor | None, description: Description
+        self,
+        parts: Tensors,
+        step: tf.Tensor,
+        scale: tf.Tensor | None,
+        log_variances: tf.Tensor | None,
+        *,
+        description: Description,
     ) -> tuple[Update, tf.Tensor]:
         """Return the update up to the clipped g, and the replica's number, in replica context."""
         context = tf.distribute.get_replica_context()
         assert context is not None
         replica = context.replica_id_in_sync_group
         measures_noise = None if self._noise is None else self._noise.is_due(step)
-        inputs = StepInputs((step, replica), loss_scale=scale, measures_noise=measures_noise)
+        inputs = StepInputs(
+            (step, replica),
+            loss_scale=scale,
+            log_variances=log_variances,
+            measures_noise=measures_noise,
+        )
         update = self._setup.update(Batch(*parts), inputs, step, description)
         return update, tf.convert_to_tensor(replica, tf.int32)
 

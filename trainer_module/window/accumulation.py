@@ -120,7 +120,7 @@ def sum_window(
         gradients: Function of one micro-batch.
     """
     rows = count_rows(*batch)
-    zeros = _zeros(spec, description, measures_noise=inputs.measures_noise is not None)
+    zeros = _zeros(spec, description, inputs)
 
     def micro_batch(index: Index, part: Batch) -> MicroBatchGradients:
         position = (*inputs.random_position, index)
@@ -226,9 +226,7 @@ def _compiled(
     return call
 
 
-def _zeros(
-    spec: WindowSpec, description: Description, *, measures_noise: bool = False
-) -> GradientSum:
+def _zeros(spec: WindowSpec, description: Description, inputs: StepInputs) -> GradientSum:
     def zeros(present: Sequence[bool], first: list[int]) -> list[tf.Tensor | None]:
         def zero(variable: Variable, has: bool) -> tf.Tensor | None:
             if not has:
@@ -242,6 +240,7 @@ def _zeros(
     sums = tf.zeros(outputs, description.accumulator_dtype)
     scalar = tf.zeros([], description.accumulator_dtype)
     has_added = description.has_added_gradient
+    dtype, s = description.accumulator_dtype, inputs.log_variances
     return GradientSum(
         numerator=sums,
         denominator=sums,
@@ -250,7 +249,8 @@ def _zeros(
         added_loss=None if has_added is None else scalar,
         added_gradients=None if has_added is None else zeros(has_added, []),
         added_rows=None if has_added is None else scalar,
-        squares=tf.zeros([2], description.accumulator_dtype) if measures_noise else None,
+        squares=None if inputs.measures_noise is None else tf.zeros([2], dtype),
+        tasks=None if s is None else tf.zeros([2, *s.shape], dtype),
     )
 
 
@@ -298,6 +298,9 @@ def _add(
     squares = total.squares
     if squares is not None and measures_noise is not None:
         squares += pass_squares(part.gradients, rows, measures_noise, squares.dtype)
+    tasks = total.tasks
+    if tasks is not None and part.tasks is not None:
+        tasks += tf.cast(part.tasks, tasks.dtype)
     return GradientSum(
         numerator=total.numerator + tf.cast(part.numerator, dtype),
         denominator=total.denominator + tf.cast(part.denominator, dtype),
@@ -307,6 +310,7 @@ def _add(
         added_gradients=added_gradients,
         added_rows=added_rows,
         squares=squares,
+        tasks=tasks,
     )
 
 

@@ -36,6 +36,8 @@ class GradientSum(NamedTuple):
             model without such losses.
         squares: Σ_k |s_k|² and Σ_k n_k² over the passes k, `[2]`; None without
             `gradient_noise_scale` (see `noise_scale.py`).
+        tasks: Σ w_i l_i and Σ w_i of each task k without exp(-s_k), `[2, tasks]`; None without
+            `task_balance`.
     """
 
     numerator: tf.Tensor
@@ -46,6 +48,7 @@ class GradientSum(NamedTuple):
     added_gradients: list[Gradient] | None = None
     added_rows: tf.Tensor | None = None
     squares: tf.Tensor | None = None
+    tasks: tf.Tensor | None = None
 
     def __add__(self, other: GradientSum) -> GradientSum:  # pyright: ignore
         """Return the sums over the rows of both operands, of the same model and loss."""

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from trainer_module.checks.model import computes_in_float16
 from trainer_module.checks.state_updates import reject_updates
-from trainer_module.common.tensors import Gradient, Variable, VariableValues
-from trainer_module.losses.weighted_loss import loss_sums
+from trainer_module.common.tensors import Gradient, Tensors, Variable, VariableValues
+from trainer_module.losses.weighted_loss import LossSums, WeightedLoss, loss_sums
 from trainer_module.window.forward_pass import window_forward_pass
 from trainer_module.window.phases import phase_scope
 from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
@@ -33,6 +33,8 @@ class MicroBatchGradients(NamedTuple):
             regularisers, scalar; None without such losses.
         added_gradients: Gradients of `added_loss`; None without such losses or if `separate` is
             false.
+        tasks: Σ w_i l_i and Σ w_i of each task without exp(-s_k), `[2, tasks]`; None without
+            `log_variances`.
     """
 
     numerator: tf.Tensor
@@ -40,6 +42,7 @@ class MicroBatchGradients(NamedTuple):
     gradients: list[Gradient]
     added_loss: tf.Tensor | None
     added_gradients: list[Gradient] | None
+    tasks: tf.Tensor | None = None
 
 
 def micro_batch_gradients(
@@ -80,7 +83,7 @@ def micro_batch_gradients(
             tape.watch(variables)
         with scope, window_forward_pass():
             outputs = model(batch.features, training=True)
-        numerator, denominator = loss_sums(spec.loss_fn, batch.labels, outputs, batch.sample_weight)
+        (numerator, denominator), tasks = _loss_sums(spec, batch, outputs, inputs.log_variances)
         added = _sum([upcast_to_float32(loss) for loss in scope.losses]) if scope.losses else None
         of_outputs = numerator.shape.rank and separate
         total = numerator if of_outputs else tf.reduce_sum(numerator)
@@ -114,7 +117,20 @@ def micro_batch_gradients(
         gradients=of_rows,
         added_loss=added,
         added_gradients=(None if scaled_added is None else gradients(scaled_added, added_divisor)),
+        tasks=tasks,
     )
+
+
+def _loss_sums(
+    spec: WindowSpec, batch: Batch, outputs: Tensors, log_variances: tf.Tensor | None
+) -> tuple[LossSums, tf.Tensor | None]:
+    """Return the sums of the loss, and those of each task if there are log-variances."""
+    if log_variances is None:
+        return loss_sums(spec.loss_fn, batch.labels, outputs, batch.sample_weight), None
+    assert isinstance(spec.loss_fn, WeightedLoss)
+    weights = tf.exp(-log_variances)
+    sums, tasks = spec.loss_fn.balanced(batch.labels, outputs, batch.sample_weight, weights)
+    return sums, tf.stack(tasks)
 
 
 def _stacked(of_outputs: list[list[Gradient]]) -> list[Gradient]:

@@ -41,6 +41,8 @@ class Update(NamedTuple):
         finite: Whether the sums in `total` are finite, bool `[1 + variables]`: the sums of the
             loss, then the gradients of each variable. All true if `is_finite`.
         finite_here: The same for `local`.
+        task_losses: L_k of each task without its weight, `[tasks]`, NaN for a task with Σ w_i = 0;
+            None without `task_balance`.
         noise: |G|² and tr Σ, `[2]`, NaN if not known; None without `gradient_noise_scale`.
     """
 
@@ -54,6 +56,7 @@ class Update(NamedTuple):
     finite: tf.Tensor
     finite_here: tf.Tensor
     noise: tf.Tensor | None = None
+    task_losses: tf.Tensor | None = None
 
     @property
     def is_empty(self) -> tf.Tensor:
@@ -79,6 +82,7 @@ class UpdateInputs(NamedTuple):
         placement: The placement of the variables' gradients.
         step: Number of the optimizer step, int64 scalar.
         loss_scale: The factor of the gradients in `local`, scalar; None: 1.
+        log_variances: s_k of each task, `[tasks]`; None without `task_balance`.
         values: See `VariableValues`.
     """
 
@@ -86,6 +90,7 @@ class UpdateInputs(NamedTuple):
     placement: Placement
     step: tf.Tensor | None = None
     loss_scale: tf.Tensor | None = None
+    log_variances: tf.Tensor | None = None
     values: VariableValues = ()
 
 
@@ -101,6 +106,7 @@ def update_functions(options: StepOptions) -> tuple[UpdateFunction, ...]:
     """
     transforms = [functools.partial(transform, function=f) for f in options.transforms]
     noise = [] if options.gradient_noise_scale is None else [measure_noise]
+    balance = [] if options.task_balance == "none" else [add_log_variances]
     clipping = []
     if options.clip_norm is not None:
         clipping = [functools.partial(clip, clip_norm=options.clip_norm)]
@@ -109,6 +115,7 @@ def update_functions(options: StepOptions) -> tuple[UpdateFunction, ...]:
         unscale,
         *noise,
         divide,
+        *balance,
         add_regularisation,
         *transforms,
         check_finite,
@@ -221,6 +228,15 @@ def divide(update: Update, inputs: UpdateInputs) -> Update:
         added = _each(inputs, lambda a: a / tf.cast(rows, a.dtype), total.added_gradients)
         gradients = inputs.placement.map(_plus, gradients, added)
     return update._replace(loss=loss, gradients=gradients)
+
+
+def add_log_variances(update: Update, inputs: UpdateInputs) -> Update:
+    """Add Σ_k s_k / 2 to the loss, and compute the losses of the tasks."""
+    tasks, s = update.total.tasks, inputs.log_variances
+    assert tasks is not None
+    assert s is not None
+    loss = update.loss + tf.cast(tf.reduce_sum(s) / 2, update.loss.dtype)
+    return update._replace(loss=loss, task_losses=tasks[0] / tasks[1])
 
 
 def add_regularisation(update: Update, inputs: UpdateInputs) -> Update:

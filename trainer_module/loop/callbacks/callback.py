@@ -26,6 +26,8 @@ class LoopProgress(NamedTuple):
         rows: Rows of the call's windows.
         seconds: Duration of the call.
         noise_scale: Gradient noise scale in rows; NaN if it is not measured.
+        task_weights: The weight of each task by the name of its output; None without
+            `task_balance`.
     """
 
     step: int
@@ -39,6 +41,7 @@ class LoopProgress(NamedTuple):
     rows: int
     seconds: float
     noise_scale: float = float("nan")
+    task_weights: dict[str, float] | None = None
 
 
 class EpochEnd(NamedTuple):

@@ -40,7 +40,7 @@ class TensorBoardScalars(Callback):
         )
 
     def on_loop(self, progress: LoopProgress) -> None:
-        """Write loss, gradient norm, learning rate, rows per second and gradient noise scale."""
+        """Write loss, gradient norm, learning rate, rows per second, noise scale, task weights."""
         values = {
             "loss": progress.loss,
             "gradient_norm": progress.gradient_norm,
@@ -49,6 +49,8 @@ class TensorBoardScalars(Callback):
         }
         if not math.isnan(progress.noise_scale):
             values["gradient_noise_scale"] = progress.noise_scale
+        weights = progress.task_weights or {}
+        values |= {f"task_weight/{name}": weight for name, weight in weights.items()}
         _write(self._train, progress.step, values)
 
     def on_epoch(self, end: EpochEnd) -> bool:
