@@ -256,6 +256,18 @@ class WeightedLoss:
         return LossSums(numerator, tf.reduce_sum(counted))
 
 
+class SeparateLoss(WeightedLoss):
+    """A loss of several outputs whose sums and gradients are always separate."""
+
+    @classmethod
+    def of(cls, loss: WeightedLoss) -> SeparateLoss:
+        """Return the same loss with separate sums."""
+        return cls(loss.loss, loss.loss_weights, loss.reduction, loss.class_weight, loss.terms)
+
+    def _count_the_same(self, found: list[Values], sample_weight: Tensors) -> bool:
+        return False
+
+
 def _part(structure: Tensors, path: Path, what: str, *, alone: bool) -> Tensors:
     """Return the part of labels, outputs or weights that an output's loss gets."""
     if alone and (not path or not is_nested(structure)):

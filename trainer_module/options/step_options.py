@@ -17,7 +17,7 @@ from trainer_module.options.settings import COUNT, NEWER_OPTION, RUNTIME_ONLY, S
 
 NonFinite = Literal["raise", "skip"]
 AddedLosses = Literal["mean", "sum"]
-TaskBalance = Literal["none", "uncertainty"]
+TaskBalance = Literal["none", "uncertainty", "gradnorm"]
 # (gradients, variables[, step=...]) -> gradients; see `StepOptions.transforms`.
 GradientTransform = Callable[..., Sequence[Tensors]]
 
@@ -108,8 +108,9 @@ class StepOptions(UpdateOptions):
         max_consecutive_skips: With "skip", most windows to skip in a row; the next one stops.
         added_losses: Whether the values that layers pass to `add_loss` are a "mean" or a "sum" over
             rows; None: as this version of Keras computes its activity regularisers.
-        task_balance: For a model with several outputs. "uncertainty" learns the weight of each loss
-            (see `TaskBalance`); "none": the weights are those of the loss.
+        task_balance: For a model with several outputs. "uncertainty" (Kendall et al., 2018) and
+            "gradnorm" (Chen et al., 2018) learn the weight of each loss (see docs/gradients.md);
+            "none": the weights are those of the loss.
         transforms: Functions of the window's gradient, called in order. Each takes (gradients,
             variables): two lists of equal length, the dense mean gradient (regularisation
             included) of each variable that has one, and the Keras variables. It returns the new

@@ -14,11 +14,11 @@ from trainer_module.checks.optimizer import check_optimizer
 from trainer_module.common.optional_leaves import present_leaves
 from trainer_module.common.tensors import LossLike
 from trainer_module.gradients.clipped_micro_batch import check_placement, plan_clipping
-from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function
+from trainer_module.losses.weighted_loss import SeparateLoss, WeightedLoss, as_loss_function
 from trainer_module.options.step_options import StepKeywords, StepOptions
 from trainer_module.step.task_balance import check_tasks
 from trainer_module.window.accumulation import sum_window
-from trainer_module.window.describe import Description, describe, describe_shapes
+from trainer_module.window.describe import Description, describe, describe_shapes, shared_variables
 from trainer_module.window.gradient_sum import default_added_losses
 from trainer_module.window.micro_batch import micro_batch_gradients
 from trainer_module.window.placement import placement_of
@@ -32,6 +32,7 @@ class StepSetup:
 
     Attributes:
         options: The options, with `added_losses` resolved.
+        loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`.
         spec: The model, the loss and the micro-batch size of the windows.
         variables: The trainable variables at construction.
     """
@@ -58,7 +59,7 @@ class StepSetup:
         warn_if_logits(model, loss_fn)
         check_transforms(given.transforms, model)
         if given.task_balance != "none":
-            check_tasks(loss_fn)
+            check_tasks(loss_fn, given.task_balance)
         if given.clip_per_example is not None:
             check_placement(placement_of(model), given.clip_per_example)
         added_losses = given.added_losses or default_added_losses(model)
@@ -66,6 +67,9 @@ class StepSetup:
         expected_rows = given.expected_rows
         if expected_rows is not None:
             expected_rows = -(-expected_rows // strategy.num_replicas_in_sync)
+        self.loss_fn = loss_fn
+        if given.task_balance == "gradnorm" and isinstance(loss_fn, WeightedLoss):
+            loss_fn = SeparateLoss.of(loss_fn)
         self.spec = WindowSpec(
             model=model,
             loss_fn=loss_fn,
@@ -78,6 +82,7 @@ class StepSetup:
         self.variables = list(model.trainable_variables)
         self._functions = update_functions(self.options)
         self._description: Description | None = None
+        self._shared: tuple[bool, ...] = ()
         self._described_shapes = ""
         with strategy.scope():
             if not optimizer.built:
@@ -108,6 +113,8 @@ class StepSetup:
         shapes = str([t.shape[1:] for t in present_leaves(batch)])
         if self._description is None or (several and shapes != self._described_shapes):
             self._description = describe(self.spec, batch)
+            if self.options.task_balance == "gradnorm":
+                self._shared = shared_variables(self.spec, batch)
         elif shapes != self._described_shapes:
             # Longer rows take more memory, so the size of a pass depends on the traced shapes.
             self._description = describe_shapes(self._description, self.spec, batch)
@@ -132,6 +139,12 @@ class StepSetup:
         local = sum_window(self.spec, batch, inputs, description, gradients)
         model, placement = self.spec.model, self.spec.placement
         of_update = UpdateInputs(
-            model, placement, step, inputs.loss_scale, inputs.log_variances, inputs.values
+            model,
+            placement,
+            step,
+            inputs.loss_scale,
+            inputs.log_weights,
+            self._shared,
+            inputs.values,
         )
         return window_update(local, of_update, self._functions)

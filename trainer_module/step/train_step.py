@@ -34,7 +34,7 @@ from trainer_module.step.reports import (
 from trainer_module.step.setup import StepSetup
 from trainer_module.step.split import is_distributed, per_replica, unpack_batch
 from trainer_module.step.step_functions import StepFunctions
-from trainer_module.step.task_balance import TaskBalance
+from trainer_module.step.task_balance import create_balance
 from trainer_module.step.window_loop import LoopTotals, take_windows
 from trainer_module.window.describe import Description
 from trainer_module.window.gradient_sum import sum_dtype
@@ -92,7 +92,7 @@ class TrainStep:
         self._setup = StepSetup(model, optimizer, loss_fn, options, self.strategy)
         self.model = model
         self.optimizer = optimizer
-        self.loss_fn = self._setup.spec.loss_fn
+        self.loss_fn = self._setup.loss_fn
         self.options = self._setup.options
         self._variables = self._setup.variables
         momentum, noise_every = self.options.ema_momentum, self.options.gradient_noise_scale
@@ -103,8 +103,7 @@ class TrainStep:
             self.loss_scale = LossScale() if computes_in_float16(model) else None
             self._average = None if momentum is None else MovingAverage(self._variables, momentum)
             self._noise = None if noise_every is None else NoiseAverage(noise_every)
-            has_balance = self.options.task_balance != "none"
-            self._balance = TaskBalance(model, self.loss_fn) if has_balance else None
+            self._balance = create_balance(self.options.task_balance, model, self.loss_fn)
         self._step_functions = StepFunctions(self._window)
         self._distributed_function = tf.function(
             self._window, autograph=False, reduce_retracing=True
@@ -206,7 +205,7 @@ class TrainStep:
         own = self._counters.state()
         scales = [scale.scale, scale.finite_windows] if scale else []
         noise = [self._noise.values] if self._noise else []
-        balance = [self._balance.log_variances] if self._balance else []
+        balance = self._balance.state() if self._balance else []
         return own + self.averages + scales + noise + balance
 
     @property
@@ -261,7 +260,7 @@ class TrainStep:
         with self.strategy.scope():
             step = self.step.read_value()
             scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
-            balance = None if self._balance is None else self._balance.log_variances.read_value()
+            balance = None if self._balance is None else self._balance.log_weights.read_value()
             updates, numbers = self.strategy.run(
                 lambda *parts: self._update(*parts, description=description),
                 args=(parts, step, scale, balance),
@@ -284,8 +283,8 @@ class TrainStep:
                     self.loss_scale.update(update.is_finite)
                 if self._noise is not None and update.noise is not None:
                     self._noise.update(update.noise)
-                if self._balance is not None and update.task_losses is not None:
-                    self._balance.update(update.task_losses, report.applied)
+                if self._balance is not None:
+                    self._balance.update(update)
         return report
 
     def _results(self, values: PerReplica) -> Sequence[tf.Tensor]:
@@ -296,7 +295,7 @@ class TrainStep:
         parts: Tensors,
         step: tf.Tensor,
         scale: tf.Tensor | None,
-        log_variances: tf.Tensor | None,
+        log_weights: tf.Tensor | None,
         *,
         description: Description,
     ) -> tuple[Update, tf.Tensor]:
@@ -308,7 +307,7 @@ class TrainStep:
         inputs = StepInputs(
             (step, replica),
             loss_scale=scale,
-            log_variances=log_variances,
+            log_weights=log_weights,
             measures_noise=measures_noise,
         )
         update = self._setup.update(Batch(*parts), inputs, step, description)

@@ -240,7 +240,7 @@ def _zeros(spec: WindowSpec, description: Description, inputs: StepInputs) -> Gr
     sums = tf.zeros(outputs, description.accumulator_dtype)
     scalar = tf.zeros([], description.accumulator_dtype)
     has_added = description.has_added_gradient
-    dtype, s = description.accumulator_dtype, inputs.log_variances
+    dtype, weights = description.accumulator_dtype, inputs.log_weights
     return GradientSum(
         numerator=sums,
         denominator=sums,
@@ -250,7 +250,7 @@ def _zeros(spec: WindowSpec, description: Description, inputs: StepInputs) -> Gr
         added_gradients=None if has_added is None else zeros(has_added, []),
         added_rows=None if has_added is None else scalar,
         squares=None if inputs.measures_noise is None else tf.zeros([2], dtype),
-        tasks=None if s is None else tf.zeros([2, *s.shape], dtype),
+        tasks=None if weights is None else tf.zeros([2, *weights.shape], dtype),
     )
 
 

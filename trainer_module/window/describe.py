@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -12,6 +13,7 @@ from trainer_module.checks.row_independence import check_rows_are_independent
 from trainer_module.checks.state_updates import reject_assignments
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Tensors
+from trainer_module.losses.weighted_loss import WeightedLoss
 from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.micro_batch import (
     MicroBatchGradients,
@@ -103,6 +105,28 @@ def describe_shapes(description: Description, spec: WindowSpec, batch: Batch) ->
     if not all(row.shape[1:].is_fully_defined() for row in present_leaves(signature)):
         size = max(size, description.bytes_per_row)
     return description._replace(bytes_per_row=size, has_loops=has_loops(graph))
+
+
+def shared_variables(spec: WindowSpec, batch: Batch) -> tuple[bool, ...]:
+    """Return, per trainable variable, whether the losses of all outputs depend on it.
+
+    Raises:
+        ValueError: There is no such variable.
+    """
+    loss_fn = spec.loss_fn
+    assert isinstance(loss_fn, WeightedLoss)
+    is_shared = [True] * len(spec.model.trainable_variables)
+    for term in loss_fn.terms:
+        single = dataclasses.replace(loss_fn, terms=(term,))
+        of_term = dataclasses.replace(spec, loss_fn=single)
+        gradients = _trace(of_term, _signature(batch), separate=False)[0].gradients
+        is_shared = [was and g is not None for was, g in zip(is_shared, gradients, strict=True)]
+    if not any(is_shared):
+        raise ValueError(
+            "task_balance='gradnorm' with outputs that share no variable: it compares the "
+            "gradients of shared variables. Use task_balance='uncertainty', or leave it out."
+        )
+    return tuple(is_shared)
 
 
 def _signature(batch: Batch) -> Batch:

@@ -36,7 +36,7 @@ class GradientSum(NamedTuple):
             model without such losses.
         squares: Σ_k |s_k|² and Σ_k n_k² over the passes k, `[2]`; None without
             `gradient_noise_scale` (see `noise_scale.py`).
-        tasks: Σ w_i l_i and Σ w_i of each task k without exp(-s_k), `[2, tasks]`; None without
+        tasks: Σ w_i l_i and Σ w_i of each task without its weight, `[2, tasks]`; None without
             `task_balance`.
     """
 

@@ -33,8 +33,8 @@ class MicroBatchGradients(NamedTuple):
             regularisers, scalar; None without such losses.
         added_gradients: Gradients of `added_loss`; None without such losses or if `separate` is
             false.
-        tasks: Σ w_i l_i and Σ w_i of each task without exp(-s_k), `[2, tasks]`; None without
-            `log_variances`.
+        tasks: Σ w_i l_i and Σ w_i of each task without its weight, `[2, tasks]`; None without
+            `log_weights`.
     """
 
     numerator: tf.Tensor
@@ -83,7 +83,7 @@ def micro_batch_gradients(
             tape.watch(variables)
         with scope, window_forward_pass():
             outputs = model(batch.features, training=True)
-        (numerator, denominator), tasks = _loss_sums(spec, batch, outputs, inputs.log_variances)
+        (numerator, denominator), tasks = _loss_sums(spec, batch, outputs, inputs.log_weights)
         added = _sum([upcast_to_float32(loss) for loss in scope.losses]) if scope.losses else None
         of_outputs = numerator.shape.rank and separate
         total = numerator if of_outputs else tf.reduce_sum(numerator)
@@ -122,13 +122,13 @@ def micro_batch_gradients(
 
 
 def _loss_sums(
-    spec: WindowSpec, batch: Batch, outputs: Tensors, log_variances: tf.Tensor | None
+    spec: WindowSpec, batch: Batch, outputs: Tensors, log_weights: tf.Tensor | None
 ) -> tuple[LossSums, tf.Tensor | None]:
-    """Return the sums of the loss, and those of each task if there are log-variances."""
-    if log_variances is None:
+    """Return the sums of the loss, and those of each task if tasks have weights."""
+    if log_weights is None:
         return loss_sums(spec.loss_fn, batch.labels, outputs, batch.sample_weight), None
     assert isinstance(spec.loss_fn, WeightedLoss)
-    weights = tf.exp(-log_variances)
+    weights = tf.exp(log_weights)
     sums, tasks = spec.loss_fn.balanced(batch.labels, outputs, batch.sample_weight, weights)
     return sums, tf.stack(tasks)
 

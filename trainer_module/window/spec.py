@@ -66,7 +66,8 @@ class StepInputs(NamedTuple):
             Dropout masks are a function of the model's seeds and these integers.
         loss_scale: Factor of all gradients, for float16; None: 1.
         values: See `VariableValues`; empty: read the variables.
-        log_variances: s_k of each task, `[tasks]`, for `task_balance`; None: all losses count 1.
+        log_weights: Logarithm of the weight of each task, `[tasks]`, for `task_balance`; None: all
+            weights are 1.
         measures_noise: Whether to sum the squares of this window's passes, scalar bool; None: no
             window's.
     """
@@ -74,5 +75,5 @@ class StepInputs(NamedTuple):
     random_position: Sequence[Index] = ()
     loss_scale: tf.Tensor | None = None
     values: VariableValues = ()
-    log_variances: tf.Tensor | None = None
+    log_weights: tf.Tensor | None = None
     measures_noise: tf.Tensor | None = None

@@ -10,7 +10,7 @@ changes a variable. To add a part, add one function here and one line in `update
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import keras
@@ -43,6 +43,8 @@ class Update(NamedTuple):
         finite_here: The same for `local`.
         task_losses: L_k of each task without its weight, `[tasks]`, NaN for a task with Σ w_i = 0;
             None without `task_balance`.
+        task_norms: Norm of the gradient of each task with its weight, over the variables that all
+            tasks share, `[tasks]`; None without `task_balance="gradnorm"`.
         noise: |G|² and tr Σ, `[2]`, NaN if not known; None without `gradient_noise_scale`.
     """
 
@@ -57,6 +59,7 @@ class Update(NamedTuple):
     finite_here: tf.Tensor
     noise: tf.Tensor | None = None
     task_losses: tf.Tensor | None = None
+    task_norms: tf.Tensor | None = None
 
     @property
     def is_empty(self) -> tf.Tensor:
@@ -82,7 +85,9 @@ class UpdateInputs(NamedTuple):
         placement: The placement of the variables' gradients.
         step: Number of the optimizer step, int64 scalar.
         loss_scale: The factor of the gradients in `local`, scalar; None: 1.
-        log_variances: s_k of each task, `[tasks]`; None without `task_balance`.
+        log_weights: Logarithm of the weight of each task, `[tasks]`; None without `task_balance`.
+        shared: Per trainable variable, whether the losses of all tasks depend on it; empty without
+            `task_balance="gradnorm"`.
         values: See `VariableValues`.
     """
 
@@ -90,7 +95,8 @@ class UpdateInputs(NamedTuple):
     placement: Placement
     step: tf.Tensor | None = None
     loss_scale: tf.Tensor | None = None
-    log_variances: tf.Tensor | None = None
+    log_weights: tf.Tensor | None = None
+    shared: Sequence[bool] = ()
     values: VariableValues = ()
 
 
@@ -106,7 +112,8 @@ def update_functions(options: StepOptions) -> tuple[UpdateFunction, ...]:
     """
     transforms = [functools.partial(transform, function=f) for f in options.transforms]
     noise = [] if options.gradient_noise_scale is None else [measure_noise]
-    balance = [] if options.task_balance == "none" else [add_log_variances]
+    norms = [measure_tasks] if options.task_balance == "gradnorm" else []
+    variances = [add_log_variances] if options.task_balance == "uncertainty" else []
     clipping = []
     if options.clip_norm is not None:
         clipping = [functools.partial(clip, clip_norm=options.clip_norm)]
@@ -114,8 +121,9 @@ def update_functions(options: StepOptions) -> tuple[UpdateFunction, ...]:
         reduce_over_replicas,
         unscale,
         *noise,
+        *norms,
         divide,
-        *balance,
+        *variances,
         add_regularisation,
         *transforms,
         check_finite,
@@ -231,12 +239,23 @@ def divide(update: Update, inputs: UpdateInputs) -> Update:
 
 
 def add_log_variances(update: Update, inputs: UpdateInputs) -> Update:
-    """Add Σ_k s_k / 2 to the loss, and compute the losses of the tasks."""
-    tasks, s = update.total.tasks, inputs.log_variances
+    """Add Σ_k s_k / 2 to the loss, where -s_k is the log-weight, and compute the tasks' losses."""
+    tasks, log_weights = update.total.tasks, inputs.log_weights
     assert tasks is not None
-    assert s is not None
-    loss = update.loss + tf.cast(tf.reduce_sum(s) / 2, update.loss.dtype)
+    assert log_weights is not None
+    loss = update.loss - tf.cast(tf.reduce_sum(log_weights) / 2, update.loss.dtype)
     return update._replace(loss=loss, task_losses=tasks[0] / tasks[1])
+
+
+def measure_tasks(update: Update, inputs: UpdateInputs) -> Update:
+    """Compute the losses of the tasks and the norms of their gradients."""
+    tasks = update.total.tasks
+    assert tasks is not None
+    pairs = zip(update.total.gradients, inputs.shared, strict=True)
+    flat = [tf.reshape(g, [tasks.shape[1], -1]) for g, is_shared in pairs if is_shared]
+    squares = tf.add_n([tf.reduce_sum(tf.square(tf.cast(g, tasks.dtype)), 1) for g in flat])
+    norms = tf.sqrt(squares) / tasks[1]
+    return update._replace(task_losses=tasks[0] / tasks[1], task_norms=norms)
 
 
 def add_regularisation(update: Update, inputs: UpdateInputs) -> Update:
