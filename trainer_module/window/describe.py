@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
+import keras
 import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch
@@ -115,12 +116,23 @@ def shared_variables(spec: WindowSpec, batch: Batch) -> tuple[bool, ...]:
     """
     loss_fn = spec.loss_fn
     assert isinstance(loss_fn, WeightedLoss)
-    is_shared = [True] * len(spec.model.trainable_variables)
-    for term in loss_fn.terms:
-        single = dataclasses.replace(loss_fn, terms=(term,))
-        of_term = dataclasses.replace(spec, loss_fn=single)
-        gradients = _trace(of_term, _signature(batch), separate=False)[0].gradients
-        is_shared = [was and g is not None for was, g in zip(is_shared, gradients, strict=True)]
+    single = [dataclasses.replace(loss_fn, terms=(term,)) for term in loss_fn.terms]
+    variables = [v.value for v in spec.model.trainable_variables]
+    is_shared = [True] * len(variables)
+
+    def probe(*parts: Tensors) -> None:
+        features, labels, sample_weight = parts
+        # Not as a window: a stage's custom gradient gives zeros for variables that are not used.
+        scope = keras.StatelessScope(initialize_variables=False)
+        with tf.GradientTape(persistent=True) as tape:
+            with scope:
+                outputs = spec.model(features, training=True)
+            losses = [loss(labels, outputs, sample_weight).numerator for loss in single]
+        for loss in losses:
+            for place, gradient in enumerate(tape.gradient(loss, variables)):
+                is_shared[place] &= gradient is not None
+
+    tf.function(probe, autograph=False).get_concrete_function(*_signature(batch))
     if not any(is_shared):
         raise ValueError(
             "task_balance='gradnorm' with outputs that share no variable: it compares the "

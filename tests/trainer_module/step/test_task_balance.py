@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from trainer_module import Checkpoints, TrainingLoop, TrainStep, weighted_loss
 from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
+from trainer_module.stages.staged_model import StagedModel
 
 RATE = 0.1
 
@@ -93,6 +94,22 @@ def test_equals_numpy(float64, passes_of_one, strategies, balance, separate, str
     np.testing.assert_allclose(list(step.task_weights.values()), weights, rtol=1e-9)
     np.testing.assert_allclose([float(r.loss) for r in reports], losses, rtol=1e-9)
     assert full_batch.error(model.get_weights(), reference.get_weights()) < 1e-9
+
+
+def test_stages_share_the_variables_of_the_first(float64):
+    """Reference: the same model on one device."""
+    hidden = keras.Input((4,), dtype="float64")
+    first = keras.Sequential([keras.Input((5,), dtype="float64"), keras.layers.Dense(4)])
+    outputs = {name: keras.layers.Dense(1)(hidden) for name in ("far", "near")}
+    parts = [first, keras.Model(hidden, outputs)]
+    whole = keras.Model(inputs := keras.Input((5,), dtype="float64"), parts[1](first(inputs)))
+    start, found = whole.get_weights(), []
+    for model in (whole, StagedModel(parts, devices=["CPU:0", "CPU:1"])):
+        whole.set_weights(start)
+        step = make_step(model, task_balance="gradnorm")
+        step(random_batch())
+        found.append(list(step.task_weights.values()))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
 
 
 def test_the_weights_approach_half_of_the_inverse_losses():
