@@ -53,6 +53,7 @@ class NodeState:
     ended: float = 0.0
     detail: str = ""
     rows: int | None = None
+    training: TrainingEnded | None = None
 
     @property
     def seconds(self) -> float:
@@ -164,6 +165,7 @@ class RunState:
                 )
                 node.detail = f"epoch {record.epoch}: eval {metrics}"
             case TrainingEnded(trial=None):
+                node.training = record
                 skipped = sum(record.skipped.values())
                 node.detail = f"{record.steps:,} steps, stopped by {record.stopped}" + (
                     f", {skipped} steps skipped" if skipped else ""

@@ -43,6 +43,9 @@ def show(config: PipelineConfig, state: RunState, console: Console) -> None:
         print_table(console, trials.table(config.tuning, results.uri))
         console.print()
     show_metrics(config, records, console)
+    for node in state.nodes:
+        if node.training is not None and node.training.advice:
+            console.print(f"{node.name}: {node.training.advice}.", highlight=False, soft_wrap=True)
     for sentence in cautions(records):
         console.print(caution(NodeName.TRANSFORM, sentence), soft_wrap=True)
     show_verdict(config, records, console)

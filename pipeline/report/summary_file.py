@@ -2,8 +2,8 @@
 
     {"version": 1, "pipeline": "houses", "run": {"id": ..., "ended": ...}, "nodes": [...],
      "label": ..., "rows": {"train": 240, "eval": 60}, "judged_split": "eval", "metrics": {...},
-     "slices": [...], "baselines": [...], "thresholds": {...}, "verdict": {...}, "model": ...,
-     "pushed_model": ...}
+     "slices": [...], "baselines": [...], "thresholds": {...}, "verdict": {...},
+     "gradient_noise_scale": null, "model": ..., "pushed_model": ...}
 
 Strict JSON: an undefined number is null. docs/own-data.md describes each field.
 """
@@ -103,9 +103,21 @@ def summary_of(
             name: threshold.model_dump() for name, threshold in config.evaluation.thresholds.items()
         },
         "verdict": _verdict(config, records, evaluation),
+        "gradient_noise_scale": _noise_scale(state),
         "model": _uri(records, NodeName.TRAINER, "model"),
         "pushed_model": str(pushed) if pushed is not None and pushed.exists() else None,
     }
+
+
+def _noise_scale(state: RunState) -> JsonObject | None:
+    """Return the noise scale beside the global batch; None if this run did not measure it."""
+    for node in state.nodes:
+        if node.training is not None and node.training.noise_scale is not None:
+            return {
+                "rows": node.training.noise_scale,
+                "global_batch_rows": node.training.global_batch,
+            }
+    return None
 
 
 def _slices(config: PipelineConfig, evaluation: str, names: Sequence[str]) -> list[JsonObject]:

@@ -109,6 +109,8 @@ class TrainingEnded(Progress):
         skipped: Number of skipped windows by reason.
         trial: Number of the trial in a search; None outside of a search.
         advice: What to change for the next training; empty if nothing is known.
+        noise_scale: The last gradient noise scale in rows; None if it was not measured.
+        global_batch: Mean number of rows of the last global batches; None if no step was taken.
     """
 
     stopped: str
@@ -116,6 +118,8 @@ class TrainingEnded(Progress):
     skipped: Mapping[str, int]
     trial: TrialNumber | None = None
     advice: str = ""
+    noise_scale: float | None = None
+    global_batch: float | None = None
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,8 @@ def test_what_the_trainer_really_logs_is_what_the_console_reads():
         "epoch 1: eval auc 0.9000",
         "50 steps, stopped by epochs, 2 steps skipped; " + batch_size_advice(512.0, 128.0),
     ]
+    training = state.node("Trainer").training
+    assert (training.noise_scale, training.global_batch) == (512.0, 128.0)
 
 
 def test_every_kind_of_record_is_shown_or_left_out_on_purpose(watched):

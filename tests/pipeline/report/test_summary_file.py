@@ -22,9 +22,13 @@ from pipeline.report.progress import NodeState, RunState
 from pipeline.report.records import NodeRecord, OutputArtifact
 from pipeline.report.summary_file import summary_of, write_summary
 from trainer_module.baselines.record import Baseline, Baselines
+from trainer_module.common.progress import TrainingEnded
 
 ROWS = {"train": 60, "eval": 8}
-STATE = RunState([NodeState("Trainer", "cached"), NodeState("Evaluator", "done")])
+TRAINING = TrainingEnded("epochs", 50, {}, noise_scale=512.0, global_batch=128.0)
+STATE = RunState(
+    [NodeState("Trainer", "cached", training=TRAINING), NodeState("Evaluator", "done")]
+)
 THRESHOLDS = {"binary_accuracy": {"lower_bound": 0.9}, "auc": {"upper_bound": 0.99}}
 
 
@@ -95,6 +99,7 @@ def test_it_is_what_the_evaluator_found_and_the_terminal_shows(write: Any, tmp_p
     assert found["label"] == {"column": "bought", "kind": "binary"}
     assert found["model"] == str(tmp_path / "model")
     assert found["pushed_model"] is None
+    assert found["gradient_noise_scale"] == {"rows": 512.0, "global_batch_rows": 128.0}
     assert [node["result"] for node in found["nodes"]] == ["cached", "done"]
     assert found["thresholds"]["auc"] == {
         "lower_bound": None,

@@ -103,7 +103,15 @@ class ProgressLog(Callback):
         """Log how training ended."""
         skipped = {reason: count for reason, count in result.skipped.items() if count}
         advice = batch_size_advice(self._noise_scale, self._global_batch)
-        record = TrainingEnded(result.stopped, result.steps, result.skipped, self._trial, advice)
+        record = TrainingEnded(
+            result.stopped,
+            result.steps,
+            result.skipped,
+            self._trial,
+            advice,
+            noise_scale=_known(self._noise_scale),
+            global_batch=_known(self._global_batch),
+        )
         ended = f"training ended by {result.stopped} after {result.steps} steps"
         left_out = f", windows skipped: {skipped}" if skipped else ""
         advice = f"; {advice}" if advice else ""
@@ -123,6 +131,10 @@ def batch_size_advice(noise_scale: float, global_batch: float) -> str:
         f"gradient noise scale {noise_scale:,.0f} rows, global batch {global_batch:,.0f}: with "
         f"twice the batch, about {share:.0%} of the steps reach the same loss (50% at best)"
     )
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _log_line(text: str, record: Progress, *, passes: bool = False) -> None:
