@@ -85,8 +85,8 @@ class LowRankDense(DenseBase):
             rank: Rank of the new kernel.
 
         Raises:
-            ValueError: The layer is not Dense, is not built or is quantised, or the rank does
-                not fit.
+            ValueError: The layer is not Dense, is not built, is quantised or has weights
+                that are not finite, or the rank does not fit.
         """
         if not isinstance(layer, keras.layers.Dense):
             raise ValueError(f"layer={layer!r}: use a keras.layers.Dense.")
@@ -107,6 +107,11 @@ class LowRankDense(DenseBase):
         )
         kernel = keras.ops.convert_to_numpy(layer.kernel).astype("float64")
         new.build((None, kernel.shape[0]))
+        if not np.all(np.isfinite(kernel)):
+            raise ValueError(
+                f"the kernel of layer={layer.name!r} has NaN or infinite weights: use a layer "
+                "with finite weights."
+            )
         left, values, right = np.linalg.svd(kernel, full_matrices=False)
         root = np.sqrt(values[:rank])
         new.u.assign(left[:, :rank] * root)

@@ -109,7 +109,12 @@ class PrunedDense(DenseBase):
 
         Returns:
             Whether the mask has changed.
+
+        Raises:
+            ValueError: `step` is not an integer of at least 0.
         """
+        if _step(step) < 0:
+            raise ValueError(f"step={step!r}: use the number of optimizer steps taken, such as 0.")
         mask = keras.ops.convert_to_numpy(self.mask).astype("float32")
         count = round(self.scheduled_sparsity(step) * mask.size)
         if count <= np.count_nonzero(mask == 0):
@@ -146,13 +151,18 @@ def _check_share(sparsity: Json) -> float:
 
 
 def _check_steps(begin_step: Json, end_step: Json) -> tuple[int, int]:
-    try:
-        begin, end = operator.index(begin_step), operator.index(end_step)
-    except TypeError:
-        begin, end = -1, -1
+    begin, end = _step(begin_step), _step(end_step)
     if begin < 0 or end <= begin:
         raise ValueError(
             f"begin_step={begin_step!r}, end_step={end_step!r}: use whole numbers with "
             "0 <= begin_step < end_step."
         )
     return begin, end
+
+
+def _step(value: Json) -> int:
+    """Return a number of steps; -1 for what is none."""
+    try:
+        return -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return -1

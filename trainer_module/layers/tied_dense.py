@@ -75,8 +75,8 @@ class TiedDense(DenseBase):
             matrix = self.embedding.embeddings
         else:  # stored as integers: look up all rows, which gives the scaled values
             matrix = self.embedding(keras.ops.arange(self.units))
-        matrix = keras.ops.cast(matrix, inputs.dtype)
-        return keras.ops.matmul(inputs, keras.ops.transpose(matrix))
+        matrix = keras.ops.cast(matrix, self.compute_dtype)
+        return keras.ops.matmul(keras.ops.cast(inputs, matrix.dtype), keras.ops.transpose(matrix))
 
     def compute_output_shape(self, input_shape: Shape) -> tuple[int | None, ...]:
         """Return the input shape with one value per id as the last axis.
