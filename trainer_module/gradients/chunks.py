@@ -17,11 +17,11 @@ from trainer_module.window.reduction import buckets
 ChunkSize: TypeAlias = int | Literal["auto"]
 # More rows at a time were not faster, and a trace may underestimate the memory of a row.
 _MOST_ROWS = 1024
+# Numbers of rows are int32 in the graph.
+_MOST_CHUNK_ROWS = 2**30
 
 
-def resolve_chunk_size(
-    chunk_size: ChunkSize, row_bytes: Callable[[], float], *, name: str = "chunk_size"
-) -> int:
+def resolve_chunk_size(chunk_size: ChunkSize, row_bytes: Callable[[], float]) -> int:
     """Return the number of rows of a chunk.
 
     Args:
@@ -29,19 +29,26 @@ def resolve_chunk_size(
             256 MiB, up to 1,024.
         row_bytes: Function that returns an estimate of the memory of one row in bytes. It is
             called only for "auto".
-        name: Name of the argument, for the message.
 
     Raises:
-        ValueError: chunk_size is neither "auto" nor an integer of at least 1.
+        ValueError: See `check_chunk_size`.
     """
-    if isinstance(chunk_size, str) and chunk_size == "auto":
+    check_chunk_size(chunk_size)
+    if chunk_size == "auto":
         limit = LIMITS[replica_kind(tf.distribute.get_strategy())].bytes_at_once
         return int(max(1, min(limit // max(1.0, row_bytes()), _MOST_ROWS)))
+    return int(chunk_size)
+
+
+def check_chunk_size(chunk_size: ChunkSize) -> None:
+    """Raise ValueError unless chunk_size is "auto" or an integer of at least 1."""
+    if isinstance(chunk_size, str) and chunk_size == "auto":
+        return
     is_number = isinstance(chunk_size, numbers.Integral) and not isinstance(chunk_size, bool)
     if not is_number or chunk_size < 1:
-        auto = "" if name != "chunk_size" else ', or "auto"'
-        raise ValueError(f"{name}={chunk_size!r}: use a whole number of at least 1 row{auto}.")
-    return int(chunk_size)
+        raise ValueError(
+            f'chunk_size={chunk_size!r}: use a whole number of at least 1 row, or "auto".'
+        )
 
 
 def map_chunks(
@@ -59,6 +66,7 @@ def map_chunks(
     Returns:
         One tensor `[rows, ...]` per entry of `specs`.
     """
+    chunk_size = min(chunk_size, _MOST_CHUNK_ROWS)
     rows = count_rows(data)
     count = -(-rows // chunk_size)
     arrays = [
@@ -97,6 +105,7 @@ def sum_chunks(
         specs: (dtype, shape) of each tensor that `function` returns.
         chunk_size: Number of rows at a time; it bounds the memory.
     """
+    chunk_size = min(chunk_size, _MOST_CHUNK_ROWS)
     rows = count_rows(data)
     zeros = [tf.zeros(shape, dtype) for dtype, shape in specs]
 
@@ -115,11 +124,6 @@ def sum_chunks(
 def count_rows(data: Tensors) -> tf.Tensor:
     """Return the number of rows of a structure of tensors or None, a scalar int32 tensor."""
     return tf.shape(next(t for t in tf.nest.flatten(data) if t is not None))[0]
-
-
-def to_tensors(data: Tensors) -> Tensors:
-    """Return the structure with each array as a tensor; None stays."""
-    return tf.nest.map_structure(lambda t: None if t is None else tf.convert_to_tensor(t), data)
 
 
 def row_specs(data: Tensors) -> Tensors:

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.common.tensors import LossLike, Tensors
-from trainer_module.gradients.checked_batch import checked_batch
+from trainer_module.gradients.arguments import check_positive_number, checked_batch
 from trainer_module.gradients.chunk_gradients import (
     ChunkGradients,
     layer_gradients,
@@ -17,18 +18,20 @@ from trainer_module.gradients.chunk_gradients import (
 )
 from trainer_module.gradients.chunks import (
     ChunkSize,
+    check_chunk_size,
     map_chunks,
     sum_chunks,
     sum_tensors_over_replicas,
 )
 from trainer_module.gradients.layer_gradients import variables_of
-from trainer_module.gradients.reductions import check_clip_norm, clip_factors
+from trainer_module.gradients.reductions import clip_factors
 from trainer_module.gradients.row_gradients import RowGradients, number_rows, row_gradients
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.spec import Batch, WindowSpec
 
 
+@translate_tf_errors()
 def gradient_norms(
     model: keras.Model,
     loss_fn: LossLike,
@@ -61,7 +64,15 @@ def gradient_norms(
     Raises:
         ValueError: See `per_example_gradients`.
     """
-    batch = checked_batch(model, loss_fn, features, labels, sample_weight, by="gradient_norms")
+    batch = checked_batch(
+        model,
+        loss_fn,
+        features,
+        labels,
+        sample_weight,
+        by="gradient_norms",
+        random_position=random_position,
+    )
     plan = _plan(model, loss_fn, batch, chunk_size, random_position)
 
     def of_chunk(part: Any) -> list[tf.Tensor]:
@@ -72,6 +83,7 @@ def gradient_norms(
     return map_chunks(of_chunk, number_rows(batch), specs, chunk_size=size)[0]
 
 
+@translate_tf_errors()
 def clipped_gradient_sum(
     model: keras.Model,
     loss_fn: LossLike,
@@ -105,9 +117,15 @@ def clipped_gradient_sum(
     Raises:
         ValueError: clip_norm is not a finite number above 0. See also `per_example_gradients`.
     """
-    check_clip_norm(clip_norm)
+    check_positive_number("clip_norm", clip_norm, example="1.0")
     batch = checked_batch(
-        model, loss_fn, features, labels, sample_weight, by="clipped_gradient_sum"
+        model,
+        loss_fn,
+        features,
+        labels,
+        sample_weight,
+        by="clipped_gradient_sum",
+        random_position=random_position,
     )
     plan = _plan(model, loss_fn, batch, chunk_size, random_position)
     variables = model.trainable_variables
@@ -136,6 +154,7 @@ class _Plan(NamedTuple):
 def _plan(
     model: keras.Model, loss_fn: LossLike, batch: Any, chunk_size: ChunkSize, position: Any
 ) -> _Plan:
+    check_chunk_size(chunk_size)
     spec = WindowSpec(model, as_loss_function(loss_fn))
     layers = layers_by_norm_identity(spec, batch)
     covered = {id(v) for layer in layers for v in variables_of(layer)}

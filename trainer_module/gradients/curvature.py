@@ -9,21 +9,28 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer_module.checks.model import check_built
+from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.common.positive_int import check_positive_int
 from trainer_module.common.tensors import LossLike, Tensors
-from trainer_module.gradients.checked_batch import checked_batch
+from trainer_module.gradients.arguments import (
+    check_seed,
+    check_tolerance,
+    checked_batch,
+    to_direction,
+)
 from trainer_module.gradients.chunks import (
-    resolve_chunk_size,
     row_specs,
     sum_chunks,
     sum_tensors_over_replicas,
 )
-from trainer_module.gradients.reductions import check_direction
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.micro_batch import micro_batch_gradients
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
 
 
+@translate_tf_errors()
 def hessian_vector_product(
     model: keras.Model,
     loss_fn: LossLike,
@@ -60,15 +67,21 @@ def hessian_vector_product(
             in their number of rows, a layer updates state when called, or the model overrides
             `compute_loss`.
     """
+    size = check_positive_int("micro_batch_size", micro_batch_size)
     batch = checked_batch(
-        model, loss_fn, features, labels, sample_weight, by="hessian_vector_product"
+        model,
+        loss_fn,
+        features,
+        labels,
+        sample_weight,
+        by="hessian_vector_product",
+        random_position=random_position,
     )
-    size = resolve_chunk_size(micro_batch_size, lambda: 1.0, name="micro_batch_size")
     variables = model.trainable_variables
-    check_direction(vector, variables, name="vector")
+    directions = to_direction(vector, variables, name="vector")
     spec = WindowSpec(model, as_loss_function(loss_fn))
     dtype = sum_dtype(model)
-    vector = [tf.cast(tensor, dtype) for tensor in vector]
+    directions = [tf.cast(tensor, dtype) for tensor in directions]
     numbers = tf.range(tf.shape(tf.nest.flatten(batch)[0])[0])
     context = tf.distribute.get_replica_context()
     replica = 0 if context is None else context.replica_id_in_sync_group
@@ -82,7 +95,7 @@ def hessian_vector_product(
             separate = bool(outputs)
             sums = micro_batch_gradients(spec, Batch(*rows), inputs, separate=separate)
             dots = tf.zeros(outputs, dtype)
-            for gradient, direction in zip(sums.gradients, vector, strict=True):
+            for gradient, direction in zip(sums.gradients, directions, strict=True):
                 if gradient is not None:
                     product = tf.cast(tf.convert_to_tensor(gradient), dtype) * direction
                     axes = list(range(len(outputs), product.shape.rank))
@@ -125,6 +138,7 @@ class Eigenvalue(NamedTuple):
     iterations: int
 
 
+@translate_tf_errors()
 def largest_eigenvalue(
     model: keras.Model,
     loss_fn: LossLike,
@@ -155,21 +169,32 @@ def largest_eigenvalue(
         seed: Seed of the first vector.
 
     Raises:
-        ValueError: max_iterations is below 1, or the model has no trainable variables. See also
+        ValueError: max_iterations is below 1, tolerance or seed is not a number, the model has no
+            trainable variables, there are no rows, or a product is not finite. See also
             `hessian_vector_product`.
     """
-    if isinstance(max_iterations, bool) or max_iterations < 1:
-        raise ValueError(f"max_iterations={max_iterations!r}: use a whole number of at least 1.")
+    check_positive_int("micro_batch_size", micro_batch_size)
+    max_iterations = check_positive_int("max_iterations", max_iterations)
+    check_tolerance(tolerance)
+    seed = check_seed(seed)
+    check_built(model)
     variables = model.trainable_variables
     if not variables:
         raise ValueError(
             f"model {model.name!r} has no trainable variables: build it, or set layer.trainable "
             "of a layer to True."
         )
+    strategy = tf.distribute.get_strategy()
+    parts = tf.nest.flatten((features, labels, sample_weight))
+    if not any(isinstance(part, tf.distribute.DistributedValues) for part in parts):
+        features, labels, sample_weight = checked_batch(
+            model, loss_fn, features, labels, sample_weight, by="largest_eigenvalue"
+        )
+        if next(t for t in tf.nest.flatten(features) if t is not None).shape[0] == 0:
+            raise ValueError("features have 0 rows, whose mean loss has no Hessian: give rows.")
     shapes = [tuple(v.shape) for v in variables]
     sizes = [int(np.prod(shape, dtype=int)) for shape in shapes]
     dtype = sum_dtype(model).as_numpy_dtype
-    strategy = tf.distribute.get_strategy()
 
     @tf.function(autograph=False)
     def product(vector: list[tf.Tensor], features: Any, labels: Any, weights: Any) -> Any:
@@ -191,7 +216,7 @@ def largest_eigenvalue(
         parts = np.split(flat, np.cumsum(sizes)[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
-    first = np.random.default_rng(seed).normal(size=sum(sizes))
+    first = np.random.default_rng(seed % 2**64).normal(size=sum(sizes))
     basis = [first / np.linalg.norm(first)]
     diagonal: list[float] = []
     beside: list[float] = []
@@ -199,6 +224,11 @@ def largest_eigenvalue(
         vector = [tf.constant(array.astype(dtype)) for array in arrays(basis[-1])]
         found = product(vector, features, labels, sample_weight)
         rest = np.concatenate([np.ravel(np.asarray(t, "float64")) for t in found])
+        if not np.all(np.isfinite(rest)):
+            raise ValueError(
+                "the product of the Hessian and a vector is not finite: check features, labels and "
+                f"weights of model {model.name!r} for NaN and infinity, or compute in float64."
+            )
         diagonal.append(float(basis[-1] @ rest))
         for _ in range(2):  # once leaves rounding errors along the basis
             for known in basis:

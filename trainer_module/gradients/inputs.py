@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,24 +9,35 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.checks.warn_once import warn_once
+from trainer_module.common.positive_int import check_positive_int
 from trainer_module.common.tensors import Tensors
+from trainer_module.gradients.arguments import (
+    check_positive_number,
+    check_seed,
+    checked_features,
+    to_tensors,
+)
 from trainer_module.gradients.chunks import (
     ChunkSize,
     count_rows,
     map_chunks,
     resolve_chunk_size,
     row_specs,
-    to_tensors,
 )
 from trainer_module.gradients.model_inputs import Differentiator, InputGradients, differentiator
+from trainer_module.window.micro_batch import upcast_to_float32
 from trainer_module.window.trace_bytes import bytes_per_row
 
 Output = Callable[[Any], tf.Tensor]
 # Share of the output's largest change that the attributions may miss before there is a warning.
 _GAP = 0.01
+# The nodes of a quadrature are the eigenvalues of a matrix of this size, here of 128 MiB.
+_MOST_STEPS = 4096
 
 
+@translate_tf_errors()
 def input_gradients(
     model: keras.Model,
     features: Tensors,
@@ -56,7 +66,7 @@ def input_gradients(
             `output` does not return one number per row, a layer does not exist, or there is neither
             a layer nor an input of floats.
     """
-    features = to_tensors(features)
+    features = checked_features(model, features)
     what = differentiator(model, features, output, embeddings)
 
     def of_chunk(part: Any) -> dict[str, tf.Tensor]:
@@ -66,6 +76,7 @@ def input_gradients(
     return found.inputs if embeddings is None else found
 
 
+@translate_tf_errors()
 def integrated_gradients(
     model: keras.Model,
     features: Tensors,
@@ -89,35 +100,38 @@ def integrated_gradients(
         baseline: x', structure of `features` with 1 row, or a row for each; None: zeros, for the
             outputs of `embeddings` too. Ids of a baseline are embedded; ids without an entry in
             `embeddings` stay those of x.
-        steps: Number of points of the quadrature.
+        steps: Number of points of the quadrature, at most 4,096.
         output: See `input_gradients`.
         embeddings: Names of layers that embed ids; their outputs get attributions too.
 
     Raises:
-        ValueError: steps is below 1, or the baseline does not fit. See also `input_gradients`.
+        ValueError: steps is not in [1, 4096], or the baseline does not fit. See also
+            `input_gradients`.
     """
-    features = to_tensors(features)
-    _check_count("steps", steps)
+    features = checked_features(model, features)
+    steps = check_positive_int("steps", steps)
+    if steps > _MOST_STEPS:
+        raise ValueError(f"steps={steps}: use at most {_MOST_STEPS:,}.")
     what = differentiator(model, features, output, embeddings)
     has_baseline = baseline is not None
-    start = _baseline_rows(features, to_tensors(baseline) if has_baseline else None)
+    start = _baseline_rows(features, to_tensors(baseline, "baseline") if has_baseline else None)
     nodes, weights = np.polynomial.legendre.leggauss(steps)
 
     def of_chunk(part: Any) -> dict[str, tf.Tensor]:
         rows, base = part
         end = what.at(rows)
         if has_baseline:
-            first = what.at(base).tensors
+            first = {name: upcast_to_float32(t) for name, t in what.at(base).tensors.items()}
         else:
-            first = {name: tf.zeros_like(tensor) for name, tensor in end.tensors.items()}
-        names = list(end.tensors)
+            first = {name: tf.zeros_like(upcast_to_float32(t)) for name, t in end.tensors.items()}
+        moved = {name: upcast_to_float32(t) - first[name] for name, t in end.tensors.items()}
+        names = list(moved)
 
         def at(share: Any) -> Any:
             return what.at(
                 rows,
-                lambda name, _: (
-                    first[name]
-                    + tf.cast(share, first[name].dtype) * (end.tensors[name] - first[name])
+                lambda name, tensor: tf.cast(
+                    first[name] + tf.cast(share, first[name].dtype) * moved[name], tensor.dtype
                 ),
             )
 
@@ -125,18 +139,15 @@ def integrated_gradients(
             gradients = at(tf.gather(tf.constant((nodes + 1) / 2), index)).gradients
             weight = tf.gather(tf.constant(weights / 2), index)
             return index + 1, [
-                total + tf.cast(weight, total.dtype) * gradients[name]
+                total + tf.cast(weight, total.dtype) * tf.cast(gradients[name], total.dtype)
                 for name, total in zip(names, sums, strict=True)
             ]
 
-        zeros = [tf.zeros_like(end.tensors[name]) for name in names]
+        zeros = [tf.zeros_like(moved[name]) for name in names]
         _, sums = tf.while_loop(
             lambda index, _: index < steps, body, (tf.constant(0), zeros), parallel_iterations=1
         )
-        found = {
-            name: total * (end.tensors[name] - first[name])
-            for name, total in zip(names, sums, strict=True)
-        }
+        found = {name: total * moved[name] for name, total in zip(names, sums, strict=True)}
         change = end.value - at(0.0).value
         gap = change
         for tensor in found.values():
@@ -153,13 +164,14 @@ def integrated_gradients(
             warn_once(
                 f"integrated_gradients: with steps={steps}, a row's attributions miss {most:.2g} "
                 f"of its change, where the largest change is {wanted:.2g}. Use more steps, such "
-                f"as steps={4 * steps}.",
+                f"as steps={min(4 * steps, _MOST_STEPS)}.",
                 about=model,
                 topic="integrated_gradients",
             )
     return what.pack(features, found)._replace(change=change, gap=gap)
 
 
+@translate_tf_errors()
 def smooth_grad(
     model: keras.Model,
     features: Tensors,
@@ -187,10 +199,10 @@ def smooth_grad(
     Raises:
         ValueError: noise is not above 0, or samples is below 1. See also `input_gradients`.
     """
-    features = to_tensors(features)
-    _check_count("samples", samples)
-    if isinstance(noise, bool) or not 0 < noise < math.inf:
-        raise ValueError(f"noise={noise!r}: use a finite standard deviation above 0, such as 0.1.")
+    features = checked_features(model, features)
+    samples = check_positive_int("samples", samples)
+    check_positive_number("noise", noise, example="0.1")
+    seed = check_seed(seed)
     what = differentiator(model, features, output, embeddings)
 
     def of_chunk(part: Any) -> dict[str, tf.Tensor]:
@@ -207,7 +219,8 @@ def smooth_grad(
                 normal = tf.random.stateless_normal(tf.shape(tensor), key, dtype=tensor.dtype)
                 return tensor + tf.cast(noise, tensor.dtype) * normal
 
-            return what.at(rows, add_noise).gradients
+            found = what.at(rows, add_noise).gradients
+            return {name: upcast_to_float32(gradient) for name, gradient in found.items()}
 
         first = at(tf.constant(0, tf.int64))
         names = list(first)
@@ -276,11 +289,13 @@ def _baseline_rows(features: Any, baseline: Any) -> Any:
                 f"baseline has shape {base.shape} where the features have {tensor.shape}: give one "
                 "row, or as many as the features have."
             )
+        from_int = base.dtype.is_integer and (tensor.dtype.is_integer or tensor.dtype.is_floating)
+        from_float = base.dtype.is_floating and tensor.dtype.is_floating
+        if base.dtype != tensor.dtype and not (from_int or from_float):
+            raise ValueError(
+                f"baseline has dtype {base.dtype.name} where the features have "
+                f"{tensor.dtype.name}: give the type of the features."
+            )
         return tf.broadcast_to(tf.cast(base, tensor.dtype), tf.shape(tensor))
 
     return tf.nest.map_structure(rows, features, baseline)
-
-
-def _check_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name}={value!r}: use a whole number of at least 1.")

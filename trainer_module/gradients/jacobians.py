@@ -9,20 +9,25 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.checks.batch import check_batch
-from trainer_module.checks.model import check_built
+from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.common.tensors import Tensors
+from trainer_module.gradients.arguments import checked_features
 from trainer_module.gradients.chunks import (
     ChunkSize,
     map_chunks,
     resolve_chunk_size,
     row_specs,
-    to_tensors,
 )
-from trainer_module.gradients.model_inputs import check_floating, floating_tensors
+from trainer_module.gradients.model_inputs import (
+    check_floating,
+    check_output,
+    choose_output,
+    floating_tensors,
+)
 from trainer_module.window.trace_bytes import bytes_per_row
 
 
+@translate_tf_errors()
 def jacobian(
     model: keras.Model,
     features: Tensors,
@@ -51,14 +56,13 @@ def jacobian(
         ValueError: chunk_size is below 1, the model has several outputs and `output` is missing,
             the output or its shape is not known, or no input is a floating-point tensor.
     """
-    features = to_tensors(features)
-    check_built(model)
-    check_batch(features, None)
+    features = checked_features(model, features)
+    check_output(output)
     floating = floating_tensors(features)
 
     def outputs_of(part: Any) -> tf.Tensor:
         outputs = model(part, training=False)
-        chosen = outputs if output is None else tf.convert_to_tensor(output(outputs))
+        chosen = choose_output(outputs, output)
         if not isinstance(chosen, tf.Tensor):
             raise ValueError("the model has several outputs: choose one by `output`, a function.")
         check_floating(chosen)

@@ -117,9 +117,10 @@ def join_calls(
         if gradient is None:
             continue
         of_ids = isinstance(layer, keras.layers.Embedding)
-        inputs.append(call.inputs if of_ids else upcast_to_float32(call.inputs))
-        inputs[-1] = _with_one_axis_of_places(inputs[-1], 0 if of_ids else 1)
         outputs.append(_with_one_axis_of_places(upcast_to_float32(gradient), 1))
+        # A Dense layer takes integers too.
+        found = call.inputs if of_ids else tf.cast(call.inputs, outputs[-1].dtype)
+        inputs.append(_with_one_axis_of_places(found, 0 if of_ids else 1))
     if not outputs:
         return None
     return LayerGradients(layer, tf.concat(inputs, 1), tf.concat(outputs, 1))

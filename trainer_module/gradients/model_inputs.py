@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from shared_core.feature_layout import FeatureLayout
 from shared_core.nearest import nearest
-from trainer_module.checks.batch import check_batch
-from trainer_module.checks.model import check_built
 from trainer_module.common.tensors import Tensors
+from trainer_module.gradients.arguments import check_function
+from trainer_module.window.micro_batch import upcast_to_float32
 
 # (name, tensor) -> the tensor that the model gets in its place.
 Change = Callable[[str, tf.Tensor], tf.Tensor]
@@ -70,7 +71,8 @@ class InputGradients(NamedTuple):
                     f"embeddings={shapes} cannot be split over {len(ids)} id columns: name one "
                     "layer that embeds all of them with the same size."
                 )
-            parts = tf.reduce_sum(tf.reshape(tensor, [-1, len(ids), size // len(ids)]), 2)
+            numbers = tf.reshape(upcast_to_float32(tensor), [-1, len(ids), size // len(ids)])
+            parts = tf.reduce_sum(numbers, 2)
             found |= {column.name: parts[:, index] for index, column in enumerate(ids)}
         return found
 
@@ -79,7 +81,7 @@ class Point(NamedTuple):
     """An output and its gradients at one point, for each row.
 
     Attributes:
-        value: The output, `[rows]`.
+        value: The output, `[rows]`, at least float32.
         tensors: Name -> what the model got, `[rows, ...]`.
         gradients: Name -> the gradient of `value`, `[rows, ...]`.
     """
@@ -125,9 +127,8 @@ class Differentiator(NamedTuple):
             ]
             with _intercepted(self.layers, enter):
                 outputs = self.model(tf.nest.pack_sequence_as(features, flat), training=False)
-            output = self.output
-            chosen = outputs if output is None else tf.convert_to_tensor(output(outputs))
-            value = _one_per_row(chosen, given=output is not None)
+            chosen = choose_output(outputs, self.output)
+            value = upcast_to_float32(_one_per_row(chosen, given=self.output is not None))
             # Rows do not depend on each other, so the gradient of the sum has each row's.
             total = tf.reduce_sum(value)
         zero = tf.UnconnectedGradients.ZERO
@@ -150,12 +151,11 @@ def differentiator(
     """Return what is differentiated by what, after checking it.
 
     Raises:
-        ValueError: Features differ in their number of rows, a layer does not exist, or there is
-            neither an input of floats nor a layer.
+        ValueError: `output` is not a function, a layer does not exist, or there is neither an
+            input of floats nor a layer.
     """
-    check_built(model)
-    check_batch(features, None)
-    names = list(embeddings or ())
+    check_output(output)
+    names = _layer_names(embeddings)
     known = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
     for name in names:
         if name not in known:
@@ -181,6 +181,38 @@ def floating_tensors(features: Tensors) -> list[tf.Tensor]:
             "their embeddings, use input_gradients with embeddings=[names of layers]."
         )
     return floating
+
+
+def check_output(output: Any) -> None:
+    """Raise ValueError unless `output` is None or a function."""
+    check_function("output", output, example="lambda outputs: outputs[:, 0]")
+
+
+def choose_output(outputs: Any, output: Callable[[Any], Any] | None) -> Any:
+    """Return the tensor that `output` makes of the model's outputs; None: the outputs.
+
+    Raises:
+        ValueError: The function does not return a tensor.
+    """
+    if output is None:
+        return outputs
+    found = output(outputs)
+    try:
+        return tf.convert_to_tensor(found)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"`output` returned a {type(found).__name__}: return a tensor, such as outputs[:, 0]."
+        ) from error
+
+
+def _layer_names(embeddings: Any) -> list[str]:
+    names = () if embeddings is None else embeddings
+    is_list = isinstance(names, Iterable) and not isinstance(names, (str, tf.Tensor, np.ndarray))
+    if not is_list or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"embeddings={embeddings!r}: use a list of names of layers, such as ['embeddings']."
+        )
+    return list(names)
 
 
 _INPUT = "input "

@@ -8,8 +8,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.common.tensors import LossLike, Tensors
-from trainer_module.gradients.checked_batch import checked_batch
+from trainer_module.gradients.arguments import check_function, checked_batch
 from trainer_module.gradients.chunks import (
     ChunkSize,
     map_chunks,
@@ -23,6 +24,7 @@ from trainer_module.window.micro_batch import upcast_to_float32
 from trainer_module.window.spec import WindowSpec
 
 
+@translate_tf_errors()
 def per_example_gradients(
     model: keras.Model,
     loss_fn: LossLike,
@@ -68,13 +70,21 @@ def per_example_gradients(
         `GradientReduction`, the result that it describes.
 
     Raises:
-        ValueError: chunk_size is below 1, tensors differ in their number of rows, a layer updates
-            state when called, such as BatchNormalization that is not frozen, or the model overrides
-            `compute_loss`. A model that overrides `train_step` is accepted, because its
-            `train_step` may call this function.
+        ValueError: chunk_size is below 1, tensors differ in their number of rows or do not fit the
+            model, a layer updates state when called, such as BatchNormalization that is not frozen,
+            or the model overrides `compute_loss`. A model that overrides `train_step` is accepted,
+            because its `train_step` may call this function.
     """
+    if not isinstance(reduce, GradientReduction):
+        check_function("reduce", reduce, example="GradientReduction.norm()")
     batch = checked_batch(
-        model, loss_fn, features, labels, sample_weight, by="per_example_gradients"
+        model,
+        loss_fn,
+        features,
+        labels,
+        sample_weight,
+        by="per_example_gradients",
+        random_position=random_position,
     )
     spec = WindowSpec(model, as_loss_function(loss_fn))
     if reduce is None or isinstance(reduce, GradientReduction):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import tensorflow as tf
 
+from trainer_module.gradients.arguments import (
+    check_function,
+    check_positive_number,
+    to_direction,
+)
 from trainer_module.window.micro_batch import upcast_to_float32
 
 
@@ -27,6 +31,13 @@ class GradientReduction:
     per_row: Callable[[list[tf.Tensor]], Any]
     over_rows: Literal["none", "sum", "mean"] = "none"
 
+    def __post_init__(self) -> None:
+        if self.per_row is None:
+            raise ValueError("per_row=None: use a function of one row's gradients.")
+        check_function("per_row", self.per_row, example="tf.linalg.global_norm")
+        if not isinstance(self.over_rows, str) or self.over_rows not in ("none", "sum", "mean"):
+            raise ValueError(f'over_rows={self.over_rows!r}: use "none", "sum" or "mean".')
+
     @classmethod
     def norm(cls) -> GradientReduction:
         """Return the reduction to ‖g_i‖, `[rows]`."""
@@ -41,8 +52,7 @@ class GradientReduction:
         """
 
         def dot(gradients: list[tf.Tensor]) -> tf.Tensor:
-            check_direction(direction, gradients, name="direction")
-            return dot_product(gradients, direction)
+            return dot_product(gradients, to_direction(direction, gradients, name="direction"))
 
         return cls(dot)
 
@@ -53,7 +63,7 @@ class GradientReduction:
         Raises:
             ValueError: clip_norm is not a finite number above 0.
         """
-        check_clip_norm(clip_norm)
+        check_positive_number("clip_norm", clip_norm, example="1.0")
 
         def clip(gradients: list[tf.Tensor]) -> list[tf.Tensor]:
             factor = clip_factors(global_norm(gradients), clip_norm)
@@ -84,23 +94,7 @@ def dot_product(first: Sequence[Any], second: Sequence[Any]) -> tf.Tensor:
 
 def clip_factors(norms: tf.Tensor, clip_norm: float) -> tf.Tensor:
     """Return min(1, clip_norm / norm) of each norm, which is 1 where the norm is 0."""
-    limit = tf.constant(clip_norm, norms.dtype)
+    range_of = np.finfo(norms.dtype.as_numpy_dtype)
+    # Out of the range of float32, it would be 0 or infinite, and the quotient NaN.
+    limit = tf.constant(min(max(clip_norm, range_of.tiny), range_of.max), norms.dtype)
     return limit / tf.maximum(norms, limit)
-
-
-def check_clip_norm(clip_norm: Any) -> None:
-    """Raise ValueError unless clip_norm is a finite number above 0."""
-    is_number = isinstance(clip_norm, numbers.Real) and not isinstance(clip_norm, bool)
-    if not is_number or not 0 < float(clip_norm) < math.inf:
-        raise ValueError(f"clip_norm={clip_norm!r}: use a finite number above 0, such as 1.0.")
-
-
-def check_direction(direction: Sequence[Any], variables: Sequence[Any], *, name: str) -> None:
-    """Raise ValueError unless there is one tensor of the shape of each variable."""
-    shapes = [tuple(getattr(tensor, "shape", ())) for tensor in direction]
-    wanted = [tuple(variable.shape) for variable in variables]
-    if shapes != wanted:
-        raise ValueError(
-            f"{name} has tensors of shapes {shapes}, the trainable variables have {wanted}: give "
-            "one tensor for each variable, in the order of model.trainable_variables."
-        )

@@ -10,8 +10,10 @@ import keras
 import tensorflow as tf
 
 from trainer_module.checks.model import check_built
+from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.common.positive_int import check_positive_int
 from trainer_module.common.tensors import LossLike, Tensors
-from trainer_module.gradients.chunks import resolve_chunk_size
+from trainer_module.gradients.arguments import check_random_position, checked_features
 from trainer_module.losses.nested import path_name
 from trainer_module.losses.weighted_loss import LossSums, WeightedLoss, weighted_loss
 from trainer_module.window.accumulation import accumulate_gradients
@@ -36,6 +38,7 @@ class TaskGradients(NamedTuple):
     cosines: tf.Tensor
 
 
+@translate_tf_errors()
 def task_gradients(
     model: keras.Model,
     losses: LossLike,
@@ -67,7 +70,8 @@ def task_gradients(
             `accumulate_gradients`.
     """
     check_built(model)
-    size = resolve_chunk_size(micro_batch_size, lambda: 1.0, name="micro_batch_size")
+    check_random_position(random_position)
+    size = check_positive_int("micro_batch_size", micro_batch_size)
     whole = losses if isinstance(losses, WeightedLoss) else weighted_loss(losses)
     if len(whole.terms) < 2:
         raise ValueError(
@@ -94,7 +98,7 @@ def task_gradients(
     total = accumulate_gradients(
         model,
         of_each,
-        features,
+        checked_features(model, features),
         labels,
         sample_weight,
         micro_batch_size=size,

@@ -57,6 +57,7 @@ CASES = {
     "rows_and_places_merged": (lambda: model_of((3, 4), Merged()), (3, 4), 1),
     "dropout": (lambda: model_of((5,), L.Dense(4), L.Dropout(0.5)), (5,), 0),
     "lstm": (lambda: model_of((3, 4), L.LSTM(3)), (3, 4), 1),
+    "integers": (lambda: model_of((5,), L.Dense(3), dtype="int64"), (5,), 2),
     "frozen": (lambda: model_of((5,), L.Dense(4, trainable=False)), (5,), 1),
 }
 

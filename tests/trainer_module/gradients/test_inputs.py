@@ -87,6 +87,22 @@ def test_of_a_linear_model_they_are_its_terms(float64):
     np.testing.assert_allclose(found.change, sum(np.sum(each, 1) for each in wanted), rtol=1e-9)
 
 
+def test_sums_of_a_float16_model_are_in_float32():
+    """Closed form: weight · x. In float16, 50 steps miss 1 % of it."""
+    with full_batch.precision("mixed_float16"):
+        ids = keras.Input((2,), dtype="int64", name="i")
+        hidden = L.Embedding(7, 400, name="table")(ids)
+        model = keras.Model({"i": ids}, L.Dense(1)(L.Flatten()(hidden)))
+    features = {"i": rows()["i"]}
+    found = integrated_gradients(model, features, chunk_size=2, embeddings=["table"])
+    kernel = model.layers[-1].kernel.numpy().astype("float16").reshape(2, 400)
+    wanted = model.get_layer("table")(features["i"]).numpy().astype("float64") * kernel
+    np.testing.assert_allclose(found.embeddings["table"], wanted, rtol=1e-5)
+    columns = found.by_column(FeatureLayout(columns=COLUMNS[2:]))
+    np.testing.assert_allclose(columns["company"], wanted[:, 1].sum(-1), rtol=1e-5, atol=1e-6)
+    assert found.gap.dtype == tf.float32
+
+
 @pytest.mark.parametrize("chunk_size", [2, "auto"])
 def test_they_are_complete(float64, chunk_size):
     model, features = packed(), rows()
@@ -156,19 +172,14 @@ def test_smooth_gradients_of_a_square(float64):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": 0}, "steps=0: use a whole number of at least 1"),
         ({"embeddings": ["embedding"]}, "no layer 'embedding', did you mean 'embeddings'"),
         ({"baseline": {"x": np.zeros((3, 2)), "i": np.zeros((3, 2), int)}}, r"\(3, 2\) where the"),
         ({"baseline": {"x": np.zeros((1, 2))}}, r"shapes {.*'x': \[1, 2\]"),
-        ({"chunk_size": 0}, "chunk_size=0"),
     ],
 )
-def test_what_is_wrong_is_named(options, message):
+def test_names_and_baselines_that_do_not_fit_are_named(options, message):
     with full_batch.precision("float64"), pytest.raises(ValueError, match=message):
         integrated_gradients(packed(), rows(), **{"chunk_size": 2, **options})
-    if "steps" in options:
-        with full_batch.precision("float64"), pytest.raises(ValueError, match="noise=0"):
-            smooth_grad(packed(), rows(), noise=0, chunk_size=2)
 
 
 def test_features_with_different_numbers_of_rows_are_rejected():

@@ -82,10 +82,3 @@ def test_replicas_have_the_gradients_of_all_rows(float64, strategies):
 def test_one_loss_is_no_choice():
     with pytest.raises(ValueError, match=r"losses='mse' has 1 loss: give one for each"):
         task_gradients(full_batch.mlp(), "mse", *full_batch.batch("mlp"), micro_batch_size=2)
-
-
-def test_micro_batches_of_no_rows_are_rejected():
-    data = full_batch.batch("two_in_two_out")
-    losses = {"p": "mse", "q": CLASSES}
-    with pytest.raises(ValueError, match=r"micro_batch_size=0: use a whole number of at least 1"):
-        task_gradients(full_batch.two_in_two_out(), losses, *data, micro_batch_size=0)

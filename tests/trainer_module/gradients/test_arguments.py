@@ -1,0 +1,193 @@
+"""Bad arguments of the functions of gradients: an error names the argument and its value."""
+
+from __future__ import annotations
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module import (
+    GradientReduction,
+    clipped_gradient_sum,
+    gradient_norms,
+    hessian_vector_product,
+    input_gradients,
+    integrated_gradients,
+    jacobian,
+    largest_eigenvalue,
+    per_example_gradients,
+    smooth_grad,
+    task_gradients,
+)
+
+L = keras.layers
+NAN = float("nan")
+X, Y, W = full_batch.batch("mlp")
+VECTOR = [np.ones(shape, "float32") for shape in ((5, 6), (6,), (6, 1), (1,))]
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {"mlp": full_batch.mlp(), "two": full_batch.two_in_two_out(), "ids": ids_model()}
+
+
+def ids_model():
+    ids = keras.Input((2,), dtype="int64", name="ids")
+    return keras.Model(ids, L.Dense(1)(L.Flatten()(L.Embedding(7, 3, name="table")(ids))))
+
+
+def of_loss(function, **defaults):
+    def call(models, features=X, labels=Y, weights=None, *, model="mlp", **options):
+        return function(models[model], "mse", features, labels, weights, **{**defaults, **options})
+
+    return call
+
+
+def of_inputs(function, **defaults):
+    def call(models, features=X, *, model="mlp", **options):
+        return function(models[model], features, **{**defaults, **options})
+
+    return call
+
+
+def of_tasks(models, **options):
+    features, labels, _ = full_batch.batch("two_in_two_out")
+    labels = {"p": labels["p"], "q": np.ones((len(X), 3), "float32")}
+    return task_gradients(
+        models["two"],
+        {"p": "mse", "q": "mse"},
+        features,
+        labels,
+        **{"micro_batch_size": 3, **options},
+    )
+
+
+CALLS = {
+    "per_example": of_loss(per_example_gradients, chunk_size=3),
+    "norms": of_loss(gradient_norms, chunk_size=3),
+    "clipped_sum": of_loss(clipped_gradient_sum, chunk_size=3, clip_norm=1.0),
+    "product": of_loss(hessian_vector_product, vector=VECTOR, micro_batch_size=3),
+    "eigenvalue": of_loss(largest_eigenvalue, micro_batch_size=3),
+    "tasks": of_tasks,
+    "inputs": of_inputs(input_gradients, chunk_size=3),
+    "integrated": of_inputs(integrated_gradients, chunk_size=3, steps=3),
+    "smooth": of_inputs(smooth_grad, chunk_size=3, noise=0.1, samples=3),
+    "jacobian": of_inputs(jacobian, chunk_size=3),
+    "reduction": lambda _, **options: GradientReduction(**{"per_row": tf.add_n, **options}),
+    "clipped": lambda _, **options: GradientReduction.clipped_sum(**options),
+    "dot": lambda models, direction: CALLS["per_example"](
+        models, reduce=GradientReduction.dot_product(direction)
+    ),
+}  # fmt: skip
+COUNTS = [0, -1, 1.5, "3", "all", None, True, NAN, [3]]
+NUMBERS = [0, -1.0, NAN, float("inf"), "0.1", None, True, 10**400]
+SEEDS = [1.5, "0", None, True, 2**63]
+FUNCTIONS = ["mean", 3]
+POSITIONS = [None, 3, "0", (1.5,), (None,), (True,), (np.ones(2, int),)]
+DIRECTIONS = [
+    None, 1.0, "abcd", [1.0], VECTOR[:3], [array.astype(str) for array in VECTOR],
+    [array + 1j for array in VECTOR],
+]  # fmt: skip
+BAD = [
+    *((name, "chunk_size", COUNTS) for name in ("per_example", "norms", "clipped_sum")),
+    *((name, "chunk_size", COUNTS) for name in ("inputs", "integrated", "smooth", "jacobian")),
+    *((name, "micro_batch_size", COUNTS) for name in ("product", "tasks", "eigenvalue")),
+    *((name, "random_position", POSITIONS) for name in ("per_example", "norms", "clipped_sum")),
+    *((name, "random_position", POSITIONS) for name in ("product", "tasks")),
+    *((name, "seed", SEEDS) for name in ("eigenvalue", "smooth")),
+    *((name, "output", FUNCTIONS) for name in ("inputs", "integrated", "smooth", "jacobian")),
+    *((name, "clip_norm", NUMBERS) for name in ("clipped", "clipped_sum")),
+    ("eigenvalue", "max_iterations", COUNTS),
+    ("eigenvalue", "tolerance", [-1.0, NAN, "0.1", None, True]),
+    ("integrated", "steps", [*COUNTS, 5000]),
+    ("integrated", "embeddings", ["table", 3, [3], [["table"]]]),
+    ("smooth", "samples", COUNTS),
+    ("smooth", "noise", NUMBERS),
+    ("per_example", "reduce", FUNCTIONS),
+    ("reduction", "per_row", [None, *FUNCTIONS]),
+    ("reduction", "over_rows", ["all", None, ["sum"]]),
+    ("product", "vector", DIRECTIONS),
+    ("dot", "direction", DIRECTIONS),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "option", "values"), BAD, ids=lambda x: x if isinstance(x, str) else ""
+)
+def test_bad_options_are_reported(models, call, option, values):
+    for value in values:
+        with pytest.raises(ValueError, match=option) as error:
+            CALLS[call](models, **{option: value})
+        if option not in ("vector", "direction"):
+            assert str(value) in str(error.value)
+
+
+BAD_ROWS = {
+    "rank": (X[:, 0], r"\(11,\).*\(None, 5\)"),
+    "width": (X[:, :4], r"\(11, 4\).*\(None, 5\)"),
+    "text": (X.astype(str), "dtype string"),
+    "complex": (X + 1j, "complex.*imaginary"),
+    "objects": (X.astype(object), "dtype object"),
+    "none": (None, "no tensor"),
+    "empty": ([], "no tensor"),
+    "several": ([X, X], "2 tensors"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_features_that_do_not_fit_the_model_are_reported(models, name):
+    features, message = BAD_ROWS[name]
+    for call in ("per_example", "norms", "eigenvalue", "integrated", "jacobian"):
+        with pytest.raises(ValueError, match=message):
+            CALLS[call](models, features)
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "message"),
+    [
+        ("norms", {"weights": W.astype(str)}, "sample_weight has dtype string"),
+        ("norms", {"labels": Y.astype(object)}, "labels hold a .* of dtype object"),
+        ("eigenvalue", {"features": X[:0], "labels": Y[:0]}, "0 rows"),
+        ("eigenvalue", {"features": X * NAN}, "not finite"),
+        ("inputs", {"output": lambda outputs: None}, "returned a NoneType: return a tensor"),
+        ("jacobian", {"output": lambda outputs: {}}, "returned a dict: return a tensor"),
+        ("integrated", {"baseline": X[:1].astype(str)}, "baseline has dtype string"),
+        (
+            "integrated",
+            {
+                "model": "ids",
+                "features": np.ones((3, 2), int),
+                "baseline": np.full((1, 2), 0.5),
+                "embeddings": ["table"],
+            },
+            "baseline has dtype float64 where the features have int64",
+        ),
+        ("norms", {"model": "ids", "features": np.full((11, 2), 9)}, "an id is 9.*ids 0 to 6"),
+    ],
+)  # fmt: skip
+def test_bad_rows_are_reported(models, call, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        CALLS[call](models, **arguments)
+
+
+def test_integers_of_numpy_are_integers(models):
+    three = np.int64(3)
+    found = CALLS["integrated"](models, steps=three, chunk_size=np.int32(3))
+    wanted = CALLS["integrated"](models, steps=3)
+    np.testing.assert_array_equal(found.inputs, wanted.inputs)
+    found = CALLS["smooth"](models, samples=three, seed=three, noise=np.float32(0.1))
+    np.testing.assert_array_equal(found.inputs, CALLS["smooth"](models, seed=3).inputs)
+
+
+def test_chunks_above_the_number_of_rows(models):
+    assert CALLS["norms"](models, chunk_size=10**30).shape == (11,)
+
+
+def test_limits_out_of_the_range_of_float32(models):
+    """No row is clipped, or all are clipped to the smallest number: none is NaN."""
+    whole = CALLS["clipped_sum"](models, clip_norm=1e30)
+    assert full_batch.error(CALLS["clipped_sum"](models, clip_norm=1e300), whole) < 1e-6
+    zero = Y * 0
+    assert np.all(np.isfinite(np.ravel(CALLS["clipped_sum"](models, X, zero, clip_norm=1e-300)[0])))
