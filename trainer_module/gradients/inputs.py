@@ -114,7 +114,9 @@ def integrated_gradients(
         raise ValueError(f"steps={steps}: use at most {_MOST_STEPS:,}.")
     what = differentiator(model, features, output, embeddings)
     has_baseline = baseline is not None
-    start = _baseline_rows(features, to_tensors(baseline, "baseline") if has_baseline else None)
+    start = features
+    if has_baseline:
+        start = _baseline_rows(features, to_tensors(baseline, "baseline"))
     nodes, weights = np.polynomial.legendre.leggauss(steps)
 
     def of_chunk(part: Any) -> dict[str, tf.Tensor]:
@@ -272,9 +274,7 @@ def _map_rows(
 
 
 def _baseline_rows(features: Any, baseline: Any) -> Any:
-    """Return the baseline with a row for each row of the features; zeros if there is none."""
-    if baseline is None:
-        return tf.nest.map_structure(tf.zeros_like, features)
+    """Return the baseline with a row for each row of the features."""
     try:
         tf.nest.assert_same_structure(features, baseline)
     except (ValueError, TypeError):

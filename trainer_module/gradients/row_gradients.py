@@ -107,13 +107,23 @@ def chunk_function(
     kind = replica_kind(tf.distribute.get_strategy())
     vectorised = can_be_vectorised(traced.graph, kind)
 
+    # A graph, because tf.vectorized_map traces each chunk again outside of one.
+    @tf.function(
+        autograph=False,
+        input_signature=[
+            tf.TensorSpec([None], tf.int32),
+            *(tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in present),
+        ],
+    )
+    def of_rows(*elements: tf.Tensor) -> list[tf.Tensor]:
+        if vectorised:
+            return tf.vectorized_map(lambda row: of_tensors(*row), list(elements), warn=False)
+        # Row by row, with some rows in parallel.
+        return tf.map_fn(lambda row: of_tensors(*row), list(elements), fn_output_signature=specs)
+
     def of_chunk(part: Any) -> list[tf.Tensor]:
         rows, numbers = part
-        elements = [numbers, *(t for t in tf.nest.flatten(rows) if t is not None)]
-        if vectorised:
-            return tf.vectorized_map(lambda row: of_tensors(*row), elements, warn=False)
-        # Row by row, with some rows in parallel.
-        return tf.map_fn(lambda row: of_tensors(*row), elements, fn_output_signature=specs)
+        return of_rows(numbers, *(t for t in tf.nest.flatten(rows) if t is not None))
 
     return of_chunk, specs
 
@@ -121,11 +131,12 @@ def chunk_function(
 def can_be_vectorised(graph: Any, kind: str = "CPU") -> bool:
     """Return whether `tf.vectorized_map` computes the trace of one row correctly.
 
-    The loop of a recurrent layer is vectorised if its number of iterations is known. On a CPU, the
+    The loop of a recurrent layer is vectorised if its number of iterations is known, but XLA has no
+    kernel for the result. On a CPU, the
     softmax of oneDNN, which has no float64, ends the process with SIGSEGV for tensors of rank 5, to
     which `tf.vectorized_map` makes the rank 4 of the scores of MultiHeadAttention.
     """
-    if has_loops(graph) and math.isinf(bytes_per_row(graph)):
+    if has_loops(graph) and (is_compiled_by_xla() or math.isinf(bytes_per_row(graph))):
         return False
     if kind != "CPU":
         return True
@@ -138,6 +149,19 @@ def can_be_vectorised(graph: Any, kind: str = "CPU") -> bool:
         tensor.dtype != tf.float64 and (tensor.shape.rank is None or tensor.shape.rank >= 4)
         for tensor in softmaxes
     )
+
+
+def is_compiled_by_xla() -> bool:
+    """Return whether the function that is being traced has `jit_compile=True`, or its caller."""
+    graph: Any = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        context = graph._get_control_flow_context()
+        while context is not None:
+            if context.IsXLAContext():
+                return True
+            context = context.outer_context
+        graph = getattr(graph, "outer_graph", None)
+    return False
 
 
 def row_bytes(spec: WindowSpec, batch: Tensors) -> float:

@@ -39,6 +39,12 @@ def dense_model(layer) -> keras.Model:
     return keras.Model(features, L.Dense(1, name="head")(layer(features)))
 
 
+def nan_dense() -> keras.layers.Layer:
+    layer = L.Dense(3, kernel_initializer=keras.initializers.Constant(np.nan), name="broken")
+    layer.build((None, 4))
+    return layer
+
+
 def pruned() -> PrunedDense:
     return PrunedDense(4, 0.5, 0, 10, 5, activation="tanh", name="tested")
 
@@ -207,12 +213,16 @@ def test_gradients_of_rows_sum_to_that_of_the_batch(float64, name):
         (lambda: LowRankDense(4, 3)(tf.ones([2, 2])), ["rank=3", "inputs=2"]),
         (lambda: LowRankDense.from_dense(L.Dense(3), 1), ["layer=", "not built"]),
         (lambda: LowRankDense.from_dense(L.Flatten(), 1), ["layer=", "Dense"]),
+        (lambda: LowRankDense.from_dense(nan_dense(), 1), ["layer='broken'", "finite"]),
         (lambda: LowRankDense(4, 2).build((2, None)), ["(2, None)", "keras.Input"]),
         (lambda: PrunedDense(4, 1.0, 0, 10), ["sparsity=1.0", "below 1"]),
         (lambda: PrunedDense(4, "most", 0, 10), ["sparsity='most'", "below 1"]),
         (lambda: PrunedDense(4, 0.5, 10, 10), ["begin_step=10", "end_step=10"]),
         (lambda: PrunedDense(4, 0.5, 0, 1.5), ["end_step=1.5", "whole"]),
+        (lambda: PrunedDense(4, 0.5, True, 10), ["begin_step=True", "whole"]),
         (lambda: PrunedDense(4, 0.5, 0, 10, 0), ["every=0", "at least 1"]),
+        (lambda: pruned().prune(1.5), ["step=1.5", "steps taken"]),
+        (lambda: pruned().prune(-1), ["step=-1", "steps taken"]),
         (lambda: DepthwiseSeparable(4, padding="full"), ["padding='full'", '"same"']),
         (lambda: DepthwiseSeparable(4, groups=3), ["groups=3", "filters=4"]),
         (lambda: DepthwiseSeparable(4, groups=4).build((1, 2, 2, 2)), ["groups=4", "channels=2"]),

@@ -90,3 +90,11 @@ def test_the_mask_of_the_ids_reaches_the_loss():
     embedding = L.Embedding(7, 3, mask_zero=True)
     outputs = TiedDense(embedding)(embedding(IDS))
     np.testing.assert_array_equal(outputs._keras_mask, IDS > 0)
+
+
+def test_integers_are_multiplied_as_numbers():
+    embedding = L.Embedding(7, 3)
+    embedding(IDS)
+    tied = TiedDense(embedding)
+    np.testing.assert_array_equal(tied(np.ones((2, 3), int)), tied(np.ones((2, 3), "float32")))
+    assert np.abs(tied(np.ones((2, 3), int))).max() > 0
