@@ -69,7 +69,7 @@ def test_a_run_that_continues_within_the_steps_traces_the_rest(tmp_path):
 
 
 def test_training_may_end_before_or_within_the_steps(tmp_path, caplog):
-    fit(ProfileSteps(str(tmp_path / "within"), 11, 20))
+    fit(ProfileSteps(str(tmp_path / "within"), np.int64(11), np.int32(20)))
     assert steps_in(tmp_path / "within") == 2
     fit(ProfileSteps(str(tmp_path / "before"), 13, 20))
     assert "13 to 20: training ended after step 12" in caplog.text
