@@ -61,12 +61,13 @@ def map_chunks(
             tensors with the same number of rows `[rows, ...]`.
         data: Structure of tensors `[rows, ...]` or None.
         specs: (dtype, shape without rows) of each tensor that `function` returns.
-        chunk_size: Number of rows at a time; it bounds the memory.
+        chunk_size: Number of rows at a time; it bounds the memory. In XLA, fewer rows if it does
+            not divide their number.
 
     Returns:
         One tensor `[rows, ...]` per entry of `specs`.
     """
-    chunk_size = min(chunk_size, _MOST_CHUNK_ROWS)
+    chunk_size = _rows_of_chunk(data, chunk_size)
     rows = count_rows(data)
     count = -(-rows // chunk_size)
     arrays = [
@@ -105,7 +106,7 @@ def sum_chunks(
         specs: (dtype, shape) of each tensor that `function` returns.
         chunk_size: Number of rows at a time; it bounds the memory.
     """
-    chunk_size = min(chunk_size, _MOST_CHUNK_ROWS)
+    chunk_size = _rows_of_chunk(data, chunk_size)
     rows = count_rows(data)
     zeros = [tf.zeros(shape, dtype) for dtype, shape in specs]
 
@@ -150,3 +151,33 @@ def _rows_from(data: Tensors, start: Any, chunk_size: int) -> Tensors:
     return tf.nest.map_structure(
         lambda t: None if t is None else t[start : start + chunk_size], data
     )
+
+
+def is_compiled_by_xla() -> bool:
+    """Return whether the function that is being traced has `jit_compile=True`, or its caller."""
+    graph: Any = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        context = graph._get_control_flow_context()
+        while context is not None:
+            if context.IsXLAContext():
+                return True
+            context = context.outer_context
+        graph = getattr(graph, "outer_graph", None)
+    return False
+
+
+def _rows_of_chunk(data: Tensors, chunk_size: int) -> int:
+    """Return the number of rows of each chunk; in XLA, it divides the number of rows.
+
+    XLA pads a smaller last chunk to the size of the others, which would add rows to the result.
+    """
+    if not is_compiled_by_xla():
+        return min(chunk_size, _MOST_CHUNK_ROWS)
+    rows = next(t for t in tf.nest.flatten(data) if t is not None).shape[0]
+    if rows is None:
+        raise ValueError(
+            "jit_compile=True, and the number of rows is not known when the function is traced: "
+            "give tensors of a fixed number of rows, or compute gradients outside of the function."
+        )
+    most = max(1, min(chunk_size, rows))
+    return next(size for size in range(most, 0, -1) if rows % size == 0)

@@ -10,7 +10,13 @@ import tensorflow as tf
 
 from trainer_module.common.tensors import Tensors
 from trainer_module.devices.strategies import replica_kind
-from trainer_module.gradients.chunks import ChunkSize, count_rows, resolve_chunk_size, row_specs
+from trainer_module.gradients.chunks import (
+    ChunkSize,
+    count_rows,
+    is_compiled_by_xla,
+    resolve_chunk_size,
+    row_specs,
+)
 from trainer_module.window.micro_batch import micro_batch_gradients
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
 from trainer_module.window.trace_bytes import bytes_per_row, has_loops
@@ -149,19 +155,6 @@ def can_be_vectorised(graph: Any, kind: str = "CPU") -> bool:
         tensor.dtype != tf.float64 and (tensor.shape.rank is None or tensor.shape.rank >= 4)
         for tensor in softmaxes
     )
-
-
-def is_compiled_by_xla() -> bool:
-    """Return whether the function that is being traced has `jit_compile=True`, or its caller."""
-    graph: Any = tf.compat.v1.get_default_graph()
-    while graph is not None:
-        context = graph._get_control_flow_context()
-        while context is not None:
-            if context.IsXLAContext():
-                return True
-            context = context.outer_context
-        graph = getattr(graph, "outer_graph", None)
-    return False
 
 
 def row_bytes(spec: WindowSpec, batch: Tensors) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import per_example_gradients
+from trainer_module import clipped_gradient_sum, per_example_gradients
 
 L = keras.layers
 
@@ -92,23 +92,45 @@ def test_they_are_those_of_a_tape_per_row(float64, family):
     check_against_tapes(*model_and_rows(family))
 
 
-def test_xla_computes_the_same(float64):
-    """A loop with a mask and recurrent dropout, inside jit_compile=True; chunks of 3 and 2 rows."""
+def masked_lstm(x):
+    return L.LSTM(2, recurrent_dropout=0.3)(L.Masking()(x))
+
+
+@pytest.mark.parametrize(
+    "build", [L.Flatten(), pytest.param(masked_lstm, marks=pytest.mark.slow)], ids=["dense", "lstm"]
+)
+def test_xla_computes_the_same(float64, build):
+    """4 rows in chunks of 3: XLA would pad the second chunk."""
     x = keras.Input((3, 2), dtype="float64")
-    model = keras.Model(x, L.Dense(1)(L.LSTM(2, recurrent_dropout=0.3)(L.Masking()(x))))
+    model = keras.Model(x, L.Dense(1)(build(x)))
     random = np.random.default_rng(0)
-    features = random.normal(size=(5, 3, 2))
+    features = random.normal(size=(4, 3, 2))
     features[0, 1:] = features[1, 1] = 0  # masked
-    data = tf.constant(features), tf.constant(random.normal(size=(5, 1)))
+    data = tf.constant(features), tf.constant(random.normal(size=(4, 1)))
+
+    def gradients(*data):
+        return [
+            *per_example_gradients(model, "mse", *data, chunk_size=3),
+            *clipped_gradient_sum(model, "mse", *data, clip_norm=0.5, chunk_size=3),
+        ]
+
     found, wanted = (
-        tf.function(
-            lambda *data: per_example_gradients(model, "mse", *data, chunk_size=3),
-            autograph=False,
-            jit_compile=xla,
-        )(*data)
-        for xla in (True, False)
+        tf.function(gradients, autograph=False, jit_compile=xla)(*data) for xla in (True, False)
     )
+    assert [t.shape for t in found] == [t.shape for t in wanted]
     assert full_batch.error(found, wanted) < 1e-9
+
+
+def test_xla_needs_the_number_of_rows():
+    model = full_batch.mlp()
+    function = tf.function(
+        lambda *data: per_example_gradients(model, "mse", *data, chunk_size=3),
+        autograph=False,
+        jit_compile=True,
+        input_signature=[tf.TensorSpec([None, 5]), tf.TensorSpec([None, 1])],
+    )
+    with pytest.raises(ValueError, match="number of rows is not known"):
+        function(*full_batch.batch("mlp")[:2])
 
 
 STACKED = {
@@ -143,7 +165,7 @@ def test_attention_in_float32_ends_no_process():
     """The softmax of oneDNN crashes for scores of rank 5, as tf.vectorized_map makes them."""
     code = """
 import keras, numpy as np, tensorflow as tf
-from trainer_module import per_example_gradients
+from trainer_module import clipped_gradient_sum, per_example_gradients
 x = keras.Input((16, 32))
 model = keras.Model(x, keras.layers.MultiHeadAttention(4, 8)(x, x))
 rows = np.random.default_rng(0).normal(size=(2, 8, 16, 32)).astype("float32")
