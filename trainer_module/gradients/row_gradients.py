@@ -63,7 +63,8 @@ def row_gradients(
         random_position: See `per_example_gradients`.
 
     Raises:
-        ValueError: A layer updates state when called, or chunk_size is wrong.
+        ValueError: A layer updates state when called, chunk_size is wrong, or the model has a loop
+            in a function with `jit_compile=True`.
     """
     everything = spec.model.trainable_variables
     wanted = {id(v) for v in (everything if variables is None else variables)}
@@ -109,6 +110,13 @@ def chunk_function(
     traced = tf.function(of_tensors, autograph=False).get_concrete_function(
         tf.TensorSpec([], tf.int32), *(tf.TensorSpec(t.shape[1:], t.dtype) for t in present)
     )
+    # XLA has no kernel for the vectorised loop, and compiles the loop per row for a minute or more.
+    if has_loops(traced.graph) and is_compiled_by_xla():
+        raise ValueError(
+            f"jit_compile=True, and model {spec.model.name!r} has a loop, such as that of LSTM: "
+            "compute gradients of rows in a function without jit_compile, or build the layer with "
+            "unroll=True."
+        )
     specs = [tf.TensorSpec(t.shape, t.dtype) for t in traced.structured_outputs]
     kind = replica_kind(tf.distribute.get_strategy())
     vectorised = can_be_vectorised(traced.graph, kind)
@@ -137,12 +145,11 @@ def chunk_function(
 def can_be_vectorised(graph: Any, kind: str = "CPU") -> bool:
     """Return whether `tf.vectorized_map` computes the trace of one row correctly.
 
-    The loop of a recurrent layer is vectorised if its number of iterations is known, but XLA has no
-    kernel for the result. On a CPU, the
+    The loop of a recurrent layer is vectorised if its number of iterations is known. On a CPU, the
     softmax of oneDNN, which has no float64, ends the process with SIGSEGV for tensors of rank 5, to
     which `tf.vectorized_map` makes the rank 4 of the scores of MultiHeadAttention.
     """
-    if has_loops(graph) and (is_compiled_by_xla() or math.isinf(bytes_per_row(graph))):
+    if has_loops(graph) and math.isinf(bytes_per_row(graph)):
         return False
     if kind != "CPU":
         return True
