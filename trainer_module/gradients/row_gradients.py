@@ -121,23 +121,13 @@ def chunk_function(
     kind = replica_kind(tf.distribute.get_strategy())
     vectorised = can_be_vectorised(traced.graph, kind)
 
-    # A graph, because tf.vectorized_map traces each chunk again outside of one.
-    @tf.function(
-        autograph=False,
-        input_signature=[
-            tf.TensorSpec([None], tf.int32),
-            *(tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in present),
-        ],
-    )
-    def of_rows(*elements: tf.Tensor) -> list[tf.Tensor]:
-        if vectorised:
-            return tf.vectorized_map(lambda row: of_tensors(*row), list(elements), warn=False)
-        # Row by row, with some rows in parallel.
-        return tf.map_fn(lambda row: of_tensors(*row), list(elements), fn_output_signature=specs)
-
     def of_chunk(part: Any) -> list[tf.Tensor]:
         rows, numbers = part
-        return of_rows(numbers, *(t for t in tf.nest.flatten(rows) if t is not None))
+        elements = [numbers, *(t for t in tf.nest.flatten(rows) if t is not None)]
+        if vectorised:
+            return tf.vectorized_map(lambda row: of_tensors(*row), elements, warn=False)
+        # Row by row, with some rows in parallel.
+        return tf.map_fn(lambda row: of_tensors(*row), elements, fn_output_signature=specs)
 
     return of_chunk, specs
 
