@@ -98,6 +98,10 @@ def chunk_function(
     Returns:
         A function of `(batch, row numbers)` that returns the tensors of `of_row` as `[rows, ...]`,
         and their specs without rows.
+
+    Raises:
+        ValueError: The trace has a loop, and the function that is being traced has
+            `jit_compile=True`.
     """
     places = tf.nest.map_structure(lambda t: t is not None, batch)
     present = [t for t in tf.nest.flatten(batch) if t is not None]
@@ -113,9 +117,8 @@ def chunk_function(
     # XLA has no kernel for the vectorised loop, and compiles the loop per row for a minute or more.
     if has_loops(traced.graph) and is_compiled_by_xla():
         raise ValueError(
-            f"jit_compile=True, and model {spec.model.name!r} has a loop, such as that of LSTM: "
-            "compute gradients of rows in a function without jit_compile, or build the layer with "
-            "unroll=True."
+            "jit_compile=True, and the model has a loop, such as that of LSTM: compute gradients of "
+            "rows without jit_compile, or build the layer with unroll=True."
         )
     specs = [tf.TensorSpec(t.shape, t.dtype) for t in traced.structured_outputs]
     kind = replica_kind(tf.distribute.get_strategy())
