@@ -13,6 +13,11 @@ from .normalization_validator.limits import NormalizationLimits as Normalization
 from .normalization_validator.artifacts import NormalizationReport as NormalizationReport
 from .normalization_validator.artifacts import NormalizationBlessing as NormalizationBlessing
 
+# Explain
+from .input_gradients.component import InputGradients as InputGradients
+from .input_gradients.artifacts import Attributions as Attributions
+from .input_gradients.summary import AttributionSummary as AttributionSummary
+
 # Train and tune
 from .trainer.component import create_trainer as create_trainer
 from .tuner.component import create_tuner as create_tuner

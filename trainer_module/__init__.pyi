@@ -7,6 +7,7 @@ __version__: str
 # In a TFX pipeline
 from .tfx.run import run_fn as run_fn
 from .tfx.tune import tuner_fn as tuner_fn
+from .tfx.input_gradients import input_gradients_signature as input_gradients_signature
 from .config import TrainerConfig as TrainerConfig
 from .tuning.tuner_config import TunerConfig as TunerConfig
 from .model.model_context import ModelContext as ModelContext

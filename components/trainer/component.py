@@ -27,6 +27,7 @@ def create_trainer(
     hyperparameters: BaseChannel | None = None,
     code: str = "",
     baselines: str | None = None,
+    input_gradients: bool = False,
 ) -> Trainer:
     """Return TFX's Trainer that runs `trainer_module.run_fn`.
 
@@ -42,6 +43,7 @@ def create_trainer(
             train again.
         baselines: a split: also write what a constant and a linear model reach on its rows, as
             `baselines.json` of `model_run`.
+        input_gradients: also export the signature that the component InputGradients needs.
 
     Returns:
         The node, with the outputs `model` and `model_run`.
@@ -62,5 +64,6 @@ def create_trainer(
             "trainer": checked.model_dump(mode="json", exclude_none=True),
             "code": code,
             **({"baselines": baselines} if baselines else {}),
+            **({"input_gradients": True} if input_gradients else {}),
         },
     )

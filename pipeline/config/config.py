@@ -21,6 +21,7 @@ from components.arrow_example_gen.spans import check_pattern, has_placeholders
 from pipeline.common.sources import Source
 from pipeline.config.cluster import Cluster
 from pipeline.config.evaluation import EvaluationConfig
+from pipeline.config.explain import ExplainConfig
 from pipeline.config.nodes import Nodes
 from pipeline.config.origin import Origin
 from pipeline.config.section import Section
@@ -270,6 +271,13 @@ class PipelineConfig(Section):
     )
     training: TrainerConfig
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
+    explain: ExplainConfig | None = Field(
+        default=None,
+        description=(
+            "Attribute the model's predictions for sampled rows to columns, by integrated "
+            "gradients. `{}`: with the defaults. Default: no attributions."
+        ),
+    )
     serving: ServingConfig = Field(default_factory=ServingConfig)
     nodes: Nodes = Field(default=(), description="Your own TFX components in the pipeline.")
     beam: BeamConfig = Field(default_factory=InMemory)
@@ -302,6 +310,15 @@ class PipelineConfig(Section):
             kind = self.label.kind
             self.tuning.check(self.training, label_kind=kind, section="training", own="tuning")
         return self
+
+    @property
+    def slices(self) -> dict[str, str]:
+        """Raw column that a slice is by -> the field that names it first."""
+        explained = self.explain.slices if self.explain else ()
+        return {
+            **dict.fromkeys(explained, "explain.slices"),
+            **dict.fromkeys(self.evaluation.slices, "evaluation.slices"),
+        }
 
     @property
     def label(self) -> Label:

@@ -1,7 +1,8 @@
 """Build the graph for any target: the nodes of the table, then those of the YAML's `nodes:`.
 
 ExampleGen -> StatisticsGen -> SchemaGen | ImportSchemaGen -> ExampleValidator
-  -> Transform -> NormalizationValidator -> [Tuner] -> Trainer -> Resolver -> Evaluator -> Pusher
+  -> Transform -> NormalizationValidator -> [Tuner] -> Trainer -> Resolver -> Evaluator
+  -> [InputGradients], Pusher
 """
 
 from __future__ import annotations

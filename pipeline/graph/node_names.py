@@ -24,6 +24,7 @@ class NodeName(str, enum.Enum):
     TRAINER = "Trainer"
     LATEST_BLESSED_MODEL = "LatestBlessedModel"
     EVALUATOR = "Evaluator"
+    INPUT_GRADIENTS = "InputGradients"
     PUSHER = "Pusher"
     BLESSED_MODEL_RECORD = "BlessedModelRecord"
 

@@ -123,7 +123,7 @@ def _used_columns(
 ) -> tuple[str, ...]:
     """Return the raw columns that the features and the evaluation name or match."""
     names = [name for group in groups for name in group.columns]
-    names += [*config.features.raw_columns(), *config.evaluation.slices]
+    names += [*config.features.raw_columns(), *config.slices]
     return tuple(dict.fromkeys(name for name in names if name in seen.columns))
 
 
@@ -177,7 +177,7 @@ def _check_schema_file(config: PipelineConfig, path: Path) -> None:
 
 
 def _check_columns(config: PipelineConfig, seen: DataPeek) -> tuple[ResolvedGroup, ...]:
-    for column in (*config.features.raw_columns(), *config.evaluation.slices):
+    for column in (*config.features.raw_columns(), *config.slices):
         if seen.columns.get(column) == "unknown":
             raise ConfigError(
                 f"features: column {column!r} of data.path={config.data.path} has no value in any "
@@ -193,10 +193,10 @@ def _check_columns(config: PipelineConfig, seen: DataPeek) -> tuple[ResolvedGrou
         groups = check_spec(config.features, seen.schema())
     except ValueError as error:
         raise ConfigError(f"features: {error}{_why_text(str(error), seen)}") from None
-    for column in config.evaluation.slices:
+    for column, field in config.slices.items():
         if column not in seen.columns:
             raise ConfigError(
-                f"evaluation.slices: column {column!r} is not in data.path={config.data.path}; "
+                f"{field}: column {column!r} is not in data.path={config.data.path}; "
                 f"{nearest_column(column, seen.columns)}"
             )
     return groups

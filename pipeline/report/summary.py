@@ -20,7 +20,7 @@ from pipeline.config.evaluation import (
 )
 from pipeline.graph.node_names import NodeName
 from pipeline.graph.table import NODES
-from pipeline.report import against_constant, baselines, calibration, classes, trials
+from pipeline.report import against_constant, attributions, baselines, calibration, classes, trials
 from pipeline.report.console import caution
 from pipeline.report.progress import RunState, duration
 from pipeline.report.records import NodeRecord, OutputArtifact, find_output, latest_run_of
@@ -46,6 +46,10 @@ def show(config: PipelineConfig, state: RunState, console: Console) -> None:
     for node in state.nodes:
         if node.training is not None and node.training.advice:
             console.print(f"{node.name}: {node.training.advice}.", highlight=False, soft_wrap=True)
+    explained = attributions.read(records)
+    if explained is not None:
+        print_table(console, attributions.table_of(explained))
+        console.print()
     for sentence in cautions(records):
         console.print(caution(NodeName.TRANSFORM, sentence), soft_wrap=True)
     show_verdict(config, records, console)

@@ -99,6 +99,7 @@ def summary_of(
             }
             for each in baselines.read(records)
         ],
+        "attributions": _attributions(records),
         "thresholds": {
             name: threshold.model_dump() for name, threshold in config.evaluation.thresholds.items()
         },
@@ -133,6 +134,16 @@ def _slices(config: PipelineConfig, evaluation: str, names: Sequence[str]) -> li
             }
         )
     return found
+
+
+def _attributions(records: Mapping[str, NodeRecord]) -> list[JsonObject]:
+    found = attributions.read(records)
+    if found is None:
+        return []
+    return [
+        {"column": name, "mean_absolute": size, "mean": found.slices[0].mean[name]}
+        for name, size in found.strongest(len(found.slices[0].mean))
+    ]
 
 
 def _verdict(

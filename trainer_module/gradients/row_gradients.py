@@ -117,8 +117,8 @@ def chunk_function(
     # XLA has no kernel for the vectorised loop, and compiles the loop per row for a minute or more.
     if has_loops(traced.graph) and is_compiled_by_xla():
         raise ValueError(
-            "jit_compile=True, and the model has a loop, such as that of LSTM: compute gradients of "
-            "rows without jit_compile, or build the layer with unroll=True."
+            "jit_compile=True, and the model has a loop, such as that of LSTM: compute "
+            "gradients of rows without jit_compile, or build the layer with unroll=True."
         )
     specs = [tf.TensorSpec(t.shape, t.dtype) for t in traced.structured_outputs]
     kind = replica_kind(tf.distribute.get_strategy())

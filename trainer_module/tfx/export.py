@@ -1,4 +1,4 @@
-"""Export a SavedModel: the transform graph and the model with three signatures."""
+"""Export a SavedModel: the transform graph and the model with its signatures."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.tensors import Tensors
+from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.label_scale import LabelScale
 from trainer_module.model.model_context import TransformOutput
 from trainer_module.tfx.class_outputs import OUTPUTS, with_classes
+from trainer_module.tfx.input_gradients import SIGNATURE, input_gradients_signature
 from trainer_module.tfx.label_names import LabelNames
 
 # How tf.io.parse_example reads a column.
@@ -32,6 +34,8 @@ def export_model(
     inputs: Sequence[str],
     label_scale: LabelScale | None = None,
     names: LabelNames | None = None,
+    layout: FeatureLayout | None = None,
+    with_gradients: bool = False,
 ) -> None:
     """Write a SavedModel that accepts raw rows and that session-style loaders can read.
 
@@ -45,6 +49,8 @@ def export_model(
       values and pad short rows. An argument has the name of its column, except that characters
       which TensorFlow does not accept are replaced, `class` becomes `class_`, and `self` becomes
       `self_`.
+    - `input_gradients`, with `with_gradients`: gradients of the output in the label's unit; see
+      `input_gradients_signature`.
 
     `assets.extra/raw_columns.json` lists the raw columns for serving: name, dtype, and argument of
     `raw`.
@@ -56,6 +62,11 @@ def export_model(
         inputs: Transformed features that the model takes, as a dict.
         label_scale: Scale of the model's outputs; they are converted back to the label's unit.
         names: Meaning of the outputs. None: return the outputs unchanged.
+        layout: Names of packed columns, for `input_gradients`; None: Transform writes none.
+        with_gradients: Whether to export `input_gradients`, which takes a second or two.
+
+    Raises:
+        ValueError: With `with_gradients`; see `input_gradients_signature`.
     """
     layer = transform_output.transform_features_layer()
     raw_spec: dict[str, ParseSpec] = transform_output.raw_feature_spec()
@@ -90,6 +101,15 @@ def export_model(
     archive.add_endpoint("serving_default", serve, [examples_spec])
     archive.add_endpoint("transform_features", transform_features, [examples_spec])
     archive.add_endpoint("raw", raw, [raw_specs])
+    if with_gradients:
+        spec = transform_output.transformed_feature_spec()
+        gradients = input_gradients_signature(
+            model,
+            {name: tf.TensorSpec([None, *spec[name].shape], spec[name].dtype) for name in inputs},
+            layout=layout,
+            unscaled=None if label_scale is None else label_scale.unscaled,
+        )
+        archive.add_endpoint(SIGNATURE, gradients)
     archive.write_out(directory, verbose=False)
     _write_raw_columns(directory, serving_spec, arguments)
     logging.info("Exported the model to %s", directory)

@@ -28,6 +28,7 @@ from trainer_module.options.setting_names import setting_names
 from trainer_module.tfx.data import open_data, split_files
 from trainer_module.tfx.export import export_model
 from trainer_module.tfx.input_checks import write_input_checks
+from trainer_module.tfx.input_gradients import check_one_output
 from trainer_module.tfx.label_names import label_names, write_label
 from trainer_module.tfx.local_workers import train_on_local_workers
 from trainer_module.training.prepare import Folders, check_rows
@@ -51,7 +52,8 @@ def run_fn(fn_args: FnArgs) -> FitResult | None:
     (`optimizer.learning_rate`).
 
     If `fn_args.custom_config["baselines"]` names a split, the results of a constant and a linear
-    model on its rows are written to `baselines.json` in the model_run folder.
+    model on its rows are written to `baselines.json` in the model_run folder. If
+    `custom_config["input_gradients"]` is true, the export has the signature `input_gradients`.
 
     With several workers (see `create_strategy`) each calls this function with the same arguments.
     They train one model together, the chief writes, and all return when its export is complete. If
@@ -124,6 +126,7 @@ def _run(
     plan = resolve(config)
     data = open_data(fn_args, config)
     summary = summarise(data.train, id_features=unsized_ids(data))
+    with_gradients = bool(fn_args.custom_config.get("input_gradients"))
     check_rows(config, summary)
     with keras_set_up(config):
         trained = train(
@@ -133,6 +136,7 @@ def _run(
             strategy,
             folders=Folders(run=_run_dir(fn_args)),
             train_steps=getattr(fn_args, "train_steps", None),
+            check_model=check_one_output if with_gradients else None,
         )
         if not workers.is_chief:
             _join_export(trained, data)
@@ -154,6 +158,8 @@ def _run(
             inputs=trained.inputs,
             label_scale=trained.label_scale,
             names=names,
+            layout=data.layout,
+            with_gradients=with_gradients,
         )
     if names is not None:
         write_label(fn_args.serving_model_dir, names)

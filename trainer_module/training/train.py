@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import keras
@@ -46,6 +46,7 @@ def train(
     folders: Folders | None = None,
     train_steps: int | None = None,
     progress: Callback | None = None,
+    check_model: Callable[[keras.Model], None] | None = None,
 ) -> Trained:
     """Train a plan; call it within `keras_set_up(plan.config)`.
 
@@ -57,6 +58,7 @@ def train(
         folders: Folders to write to; None: write nothing.
         train_steps: TFX's number of steps, used if the configuration sets none.
         progress: Shows the progress; None: a `ProgressLog`.
+        check_model: Called with the model before the first step, to reject it.
 
     Raises:
         ValueError: A setting does not fit the data.
@@ -65,6 +67,8 @@ def train(
     """
     prepared = prepare(plan, data, summary, strategy, folders=folders, train_steps=train_steps)
     built = build(prepared)
+    if check_model is not None:
+        check_model(built.model)
     result = fit(prepared, built, progress or ProgressLog())
     return Trained(result, built.model, built.inputs, prepared.label_scale)
 

@@ -44,6 +44,7 @@ def _build(context: GraphContext):
         hyperparameters=found,
         code=trainer_code(config),
         baselines=config.data.evaluation_split if config.evaluation.baselines else None,
+        input_gradients=config.explain is not None,
     )
 
 

@@ -1,0 +1,36 @@
+"""The columns with the largest attributions, as InputGradients wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from components.input_gradients.summary import SUMMARY_JSON, AttributionSummary
+from pipeline.graph.node_names import NodeName
+from pipeline.report.records import NodeRecord, find_output
+
+SHOWN = 10
+
+
+def read(records: Mapping[str, NodeRecord]) -> AttributionSummary | None:
+    """Return the attributions of a run; None if it has none."""
+    output = find_output(records, NodeName.INPUT_GRADIENTS, "attributions")
+    file = Path(output.uri) / SUMMARY_JSON if output else None
+    if file is None or not file.is_file():
+        return None
+    return AttributionSummary.model_validate_json(file.read_text(encoding="utf-8"))
+
+
+def table_of(summary: AttributionSummary) -> Table:
+    """Return the strongest columns, with the mean of the attributions and of their size."""
+    rows = summary.slices[0]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("strongest columns", overflow="fold")
+    table.add_column("mean |attribution|", justify="right", no_wrap=True)
+    table.add_column("mean attribution", justify="right", no_wrap=True)
+    for name, size in summary.strongest(SHOWN):
+        table.add_row(Text(name), f"{size:.4g}", f"{rows.mean[name]:+.4g}")
+    return table
