@@ -12,6 +12,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 from absl import logging
+from apache_beam.pvalue import AsSingleton
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
@@ -118,7 +119,7 @@ class Executor(BaseBeamExecutor):
                     | "ReadBaseline" >> ReadRecords(baseline, names, _NODE)
                     | "SampleBaseline" >> SampleRecords(MOST_BASELINES + 1)
                 )
-                baselines = (beam.pvalue.AsSingleton(found),)
+                baselines = (AsSingleton(found),)
             _ = (
                 pipeline
                 | "Read" >> ReadRecords(examples, [split], _NODE)

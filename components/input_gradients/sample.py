@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -56,7 +57,8 @@ class ReadRecords(beam.PTransform):
             batches = pipeline | f"Batches[{split}]" >> tfxio.BeamSource()
             to_records = _encode if is_parquet else _records
             parts.append(batches | f"Records[{split}]" >> beam.FlatMap(to_records))
-        return parts | beam.Flatten()
+        records: Any = parts | beam.Flatten()
+        return records
 
 
 def _records(batch: pa.RecordBatch) -> list[bytes]:
@@ -64,7 +66,7 @@ def _records(batch: pa.RecordBatch) -> list[bytes]:
 
 
 def _encode(batch: pa.RecordBatch) -> Iterator[bytes]:
-    kinds = dict(zip(batch.schema.names, map(kind_of, batch.schema.types), strict=True))
+    kinds = {field.name: kind_of(field.type) for field in batch.schema}
     columns = [as_lists(batch[name], kind) for name, kind in kinds.items() if kind is not None]
     for example in ExampleEncoder(kinds)(columns, batch.num_rows):
         yield example.SerializeToString(deterministic=True)
@@ -84,12 +86,13 @@ class SampleRecords(beam.PTransform):
 
     def expand(self, records: beam.PCollection[bytes]) -> beam.PCollection[list[bytes]]:
         """Return a collection with one list."""
-        return (
+        sample: Any = (
             records
             | beam.Map(lambda record: (hashlib.blake2b(record, digest_size=8).digest(), record))
             | beam.combiners.Top.Of(self._rows, key=itemgetter(0), reverse=True)
             | "Records" >> beam.Map(lambda found: [record for _, record in found])
         )
+        return sample
 
 
 def split_into_groups(

@@ -2,8 +2,8 @@
 
     {"version": 1, "pipeline": "houses", "run": {"id": ..., "ended": ...}, "nodes": [...],
      "label": ..., "rows": {"train": 240, "eval": 60}, "judged_split": "eval", "metrics": {...},
-     "slices": [...], "baselines": [...], "thresholds": {...}, "verdict": {...},
-     "gradient_noise_scale": null, "model": ..., "pushed_model": ...}
+     "slices": [...], "baselines": [...], "attributions": [...], "thresholds": {...},
+     "verdict": {...}, "gradient_noise_scale": null, "model": ..., "pushed_model": ...}
 
 Strict JSON: an undefined number is null. docs/own-data.md describes each field.
 """
@@ -20,7 +20,7 @@ from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import METRICS, ROWS, WEIGHTS
 from pipeline.graph.node_names import NodeName
-from pipeline.report import against_constant, baselines, verdict
+from pipeline.report import against_constant, attributions, baselines, verdict
 from pipeline.report.progress import RunState
 from pipeline.report.records import NodeRecord, find_output
 from pipeline.report.slices import slice_values, slices_of

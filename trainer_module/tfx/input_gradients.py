@@ -75,7 +75,7 @@ def input_gradients_signature(
     _check_gradients(features, embed)
     # The order in which Differentiator numbers the inputs.
     inputs = sorted(features)
-    explained: list[str] = []
+    all_columns: list[str] = []
 
     def outputs_of(outputs: Any) -> tf.Tensor:
         single = _single(outputs)
@@ -86,12 +86,13 @@ def input_gradients_signature(
     ) -> dict[str, tf.Tensor]:
         outputs = outputs_of(model(features, training=False))
         found = {}
-        number: Callable[[Any], tf.Tensor] = outputs_of
+        explained = None
         if outputs.shape.rank == 2 and outputs.shape[1] != 1:
-            found["class"] = chosen = tf.argmax(outputs, axis=1)
+            found["class"] = explained = tf.argmax(outputs, axis=1)
 
-            def number(each: Any) -> tf.Tensor:
-                return tf.gather(outputs_of(each), chosen, batch_dims=1)
+        def number(outputs: Any) -> tf.Tensor:
+            every = outputs_of(outputs)
+            return every if explained is None else tf.gather(every, explained, batch_dims=1)
 
         anything = Differentiator(model, lambda each: tf.reduce_sum(_flat(_single(each)), 1), embed)
         end, first = anything.at(features).tensors, anything.at(baseline).tensors
@@ -115,7 +116,7 @@ def input_gradients_signature(
                 feature = inputs[int(name.rsplit(" ", 1)[1])]
                 columns += [names.of_place(feature, i) for i in range(part.shape[1])]
             parts.append(part)
-        explained[:] = order = names.in_order(columns)
+        all_columns[:] = order = names.in_order(columns)
         # Several parts of one column, such as two embeddings of an id, are added up.
         summed = tf.math.unsorted_segment_sum(
             tf.transpose(tf.concat(parts, 1)), [order.index(name) for name in columns], len(order)
@@ -137,7 +138,7 @@ def input_gradients_signature(
     ]
     traced = tf.function(explain, input_signature=specs, autograph=False)
     traced.get_concrete_function()
-    _warn_if_left_out(names, features, explained)
+    _warn_if_left_out(names, features, all_columns)
     return traced
 
 

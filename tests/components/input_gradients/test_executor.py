@@ -1,0 +1,278 @@
+"""The executor on an exported linear model. Reference: weight * (x - baseline), 1e-6."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+from tfx.components.util import examples_utils
+from tfx.proto import example_gen_pb2
+from tfx.types import standard_artifacts
+
+from components import Attributions, AttributionSummary, InputGradients
+from components.input_gradients.executor import Executor
+from trainer_module import input_gradients_signature
+
+pytestmark = pytest.mark.slow(20)
+
+# With an image named, TFX is not packed again for each node.
+BEAM_ARGS = ["--runner=FnApiRunner", "--sdk_container_image=unused"]
+ROWS = 240
+COMPANIES = ["a", "b", "c"]
+WEIGHTS = np.array([0.5, -2.0])
+EMBEDDED = np.array([0.25, -1.0, 3.0])  # what the model adds for each company
+
+
+def raw_rows(count=ROWS, seed=0):
+    random = np.random.default_rng(seed)
+    return [
+        {
+            "number": [i],
+            "fare": [float(random.normal(10, 4))],
+            "miles": [float(random.exponential(3))],
+            "company": [] if i % 40 == 7 else [COMPANIES[i % 3].encode()],
+        }
+        for i in range(count)
+    ]
+
+
+def transformed(row):
+    name = (row["company"] or [b"c"])[0].decode()
+    return {
+        "number": row["number"],
+        "x": [(row["fare"][0] - 10) / 4, row["miles"][0]],
+        "company_id": [COMPANIES.index(name)],
+    }
+
+
+def wanted(row):
+    """Attributions of fare, miles and company to a baseline of zeros."""
+    made = transformed(row)
+    terms = WEIGHTS * np.float32(made["x"])
+    return [*terms, EMBEDDED[made["company_id"][0]] - EMBEDDED[0]]
+
+
+def serialized(row):
+    def feature(values):
+        if values and isinstance(values[0], bytes):
+            return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+        if values and isinstance(values[0], int):
+            return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+
+    features = {name: feature(values) for name, values in row.items() if values}
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString(
+        deterministic=True
+    )
+
+
+def examples(folder: Path, rows, *, files=2):
+    """An artifact with the split eval, and an empty split."""
+    artifact = standard_artifacts.Examples()
+    artifact.uri, artifact.split_names = str(folder), '["eval", "none"]'
+    for split, found in (("eval", rows), ("none", [])):
+        (folder / f"Split-{split}").mkdir(parents=True)
+        for number in range(files):
+            path = folder / f"Split-{split}" / f"data-{number:05d}-of-{files:05d}.gz"
+            with tf.io.TFRecordWriter(str(path), tf.io.TFRecordOptions("GZIP")) as writer:
+                for row in found[number::files]:
+                    writer.write(serialized(row))
+    return artifact
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """An export with `transform_features` and `input_gradients`; it knows no layout."""
+    artifact = standard_artifacts.Model()
+    artifact.uri = str(tmp_path_factory.mktemp("model"))
+    x = keras.Input((2,), name="x")
+    company = keras.Input((1,), name="company_id", dtype="int64")
+    embedding = keras.layers.Embedding(3, 1, name="companies")
+    dense = keras.layers.Dense(1)
+    joined = keras.layers.Concatenate()([x, keras.layers.Flatten()(embedding(company))])
+    trained = keras.Model({"x": x, "company_id": company}, dense(joined))
+    embedding.set_weights([EMBEDDED[:, np.newaxis]])
+    dense.set_weights([np.append(WEIGHTS, 1.0)[:, np.newaxis], np.array([7.0])])
+    raw = {
+        "fare": tf.io.FixedLenFeature([], tf.float32),
+        "miles": tf.io.FixedLenFeature([], tf.float32),
+        "company": tf.io.FixedLenFeature([], tf.string, "c"),
+    }
+
+    def transform_features(examples):
+        row = tf.io.parse_example(examples, raw)
+        ids = (
+            2
+            - tf.cast(row["company"] == "b", tf.int64)
+            - 2 * tf.cast(row["company"] == "a", tf.int64)
+        )
+        return {
+            "x": tf.stack([(row["fare"] - 10) / 4, row["miles"]], axis=1),
+            "company_id": ids[:, tf.newaxis],
+        }
+
+    archive = keras.export.ExportArchive()
+    archive.track(trained)
+    text = tf.TensorSpec([None], tf.string, name="examples")
+    archive.add_endpoint("transform_features", transform_features, [text])
+    specs = {
+        "x": tf.TensorSpec([None, 2], tf.float32),
+        "company_id": tf.TensorSpec([None, 1], tf.int64),
+    }
+    archive.add_endpoint("input_gradients", input_gradients_signature(trained, specs))
+    archive.write_out(f"{artifact.uri}/Format-Serving", verbose=False)
+    return artifact
+
+
+class Run:
+    """Execute the node once, into a new folder."""
+
+    def __init__(self, folder: Path, examples, model, *, baseline=None, **parameters: Any):
+        output = Attributions()
+        output.uri = str(folder / "attributions")
+        options = {
+            "rows": 2000, "steps": 4, "split": "eval", "slices": [], "transformed": False,
+            "batch_rows": 100, **parameters,
+        }  # fmt: skip
+        options["slices"] = json.dumps(options["slices"])
+        Executor(Executor.Context(beam_pipeline_args=BEAM_ARGS)).Do(
+            {
+                "examples": [examples],
+                "model": [model],
+                **({"baseline": [baseline]} if baseline else {}),
+            },
+            {"attributions": [output]},
+            options,
+        )
+        self.files = sorted(Path(output.uri, "rows").iterdir())
+        self.rows = pd.read_parquet(Path(output.uri, "rows"))
+        self.summary = AttributionSummary.model_validate_json(
+            Path(output.uri, "summary.json").read_text()
+        )
+
+    @property
+    def attributions(self) -> np.ndarray:
+        return self.rows[["attribution.x[0]", "attribution.x[1]", "attribution.company_id"]].values
+
+
+@pytest.fixture(scope="module")
+def raw_run(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("raw")
+    return Run(folder, examples(folder / "in", raw_rows()), model, slices=["company", "number"])
+
+
+def test_of_a_linear_model_attributions_are_its_terms(raw_run):
+    rows = raw_rows()
+    numbers = raw_run.rows["slice.number"].astype(int)
+    assert sorted(numbers) == list(range(ROWS))
+    expected = np.array([wanted(rows[number]) for number in numbers])
+    np.testing.assert_allclose(raw_run.attributions, expected, rtol=1e-6, atol=1e-6)
+    predictions = 7.0 + EMBEDDED[0] + expected.sum(axis=1)
+    np.testing.assert_allclose(raw_run.rows["prediction"], predictions, rtol=1e-6)
+    np.testing.assert_allclose(raw_run.rows["baseline_prediction"], 7.25)
+    assert raw_run.rows["completeness_error"].abs().max() < 1e-5
+
+
+def test_the_summary_has_the_means_of_each_slice(raw_run):
+    every, *slices = raw_run.summary.slices
+    assert (every.column, every.rows) == (None, ROWS)
+    np.testing.assert_allclose(
+        list(every.mean_absolute.values()), np.abs(raw_run.attributions).mean(axis=0), rtol=1e-9
+    )
+    strongest = raw_run.summary.strongest(1)
+    assert strongest == [max(every.mean_absolute.items(), key=lambda item: item[1])]
+    of_company = {each.value: each for each in slices if each.column == "company"}
+    assert list(of_company) == ["a", "b", "c", None]
+    assert of_company[None].rows == len(range(7, ROWS, 40))
+    # Each row of a company has the same id.
+    assert of_company["b"].mean["company_id"] == pytest.approx(EMBEDDED[1] - EMBEDDED[0])
+    assert sum(each.rows for each in of_company.values()) == ROWS
+    assert sum(each.column == "number" for each in slices) == 100
+
+
+def test_the_sample_depends_on_the_rows_alone(model, raw_run, tmp_path):
+    """Other files, another order: the same bytes, and rows of the run with all rows."""
+    rows = raw_rows()
+    few = Run(tmp_path / "1", examples(tmp_path / "a", rows), model, rows=50)
+    same = Run(tmp_path / "2", examples(tmp_path / "b", rows[::-1], files=3), model, rows=50)
+    assert [file.read_bytes() for file in few.files] == [file.read_bytes() for file in same.files]
+    assert len(few.rows) == few.summary.slices[0].rows == 50
+    np.testing.assert_allclose(few.attributions, raw_run.attributions[:50], rtol=1e-6)
+
+
+def test_transformed_examples_and_a_baseline(model, tmp_path):
+    """Attributions are means over the baselines: differences to the mean of linear terms."""
+    rows, others = raw_rows(60), raw_rows(5, seed=1)
+    run = Run(
+        tmp_path / "run",
+        examples(tmp_path / "in", [transformed(row) for row in rows]),
+        model,
+        baseline=examples(tmp_path / "baseline", [transformed(row) for row in others]),
+        transformed=True,
+        slices=["number"],
+    )
+    start = np.mean([wanted(row) for row in others], axis=0)
+    expected = np.array([wanted(rows[int(n)]) for n in run.rows["slice.number"]]) - start
+    np.testing.assert_allclose(run.attributions, expected, rtol=1e-6, atol=1e-5)
+
+
+def test_parquet_examples_are_read(model, raw_run, tmp_path):
+    artifact = standard_artifacts.Examples()
+    artifact.uri, artifact.split_names = str(tmp_path / "in"), '["eval"]'
+    examples_utils.set_payload_format(
+        artifact,
+        example_gen_pb2.PayloadFormat.FORMAT_PARQUET,  # pyright: ignore[reportAttributeAccessIssue]
+    )
+    split = tmp_path / "in" / "Split-eval"
+    split.mkdir(parents=True)
+    columns = {
+        name: [row[name][0] if row[name] else None for row in raw_rows()] for name in raw_rows(1)[0]
+    }
+    pq.write_table(pa.table(columns), split / "data.parquet")
+    run = Run(tmp_path, artifact, model)
+    found, expected = run.summary.slices[0], raw_run.summary.slices[0]
+    assert found.mean_absolute == pytest.approx(expected.mean_absolute, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"slices": ["companies"]}, r"slices=\['companies'\].*'company'"),
+        ({"split": "none"}, "split 'none'.*has no row"),
+        ({"split": "test"}, "split='test'.*eval"),
+        ({"transformed": True}, r"does not fit.*company_id, x.*transformed=True"),
+    ],
+)
+def test_errors_name_the_value_and_what_fits(model, tmp_path, change, message):
+    with pytest.raises(Exception, match=message):
+        Run(tmp_path, examples(tmp_path / "in", raw_rows(20)), model, **change)
+
+
+def test_a_model_without_the_signature_is_rejected(tmp_path):
+    module = tf.Module()
+    serve = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([None], name="x")])
+    tf.saved_model.save(module, str(tmp_path / "Format-Serving"), {"serving_default": serve})
+    artifact = standard_artifacts.Model()
+    artifact.uri = str(tmp_path)
+    with pytest.raises(ValueError, match=r"'input_gradients'.*serving_default.*explain"):
+        Run(tmp_path, examples(tmp_path / "in", raw_rows(3)), artifact)
+
+
+def test_parameters_are_checked_while_the_graph_is_built(nodes):
+    channels = (nodes["transform"].outputs["transformed_examples"], None)
+    for change, message in (
+        ({"rows": 0}, "rows=0.*1 to 20,000"),
+        ({"steps": True}, "steps=True"),
+        ({"slices": "company"}, r"\['company'\]"),
+        ({"slices": ["a", "a"]}, "'a' twice"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            InputGradients(*channels, **change)

@@ -1,0 +1,150 @@
+"""The signature `input_gradients`. Reference: closed forms, and predictions; 1e-6 in float64."""
+
+from __future__ import annotations
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from shared_core.feature_layout import Column, FeatureLayout
+from trainer_module import input_gradients_signature
+from trainer_module.model.default_model import PackedEmbedding
+from trainer_module.model.pooled_embedding import PooledEmbedding
+
+L = keras.layers
+
+
+def column(name, kind, output, position, size=None, source=None):
+    return Column(
+        name=name, source=source or name, group="g", kind=kind, output=output, position=position,
+        vocabulary_size=size,
+    )  # fmt: skip
+
+
+LAYOUT = FeatureLayout(
+    columns=(
+        column("fare", "z_score", "f", 0),
+        column("miles", "z_score", "f", 1),
+        column("note_0_weight", "text_weight", "f", 2, source="note"),
+        column("note_1_weight", "text_weight", "f", 3, source="note"),
+        column("area", "vocabulary", "i", 0, 3),
+        column("note_0", "text", "i", 1, 5, source="note"),
+        column("note_1", "text", "i", 2, 5, source="note"),
+        column("company", "vocabulary", "i", 3, 4),
+    )
+)
+SPECS = {"f": tf.TensorSpec([None, 4], tf.float64), "i": tf.TensorSpec([None, 4], tf.int64)}
+
+
+def rows(count=7, seed=0):
+    random = np.random.default_rng(seed)
+    ids = np.stack([random.integers(0, n, count) for n in (3, 5, 5, 4)], 1)
+    return {"f": tf.constant(random.normal(size=(count, 4))), "i": tf.constant(ids)}
+
+
+def parts(features):
+    """The default model's parts: packed floats, two tables of ids, a text."""
+    take = keras.ops.take
+    ids = take(features["i"], [0, 3], axis=-1)
+    text = [take(features["i"], [1, 2], axis=-1), take(features["f"], [2, 3], axis=-1)]
+    return (
+        take(features["f"], [0, 1], axis=-1),
+        PackedEmbedding([3, 4], 2, name="embeddings")(ids),
+        PackedEmbedding([3, 4], 1, initializer="uniform", name="linear_ids")(ids),
+        PooledEmbedding(5, 4, name="text_0")(text),
+    )
+
+
+def model_of(head):
+    features = {
+        "f": keras.Input((4,), name="f", dtype="float64"),
+        "i": keras.Input((4,), name="i", dtype="int64"),
+    }
+    return keras.Model(features, head(L.Concatenate()(list(parts(features)))))
+
+
+def integrate(signature, features, baseline, steps=1):
+    """(columns, attributions, change of the prediction) by Gauss-Legendre quadrature."""
+
+    def at(share):
+        return signature(features, baseline, tf.constant(share, tf.float32))
+
+    total = 0.0
+    for node, weight in zip(*np.polynomial.legendre.leggauss(steps), strict=True):
+        total += at((node + 1) / 2)["attributions"].numpy() * weight / 2
+    columns = [name.decode() for name in at(0.0)["columns"].numpy()]
+    return columns, total, at(1.0)["prediction"].numpy() - at(0.0)["prediction"].numpy()
+
+
+@pytest.fixture(scope="module")
+def linear():
+    """A linear model, its signature, rows, and what its attributions must be by column."""
+    with full_batch.precision("float64"):
+        model = model_of(L.Dense(1))
+        signature = input_gradients_signature(
+            model, SPECS, layout=LAYOUT, unscaled=lambda outputs: 3 * outputs
+        )
+        features, baseline = rows(), rows(1, seed=1)
+        kernel = 3 * model.layers[-1].kernel.numpy()[:, 0]
+        # Floats, 2 numbers per id, 1 number per id, 4 numbers per text.
+        inputs = keras.Model(model.input, model.layers[-1].input)
+        terms = (inputs(features) - inputs(baseline)).numpy() * kernel
+    owners = ["fare", "miles", *["area"] * 2, *["company"] * 2, "area", "company", *["note"] * 4]
+    wanted = {
+        name: terms[:, [owner == name for owner in owners]].sum(axis=1) for name in set(owners)
+    }
+    return signature, features, baseline, wanted
+
+
+def test_of_a_linear_model_they_are_its_terms_by_column(linear):
+    """Closed form: weight * (x - x'), added up over the embeddings of an id or a text."""
+    signature, features, baseline, wanted = linear
+    columns, found, _ = integrate(signature, features, baseline)
+    assert columns == ["fare", "miles", "note", "area", "company"]
+    for place, name in enumerate(columns):
+        np.testing.assert_allclose(found[:, place], wanted[name], rtol=1e-6, atol=1e-9)
+
+
+def test_they_add_up_to_the_change_of_the_most_probable_class():
+    with full_batch.precision("float64"):
+        hidden, outputs = L.Dense(8, activation="tanh"), L.Dense(3, activation="softmax")
+        model = model_of(lambda tensor: outputs(hidden(tensor)))
+        signature = input_gradients_signature(model, SPECS)
+        features, baseline = rows(), rows(1, seed=1)
+        wanted = model(features).numpy()
+        columns, found, change = integrate(signature, features, baseline, steps=12)
+        last = signature(features, baseline, tf.constant(1.0))
+    assert last["class"].numpy().tolist() == wanted.argmax(axis=1).tolist()
+    np.testing.assert_allclose(last["prediction"], wanted.max(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(found.sum(axis=1), change, atol=1e-6)
+    # Without a layout, positions name the columns; a text is named by its layer.
+    assert columns == ["f[0]", "f[1]", "f[2]", "f[3]", "i[0]", "i[3]", "text_0"]
+    assert not found[:, 2:4].any()
+
+
+def test_ids_that_no_layer_embeds_are_named(warnings):
+    features = {"x": keras.Input((1,), name="x"), "i": keras.Input((2,), name="i", dtype="int64")}
+    numbers = keras.ops.cast(features["i"], "float32")
+    model = keras.Model(features, L.Dense(1)(L.Concatenate()([features["x"], numbers])))
+    specs = {"x": tf.TensorSpec([None, 1], tf.float32), "i": tf.TensorSpec([None, 2], tf.int64)}
+    signature = input_gradients_signature(model, specs)
+    one = {"x": tf.ones([1, 1]), "i": tf.ones([1, 2], tf.int64)}
+    found = signature(one, one, tf.constant(1.0))
+    assert found["columns"].numpy().tolist() == [b"x"]
+    assert any("'i[0]', 'i[1]'" in line for line in warnings)
+
+
+def test_errors_name_what_is_wrong():
+    one, ids = keras.Input((1,), name="a b"), keras.Input((1,), name="i", dtype="int64")
+    number = tf.TensorSpec([None, 1], tf.float32)
+    two_outputs = keras.Model({"a b": one}, [L.Dense(1)(one), L.Dense(1)(one)])
+    with pytest.raises(ValueError, match=r"one output.*\[rows, classes\]"):
+        input_gradients_signature(two_outputs, {"a b": number})
+    model = keras.Model({"a b": one}, L.Dense(1)(one))
+    with pytest.raises(ValueError, match=r"'a b' and 'a-b'.*'a_b'.*rename"):
+        input_gradients_signature(model, {"a b": number, "a-b": number})
+    only_ids = keras.Model({"i": ids}, keras.ops.cast(ids, "float32"))
+    with pytest.raises(ValueError, match=r"i \(int64\).*Embedding"):
+        input_gradients_signature(only_ids, {"i": tf.TensorSpec([None, 1], tf.int64)})
