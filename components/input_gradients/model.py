@@ -100,7 +100,7 @@ class ExplainedModel:
             kind = "transformed" if self._transformed else "raw"
             raise ValueError(
                 f"InputGradients: {what} does not fit the model under {self._path}, which takes "
-                f"{', '.join(sorted(self._specs))}: {_first_line(error)} The rows are read as "
+                f"{', '.join(sorted(self._specs))}: {_reason(error)} The rows are read as "
                 f"{kind} examples (transformed={self._transformed}): give the examples that the "
                 "model was trained with, or the other kind."
             ) from None
@@ -193,6 +193,10 @@ _NO_TRANSFORM = (
 )
 
 
-def _first_line(error: Exception) -> str:
+def _reason(error: Exception) -> str:
+    """Return the line of an error that says what is wrong; TensorFlow puts its graph around it."""
     text = getattr(error, "message", None) or str(error)
-    return text.strip().splitlines()[0].rstrip(".") + "." if text.strip() else ""
+    lines = [line.strip().removeprefix("Name: <unknown>, ") for line in text.splitlines()]
+    around = ("Graph execution error", "Detected at node", "<stack traces", "File ", "[[")
+    reasons = [line for line in lines if line and not line.startswith(around)]
+    return f"{reasons[0].rstrip('.')}." if reasons else ""

@@ -69,6 +69,10 @@ def _encode(batch: pa.RecordBatch) -> Iterator[bytes]:
     kinds = {field.name: kind_of(field.type) for field in batch.schema}
     columns = [as_lists(batch[name], kind) for name, kind in kinds.items() if kind is not None]
     for example in ExampleEncoder(kinds)(columns, batch.num_rows):
+        for feature in example.features.feature.values():
+            kind = feature.WhichOneof("kind")
+            if kind and not getattr(feature, kind).value:  # a missing value, as TFX writes it
+                feature.Clear()
         yield example.SerializeToString(deterministic=True)
 
 

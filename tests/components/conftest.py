@@ -8,7 +8,7 @@ from tfx import v1 as tfx
 
 @pytest.fixture
 def nodes():
-    """What the READMEs' programs expect: tfx, schema_gen and transform."""
+    """What the READMEs' programs expect: tfx, example_gen, schema_gen and transform."""
     examples = tfx.components.CsvExampleGen(input_base="rows")
     statistics_gen = tfx.components.StatisticsGen(examples=examples.outputs["examples"])
     schema_gen = tfx.components.SchemaGen(statistics=statistics_gen.outputs["statistics"])
@@ -17,7 +17,12 @@ def nodes():
         schema=schema_gen.outputs["schema"],
         preprocessing_fn="transform.preprocessing_fn",
     )
-    return {"schema_gen": schema_gen, "transform": transform, "tfx": tfx}
+    return {
+        "example_gen": examples,
+        "schema_gen": schema_gen,
+        "transform": transform,
+        "tfx": tfx,
+    }
 
 
 @pytest.fixture

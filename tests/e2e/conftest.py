@@ -69,10 +69,15 @@ def taxi(tmp_path_factory: pytest.TempPathFactory) -> TaxiRun:
 
 @pytest.fixture(scope="session")
 def retrained(taxi: TaxiRun) -> Retrained:
-    """One step is enough to see that it runs; every node up to the Trainer is cached."""
+    """One step is enough to see that it runs; every node up to the Trainer is cached.
+
+    It also explains the model.
+    """
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"^(python -m pipeline run [^#\n]*)", readme, flags=re.MULTILINE)
+    explain = "explain={rows: 60, slices: [payment_type]}"
     changes = (f"output.folder={taxi.folder}", "training.epochs=null", "training.steps=1")
+    changes = (*changes, f"'{explain}'")
     line = " ".join([line.strip(), *(f"--set={change}" for change in changes)])
     before = taxi.pushed
     return Retrained(line, run_readme(line), before, taxi.pushed)
