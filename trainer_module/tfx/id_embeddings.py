@@ -32,9 +32,9 @@ def find_id_embeddings(
 ) -> dict[str, IdEmbedding]:
     """Return the calls of layers whose inputs include ids and whose outputs are floats, by name.
 
-    The model is called once, with a number in place of each id that says where it is from. Only
-    layers without layers of their own are considered. Their further calls are named `layer_1`,
-    `layer_2`, ... as by `InputGradients.embeddings`.
+    The model is called once, with a number in place of each id that says where it is from. Layers
+    that contain other layers are not considered. Further calls of a layer are named `layer_1`,
+    `layer_2`, ... as in `InputGradients.embeddings`.
 
     Args:
         model: A built Keras model that takes a dict of features.
