@@ -100,9 +100,11 @@ def input_gradients_signature(
         point = Differentiator(model, number, embed).at(
             features, lambda name, _: first[name] + tf.cast(share, way[name].dtype) * way[name]
         )
+        dtype = point.value.dtype
         parts, columns = [], []
         for name, gradient in point.gradients.items():
-            part = _flat(tf.cast(way[name] * gradient, point.value.dtype))
+            # Products of float16 would be coarse.
+            part = _flat(tf.cast(way[name], dtype) * tf.cast(gradient, dtype))
             if name in embeddings:
                 each = embeddings[name]
                 if each.separate:
