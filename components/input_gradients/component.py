@@ -53,7 +53,7 @@ class InputGradients(BaseBeamComponent):
         baseline: BaseChannel | None = None,
         rows: int = 2000,
         slices: Sequence[str] = (),
-        steps: int = 32,
+        steps: int = 50,
         split: str = "eval",
         transformed: bool = False,
         batch_rows: int = 256,

@@ -15,7 +15,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 
-from components.arrow_example_gen.columns import as_lists, kind_of
+from components.arrow_example_gen.columns import Kind, as_lists, kind_of
 from components.arrow_example_gen.examples import ExampleEncoder
 from shared_core.nearest import nearest
 
@@ -66,7 +66,7 @@ def _records(batch: pa.RecordBatch) -> list[bytes]:
 
 
 def _encode(batch: pa.RecordBatch) -> Iterator[bytes]:
-    kinds = {field.name: kind_of(field.type) for field in batch.schema}
+    kinds: dict[str, Kind | None] = {field.name: kind_of(field.type) for field in batch.schema}
     columns = [as_lists(batch[name], kind) for name, kind in kinds.items() if kind is not None]
     for example in ExampleEncoder(kinds)(columns, batch.num_rows):
         for feature in example.features.feature.values():

@@ -29,7 +29,7 @@ class ExplainConfig(Section):
         ),
     )
     steps: int = Field(
-        default=32,
+        default=50,
         ge=1,
         le=MOST_STEPS,
         description=(

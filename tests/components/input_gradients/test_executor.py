@@ -229,7 +229,7 @@ def test_parquet_examples_are_read(model, raw_run, tmp_path):
     artifact.uri, artifact.split_names = str(tmp_path / "in"), '["eval"]'
     examples_utils.set_payload_format(
         artifact,
-        example_gen_pb2.PayloadFormat.FORMAT_PARQUET,  # pyright: ignore[reportAttributeAccessIssue]
+        example_gen_pb2.PayloadFormat.FORMAT_PARQUET,
     )
     split = tmp_path / "in" / "Split-eval"
     split.mkdir(parents=True)

@@ -32,7 +32,7 @@ def test_the_strongest_columns_come_first(tmp_path):
     assert found == content
     console = Console(file=io.StringIO(), width=80)
     console.print(attributions.table_of(content))
-    lines = console.file.getvalue().splitlines()[1:]  # pyright: ignore[reportAttributeAccessIssue]
+    lines = console.file.getvalue().splitlines()[1:]
     shown = [line.split() for line in lines]
     assert [name for name, *_ in shown] == [f"c{i}" for i in range(11, 1, -1)]
     assert shown[:2] == [["c11", "11", "+0"], ["c10", "10", "+10"]]
