@@ -6,8 +6,10 @@ Reference: the Keras model on the features that Transform itself wrote. Toleranc
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import keras
@@ -16,6 +18,7 @@ import pytest
 import small_transform
 import tensorflow as tf
 
+from components.input_gradients.model import ExplainedModel
 from trainer_module.tfx.export import _to_parsed, argument_names, export_model
 from trainer_module.tfx.label_names import LabelNames
 
@@ -203,6 +206,39 @@ def test_tfx_bulk_inferrer_predicts_with_it(exported, tmp_path):
         found[tf.make_ndarray(log.request.inputs["examples"]).item()] = value
     predicted = [found[record] for record in records]
     np.testing.assert_allclose(predicted, expected(data, model)[0][:, 0], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_readmes_export_explains_raw_rows_behind_plain_tft(transformed, tmp_path):
+    """Reference: the model's predictions for the features that the export computes."""
+    import tensorflow_transform as tft
+
+    readme = Path(__file__).resolve().parents[3] / "components" / "input_gradients" / "README.md"
+    code = re.findall(r"```python\n(.*?)```", readme.read_text(), flags=re.DOTALL)[-1]
+    inputs = {
+        "fare_scaled": keras.Input((1,), name="fare_scaled"),
+        "company_id": keras.Input((1,), name="company_id", dtype="int64"),
+    }
+    embedded = keras.layers.Flatten()(keras.layers.Embedding(30, 4)(inputs["company_id"]))
+    hidden = keras.layers.Dense(8, activation="tanh")(
+        keras.layers.Concatenate()([inputs["fare_scaled"], embedded])
+    )
+    model = keras.Model(inputs, keras.layers.Dense(1, activation="sigmoid")(hidden))
+    folder = str(tmp_path / "model")
+    scope = {
+        "tft_output": tft.TFTransformOutput(transformed.graph),
+        "model": model,
+        "fn_args": types.SimpleNamespace(serving_model_dir=folder),
+    }
+    exec(code, scope)
+    explained = ExplainedModel(folder, transformed=False)
+    records = [small_transform.serialized(row) for row in transformed.raw["eval"][:50]]
+    features = explained.features(records, "split eval")
+    found = explained.attribute(features, explained.zeros(), steps=16, batch_rows=20)
+    assert found.columns == ("fare_scaled", "company_id")
+    np.testing.assert_allclose(found.prediction, model(features).numpy()[:, 0], atol=1e-6)
+    start = model(explained.zeros()).numpy()[0, 0]
+    np.testing.assert_allclose(found.attributions.sum(axis=1), found.prediction - start, atol=1e-6)
 
 
 @pytest.mark.parametrize(

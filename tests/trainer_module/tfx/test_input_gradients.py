@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import types
-from pathlib import Path
-
 import full_batch
 import keras
 import numpy as np
 import pytest
-import small_transform
 import tensorflow as tf
 
-from components.input_gradients.model import ExplainedModel
 from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module import input_gradients_signature
 from trainer_module.model.default_model import PackedEmbedding
@@ -154,33 +148,3 @@ def test_errors_name_what_is_wrong():
     only_ids = keras.Model({"i": ids}, keras.ops.cast(ids, "float32"))
     with pytest.raises(ValueError, match=r"i \(int64\).*Embedding"):
         input_gradients_signature(only_ids, {"i": tf.TensorSpec([None, 1], tf.int64)})
-
-
-def test_the_readmes_export_explains_raw_rows_behind_plain_tft(transformed, tmp_path):
-    """Reference: the model's predictions for the features that the export computes."""
-    import tensorflow_transform as tft
-
-    readme = Path(__file__).resolve().parents[3] / "components" / "input_gradients" / "README.md"
-    code = re.findall(r"```python\n(.*?)```", readme.read_text(), flags=re.DOTALL)[-1]
-    inputs = {
-        "fare_scaled": keras.Input((1,), name="fare_scaled"),
-        "company_id": keras.Input((1,), name="company_id", dtype="int64"),
-    }
-    embedded = L.Flatten()(L.Embedding(30, 4)(inputs["company_id"]))
-    hidden = L.Dense(8, activation="tanh")(L.Concatenate()([inputs["fare_scaled"], embedded]))
-    model = keras.Model(inputs, L.Dense(1, activation="sigmoid")(hidden))
-    folder = str(tmp_path / "model")
-    scope = {
-        "tft_output": tft.TFTransformOutput(transformed.graph),
-        "model": model,
-        "fn_args": types.SimpleNamespace(serving_model_dir=folder),
-    }
-    exec(code, scope)
-    explained = ExplainedModel(folder, transformed=False)
-    records = [small_transform.serialized(row) for row in transformed.raw["eval"][:50]]
-    features = explained.features(records, "split eval")
-    found = explained.attribute(features, explained.zeros(), steps=16, batch_rows=20)
-    assert found.columns == ("fare_scaled", "company_id")
-    np.testing.assert_allclose(found.prediction, model(features).numpy()[:, 0], atol=1e-6)
-    start = model(explained.zeros()).numpy()[0, 0]
-    np.testing.assert_allclose(found.attributions.sum(axis=1), found.prediction - start, atol=1e-6)
