@@ -203,7 +203,7 @@ def test_explain_shows_the_strongest_columns_and_writes_rows(retrained, taxi):
         total + rows["completeness_error"], rows["prediction"] - rows["baseline_prediction"],
         atol=1e-5,
     )  # fmt: skip
-    assert rows["completeness_error"].abs().max() < 0.01
+    assert rows["completeness_error"].abs().max() < 0.05
 
 
 def test_a_failing_node_says_why_in_its_own_words(taxi):
