@@ -1,6 +1,7 @@
 """InputGradients: which columns a model's predictions depend on, over a sample of a data set.
 
 component.py   the node: inputs, outputs, parameters
+options.py     the ranges of the parameters
 executor.py    the Beam pipeline, the summary and the log
 sample.py      records of a split, and a sample by their hashes
 model.py       the exported model: its signature, features of rows, the path integral
