@@ -51,7 +51,7 @@ from trainer_module.options.model_config import ModelConfig
 
 STEPS_PER_LOOP = 1000
 BUFFER_ROWS = TrainerConfig().shuffle_buffer_rows
-BATCHES = (TrainerConfig().global_batch_size, 4096)
+BATCHES = (TrainerConfig().batch_sizes.largest, 4096)
 TIMES = 50
 STEPS_TO_COMPARE = 10
 WANTED = Limit(0.9, least=True)

@@ -124,14 +124,14 @@ def contender(
         model,
         create_optimizer(CONFIG.optimizer, EPOCHS),
         loss,
-        micro_batch_size=CONFIG.global_batch_size,
-        expected_rows=CONFIG.global_batch_size,
+        micro_batch_size=CONFIG.batch_sizes.largest,
+        expected_rows=CONFIG.batch_sizes.largest,
     )
     names = DEFAULT_METRICS["binary"] if kept else ()
     evaluation = Evaluation(
         model,
         loss,
-        dataclasses.replace(data.train, files=data.eval_files).batches(CONFIG.global_batch_size),
+        dataclasses.replace(data.train, files=data.eval_files).batches(CONFIG.batch_sizes.largest),
         metrics=[create_metric(name, "binary") for name in names],
     )
     number = itertools.count()
@@ -141,12 +141,12 @@ def contender(
         TrainingLoop(
             step,
             data.train.shuffled_batches(
-                CONFIG.global_batch_size,
+                CONFIG.batch_sizes.largest,
                 shuffle_buffer_rows=min(CONFIG.shuffle_buffer_rows, summary.rows),
                 seed=CONFIG.seed,
             ),
             epochs=EPOCHS,
-            steps_per_epoch=-(-summary.rows // CONFIG.global_batch_size),
+            steps_per_epoch=-(-summary.rows // CONFIG.batch_sizes.largest),
             evaluate=evaluation if evaluated else None,
             callbacks=[ProgressLog(), TensorBoardScalars(str(own))] if kept else [],
             checkpoints=Checkpoints(str(own / "checkpoints"), step) if kept else None,

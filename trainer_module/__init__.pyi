@@ -23,6 +23,7 @@ from .options.step_options import StepOptions as StepOptions
 from .step.protocol import Step as Step
 from .loop.training_loop import TrainingLoop as TrainingLoop
 from .loop.callbacks.callback import FitResult as FitResult
+from .step.scaled_learning_rate import ScaledLearningRate as ScaledLearningRate
 from .loop.evaluation import Evaluation as Evaluation
 from .loop.checkpoints import Checkpoints as Checkpoints
 

@@ -10,12 +10,13 @@ from pydantic import Field, field_validator, model_validator
 
 from trainer_module.common.json_values import Json
 from trainer_module.devices.memory_budget import parse_memory_budget
+from trainer_module.options.batch_sizes import BATCH_SIZES, BatchSizes
 from trainer_module.options.cluster_options import ClusterOptions
 from trainer_module.options.loop_options import RunLength
 from trainer_module.options.model_config import EarlyStoppingConfig
 from trainer_module.options.parse import parse_section
 from trainer_module.options.profiled_steps import check_profiled_steps
-from trainer_module.options.settings import COUNT, RUNTIME_ONLY
+from trainer_module.options.settings import COUNT, NEWER_OPTION, RUNTIME_ONLY
 from trainer_module.options.step_options import UpdateOptions
 from trainer_module.options.task_options import TaskOptions
 
@@ -34,15 +35,27 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
     replica. Steps are optimizer steps.
     """
 
-    global_batch_size: Annotated[int, COUNT] = Field(
-        default=256, description="Rows of one optimizer step, over all replicas."
+    global_batch_size: Annotated[int | dict[int, int], BATCH_SIZES] = Field(
+        default=256,
+        description=(
+            "Rows of one optimizer step, over all replicas; or sizes by the step from which they "
+            "hold: {0: 256, 1000: 1024}."
+        ),
+    )
+    scale_learning_rate: Annotated[Literal["none", "linear", "sqrt"], NEWER_OPTION] = Field(
+        default="none",
+        description=(
+            "How the learning rate follows sizes by step: linear multiplies it by size / size at "
+            "step 0, sqrt by the square root of that."
+        ),
     )
     micro_batch_size: Annotated[int | Literal["auto"] | None, COUNT] = Field(
         default=None,
         description=(
             "Rows of a forward and backward pass on one replica; small micro-batches are computed "
-            "together up to 128 MiB (256 MiB on a GPU). null: global_batch_size / replicas. auto: "
-            "the largest size whose step fits memory_budget, measured in child processes."
+            "together up to 128 MiB (256 MiB on a GPU). null: global_batch_size / replicas (of "
+            "sizes by step, the largest). auto: the largest size whose step fits memory_budget, "
+            "measured in child processes."
         ),
     )
     memory_budget: Annotated[int | str, RUNTIME_ONLY] = Field(
@@ -139,14 +152,25 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
 
     @model_validator(mode="after")
     def _fits_together(self) -> TrainerConfig:
-        micro = self.micro_batch_size
-        if isinstance(micro, int) and micro > self.global_batch_size:
+        micro, smallest = self.micro_batch_size, self.batch_sizes.smallest
+        if isinstance(micro, int) and micro > smallest:
             raise ValueError(
                 f"micro_batch_size={micro} exceeds global_batch_size={self.global_batch_size}: a "
-                f"window holds at least one micro-batch; use {self.global_batch_size} or less, or "
+                f"window holds at least one micro-batch; use {smallest} or less, or "
                 '"auto"'
             )
+        if self.scale_learning_rate != "none" and self.batch_sizes.is_single:
+            raise ValueError(
+                f"scale_learning_rate={self.scale_learning_rate!r} has no effect: "
+                f"global_batch_size={self.global_batch_size} does not change; give sizes by step, "
+                "such as {0: 256, 1000: 1024}, or leave it out"
+            )
         return self
+
+    @property
+    def batch_sizes(self) -> BatchSizes:
+        """The rows of the global batch of each step."""
+        return BatchSizes.of(self.global_batch_size)
 
     @classmethod
     def parse(cls, values: Json, *, section: str = "trainer") -> TrainerConfig:

@@ -339,8 +339,8 @@ def _check_weight(name: str | None, part: Part) -> None:
 
 def _check_batch(config: PipelineConfig, train: Part) -> None:
     """Check that the train split has a full global batch, which an optimizer step needs."""
-    size = max(training.global_batch_size for training in config.trainings)
-    section = "training" if size == config.training.global_batch_size else "tuning.search"
+    size = max(training.batch_sizes.largest for training in config.trainings)
+    section = "training" if size == config.training.batch_sizes.largest else "tuning.search"
     if not train.seen.complete:
         return
     rows = train.seen.rows

@@ -17,6 +17,7 @@ from trainer_module.data.dataset_steps import (
     unseeded_shuffle,
 )
 from trainer_module.data.in_memory import array_batches, listed_batches
+from trainer_module.data.scheduled_batches import ScheduledBatches
 
 Batches = tf.data.Dataset | Callable[[int], tf.data.Dataset]
 
@@ -25,13 +26,17 @@ BatchSource: TypeAlias = Any
 
 
 def as_batches(
-    data: BatchSource, *, batch_size: int | None, shuffle: bool | None, seed: int | None
+    data: BatchSource,
+    *,
+    batch_size: int | Mapping[int, int] | None,
+    shuffle: bool | None,
+    seed: int | None,
 ) -> Batches:
     """Return data as a dataset or as a function from the epoch to a dataset.
 
     Args:
         data: As in `TrainingLoop`.
-        batch_size: Rows of a global batch, for arrays only.
+        batch_size: Rows of a global batch, or a schedule of sizes by step, for arrays only.
         shuffle: Whether to shuffle for each epoch, for arrays only; None: True.
         seed: Seed of the shuffles, for arrays only; None: 0.
 
@@ -42,9 +47,10 @@ def as_batches(
     if is_arrays:
         if batch_size is None:
             raise ValueError("batch_size=None: arrays need the rows of a global batch.")
-        rows = check_positive_int("batch_size", batch_size)
+        if not isinstance(batch_size, Mapping):
+            batch_size = check_positive_int("batch_size", batch_size)
         return array_batches(
-            data, rows, shuffle=shuffle is not False, seed=0 if seed is None else seed
+            data, batch_size, shuffle=shuffle is not False, seed=0 if seed is None else seed
         )
     for name, value in (("batch_size", batch_size), ("shuffle", shuffle), ("seed", seed)):
         if value is not None:
@@ -73,7 +79,8 @@ class EpochData:
     Without `steps_per_epoch` an epoch is one pass over the data. With it the data is one stream, as
     in `keras.Model.fit`: each epoch takes the next `steps_per_epoch` batches. An epoch that reaches
     the end of a pass has the remaining batches, and the next epoch starts the next pass. An
-    infinite dataset is one stream, too. A function of the epoch has one pass for each epoch.
+    infinite dataset is one stream, too. A function of the epoch has one pass for each epoch, and so
+    has a schedule of batch sizes.
 
     If a dataset reshuffles for each iterator, the number of the pass determines its order. A
     process that begins with a later pass creates the iterators of the earlier passes, and reads
@@ -128,20 +135,21 @@ class EpochData:
             self._reshuffles = self._is_endless = False
         self._is_stream = not by_epoch and (steps_per_epoch is not None or self._is_endless)
 
-    def begin(self, epoch: int, step_in_epoch: int) -> Iterator[Tensors]:
+    def begin(self, epoch: int, step_in_epoch: int, step: int) -> Iterator[Tensors]:
         """Return an iterator over the rest of an epoch, and set `steps` to the epoch's batches.
 
         Args:
             epoch: Epoch, from 0.
             step_in_epoch: Batches of it that were taken before.
+            step: Batches that were taken in total.
 
         Raises:
             ValueError: The dataset is infinite and steps_per_epoch is not set, or the order cannot
                 be restored.
         """
         if self._is_stream:
-            return self._stream_iterator(step_in_epoch)
-        dataset = self._dataset(epoch)
+            return self._stream_iterator(step_in_epoch, step)
+        dataset = self._dataset(epoch, step - step_in_epoch)
         count = self._count(dataset)
         self.steps = count if count >= 0 else self._steps_per_epoch
         if self._steps_per_epoch is not None and count >= 0:
@@ -213,13 +221,22 @@ class EpochData:
         """The position in a stream, as JSON."""
         return {"passes_over": self.passes_over, "taken": self.taken}
 
-    def total_steps(self, epochs: int, step_in_epoch: int) -> int | None:
+    def next_change(self, step: int) -> int | None:
+        """Return the next step with another batch size of a schedule; None: no other is known."""
+        data = self._batches
+        return data.sizes.next_change(step) if isinstance(data, ScheduledBatches) else None
+
+    def total_steps(self, epochs: int, step_in_epoch: int, step: int) -> int | None:
         """Return the batches of the next epochs, or None if unknown.
 
         Args:
             epochs: Number of epochs, including the current one with all of its batches.
             step_in_epoch: Batches of the current epoch that were taken.
+            step: Batches that were taken in total.
         """
+        data = self._batches
+        if isinstance(data, ScheduledBatches) and not self._is_stream:
+            return data.sizes.steps_of_passes(data.rows, step - step_in_epoch, epochs)
         most, count = self._steps_per_epoch, self._stream_count
         if most is None or not self._is_stream:
             per_epoch = self.steps if self.steps is not None else most
@@ -233,12 +250,14 @@ class EpochData:
 
     def first_pass(self) -> tf.data.Dataset:
         """Return the dataset of the first pass; a function is called only once for it."""
-        self._first = self._dataset(0)
+        self._first = self._dataset(0, 0)
         return self._first
 
-    def _dataset(self, number: int) -> tf.data.Dataset:
+    def _dataset(self, number: int, first_step: int) -> tf.data.Dataset:
         if isinstance(self._batches, tf.data.Dataset):
             return self._batches
+        if isinstance(self._batches, ScheduledBatches):
+            return self._batches.starting_at(number, first_step)
         first, self._first = self._first, None
         if number == 0 and first is not None:
             return first
@@ -256,9 +275,9 @@ class EpochData:
             )
         return count
 
-    def _stream_iterator(self, step_in_epoch: int) -> Iterator[Tensors]:
+    def _stream_iterator(self, step_in_epoch: int, step: int) -> Iterator[Tensors]:
         if self._stream is None:
-            dataset = self._dataset(self.passes_over)
+            dataset = self._dataset(self.passes_over, step - self.taken)
             self._stream_count = self._count(dataset)
             if self._reshuffles:
                 self._advance_to(self.passes_over)

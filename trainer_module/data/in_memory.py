@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from trainer_module.common.tensors import Tensors
+from trainer_module.data.scheduled_batches import ScheduledBatches
+from trainer_module.options.batch_sizes import BatchSizes
 
 _AHEAD = 2
 
 
 def array_batches(
-    data: tuple[Tensors, ...], batch_size: int, *, shuffle: bool = True, seed: int = 0
-) -> Callable[[int], tf.data.Dataset]:
+    data: tuple[Tensors, ...],
+    batch_size: int | Mapping[int, int],
+    *,
+    shuffle: bool = True,
+    seed: int = 0,
+) -> ScheduledBatches:
     """Return `epoch -> global batches`, with the same batches at each call for the same epoch.
 
     Args:
         data: (features, labels) or (features, labels, weights): arrays, lists of rows or pandas
             tables with the same number of rows, or dicts, tuples and lists of arrays. Floats are
             converted to Keras' floatx, as in `keras.Model.fit`.
-        batch_size: Rows of a global batch; the last batch of an epoch has the remaining rows.
+        batch_size: Rows of a global batch, or a schedule of sizes by step; the last batch of an
+            epoch has the remaining rows.
         shuffle: Whether to draw a new order for each epoch, from `seed` and the epoch's number.
         seed: Seed of the orders.
 
@@ -45,19 +52,18 @@ def array_batches(
     with tf.device("CPU:0"):
         arrays = tf.nest.map_structure(tf.convert_to_tensor, arrays)
         graph = tf.function(
-            lambda order: _batches(order, arrays, batch_size, structure), autograph=False
-        ).get_concrete_function(tf.TensorSpec([rows], tf.int64))
+            lambda order, sizes: _batches(order, arrays, sizes, structure), autograph=False
+        ).get_concrete_function(tf.TensorSpec([rows], tf.int64), tf.TensorSpec([None], tf.int64))
 
-    def of_epoch(epoch: int) -> tf.data.Dataset:
+    def of_epoch(epoch: int, sizes: np.ndarray) -> tf.data.Dataset:
         order = np.arange(rows)
         if shuffle:
             order = np.random.default_rng([seed, epoch]).permutation(rows)
         with tf.device("CPU:0"):
-            variant = graph(tf.constant(order, tf.int64))
-        dataset = tf.data.experimental.from_variant(variant, structure[0])
-        return dataset.apply(tf.data.experimental.assert_cardinality(-(-rows // batch_size)))
+            variant = graph(tf.constant(order, tf.int64), tf.constant(sizes, tf.int64))
+        return tf.data.experimental.from_variant(variant, structure[0])
 
-    return of_epoch
+    return ScheduledBatches(BatchSizes.of(batch_size), rows, of_epoch)
 
 
 def listed_batches(batches: list[tuple[Tensors, ...]]) -> tf.data.Dataset:
@@ -84,9 +90,9 @@ def listed_batches(batches: list[tuple[Tensors, ...]]) -> tf.data.Dataset:
 
 
 def _batches(
-    order: tf.Tensor, arrays: Tensors, batch_size: int, structure: list[tf.TypeSpec]
+    order: tf.Tensor, arrays: Tensors, sizes: tf.Tensor, structure: list[tf.TypeSpec]
 ) -> tf.Tensor:
-    dataset = tf.data.Dataset.from_tensor_slices(order).batch(batch_size)
+    dataset = tf.data.Dataset.from_tensors(order).rebatch(sizes)
     dataset = dataset.map(
         lambda places: tf.nest.map_structure(lambda array: tf.gather(array, places), arrays)
     ).prefetch(_AHEAD)

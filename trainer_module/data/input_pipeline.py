@@ -14,6 +14,8 @@ from trainer_module.common.json_values import Json
 from trainer_module.common.tensors import Tensors
 from trainer_module.data.block_shuffle import shuffle_blocks
 from trainer_module.data.label_scale import LabelMoments, LabelScale
+from trainer_module.data.scheduled_batches import ScheduledBatches, SizedBatches
+from trainer_module.options.batch_sizes import BatchSizes
 from trainer_module.step.split import Replicas, Share
 
 _READ_BUFFER_BYTES = 8 << 20
@@ -83,8 +85,7 @@ class Examples:
         Several files are read at a time, a block of rows of each in turn. The last batch may be
         shorter.
         """
-        blocks = self._ready(self._records(tf.constant(self.files)))
-        return self._global_batches(blocks, batch_rows).with_options(_options())
+        return self._in_order(0, np.array([batch_rows]))
 
     def every(self, nth: int, batch_rows: int) -> tf.data.Dataset:
         """Return batches as `batches` does, but only of each nth row; the others are not parsed."""
@@ -94,17 +95,23 @@ class Examples:
         return self._parsed(records.batch(batch_rows)).with_options(_options())
 
     def shuffled_batches(
-        self, batch_rows: int, *, shuffle_buffer_rows: int, seed: int
+        self,
+        batch_rows: int | Mapping[int, int],
+        *,
+        shuffle_buffer_rows: int,
+        seed: int,
+        rows: int | None = None,
     ) -> Callable[[int], tf.data.Dataset]:
         """Return `epoch -> batches`, with the same batches at each call for the same epoch.
 
         Args:
-            batch_rows: Rows of a global batch.
+            batch_rows: Rows of a global batch, or a schedule of sizes by step.
             shuffle_buffer_rows: Rows of the shuffle buffer, after the order of files is shuffled; 0
                 keeps the order of files and rows.
             seed: Seed of both shuffles.
+            rows: Rows of all files, for a schedule.
         """
-        config = {
+        config: dict[str, Json] = {
             "batch_rows": batch_rows,
             "shuffle_buffer_rows": shuffle_buffer_rows,
             "seed": seed,
@@ -112,13 +119,26 @@ class Examples:
             "label": self.label,
             "weight": self.weight,
         }
-        if shuffle_buffer_rows == 0:
-            return _EpochBatches(lambda epoch: self.batches(batch_rows), config)
+        of_epoch = self._in_order
+        if shuffle_buffer_rows > 0:
+            of_epoch = self._shuffled_epochs(shuffle_buffer_rows, seed)
+        if isinstance(batch_rows, int):
+            return _EpochBatches(lambda epoch: of_epoch(epoch, np.array([batch_rows])), config)
+        assert rows is not None
+        config["batch_rows"] = {str(step): size for step, size in batch_rows.items()}
+        return ScheduledBatches(BatchSizes.of(batch_rows), rows, of_epoch, config)
+
+    def _in_order(self, epoch: int, sizes: np.ndarray) -> tf.data.Dataset:
+        blocks = self._ready(self._records(tf.constant(self.files)))
+        return self._global_batches(blocks, sizes).with_options(_options())
+
+    def _shuffled_epochs(self, shuffle_buffer_rows: int, seed: int) -> SizedBatches:
+        """Return `(epoch, sizes) -> batches`; see `shuffled_batches`."""
         structure: list[Tensors] = []
 
-        def shuffled(files: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        def shuffled(files: tf.Tensor, seed: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
             blocks = self._shuffled(files, seed, shuffle_buffer_rows)
-            dataset = self._global_batches(blocks, batch_rows)
+            dataset = self._global_batches(blocks, sizes)
             structure.append(dataset.element_spec)
             return tf.data.experimental.to_variant(dataset)
 
@@ -126,20 +146,26 @@ class Examples:
         # rows, so it is created once, as a graph.
         with tf.device("CPU:0"):
             graph = tf.function(shuffled, autograph=False).get_concrete_function(
-                tf.TensorSpec([len(self.files)], tf.string), tf.TensorSpec([], tf.int64)
+                tf.TensorSpec([len(self.files)], tf.string),
+                tf.TensorSpec([], tf.int64),
+                tf.TensorSpec([None], tf.int64),
             )
 
-        def epoch_batches(epoch: int) -> tf.data.Dataset:
+        def epoch_batches(epoch: int, sizes: np.ndarray) -> tf.data.Dataset:
             random = np.random.default_rng([seed, epoch])
             files = [self.files[i] for i in random.permutation(len(self.files))]
             # A function's results are placed on the GPU if there is one, and an iterator on its
             # dataset's device: the dataset's functions would then run on the GPU.
             with tf.device("CPU:0"):
-                variant = graph(tf.constant(files), tf.constant(random.integers(2**31)))
+                variant = graph(
+                    tf.constant(files),
+                    tf.constant(random.integers(2**31)),
+                    tf.constant(sizes, tf.int64),
+                )
             dataset = tf.data.experimental.from_variant(variant, structure[0])
             return dataset.with_options(_options())
 
-        return _EpochBatches(epoch_batches, config)
+        return epoch_batches
 
     def _shuffled(self, files: tf.Tensor, seed: tf.Tensor, buffer_rows: int) -> tf.data.Dataset:
         """Return rows in random order, ready for `_global_batches`, in blocks of any size."""
@@ -157,9 +183,16 @@ class Examples:
         """Return parsed rows; with several workers, serialized ones, in the same order."""
         return self._parsed(blocks) if self.replicas is None else blocks
 
-    def _global_batches(self, blocks: tf.data.Dataset, batch_rows: int) -> tf.data.Dataset:
-        """Return batches of prepared blocks, or this worker's share of each batch."""
-        batches = blocks.rebatch(batch_rows)
+    def _global_batches(
+        self, blocks: tf.data.Dataset, sizes: tf.Tensor | np.ndarray
+    ) -> tf.data.Dataset:
+        """Return batches of prepared blocks, or this worker's share of each batch.
+
+        Args:
+            blocks: Blocks of rows of any size.
+            sizes: Rows of the batches in order, int64 `[batches]`; repeated as often as needed.
+        """
+        batches = blocks.rebatch(sizes)
         if self.replicas is not None:
             batches = batches.map(self._share, num_parallel_calls=os.cpu_count() or 1)
         return batches.prefetch(_BATCHES_AHEAD)

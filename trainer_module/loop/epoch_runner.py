@@ -44,7 +44,7 @@ class EpochRunner:
         run = self.run
         epoch = run.state.epoch
         if self._iterator is None:
-            self._iterator = run.data.begin(epoch, run.state.step_in_epoch)
+            self._iterator = run.data.begin(epoch, run.state.step_in_epoch, run.step)
             if run.state.step_in_epoch == 0:
                 run.callbacks.on_epoch_begin(epoch + 1)
         stop, exhausted = False, False
@@ -60,7 +60,7 @@ class EpochRunner:
             exhausted = report.exhausted
             # The previous epoch ended exactly at the end of the data. Only the next read shows it.
             if exhausted and run.state.step_in_epoch == 0 and run.data.start_next_pass():
-                self._iterator, exhausted = run.data.begin(epoch, 0), False
+                self._iterator, exhausted = run.data.begin(epoch, 0, run.step), False
         steps = run.state.step_in_epoch
         if steps == 0:
             raise ValueError("the training data has no batch: check the split and its files.")
@@ -78,6 +78,9 @@ class EpochRunner:
             wanted = min(wanted, last_step - run.step)
         if run.data.steps is not None:
             wanted = min(wanted, run.data.steps - run.state.step_in_epoch)
+        change = run.data.next_change(run.step)
+        if change is not None:  # so that each call reports one size
+            wanted = min(wanted, change - run.step)
         every = run.checkpoints.every_steps if run.checkpoints is not None else None
         if every is not None:
             wanted = min(wanted, every - run.step % every)

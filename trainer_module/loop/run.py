@@ -63,7 +63,7 @@ class Run:
         last_epoch = call.last("epochs")
         if last_epoch is None:
             return call.last("steps")
-        left = self.data.total_steps(last_epoch - self.state.epoch, done)
+        left = self.data.total_steps(last_epoch - self.state.epoch, done, self.step)
         return None if left is None else self.step - done + left
 
     def result(self) -> FitResult:

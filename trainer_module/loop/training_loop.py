@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -50,7 +50,7 @@ class TrainingLoop:
         *,
         epochs: int | None = None,
         steps: int | None = None,
-        batch_size: int | None = None,
+        batch_size: int | Mapping[int, int] | None = None,
         shuffle: bool | None = None,
         seed: int | None = None,
         steps_per_epoch: int | None = None,
@@ -72,7 +72,8 @@ class TrainingLoop:
                 dataset that reshuffles at each epoch needs a seed.
             epochs: Passes over `batches` per call of `fit`. Give either `epochs` or `steps`.
             steps: Optimizer steps per call of `fit`; the batches are repeated as needed.
-            batch_size: Rows of a global batch, if `batches` are arrays.
+            batch_size: Rows of a global batch, if `batches` are arrays; or sizes by the optimizer
+                step from which they hold: {0: 256, 1000: 1024}. See `ScaledLearningRate`.
             shuffle: Whether to shuffle arrays for each epoch; default True.
             seed: Seed of that shuffle; default 0.
             steps_per_epoch: Most optimizer steps of an epoch, as in `keras.Model.fit`: each epoch
@@ -109,7 +110,9 @@ class TrainingLoop:
         self.options = parse_section(LoopOptions, given, section="")
         self.train_step = train_step
         self.evaluate = evaluate
-        self.batches = as_batches(batches, batch_size=batch_size, shuffle=shuffle, seed=seed)
+        self.batches = as_batches(
+            batches, batch_size=self.options.batch_size, shuffle=shuffle, seed=seed
+        )
         workers = worker_group(train_step.strategy)
         self.callbacks = CallbackList(
             as_callbacks(

@@ -53,7 +53,7 @@ def micro_batch_rows(
     """
     config = plan.config
     if config.micro_batch_size is None:
-        return math.ceil(config.global_batch_size / strategy.num_replicas_in_sync)
+        return math.ceil(config.batch_sizes.largest / strategy.num_replicas_in_sync)
     if config.micro_batch_size != "auto":
         return config.micro_batch_size
 
@@ -68,7 +68,7 @@ def micro_batch_rows(
             f"{build_resolved.__module__}.{build_resolved.__name__}",
             first_rows,
             arguments=(context, total_steps),
-            global_batch_size=config.global_batch_size,
+            global_batch_size=config.batch_sizes.largest,
             strategy=strategy,
             memory_budget=_share_of_machine(config.memory_budget, workers),
             cache_dir=config.memory_cache_dir,

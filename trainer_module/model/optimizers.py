@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
+from typing import Literal
 
 import keras
 import tensorflow as tf
@@ -10,6 +12,7 @@ import tensorflow as tf
 from shared_core.nearest import nearest
 from trainer_module.common.json_values import Json
 from trainer_module.options.model_config import OptimizerConfig, ScheduleConfig
+from trainer_module.step.scaled_learning_rate import ScaledLearningRate
 
 _ANY_RATE = 1e-3
 
@@ -35,12 +38,20 @@ def optimizer_class(name: str) -> type[keras.optimizers.Optimizer]:
         ) from None
 
 
-def create_optimizer(config: OptimizerConfig, total_steps: int) -> keras.optimizers.Optimizer:
+def create_optimizer(
+    config: OptimizerConfig,
+    total_steps: int,
+    *,
+    batch_sizes: int | Mapping[int, int] = 1,
+    scaling: Literal["none", "linear", "sqrt"] = "none",
+) -> keras.optimizers.Optimizer:
     """Return the optimizer. Call it in the strategy's scope.
 
     Args:
         config: Name, learning rate, schedule and further options.
         total_steps: Optimizer steps of the whole run, the default end of a schedule.
+        batch_sizes: Rows of a global batch, or sizes by step.
+        scaling: How the learning rate follows the sizes.
 
     Raises:
         ValueError: An unknown name, or an option that the optimizer does not take.
@@ -48,9 +59,11 @@ def create_optimizer(config: OptimizerConfig, total_steps: int) -> keras.optimiz
     kind = optimizer_class(config.name)
     # "auto" is replaced by a number before training. To check names, any number works.
     peak = _ANY_RATE if config.learning_rate == "auto" else config.learning_rate
-    rate: float | _Schedule = peak
+    rate: float | keras.optimizers.schedules.LearningRateSchedule = peak
     if config.schedule is not None:
         rate = _Schedule(peak, config.schedule, total_steps)
+    if scaling != "none" and isinstance(batch_sizes, Mapping):
+        rate = ScaledLearningRate(rate, batch_sizes, scaling)
     options = dict(config.options)
     if config.weight_decay is not None:
         options["weight_decay"] = config.weight_decay

@@ -96,7 +96,13 @@ class Plan:
 
     def create_optimizer(self, total_steps: int) -> keras.optimizers.Optimizer:
         """Return a new optimizer. Call it in the strategy's scope."""
-        return create_optimizer(self.config.optimizer, total_steps)
+        config = self.config
+        return create_optimizer(
+            config.optimizer,
+            total_steps,
+            batch_sizes=config.global_batch_size,
+            scaling=config.scale_learning_rate,
+        )
 
     def create_metrics(self) -> list[keras.metrics.Metric]:
         """Return the metrics; the label's kind must be known. Call it in the strategy's scope."""

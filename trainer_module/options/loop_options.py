@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from trainer_module.common.json_values import Json
+from trainer_module.options.batch_sizes import check_batch_sizes
 from trainer_module.options.settings import COUNT, RUN_LENGTH, RUNTIME_ONLY, Settings
 
 
@@ -39,7 +40,7 @@ class RunLength(Settings):
 class LoopOptions(RunLength):
     """The options of a `TrainingLoop`; see there."""
 
-    batch_size: Annotated[int | None, COUNT] = None
+    batch_size: int | dict[int, int] | None = None
     shuffle: bool | None = None
     seed: int | None = None
     steps_per_epoch: Annotated[int | None, COUNT] = None
@@ -48,6 +49,20 @@ class LoopOptions(RunLength):
     @classmethod
     def _from_numpy(cls, value: Json) -> Json:
         return value.item() if hasattr(value, "item") else value
+
+    @field_validator("batch_size", mode="before")
+    @classmethod
+    def _batch_sizes(cls, value: Json) -> Json:
+        return None if value is None else check_batch_sizes(value)
+
+    @model_validator(mode="after")
+    def _check_passes(self) -> LoopOptions:
+        if isinstance(self.batch_size, dict) and self.steps_per_epoch is not None:
+            raise ValueError(
+                f"steps_per_epoch={self.steps_per_epoch} with a schedule of batch sizes: an epoch "
+                "is one pass over the rows then; leave out steps_per_epoch"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_a_length(self) -> LoopOptions:

@@ -31,6 +31,7 @@ from trainer_module.step.reports import (
     local_nonfinite_replicas,
     non_finite_error,
 )
+from trainer_module.step.scaled_learning_rate import follow_steps
 from trainer_module.step.setup import StepSetup
 from trainer_module.step.split import is_distributed, per_replica, unpack_batch
 from trainer_module.step.step_functions import StepFunctions
@@ -104,6 +105,7 @@ class TrainStep:
             self._average = None if momentum is None else MovingAverage(self._variables, momentum)
             self._noise = None if noise_every is None else NoiseAverage(noise_every)
             self._balance = create_balance(self.options.task_balance, model, self.loss_fn)
+        follow_steps(optimizer, self.step)
         self._step_functions = StepFunctions(self._window)
         self._distributed_function = tf.function(
             self._window, autograph=False, reduce_retracing=True

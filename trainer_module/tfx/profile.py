@@ -54,7 +54,7 @@ def profile_fn(fn_args: Any, *, steps: int = STEPS) -> StepProfile:
         built = build(prepared)
         assert isinstance(built.step, TrainStep)
         batches = built.examples.shuffled_batches(
-            config.global_batch_size,
+            config.batch_sizes.at(0),
             shuffle_buffer_rows=prepared.shuffle_buffer_rows,
             seed=config.seed,
         )

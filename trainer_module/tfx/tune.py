@@ -74,7 +74,7 @@ def tuner_fn(fn_args: FnArgs) -> TunerFnResult:
             "data."
         )
     summary = summarise(data.train, id_features=unsized_ids(data))
-    check_rows(max(combinations, key=lambda c: c.global_batch_size), summary)
+    check_rows(max(combinations, key=lambda c: c.batch_sizes.largest), summary)
     names = config.metrics or DEFAULT_METRICS[model_context(config, data, summary).label_kind]
     check_objective(tuning.objective, names, field="tuner.objective")
 

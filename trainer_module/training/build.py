@@ -134,7 +134,8 @@ def _step(
         optimizer,
         loss_fn,
         strategy=prepared.strategy,
-        expected_rows=prepared.config.global_batch_size,
+        # The graph also gets a branch for small windows if only the smallest is one pass.
+        expected_rows=prepared.config.batch_sizes.smallest,
         **options,
     )
 

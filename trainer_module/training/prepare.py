@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from typing import NamedTuple
 
 import tensorflow as tf
+from absl import logging
 
 from trainer_module.baselines.linear_start import LinearStart, find_linear_start
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
@@ -44,11 +44,14 @@ class Folders(NamedTuple):
 
 
 class RunLength(NamedTuple):
-    """Length of a training: epochs or steps, and the resulting number of steps."""
+    """Length of a training: epochs or steps, and the resulting number of steps.
+
+    Epochs have the same number of steps, `steps_per_epoch`, unless the batch size changes (None).
+    """
 
     epochs: int | None
     steps: int | None
-    steps_per_epoch: int
+    steps_per_epoch: int | None
     total_steps: int
 
 
@@ -163,8 +166,15 @@ def _length(config: TrainerConfig, train_steps: int | None, rows: int) -> RunLen
     if epochs is None and steps is None:
         has_steps = train_steps is not None and train_steps > 0
         epochs, steps = (None, train_steps) if has_steps else (DEFAULT_EPOCHS, None)
-    steps_per_epoch = math.ceil(rows / config.global_batch_size)
-    total_steps = steps if steps is not None else (epochs or 1) * steps_per_epoch
+    sizes = config.batch_sizes
+    steps_per_epoch = sizes.steps_of_passes(rows, 0, 1) if sizes.is_single else None
+    total_steps = steps if steps is not None else sizes.steps_of_passes(rows, 0, epochs or 1)
+    if sizes.steps[-1] >= total_steps:
+        logging.warning(
+            "global_batch_size=%s: the training has %d steps and does not reach all sizes.",
+            config.global_batch_size,
+            total_steps,
+        )
     return RunLength(epochs, steps, steps_per_epoch, total_steps)
 
 
@@ -188,8 +198,9 @@ def check_early_stopping(config: TrainerConfig, data: TransformedData) -> None:
 
 def check_rows(config: TrainerConfig, summary: DataSummary) -> None:
     """Raise ValueError for a global batch that the training data cannot fill."""
-    if config.global_batch_size > summary.rows:
+    largest = config.batch_sizes.largest
+    if largest > summary.rows:
         raise ValueError(
-            f"trainer.global_batch_size={config.global_batch_size} exceeds the {summary.rows} "
+            f"trainer.global_batch_size={largest} exceeds the {summary.rows} "
             f"training rows: use {summary.rows} or less."
         )

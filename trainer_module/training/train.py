@@ -77,10 +77,10 @@ def fit(prepared: Prepared, built: Built, progress: Callback) -> FitResult:
     """Train the built objects, from the latest checkpoint if there is one."""
     config, length = prepared.config, prepared.length
     logging.info(
-        "Training on %s rows: %d steps of %d rows, on %d replica(s) in micro-batches of %d rows",
+        "Training on %s rows: %d steps of %s, on %d replica(s) in micro-batches of %d rows",
         f"{prepared.summary.rows:,}",
         length.total_steps,
-        config.global_batch_size,
+        config.batch_sizes,
         prepared.strategy.num_replicas_in_sync,
         prepared.micro_batch_size,
     )
@@ -90,6 +90,7 @@ def fit(prepared: Prepared, built: Built, progress: Callback) -> FitResult:
             config.global_batch_size,
             shuffle_buffer_rows=prepared.shuffle_buffer_rows,
             seed=config.seed,
+            rows=prepared.summary.rows,
         ),
         epochs=length.epochs,
         steps=length.steps,

@@ -16,6 +16,7 @@ from trainer_module.common.json_values import Json
 from trainer_module.data.epoch_data import BatchSource
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.devices.multi_worker import worker_group
+from trainer_module.model.optimizers import create_optimizer
 from trainer_module.model.plan import Plan
 from trainer_module.step.train_step import TrainStep
 from trainer_module.tuning.hyperparameters import Setting
@@ -61,7 +62,7 @@ def with_learning_rate(
     )
     if rate is None:
         batches = examples.shuffled_batches(
-            config.global_batch_size, shuffle_buffer_rows=shuffle_buffer_rows, seed=config.seed
+            config.batch_sizes.at(0), shuffle_buffer_rows=shuffle_buffer_rows, seed=config.seed
         )
         found = _range_test(plan, model, batches, strategy, micro_batch_size)
         rate = found.rate
@@ -84,7 +85,8 @@ def _range_test(
     micro_batch_size: int,
 ) -> RangeTest:
     with strategy.scope():
-        optimizer = _with_optimizer(plan, {"schedule": None}).create_optimizer(total_steps=1)
+        constant = plan.config.optimizer.model_copy(update={"schedule": None})
+        optimizer = create_optimizer(constant, total_steps=1)
     assert plan.loss is not None
     step = TrainStep(
         model,
@@ -92,7 +94,7 @@ def _range_test(
         plan.loss,
         micro_batch_size=micro_batch_size,
         strategy=strategy,
-        expected_rows=plan.config.global_batch_size,
+        expected_rows=plan.config.batch_sizes.at(0),
         **plan.step_options,
     )
     try:
