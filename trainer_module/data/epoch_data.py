@@ -18,6 +18,7 @@ from trainer_module.data.dataset_steps import (
 )
 from trainer_module.data.in_memory import array_batches, listed_batches
 from trainer_module.data.scheduled_batches import ScheduledBatches
+from trainer_module.options.batch_sizes import BatchSizes
 
 Batches = tf.data.Dataset | Callable[[int], tf.data.Dataset]
 
@@ -221,10 +222,10 @@ class EpochData:
         """The position in a stream, as JSON."""
         return {"passes_over": self.passes_over, "taken": self.taken}
 
-    def next_change(self, step: int) -> int | None:
-        """Return the next step with another batch size of a schedule; None: no other is known."""
-        data = self._batches
-        return data.sizes.next_change(step) if isinstance(data, ScheduledBatches) else None
+    @property
+    def batch_sizes(self) -> BatchSizes | None:
+        """The rows of the global batch of each step; None if the data decides them."""
+        return self._batches.sizes if isinstance(self._batches, ScheduledBatches) else None
 
     def total_steps(self, epochs: int, step_in_epoch: int, step: int) -> int | None:
         """Return the batches of the next epochs, or None if unknown.

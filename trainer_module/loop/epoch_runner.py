@@ -6,6 +6,8 @@ import math
 import time
 from collections.abc import Iterator
 
+from absl import logging
+
 from trainer_module.common.several_optimizers import learning_rate_of
 from trainer_module.common.tensors import Batch
 from trainer_module.loop.callbacks import EpochEnd, LoopProgress
@@ -78,7 +80,7 @@ class EpochRunner:
             wanted = min(wanted, last_step - run.step)
         if run.data.steps is not None:
             wanted = min(wanted, run.data.steps - run.state.step_in_epoch)
-        change = run.data.next_change(run.step)
+        change = self._next_change()
         if change is not None:  # so that each call reports one size
             wanted = min(wanted, change - run.step)
         every = run.checkpoints.every_steps if run.checkpoints is not None else None
@@ -87,14 +89,22 @@ class EpochRunner:
         due = run.callbacks.steps_until_due(run.step)
         return max(0, wanted if due is None else min(wanted, due))
 
+    def _next_change(self) -> int | None:
+        """Return the next step with another batch size."""
+        sizes = self.run.data.batch_sizes
+        return None if sizes is None else sizes.next_change(self.run.step)
+
     def _run_loop(self, iterator: Iterator[Batch], wanted: int) -> tuple[LoopReport, bool]:
         run = self.run
         run.callbacks.on_loop_begin()
+        change = self._next_change()
         started = time.monotonic()
         report = run.train_step.run(iterator, wanted, loss_sums=run.state.epoch_loss)
         seconds = time.monotonic() - started
         run.state = run.state.after_call(report)
         run.data.took(report.steps)
+        if run.step == change:
+            self._log_change()
         stop = False
         if report.steps:
             if self._is_auto:
@@ -117,6 +127,16 @@ class EpochRunner:
         if saved is not None and (due or overdue or preempted):
             run.save(preempted=preempted)
         return report, decision.stop
+
+    def _log_change(self) -> None:
+        run = self.run
+        assert run.data.batch_sizes is not None
+        logging.info(
+            "From step %s on, global batches have %s rows, and the learning rate is %.3g",
+            f"{run.step:,}",
+            f"{run.data.batch_sizes.at(run.step):,}",
+            learning_rate_of(run.train_step.optimizer),
+        )
 
     def _progress(self, report: LoopReport, seconds: float) -> LoopProgress:
         run = self.run

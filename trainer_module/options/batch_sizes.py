@@ -114,7 +114,8 @@ def check_batch_sizes(value: Any) -> int | dict[int, int]:
             raise ValueError(f"step {step} appears twice; give one size for it")
         sizes[step] = size
     if 0 not in sizes:
-        raise ValueError("step 0 is missing; add the size to begin with, such as 0: 256")
+        given = ", ".join(map(str, sorted(sizes))) or "no step"
+        raise ValueError(f"sizes from {given}, and none from step 0; add it, such as 0: 256")
     return sizes[0] if len(sizes) == 1 else dict(sorted(sizes.items()))
 
 

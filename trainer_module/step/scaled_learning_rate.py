@@ -64,6 +64,7 @@ class ScaledLearningRate(keras.optimizers.schedules.LearningRateSchedule):
         self._step: tf.Variable | None = None
 
     def __call__(self, iterations: tf.Tensor) -> tf.Tensor:
+        """Return the rate of the update after so many, float32 scalar."""
         rate = self.rate(iterations) if callable(self.rate) else self.rate
         step = iterations if self._step is None else self._step.read_value()
         rows = [size / self.sizes.rows[0] for size in self.sizes.rows]
@@ -80,6 +81,7 @@ class ScaledLearningRate(keras.optimizers.schedules.LearningRateSchedule):
         self._step = step
 
     def get_config(self) -> dict[str, Json]:
+        """Return the arguments, as JSON."""
         rate = self.rate
         return {
             "rate": keras.saving.serialize_keras_object(rate) if callable(rate) else rate,
@@ -92,6 +94,7 @@ class ScaledLearningRate(keras.optimizers.schedules.LearningRateSchedule):
 
     @classmethod
     def from_config(cls, config: dict[str, Json]) -> ScaledLearningRate:
+        """Return the rate with these arguments."""
         rate = config["rate"]
         if isinstance(rate, dict):
             rate = keras.saving.deserialize_keras_object(rate)

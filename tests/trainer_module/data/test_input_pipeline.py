@@ -12,6 +12,7 @@ import tensorflow as tf
 from trainer_module.data import input_pipeline
 from trainer_module.data.block_shuffle import shuffle_blocks
 from trainer_module.data.input_pipeline import Examples, expand, summarise
+from trainer_module.step.split import Replicas
 
 
 @pytest.fixture
@@ -114,6 +115,41 @@ def test_several_files_are_shuffled_as_a_whole_and_an_epoch_can_be_continued(
     assert rows(epochs(1).skip(7)) == drawn[7 * 64 :]
     # Rows of a block do not stay together: of 5,243 neighbours about 2 are neighbours by chance.
     assert sum(b - a == 1 for a, b in itertools.pairwise(drawn)) < 20
+
+
+def test_sizes_by_step_cut_the_same_rows(many_files):
+    """Reference: the rows of the epoch with one size, cut by hand."""
+    examples, _ = many_files
+    sizes = {0: 700, 3: 100, 40: 2000}
+    for buffer_rows in (0, 10_000):
+        options = {"shuffle_buffer_rows": buffer_rows, "seed": 3}
+        epochs = examples.shuffled_batches(sizes, rows=5244, **options)
+        in_order = rows(examples.shuffled_batches(64, **options)(1))
+        for first_step, wanted in (
+            (0, [700] * 3 + [100] * 31 + [44]),
+            (35, [100] * 5 + [2000, 2000, 744]),
+            (40, [2000, 2000, 1244]),
+        ):
+            epoch = epochs.starting_at(1, first_step)
+            assert [len(b[1]) for b in epoch.as_numpy_iterator()] == wanted
+            assert int(epoch.cardinality()) == len(wanted)
+            assert rows(epoch) == in_order
+            assert rows(epoch.skip(2)) == in_order[sum(wanted[:2]) :]
+
+
+def test_workers_share_batches_of_sizes_by_step(many_files):
+    examples, _ = many_files
+    options = {"shuffle_buffer_rows": 10_000, "seed": 3, "rows": 5244}
+    sizes = {0: 1000, 2: 1501}
+    whole = examples.shuffled_batches(sizes, **options)(0)
+    shares = [
+        dataclasses.replace(examples, replicas=replicas).shuffled_batches(sizes, **options)(0)
+        for replicas in (Replicas(0, 1, 3), Replicas(1, 3, 3))
+    ]
+    for batch, *parts in zip(whole, *shares, strict=True):
+        assert {int(part.rows) for part in parts} == {len(batch[1])}
+        found = np.concatenate([part.batch[1] for part in parts])
+        np.testing.assert_array_equal(found, batch[1])
 
 
 def test_block_shuffle_is_as_random_as_a_row_shuffle(many_files):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -11,46 +13,46 @@ from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.model.optimizers import create_optimizer
+from trainer_module.options.loop_options import LoopOptions
 from trainer_module.options.model_config import OptimizerConfig
+from trainer_module.options.parse import parse_section
+from trainer_module.step.saved_state import SavedState
 from trainer_module.step.train_step import TrainStep
 
 ROWS, EPOCHS = 23, 4
-# Changes within an epoch, and at the begin of one: epochs have 6, 4, 4 and 3 batches.
+# The size changes twice in the first epoch, at its last batch, and in the third epoch.
 SIZES = {0: 4, 4: 3, 6: 6, 12: 9}
-PER_EPOCH = [[4, 4, 4, 4, 3, 3, 1][:7], [6, 6, 6, 5], [6, 9, 8], [9, 9, 5]]
+PER_EPOCH = [[4, 4, 4, 4, 3, 3, 1], [6, 6, 6, 5], [6, 9, 8], [9, 9, 5]]
 _random = np.random.default_rng(1)
 X = _random.normal(size=(ROWS, 3))
 Y = X @ [[1.0], [-2.0], [0.5]] + _random.normal(size=(ROWS, 1))
 W = _random.uniform(0.1, 2.0, ROWS)
 
 
-def size_at(step, sizes=SIZES):
-    return sizes[max(first for first in sizes if first <= step)]
+def size_at(step):
+    return SIZES[max(first for first in SIZES if first <= step)]
 
 
-def cut_by_hand(sizes=SIZES, epochs=EPOCHS, shuffle=True):
+def cut_by_hand():
     """Return the row numbers of each global batch, by epoch."""
     found, step = [], 0
-    for epoch in range(epochs):
-        left = np.arange(ROWS)
-        if shuffle:
-            left = np.random.default_rng([0, epoch]).permutation(ROWS)
+    for epoch in range(EPOCHS):
+        left = np.random.default_rng([0, epoch]).permutation(ROWS)
         found.append([])
         while len(left):
-            size = size_at(step, sizes)
+            size = size_at(step)
             found[-1].append(left[:size])
             left, step = left[size:], step + 1
     return found
 
 
-def sgd_by_hand(rate_at, *, weights=W, **cut):
+def sgd_by_hand(rate_at, *, weights=W):
     """Return the weights of a linear model after SGD on weighted squared errors, in float64."""
-    kernel, step = np.zeros([3, 1]), 0
-    for batch in (b for epoch in cut_by_hand(**cut) for b in epoch):
+    kernel = np.zeros([3, 1])
+    for step, batch in enumerate(itertools.chain(*cut_by_hand())):
         x, y, w = X[batch], Y[batch], weights[batch, np.newaxis]
         if w.any():
             kernel -= rate_at(step) * (2 * x.T @ (w * (x @ kernel - y)) / w.sum())
-        step += 1
     return kernel
 
 
@@ -59,66 +61,152 @@ class Killed(Exception):
 
 
 class Noting(Callback):
-    """Notes the rows of each call, and ends the run after a step."""
+    """Notes each call of the graph, and ends the run after a step."""
 
     def __init__(self, kill_at=None):
         self.kill_at = kill_at
-        self.rows, self.steps, self.totals, self.rates = [], [], set(), []
+        self.calls = []
 
     def on_loop(self, progress):
-        self.rows.append(progress.rows)
-        self.steps.append(progress.steps)
-        self.totals.add(progress.total_steps)
-        self.rates.append(progress.learning_rate)
+        self.calls.append(progress)
         if progress.step == self.kill_at:
             raise Killed
 
 
-def loop(
-    strategy, optimizer, folder=None, *, sizes=SIZES, noting=None, weights=W, epochs=EPOCHS, **more
-):
+def train_step(optimizer, strategy, **options):
     with strategy.scope():
         model = keras.Sequential(
             [keras.Input((3,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")]
         )
         made = optimizer()
-    step = TrainStep(model, made, "mse", micro_batch_size=2, strategy=strategy)
+    return TrainStep(model, made, "mse", micro_batch_size=2, strategy=strategy, **options)
+
+
+def loop(step, folder=None, *, sizes=SIZES, noting=None, weights=W, epochs=EPOCHS, **more):
+    saved = folder and Checkpoints(str(folder), step, every_steps=1, keep=1, share_of_time=None)
     return TrainingLoop(
         step,
         (X, Y, weights),
         batch_size=sizes,
         epochs=epochs,
         callbacks=[noting or Noting()],
-        checkpoints=folder
-        and Checkpoints(str(folder), step, every_steps=1, keep=1, share_of_time=None),
+        checkpoints=saved,
         progress=False,
         **more,
     )
 
 
-def sgd(rule="none", rate=2**-6):
+def sgd(rule):
+    rate = 2**-6
     return lambda: keras.optimizers.SGD(
         rate if rule == "none" else ScaledLearningRate(rate, SIZES, rule)
     )
+
+
+def rate_by_hand(exponent):
+    return lambda step: 2**-6 * (size_at(step) / SIZES[0]) ** exponent
 
 
 def test_epochs_end_with_the_remaining_rows():
     assert [[len(b) for b in epoch] for epoch in cut_by_hand()] == PER_EPOCH
 
 
-@pytest.mark.parametrize("name", ["one_device", "mirrored3"])
 @pytest.mark.parametrize(("rule", "exponent"), [("none", 0), ("linear", 1), ("sqrt", 0.5)])
-def test_training_equals_numpy(strategies, float64, name, rule, exponent):
-    """Tolerance: 1e-12 relative; sqrt: 1e-6, because Keras' rates are float32."""
-    noting = Noting()
-    trained = loop(strategies[name], sgd(rule), noting=noting)
-    trained.fit()
-    wanted = sgd_by_hand(lambda step: 2**-6 * (size_at(step) / 4) ** exponent)
-    (kernel,) = trained.train_step.model.get_weights()
-    np.testing.assert_allclose(kernel, wanted, rtol=1e-6 if rule == "sqrt" else 1e-12)
-    assert sum(noting.rows) == ROWS * EPOCHS
-    assert noting.totals == {sum(map(len, PER_EPOCH))}
-    # No call of the graph has two sizes, and none of them needs another trace.
-    assert all(rows <= size_at(sum(noting.steps[:n])) * noting.steps[n]
-               for n, rows in enumerate(noting.rows))
-    assert trained.train_step._loop_function.experimental_get_tracing_count() == 1
+def test_training_equals_numpy(strategies, float64, rule, exponent):
+    """Tolerance: 1e-12 relative; sqrt: 1e-6, because Keras' rates are float32.
+
+    The first window has no weight, so that the optimizer counts one update less than windows.
+    """
+    weights = np.where(np.isin(np.arange(ROWS), cut_by_hand()[0][0]), 0.0, W)
+    step, noting = train_step(sgd(rule), strategies["one_device"]), Noting()
+    assert loop(step, noting=noting, weights=weights).fit().skipped["empty"] == 1
+    wanted = sgd_by_hand(rate_by_hand(exponent), weights=weights)
+    tolerance = 1e-6 if rule == "sqrt" else 1e-12
+    np.testing.assert_allclose(step.model.get_weights()[0], wanted, rtol=tolerance)
+    assert sum(call.rows for call in noting.calls) == ROWS * EPOCHS
+    for call in noting.calls:  # of one size each, in the same graph
+        assert call.total_steps == sum(map(len, PER_EPOCH))
+        assert size_at(call.step - call.steps) == size_at(call.step - 1)
+    assert step._loop_function.experimental_get_tracing_count() == 1
+
+
+def test_a_run_resumes_on_other_replicas_with_the_same_global_batches(
+    strategies, float64, tmp_path
+):
+    """Tolerance: 1e-12 relative."""
+    with pytest.raises(Killed):
+        loop(
+            train_step(sgd("linear"), strategies["none"]), tmp_path, noting=Noting(5), epochs=2
+        ).fit()
+    step = train_step(sgd("linear"), strategies["mirrored2"])
+    loop(step, tmp_path).fit()
+    wanted = sgd_by_hand(rate_by_hand(1))
+    np.testing.assert_allclose(step.model.get_weights()[0], wanted, rtol=1e-12)
+
+
+def test_a_killed_run_resumes_bit_for_bit(strategies, tmp_path):
+    """Before, at and after a change, at the begin and in the middle of epochs."""
+    config = OptimizerConfig.model_validate(
+        {"name": "adamw", "learning_rate": 0.01, "schedule": {"name": "cosine", "warmup_steps": 3}}
+    )
+    step = train_step(
+        lambda: create_optimizer(config, 17, batch_sizes=SIZES, scaling="sqrt"),
+        strategies["one_device"],
+        ema_momentum=0.9,
+    )
+
+    def variables():
+        return [
+            v.numpy() for v in (*step.model.variables, *step.optimizer.variables, *step.state())
+        ]
+
+    initial, noting = SavedState(step), Noting()
+    whole = loop(step, noting=noting, steps_per_loop=1).fit()
+    expected = variables()
+    rate = create_optimizer(config, 17)._learning_rate
+    assert [call.learning_rate for call in noting.calls] == pytest.approx(
+        [float(rate(n)) * (size_at(n) / 4) ** 0.5 for n in range(1, 18)], rel=1e-6
+    )
+    for at in (2, 4, 5, 6, 7, 9, 12, 13, 16):
+        initial.restore()  # what the checkpoint does not restore stays that of a new process
+        with pytest.raises(Killed):
+            loop(step, tmp_path, noting=Noting(at), steps_per_loop=1).fit()
+    initial.restore()
+    assert loop(step, tmp_path).fit() == whole
+    for found, wanted in zip(variables(), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(ValueError, match="batch_size"):
+        loop(step, tmp_path, sizes={**SIZES, 12: 8}, epochs=5).fit()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sizes": {5: 4, 7: 8}}, r"batch_size: sizes from 5, 7, and none from step 0; add it"),
+        ({"sizes": {}}, r"batch_size: sizes from no step, and none from step 0"),
+        ({"sizes": {0: 4, 2: 0}}, r"batch_size: 0 at step 2 is not a size; use at least 1 row"),
+        ({"sizes": {0: 4, -2: 8}}, r"batch_size: -2 is not a step; use whole numbers from 0"),
+        ({"sizes": {0: 4, 1.5: 8}}, r"batch_size: 1.5 is not a step"),
+        ({"sizes": {0: 4, True: 8}}, r"batch_size: True is not a step"),
+        ({"sizes": {0: 4, 3: 8, "3": 9}}, r"batch_size: step 3 appears twice"),
+        ({"sizes": [4, 8]}, r"batch_size=\[4, 8\]: use .* or sizes by step such as {0: 256,"),
+        ({"steps_per_epoch": 3}, r"steps_per_epoch=3 with a schedule .* leave out steps_per_epoch"),
+    ],
+)
+def test_invalid_schedules_are_rejected(change, message):
+    options = {"batch_size": change.pop("sizes", SIZES), "epochs": 1, **change}
+    with pytest.raises(ValueError, match=message):
+        parse_section(LoopOptions, options, section="")
+
+
+def test_scaled_rates_check_their_arguments_and_keep_them():
+    with pytest.raises(ValueError, match="rule='cubic': use one of linear, sqrt"):
+        ScaledLearningRate(0.1, SIZES, "cubic")  # pyright: ignore
+    with pytest.raises(ValueError, match=r"batch_sizes=\{3: 4\}: sizes from 3, and none"):
+        ScaledLearningRate(0.1, {3: 4}, "linear")
+    rate = ScaledLearningRate(keras.optimizers.schedules.CosineDecay(0.5, 20), SIZES, "linear")
+    again = keras.optimizers.SGD.from_config(keras.optimizers.SGD(rate).get_config())
+    for step in (0, 4, 13):
+        again.iterations.assign(step)
+        decay = 0.25 * (1 + np.cos(np.pi * step / 20))
+        assert float(again.learning_rate) == pytest.approx(decay * size_at(step) / 4, rel=1e-6)

@@ -153,6 +153,24 @@ def test_a_second_call_continues_from_the_checkpoint(fn_args):
 
 
 @pytest.mark.slow
+def test_a_run_with_sizes_by_step_continues_within_a_phase(fn_args, tmp_path):
+    """Reference: the run in one piece. Epochs of 19, 3, 3, ... steps on 600 rows."""
+    settings = {
+        **QUICK,
+        "global_batch_size": {"0": 64, "18": 200, "6": 16},  # TFX sorts JSON's keys as text
+        "scale_learning_rate": "sqrt",
+    }
+    whole = fn_args(**settings, epochs=4)
+    whole.model_run_dir = str(tmp_path / "whole")
+    wanted = run_fn(whole)
+    assert wanted.steps == 19 + 3 * 3
+    for length in ({"steps": 11}, {"steps": 20}, {"epochs": 4}):
+        found = run_fn(fn_args(**settings, **length))
+    assert found.metrics == wanted.metrics
+    assert found.steps == wanted.steps
+
+
+@pytest.mark.slow
 def test_run_can_be_extended_and_differences_are_reported(fn_args, tmp_path, monkeypatch, warnings):
     """Longer, or saved more often: trained on.
 
@@ -280,6 +298,22 @@ def test_settings_next_to_their_key_are_rejected(fn_args, custom, message):
         (
             {"global_batch_size": 10_000},
             r"trainer.global_batch_size=10000 exceeds the 600 training rows: use 600 or less",
+        ),
+        (
+            {"global_batch_size": {"0": 32, "9": 601}},
+            r"trainer.global_batch_size=601 exceeds the 600 training rows: use 600 or less",
+        ),
+        (
+            {"global_batch_size": {"5": 32}},
+            r"trainer.global_batch_size: sizes from 5, and none from step 0; add it",
+        ),
+        (
+            {"global_batch_size": {"0": 32, "9": 8}, "micro_batch_size": 16},
+            r"trainer.micro_batch_size=16 exceeds global_batch_size={0: 32, 9: 8}: .* 8 or less",
+        ),
+        (
+            {"scale_learning_rate": "linear"},
+            r"trainer.scale_learning_rate='linear' has no effect: global_batch_size=32 does not",
         ),
         ({"label": "generus"}, r"trainer.label='generus' is not among .* mean 'generous'"),
         ({"label": None}, r"trainer.label is not set"),
