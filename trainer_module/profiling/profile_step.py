@@ -24,6 +24,7 @@ from trainer_module.profiling.step_profile import StepProfile
 from trainer_module.profiling.timeline import CALL, OPEN, XLA_PART, divide_wall_time, most_expensive
 from trainer_module.profiling.xplane import read_trace
 from trainer_module.step.saved_state import SavedState
+from trainer_module.step.scaled_learning_rate import follow_steps
 from trainer_module.step.train_step import TrainStep
 
 STEPS, OPERATIONS = 50, 10
@@ -108,6 +109,7 @@ def profile_step(
                 events = read_trace(folder)
     finally:
         before.restore()
+        follow_steps(train_step.optimizer, train_step.step)  # not the copy's
     parts = {name: each / steps for name, each in divide_wall_time(events).items()}
     if train_step.options.jit_compile and not parts[XLA_PART]:
         raise ValueError(

@@ -117,6 +117,11 @@ def test_a_vocabulary_file_that_is_none(write, tmp_path, content, option, messag
         ("training.micro_batch_size=0", ["--set training.micro_batch_size=0"]),
         ("training.global_batch_size=-8", ["--set training.global_batch_size=-8"]),
         ("training.global_batch_size=0", ["--set training.global_batch_size=0"]),
+        (
+            "training.global_batch_size={0: 16, 9: 0}",
+            ["--set training.global_batch_size", "0 at step 9", "at least 1 row"],
+        ),
+        ("training.scale_learning_rate=sqrt", ["'sqrt' has no effect", "{0: 256, 1000: 1024}"]),
         ("data.source=xml", ["--set data.source='xml'", "'csv', 'tfrecord', "]),
         ("data.eval_percent=0", ["--set data.eval_percent=0"]),
         ("data.eval_percent=many", ["--set data.eval_percent='many'"]),

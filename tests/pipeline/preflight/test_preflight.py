@@ -131,6 +131,11 @@ def test_number_of_another_form_than_the_options_say(write):
     assert "line 32: column 'age': '$1,23' is not a number like $1,234.5" in text
 
 
+def test_a_later_global_batch_larger_than_the_data(write):
+    text = refusal(write(), "training.global_batch_size={0: 8, 5: 128}")
+    assert "training.global_batch_size=128 exceeds the 38 rows of the train split" in text
+
+
 def test_searched_global_batch_larger_than_the_data(write):
     tuning = {"search": {"global_batch_size": {"min": 8, "max": 128}}}
     text = refusal(write(lambda c: c.update(tuning=tuning)))

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import ParameterServerStep, TrainingLoop, TrainStep, profile_step
+from trainer_module import (
+    ParameterServerStep,
+    ScaledLearningRate,
+    TrainingLoop,
+    TrainStep,
+    profile_step,
+)
 from trainer_module.profiling.timeline import PARTS
 from trainer_module.stages.recompute import recompute
 
@@ -76,17 +82,21 @@ def test_the_parts_add_up_to_the_wall_time(name, strategies, passes_of_one):
 
 def test_a_profile_changes_no_number_of_the_training():
     x, y = rows()
+    sizes = {0: ROWS, 8: 2 * ROWS}
     weights = []
     for profiled in (False, True):
         keras.utils.set_random_seed(0)
-        model, optimizer = build(tf.distribute.get_strategy())
+        model, _ = build(tf.distribute.get_strategy())
+        optimizer = keras.optimizers.AdamW(ScaledLearningRate(1e-3, sizes, "linear"))
         step = TrainStep(model, optimizer, "mse", micro_batch_size=16, ema_momentum=0.9)
-        loop = TrainingLoop(step, (x, y), batch_size=ROWS, epochs=1, progress=False)
+        loop = TrainingLoop(step, (x, y), batch_size=sizes, epochs=1, progress=False)
         loop.fit()
         if profiled:
             profile_step(step, (x, y), batch_size=ROWS, steps=3)
         loop.fit()
         assert int(step.step.numpy()) == 8
+        optimizer.iterations.assign(0)  # the rate follows the windows of the step, not the copy's
+        assert float(optimizer.learning_rate) == pytest.approx(2e-3)
         weights.append([v.numpy() for v in [*model.variables, *optimizer.variables, *step.state()]])
         assert not any("call" in vars(layer) for layer in model._flatten_layers())
     for first, second in zip(*weights, strict=True):
