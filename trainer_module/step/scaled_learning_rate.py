@@ -71,7 +71,7 @@ class ScaledLearningRate(keras.optimizers.schedules.LearningRateSchedule):
         factors = tf.constant([ratio ** _EXPONENTS[self.rule] for ratio in rows], tf.float32)
         place = tf.searchsorted(
             tf.constant(self.sizes.steps, tf.int64),
-            tf.cast(tf.convert_to_tensor(step), tf.int64)[tf.newaxis],
+            keras.ops.cast(step, "int64")[tf.newaxis],
             side="right",
         )
         return keras.ops.cast(rate, "float32") * factors[place[0] - 1]

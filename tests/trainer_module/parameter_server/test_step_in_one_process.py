@@ -13,7 +13,7 @@ import sys
 PROGRAM = """
 import json, os, socket
 import keras, numpy as np, tensorflow as tf
-from trainer_module import ParameterServerStep, Step, TrainStep
+from trainer_module import ParameterServerStep, ScaledLearningRate, Step, TrainStep
 
 def free():
     with socket.socket() as s:
@@ -41,7 +41,7 @@ def made():
         keras.layers.Dropout(0.2, seed=1),
         keras.layers.Dense(1),
     ])
-    return model, keras.optimizers.AdamW(0.02)
+    return model, keras.optimizers.AdamW(ScaledLearningRate(0.02, {0: 6, 2: 12}, "linear"))
 
 def batches():
     random = np.random.default_rng(0)
