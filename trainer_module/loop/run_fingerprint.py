@@ -23,8 +23,13 @@ from trainer_module.options.loop_options import LoopOptions
 from trainer_module.options.step_options import StepOptions
 from trainer_module.step.protocol import Step
 
-# Numbers of a learning-rate schedule that programs derive from the length of the run.
-_FOLLOW_LENGTH = ("decay_steps", "total_steps", "first_decay_steps")
+# Numbers of the schedules of a learning rate and of a pruning that programs derive from the length
+# of the run.
+_FOLLOW_LENGTH = re.compile(
+    r"optimizer\..*(decay_steps|total_steps)"
+    r"|model\..*\.(begin_step|end_step|every)"
+    r"|actions\.\d+ (Prune\.schedules|EarlyStopping\.from_step)"
+)
 # Values that checkpoints of earlier versions lack, or that could not be read. A checkpoint without
 # them is resumed.
 _NEWER_VALUES = ("added_losses", "steps_per_epoch", "data_holds", "evaluate_holds")
@@ -96,7 +101,7 @@ def check_fingerprint(
         longer: Whether this run is longer than the checkpoint's planned length.
 
     Returns:
-        Differences that follow from the longer run: numbers of the learning-rate schedule.
+        Differences that follow from the longer run: numbers of schedules.
 
     Raises:
         ValueError: Something else differs. The message lists all differences.
@@ -108,11 +113,7 @@ def check_fingerprint(
         )
         for facts in ({**_defaults(), **there}, here)
     )
-    grown = [
-        name
-        for name in now
-        if longer and name.startswith("optimizer.") and name.endswith(_FOLLOW_LENGTH)
-    ]
+    grown = [name for name in now if longer and _FOLLOW_LENGTH.fullmatch(name)]
     found = differences(
         {name: value for name, value in was.items() if name not in grown},
         {name: value for name, value in now.items() if name not in grown},

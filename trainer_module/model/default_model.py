@@ -1,4 +1,4 @@
-"""The default model: one embedding table for all ids, one per text, and dense layers."""
+"""The default model: one embedding table for all ids, one per text, and hidden layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from trainer_module.common.json_values import Json
 from trainer_module.common.tensors import Shape
 from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.text_bags import WEIGHT, other_places, text_bags
+from trainer_module.model.hidden_layers import hidden_layers
 from trainer_module.model.hinges import Hinges
+from trainer_module.model.member_layers import MemberDense, MemberMean
 from trainer_module.model.model_context import ModelContext
 from trainer_module.model.pooled_embedding import PooledEmbedding
 
@@ -81,10 +83,11 @@ class PackedEmbedding(keras.layers.Layer):
 
 
 def default_model(context: ModelContext) -> keras.Model:
-    """Return the default model: embeddings of ids and texts, floats and their hinges, dense layers.
+    """Return the default model: embeddings of ids and texts, floats, hinges, hidden layers.
 
     Raises:
-        ValueError: There is no feature, or a feature without a default treatment.
+        ValueError: There is no feature, a feature without a default treatment, or `low_rank` or
+            `sparsity` do not fit; see `hidden_layers`.
     """
     config = context.config.model
     inputs: dict[str, keras.KerasTensor] = {}
@@ -137,24 +140,43 @@ def default_model(context: ModelContext) -> keras.Model:
         floats.append(pooled([_gather_columns(flat, bag.ids), _gather_columns(flat, bag.weights)]))
     if bent:
         floats.append(Hinges(config.knots, name="hinges")(_concatenate(bent)))
-    hidden = _concatenate(floats)
-    for units in config.hidden_units:
-        hidden = keras.layers.Dense(units, activation=config.activation)(hidden)
-        if config.dropout:
-            hidden = keras.layers.Dropout(config.dropout)(hidden)
+    hidden = hidden_layers(_concatenate(floats), config, context.total_steps)
+    output = _outputs(hidden, linear, context)
+    return keras.Model(inputs, output, name="default_model")
+
+
+def _outputs(
+    hidden: keras.KerasTensor, linear: list[keras.KerasTensor], context: ModelContext
+) -> keras.KerasTensor:
+    """Return the outputs `[rows, outputs]`.
+
+    Args:
+        hidden: `[rows, units]`; of an ensemble `[rows, members, units]`.
+        linear: Scores of the linear model `[rows, outputs]`; empty without one.
+        context: Number of outputs and kind of the label.
+    """
     # float32 under any dtype policy: half-precision probabilities make AUC coarse.
     activation = _ACTIVATIONS[context.label_kind]
-    output = keras.layers.Dense(
-        context.outputs,
-        activation=None if linear else activation,
-        kernel_initializer="zeros" if linear else "glorot_uniform",
-        dtype="float32",
-        name="outputs",
-    )(hidden)
+    has_members = len(hidden.shape) == 3
+    if has_members:
+        output = MemberDense(context.outputs, zeros=bool(linear), dtype="float32", name="outputs")(
+            hidden
+        )
+        each = keras.layers.Reshape((1, context.outputs), dtype="float32")
+        linear = [each(scores) for scores in linear]
+    else:
+        output = keras.layers.Dense(
+            context.outputs,
+            activation=None if linear else activation,
+            kernel_initializer="zeros" if linear else "glorot_uniform",
+            dtype="float32",
+            name="outputs",
+        )(hidden)
     if linear:
         output = keras.layers.Add(dtype="float32", name="scores")([output, *linear])
+    if linear or has_members:
         output = keras.layers.Activation(activation, dtype="float32", name="activation")(output)
-    return keras.Model(inputs, output, name="default_model")
+    return MemberMean(dtype="float32", name="mean")(output) if has_members else output
 
 
 def _linear_scores(

@@ -36,6 +36,8 @@ class ModelContext:
         outputs: Number of outputs that fit the label: classes, or 1.
         id_sizes: Integer feature to (smallest id, number of ids), for embeddings.
         config: The whole training configuration.
+        total_steps: Optimizer steps of the whole run, for schedules such as that of `PrunedDense`;
+            0 if unknown.
     """
 
     feature_spec: dict[str, tf.io.FixedLenFeature]
@@ -46,6 +48,7 @@ class ModelContext:
     outputs: int
     id_sizes: dict[str, tuple[int, int]]
     config: TrainerConfig
+    total_steps: int = 0
 
 
 ModelFn: TypeAlias = Callable[[ModelContext], "keras.Model"]

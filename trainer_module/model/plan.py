@@ -24,8 +24,10 @@ from trainer_module.common.names import import_dotted
 from trainer_module.common.tensors import LossLike
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.devices.strategies import check_strategy
+from trainer_module.losses.member_loss import member_loss
 from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss, as_loss_function
 from trainer_module.model.default_model import default_model
+from trainer_module.model.member_layers import MemberMean
 from trainer_module.model.metrics import create_metric, result_name
 from trainer_module.model.model_context import LabelKind, ModelContext, ModelFn
 from trainer_module.model.optimizers import create_optimizer
@@ -81,7 +83,8 @@ class Plan:
 
         Args:
             context: What the model is built from.
-            total_steps: Optimizer steps of the whole run, for the learning-rate schedule.
+            total_steps: Optimizer steps of the whole run, for the schedules of the learning rate
+                and of `model.sparsity`.
 
         Raises:
             ValueError: `model_fn` does not return a Keras 3 model, or the model has several outputs
@@ -89,10 +92,13 @@ class Plan:
         """
         plan = self if self.label_kind is not None else self.of_label(context.label_kind)
         assert plan.loss is not None
-        model = plan._model(context)
+        model = plan._model(dataclasses.replace(context, total_steps=total_steps))
         plan._check_outputs(model)
         recompute_layers(model, plan.config.recompute, field="trainer.recompute")
-        return model, plan.create_optimizer(total_steps), plan.loss
+        # Also of a model_fn that changes the default model, such as into stages.
+        has_members = any(isinstance(each, MemberMean) for each in model._flatten_layers())
+        loss = member_loss(plan.loss) if has_members else plan.loss
+        return model, plan.create_optimizer(total_steps), loss
 
     def create_optimizer(self, total_steps: int) -> keras.optimizers.Optimizer:
         """Return a new optimizer. Call it in the strategy's scope."""

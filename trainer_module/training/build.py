@@ -15,8 +15,10 @@ from trainer_module.loop.callbacks import (
     Callback,
     EarlyStopping,
     ProfileSteps,
+    Prune,
     TensorBoardScalars,
 )
+from trainer_module.loop.callbacks.prune import pruned_layers
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.run_folder import files_identity, run_folder
@@ -170,9 +172,15 @@ def _callbacks(prepared: Prepared, model: keras.Model) -> list[Callback]:
     if prepared.folders.run is not None and config.profile_steps is not None:
         # On all workers, which have to take the same steps; the chief writes.
         callbacks.append(ProfileSteps(prepared.folders.run, *config.profile_steps))
+    sparse_from = 0
+    if pruned_layers(model):
+        prune = Prune(model)
+        callbacks.append(prune)
+        sparse_from = min(prune.end_step, prepared.length.total_steps)
     if config.early_stopping is not None:
+        options = config.early_stopping.model_dump()
         with prepared.strategy.scope():
-            callbacks.append(EarlyStopping(model, **config.early_stopping.model_dump()))
+            callbacks.append(EarlyStopping(model, **options, from_step=sparse_from))
     return callbacks
 
 

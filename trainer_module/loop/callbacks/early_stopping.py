@@ -26,6 +26,7 @@ class EarlyStopping(Callback):
         mode: str = "auto",
         min_delta: float = 0.0,
         restore_best: bool = True,
+        from_step: int = 0,
     ) -> None:
         """Create copies of the weights. Call it in the strategy's scope.
 
@@ -37,6 +38,8 @@ class EarlyStopping(Callback):
             min_delta: Smallest change that counts as an improvement.
             restore_best: Whether to keep a copy of the best epoch's weights and restore it at the
                 end. The copy takes as much memory as the weights.
+            from_step: Evaluations before this optimizer step do not count. With `Prune`, use its
+                `end_step`: earlier weights are not as sparse.
 
         Raises:
             ValueError: `mode` is "auto" and the metric's name does not determine it.
@@ -45,6 +48,7 @@ class EarlyStopping(Callback):
         self.patience_epochs = patience_epochs
         self.mode: Mode = better_mode(monitor, mode)
         self.min_delta = min_delta
+        self.from_step = from_step
         self._weights = [v.value for v in model.variables if v.name != "seed_generator_state"]
         self._best_weights: list[tf.Variable] = []
         if restore_best:
@@ -66,6 +70,8 @@ class EarlyStopping(Callback):
             "mode": self.mode,
             "min_delta": self.min_delta,
             "restore_best": bool(self._best_weights),
+            # Left out at its default, which older checkpoints lack.
+            **({"from_step": self.from_step} if self.from_step else {}),
         }
 
     def on_epoch(self, end: EpochEnd) -> bool:
@@ -75,6 +81,8 @@ class EarlyStopping(Callback):
         defined, training continues.
         """
         value = end.metric(self.monitor, field="early_stopping.monitor")
+        if end.step < self.from_step:
+            return False
         if math.isnan(value) and math.isnan(self._best):
             self._warn_undefined(end)
             return False

@@ -10,6 +10,11 @@ from trainer_module.layers.pruned_dense import PrunedDense
 from trainer_module.loop.callbacks.callback import Callback, LoopProgress
 
 
+def pruned_layers(model: keras.Model) -> list[PrunedDense]:
+    """Return the `PrunedDense` layers of a model."""
+    return [each for each in model._flatten_layers() if isinstance(each, PrunedDense)]
+
+
 class Prune(Callback):
     """Remove the smallest weights of each `PrunedDense` layer by its schedule.
 
@@ -29,7 +34,7 @@ class Prune(Callback):
         Raises:
             ValueError: The model has no `PrunedDense` layer, or one that is not built.
         """
-        self._layers = [each for each in model._flatten_layers() if isinstance(each, PrunedDense)]
+        self._layers = pruned_layers(model)
         if not self._layers:
             raise ValueError(f"model={model.name!r} has no PrunedDense layer: leave Prune out.")
         for layer in self._layers:
@@ -49,6 +54,11 @@ class Prune(Callback):
                     "Layer %s: %.0f %% of the weights are removed.",
                     *(layer.path, 100 * layer.sparsity),
                 )
+
+    @property
+    def end_step(self) -> int:
+        """Optimizer steps after which no mask changes any more."""
+        return max(layer.end_step for layer in self._layers)
 
     def facts(self) -> dict[str, Json]:
         """Return the schedules, in the order of the layers."""
