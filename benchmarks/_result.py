@@ -18,7 +18,7 @@ from typing import Literal
 RESULTS = Path(__file__).with_name("results")
 PACKAGES = ("tfx", "tensorflow", "keras", "tensorflow-transform", "apache-beam")
 
-Unit = Literal["s", "B", "rows/s", "steps", "AUC", "accuracy", "MAE"]
+Unit = Literal["s", "B", "rows/s", "steps", "weights", "AUC", "accuracy", "MAE"]
 
 
 @dataclasses.dataclass(frozen=True)

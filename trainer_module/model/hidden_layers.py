@@ -73,7 +73,7 @@ class _Layers:
             added = self.dropout(self.dense(self.dropout(inner), width))
             hidden = keras.layers.Add()([hidden, added])
         hidden = keras.layers.LayerNormalization(epsilon=_EPSILON)(hidden)
-        return keras.layers.Activation(self.config.activation)(hidden)
+        return self.activation(hidden)
 
     def tabm(self, hidden: keras.KerasTensor) -> keras.KerasTensor:
         members = self.config.ensemble_size
@@ -81,8 +81,7 @@ class _Layers:
             scaled = MemberScale(members, signs=place == 0)(hidden)
             product = self.dense(scaled, units, use_bias=False)
             hidden = MemberScale(members, use_bias=True)(product)
-            hidden = keras.layers.Activation(self.config.activation)(hidden)
-            hidden = self.dropout(hidden)
+            hidden = self.dropout(self.activation(hidden, place))
         return hidden
 
     def dense(
@@ -101,6 +100,11 @@ class _Layers:
             begin, end, every = pruning_schedule(self.total_steps)
             return PrunedDense(units, sparsity, begin, end, every, **options)(inputs)
         return keras.layers.Dense(units, **options)(inputs)
+
+    def activation(self, hidden: keras.KerasTensor, place: int = 0) -> keras.KerasTensor:
+        # A name, because the layer of the outputs is called "activation".
+        name = f"hidden_activation_{place}"
+        return keras.layers.Activation(self.config.activation, name=name)(hidden)
 
     def dropout(self, hidden: keras.KerasTensor) -> keras.KerasTensor:
         rate = self.config.dropout

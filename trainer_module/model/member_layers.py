@@ -17,8 +17,8 @@ class MemberScale(keras.layers.Layer):
 
         [rows, size] or [rows, members, size] -> [rows, members, size]
 
-    A Dense layer between two of these is the layer of a batch ensemble (Wen et al., "BatchEnsemble",
-    2020): member k has the kernel W * outer(r_k, s_k), and all members share W.
+    A Dense layer between two of these is the layer of a batch ensemble (Wen et al.,
+    "BatchEnsemble", 2020): member k has the kernel W * outer(r_k, s_k), and all members share W.
     """
 
     def __init__(
