@@ -120,7 +120,7 @@ class Trainer:
         self.step = TrainStep(self.model, optimizer, loss, micro_batch_size=self.batch)
         self.step((_take(split.train, slice(self.batch)), split.labels[: self.batch]))
         self._variables = [*optimizer.variables, *self.step.state()]
-        self._zeros = [np.zeros(v.shape, v.dtype) for v in self._variables]
+        self._zeros = [np.zeros_like(v.numpy()) for v in self._variables]
         self.predict: Callable[..., Any] = tf.function(
             lambda rows: self.model(rows, training=False), reduce_retracing=True
         )

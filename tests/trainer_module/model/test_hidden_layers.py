@@ -12,10 +12,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import EarlyStopping, StagedModel, TrainerConfig, TrainStep, split_model
+from trainer_module import (
+    EarlyStopping,
+    Prune,
+    StagedModel,
+    TrainerConfig,
+    TrainStep,
+    split_model,
+)
 from trainer_module.layers.low_rank_dense import LowRankDense
 from trainer_module.layers.pruned_dense import PrunedDense
 from trainer_module.loop.callbacks import EpochEnd
+from trainer_module.loop.run_fingerprint import check_fingerprint, model_fingerprint
 from trainer_module.losses.member_loss import MemberLoss, member_loss
 from trainer_module.losses.weighted_loss import weighted_loss
 from trainer_module.model.hidden_layers import hidden_layers, pruning_schedule
@@ -256,6 +264,24 @@ def test_pruning_ends_at_the_half_of_the_run(total_steps):
         assert np.mean(each.mask.numpy() == 0) == 0.75
     with pytest.raises(ValueError, match=r"total_steps=0: give ModelContext"):
         built(total_steps=0, sparsity=0.75)
+
+
+def test_a_longer_run_may_prune_by_a_longer_schedule():
+    """As it may have another learning-rate schedule; another sparsity is another run."""
+
+    def facts(**options):
+        model, _ = built(**options)
+        actions = {"0 Prune": Prune(model).facts()}
+        return {"model": model_fingerprint(model), "actions": actions}
+
+    before = facts(total_steps=100, sparsity=0.5)
+    after = facts(total_steps=200, sparsity=0.5)
+    found = check_fingerprint(before, after, path="folder", longer=True)
+    assert any("end_step was 50 and is 100" in line for line in found)
+    with pytest.raises(ValueError, match="end_step"):
+        check_fingerprint(before, after, path="folder", longer=False)
+    with pytest.raises(ValueError, match=r"sparsity was 0\.5 and is 0\.6"):
+        check_fingerprint(before, facts(sparsity=0.6), path="folder", longer=True)
 
 
 def test_early_stopping_does_not_count_evaluations_before_a_step():

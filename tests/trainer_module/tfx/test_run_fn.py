@@ -62,6 +62,36 @@ def test_training_on_packed_features(fn_args, packed, strategy):
     assert serve.structured_outputs["outputs"].shape.as_list() == [None, 1]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"kind": "tabm", "low_rank": 2, "members": 4, "linear": True},
+        {"kind": "residual", "sparsity": 0.5},
+        {"sparsity": 0.75},
+    ],
+    ids=["tabm", "residual", "sparse"],
+)
+def test_hidden_layers_are_trained_and_exported(fn_args, packed, model):
+    """The best epoch is one after the pruning; both have to hold without it, too."""
+    args = fn_args(
+        packed,
+        **QUICK,
+        model={"hidden_units": [16, 8], **model},
+        micro_batch_size=10,
+        epochs=6,
+        early_stopping={"monitor": "auc", "mode": "max"},
+    )
+    result = run_fn(args)
+    assert result.metrics["auc"] > 0.85
+    loaded, serve = signature(args.serving_model_dir)
+    assert serve.structured_outputs["outputs"].shape.as_list() == [None, 1]
+    masks = [v.numpy() for v in loaded.variables if v.name.rpartition("/")[2] == "mask:0"]
+    assert len(masks) == (0 if "sparsity" not in model else 5 if "kind" in model else 2)
+    for mask in masks:
+        assert abs(np.mean(mask == 0) - model["sparsity"]) <= 0.5 / mask.size
+
+
 def test_passed_through_features_are_not_model_inputs(fn_args, packed, monkeypatch):
     """A key with missing values is in the files; a model that takes it is rejected with a fix."""
     settings = {"global_batch_size": 50, "steps": 1, "model_fn": "user_model.takes_the_key"}
