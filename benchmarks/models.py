@@ -37,13 +37,13 @@ from benchmarks._other_models import features_of, predictions
 from benchmarks._result import Row, Unit
 from benchmarks._tables import TABLES, Table
 from benchmarks.tables import score
-from trainer_module import Prune, TrainerConfig, TrainingLoop, TrainStep
+from trainer_module import TrainerConfig, TrainStep
 from trainer_module.loop.callbacks.prune import pruned_layers
 from trainer_module.model.model_context import ModelContext
 from trainer_module.model.plan import resolve
 
 SEEDS = 5
-STEPS = 400
+STEPS = 300
 MOST_ROWS = 4_000
 MANY = 2_000  # training rows
 SERVED_ROWS = 256
@@ -89,14 +89,9 @@ class Trainer:
         self.table, self.steps = table, steps
         self.rows = len(split.labels)
         units = (128, 64) if self.rows >= MANY else (64, 32)
-        self.config = TrainerConfig(
-            model={"hidden_units": units, "dropout": 0.1, "knots": 8, **settings},
-            optimizer={
-                "learning_rate": 0.003,
-                "weight_decay": 0.01,
-                "schedule": {"name": "cosine"},
-            },
-        )
+        rates = {"learning_rate": 0.003, "weight_decay": 0.01, "schedule": {"name": "cosine"}}
+        model = {"hidden_units": units, "dropout": 0.1, "knots": 8, **settings}
+        self.config = TrainerConfig.parse({"model": model, "optimizer": rates})
         spec, sizes = {}, {}
         for name, values in split.train.items():
             kind = tf.float32 if values.dtype == np.float32 else tf.int64
@@ -118,7 +113,6 @@ class Trainer:
         self.model, optimizer, loss = self._build()
         self.batch = int(np.clip(2 ** round(np.log2(self.rows / 40)), 16, 64))
         self.step = TrainStep(self.model, optimizer, loss, micro_batch_size=self.batch)
-        self.step((_take(split.train, slice(self.batch)), split.labels[: self.batch]))
         self._variables = [*optimizer.variables, *self.step.state()]
         self._zeros = [np.zeros_like(v.numpy()) for v in self._variables]
         self.predict: Callable[..., Any] = tf.function(
@@ -134,16 +128,17 @@ class Trainer:
         self.model.set_weights(self._build()[0].get_weights())
         for variable, value in zip(self._variables, self._zeros, strict=True):
             variable.assign(value)
-        callbacks = [Prune(self.model)] if pruned_layers(self.model) else []
-        TrainingLoop(
-            self.step,
-            (split.train, split.labels),
-            batch_size=self.batch,
-            steps=self.steps,
-            seed=seed,
-            callbacks=callbacks,
-            progress=False,
-        ).fit()
+        batches = tf.data.Dataset.from_tensor_slices((split.train, split.labels))
+        batches = batches.shuffle(self.rows, seed=seed).repeat()
+        iterator = iter(batches.batch(self.batch, drop_remainder=True))
+        done, pruned = 0, pruned_layers(self.model)
+        while done < self.steps:  # as the callback Prune does, without the rest of a loop
+            due = [each.steps_until_due(done) for each in pruned]
+            count = min([self.steps - done, *(steps for steps in due if steps)])
+            self.step.run(iterator, count)
+            done += count
+            for each in pruned:
+                each.prune(done)
         return self.predict(split.aside).numpy()
 
     def weights(self) -> int:
@@ -285,10 +280,10 @@ def cost_rows(
 def _steps(trainer: Trainer, split: Split) -> Callable[[int], object]:
     rows = slice(trainer.batch)
     batch = (_take(split.train, rows), split.labels[rows])
-    batches = tf.data.Dataset.from_tensors(batch).cache().repeat()
+    batches = iter(tf.data.Dataset.from_tensors(batch).cache().repeat())
 
     def run(count: int) -> None:
-        trainer.step.run(iter(batches), count)
+        trainer.step.run(batches, count)
 
     return run
 

@@ -173,7 +173,10 @@ def _outputs(
             name="outputs",
         )(hidden)
     if linear:
-        output = keras.layers.Add(dtype="float32", name="scores")([output, *linear])
+        # Members last: keras.ops.add takes a second `[rows, 1, 1]` for a bias of members if there
+        # are as many rows.
+        parts = [*linear, output] if has_members else [output, *linear]
+        output = keras.layers.Add(dtype="float32", name="scores")(parts)
     if linear or has_members:
         output = keras.layers.Activation(activation, dtype="float32", name="activation")(output)
     return MemberMean(dtype="float32", name="mean")(output) if has_members else output

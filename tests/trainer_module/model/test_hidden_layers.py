@@ -30,7 +30,9 @@ from trainer_module.model.hidden_layers import hidden_layers, pruning_schedule
 from trainer_module.model.member_layers import MemberDense, MemberMean
 from trainer_module.model.model_context import ModelContext
 from trainer_module.model.plan import resolve
+from trainer_module.options.loop_options import LoopOptions
 from trainer_module.options.model_config import ModelConfig
+from trainer_module.options.step_options import StepOptions
 
 L = keras.layers
 OPTIONS = {
@@ -238,6 +240,18 @@ def test_an_ensemble_predicts_the_mean_of_its_members(label, linear):
     assert spread < 1e-6 if linear else spread > 1e-3
 
 
+@pytest.mark.parametrize("label", ["binary", "multiclass"])
+def test_members_do_not_mix_with_as_many_rows(label):
+    """keras.ops.add broadcasts [4, 4, 1] + [4, 1, 1] along the wrong axis."""
+    model, _ = built(label, kind="tabm", members=4, linear=True)
+    random = np.random.default_rng(1)
+    for variable in model.trainable_variables:
+        variable.assign(random.normal(0, 0.5, variable.shape))
+    four = {name: values[:4] for name, values in ROWS.items()}
+    alone = [model({name: values[i : i + 1] for name, values in four.items()}) for i in range(4)]
+    np.testing.assert_allclose(model(four), np.concatenate(alone), atol=1e-6)
+
+
 def test_residual_blocks_start_at_the_linear_model():
     model, _ = built("regression", kind="residual", linear=True)
     assert not np.any(model(ROWS))
@@ -272,10 +286,12 @@ def test_pruning_ends_at_the_half_of_the_run(total_steps):
 def test_a_longer_run_may_prune_by_a_longer_schedule():
     """As it may have another learning-rate schedule; another sparsity is another run."""
 
-    def facts(**options):
-        model, _ = built(**options)
+    def facts(**settings):
+        model, _ = built(**settings)
         actions = {"0 Prune": Prune(model).facts()}
-        return {"model": model_fingerprint(model), "actions": actions}
+        rest = StepOptions(micro_batch_size=1), LoopOptions(epochs=1)
+        options = {name: value for each in rest for name, value in each.fingerprint().items()}
+        return {"model": model_fingerprint(model), "actions": actions, **options}
 
     before = facts(total_steps=100, sparsity=0.5)
     after = facts(total_steps=200, sparsity=0.5)
