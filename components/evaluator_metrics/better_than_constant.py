@@ -13,18 +13,18 @@ Above `MOST_ROWS` rows, it compares a random sample of that many.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-import apache_beam as beam
 import numpy as np
-from tensorflow_model_analysis.metrics import metric_types, metric_util
+from tensorflow_model_analysis.metrics import metric_types
 
 from components.evaluator_metrics.row_computations import (
     Computation,
-    Inputs,
     Key,
+    RowCombiner,
     RowOptions,
     row_computations,
 )
@@ -251,64 +251,76 @@ def _of_key(metric: str, key: Key, options: RowOptions) -> Computation:
     )
 
 
-Row = tuple[float, float, np.ndarray, float]
-"""(random number, label, predictions, weight): the lowest random numbers are the sample."""
+@dataclasses.dataclass
+class Sample:
+    """A random sample of rows, in parts: random numbers, labels, predictions and weights.
+
+    Each part is arrays `[rows]`, predictions `[rows, outputs]`. The rows with the lowest random
+    numbers of all are the sample.
+    """
+
+    parts: list[tuple[np.ndarray, ...]] = dataclasses.field(default_factory=list)
+    rows: int = 0
+
+    def add(self, *part: np.ndarray) -> None:
+        """Add some rows."""
+        self.parts.append(part)
+        self.rows += len(part[0])
+        self.reduce(slack=2)
+
+    def reduce(self, *, slack: int = 1) -> None:
+        """Keep the sample, once there are more than `slack` times as many rows as it has."""
+        outputs = self.parts[0][2].shape[1] if self.parts else 1
+        most = min(MOST_ROWS, max(1, _MOST_NUMBERS // outputs))
+        if self.rows > slack * most:
+            columns = [np.concatenate(values) for values in zip(*self.parts, strict=True)]
+            lowest = np.argpartition(columns[0], most - 1)[:most]
+            self.parts, self.rows = [tuple(values[lowest] for values in columns)], most
 
 
-class _Combiner(beam.CombineFn):
+class _Combiner(RowCombiner):
     def __init__(self, metric: str, key: Key, details_key: Key, options: RowOptions):
+        super().__init__(options)
         self.metric, self.key, self.details_key = metric, key, details_key
-        self._options = options
         self._random: np.random.Generator | None = None  # of a worker: not pickled
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_random": None}
 
-    def create_accumulator(self) -> list[Row]:
-        return []
+    def create_accumulator(self) -> Sample:
+        return Sample()
 
-    def add_input(self, accumulator: list[Row], element: Inputs) -> list[Row]:
+    def add_rows(
+        self, accumulator: Sample, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
+    ) -> Sample:
         if self._random is None:
             self._random = np.random.default_rng()
-        rows = metric_util.to_label_prediction_example_weight(
-            element, **self._options, flatten=False
+        accumulator.add(
+            self._random.random(len(labels)),
+            np.asarray(labels, np.float64),
+            np.array(predictions, np.float32),  # a copy: the batch need not stay in memory
+            np.asarray(weights, np.float64),
         )
-        for label, prediction, weight in rows:
-            accumulator.append(
-                (
-                    self._random.random(),
-                    float(np.ravel(label)[0]),
-                    np.array(prediction, np.float32).ravel(),
-                    float(np.ravel(weight)[0]),
-                )
-            )
-        return _sampled(accumulator, slack=2)
+        return accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[list[Row]]) -> list[Row]:
-        merged: list[Row] = []
+    def merge_accumulators(self, accumulators: Iterable[Sample]) -> Sample:
+        merged = Sample()
         for each in accumulators:
-            merged = _sampled(merged + each, slack=2)
+            for part in each.parts:
+                merged.add(*part)
         return merged
 
-    def compact(self, accumulator: list[Row]) -> list[Row]:
-        return _sampled(accumulator, slack=1)
+    def compact(self, accumulator: Sample) -> Sample:
+        accumulator.reduce()
+        return accumulator
 
-    def extract_output(self, accumulator: list[Row]) -> dict[Key, float | np.ndarray]:
-        rows = _sampled(accumulator, slack=1)
-        if not rows:
+    def extract_output(self, accumulator: Sample) -> dict[Key, float | np.ndarray]:
+        accumulator.reduce()
+        if not accumulator.rows:
             found = Comparison(math.nan, math.nan, 1.0, 0)
         else:
-            _, labels, predictions, weights = zip(*rows, strict=True)
-            found = compare(
-                self.metric,
-                np.array(labels),
-                np.stack(predictions).astype(np.float64),
-                np.array(weights),
+            _, labels, predictions, weights = map(
+                np.concatenate, zip(*accumulator.parts, strict=True)
             )
+            found = compare(self.metric, labels, predictions.astype(np.float64), weights)
         return {self.key: found.better, self.details_key: np.array(found, np.float64)}
-
-
-def _sampled(rows: list[Row], *, slack: int) -> list[Row]:
-    """Keep a random sample, once there are `slack` times as many rows as it has."""
-    most = MOST_ROWS if not rows else min(MOST_ROWS, max(1, _MOST_NUMBERS // len(rows[0][2])))
-    return rows if len(rows) <= slack * most else sorted(rows, key=lambda row: row[0])[:most]

@@ -16,14 +16,13 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import apache_beam as beam
 import numpy as np
-from tensorflow_model_analysis.metrics import metric_types, metric_util
+from tensorflow_model_analysis.metrics import metric_types
 
 from components.evaluator_metrics.row_computations import (
     Computation,
-    Inputs,
     Key,
+    RowCombiner,
     RowOptions,
     row_computations,
 )
@@ -89,21 +88,18 @@ def _computation(key: Key, options: RowOptions) -> Computation:
     )
 
 
-class _Combiner(beam.CombineFn):
+class _Combiner(RowCombiner):
     def __init__(self, key: Key, bins_key: Key, options: RowOptions):
-        self.key, self.bins_key, self._options = key, bins_key, options
+        super().__init__(options)
+        self.key, self.bins_key = key, bins_key
 
     def create_accumulator(self) -> Bins:
         return Bins(*np.zeros([3, BINS]))
 
-    def add_input(self, accumulator: Bins, element: Inputs) -> Bins:
-        rows = metric_util.to_label_prediction_example_weight(
-            element, **self._options, flatten=False
-        )
-        for label, prediction, weight in rows:
-            found = bins_of(np.ravel(label)[:1], np.reshape(prediction, [1, -1]), np.ravel(weight))
-            accumulator = _sum([accumulator, found])
-        return accumulator
+    def add_rows(
+        self, accumulator: Bins, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
+    ) -> Bins:
+        return _sum([accumulator, bins_of(labels, predictions, weights)])
 
     def merge_accumulators(self, accumulators: Iterable[Bins]) -> Bins:
         return _sum([self.create_accumulator(), *accumulators])

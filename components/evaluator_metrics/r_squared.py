@@ -12,14 +12,13 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import apache_beam as beam
 import numpy as np
-from tensorflow_model_analysis.metrics import metric_types, metric_util
+from tensorflow_model_analysis.metrics import metric_types
 
 from components.evaluator_metrics.row_computations import (
     Computation,
-    Inputs,
     Key,
+    RowCombiner,
     RowOptions,
     row_computations,
 )
@@ -85,19 +84,20 @@ def _computation(key: Key, options: RowOptions) -> Computation:
     return Computation(keys=[key], preprocessors=None, combiner=_Combiner(key, options))
 
 
-class _Combiner(beam.CombineFn):
+class _Combiner(RowCombiner):
+    flatten = True
+
     def __init__(self, key: Key, options: RowOptions):
-        self._key, self._options = key, options
+        super().__init__(options)
+        self._key = key
 
     def create_accumulator(self) -> Moments:
         return Moments()
 
-    def add_input(self, accumulator: Moments, element: Inputs) -> Moments:
-        rows = metric_util.to_label_prediction_example_weight(element, **self._options)
-        for label, prediction, weight in rows:
-            w = np.broadcast_to(np.ravel(weight), np.ravel(label).shape)
-            accumulator += moments(np.ravel(label), np.ravel(prediction), w)
-        return accumulator
+    def add_rows(
+        self, accumulator: Moments, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
+    ) -> Moments:
+        return accumulator + moments(labels, predictions[:, 0], weights)
 
     def merge_accumulators(self, accumulators: Iterable[Moments]) -> Moments:
         return sum(accumulators, Moments())

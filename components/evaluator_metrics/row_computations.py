@@ -1,10 +1,13 @@
-"""How TFMA creates a metric of rows: by its key, and how the values of a row are read."""
+"""Create a metric of rows for TFMA, and combine rows one at a time or a batch at a time."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+import apache_beam as beam
+import numpy as np
 from tensorflow_model_analysis.metrics import metric_types, metric_util
 
 if TYPE_CHECKING:
@@ -16,6 +19,49 @@ Computation: TypeAlias = metric_types.MetricComputation
 Inputs: TypeAlias = metric_types.StandardMetricInputs
 # How `metric_util.to_label_prediction_example_weight` reads a row.
 RowOptions: TypeAlias = dict[str, Any]
+
+
+class RowCombiner(beam.CombineFn):
+    """A combiner whose metric is a function of labels, predictions and weights.
+
+    TFMA adds one row at a time; `components.column_evaluation` adds the columns of a batch.
+
+    Attributes:
+        options: How TFMA reads a row.
+        flatten: Whether each pair of a label and an output is a row.
+    """
+
+    flatten: ClassVar[bool] = False
+
+    def __init__(self, options: RowOptions):
+        self.options = options
+
+    @abstractmethod
+    def add_rows(
+        self, accumulator: Any, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
+    ) -> Any:
+        """Return the accumulator with some rows added.
+
+        Args:
+            accumulator: What `create_accumulator` returned, or this function.
+            labels: `[rows]`.
+            predictions: `[rows, outputs]`.
+            weights: `[rows]`, 0 or more.
+        """
+
+    def add_input(self, accumulator: Any, element: Inputs) -> Any:
+        """Return the accumulator with one row of TFMA added."""
+        rows = metric_util.to_label_prediction_example_weight(
+            element, **self.options, flatten=self.flatten
+        )
+        for label, prediction, weight in rows:
+            accumulator = self.add_rows(
+                accumulator,
+                np.ravel(label)[:1],
+                np.reshape(prediction, [1, -1]),
+                np.ravel(weight)[:1],
+            )
+        return accumulator
 
 
 def row_computations(
