@@ -22,6 +22,7 @@ def _build(context: GraphContext):
         eval_config=config.evaluation.eval_config(
             label=config.label.column, kind=config.label.kind, weight=config.features.weight
         ),
+        module_path="components.column_evaluation",
     )
 
 
