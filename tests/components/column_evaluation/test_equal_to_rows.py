@@ -91,13 +91,8 @@ def batches(draw: st.DrawFn, kind: str) -> list[dict[str, Any]]:
             {
                 constants.LABELS_KEY: y,
                 constants.PREDICTIONS_KEY: p.astype(np.float32),
-                constants.EXAMPLE_WEIGHTS_KEY: random.choice([0.0, 0.5, 1.0, 3.0], rows).astype(
-                    np.float32
-                ),
-                constants.FEATURES_KEY: {
-                    "city": ragged(city, object),
-                    "tags": ragged(tags, np.int64),
-                },
+                constants.EXAMPLE_WEIGHTS_KEY: weights.astype(np.float32),
+                constants.FEATURES_KEY: raw,
                 constants.TRANSFORMED_FEATURES_KEY: {"zone": random.integers(0, 2, [rows, 1])},
             }
         )
