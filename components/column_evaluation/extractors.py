@@ -136,7 +136,7 @@ def _dense_columns(name: str, value: Any) -> Any:
         return {key: _dense_columns(f"{name}.{key}", each) for key, each in value.items()}
     if isinstance(value, types.VarLenTensorValue):
         rows = int(value.dense_shape[0])
-        counts = np.bincount(np.asarray(value.indices)[:, 0], minlength=rows)
+        counts = np.bincount(np.asarray(value.indices[:, 0], np.int64), minlength=rows)
         if counts.size and (counts != counts[0]).any():
             raise ValueError(
                 f"{name}: rows have {counts.min()} to {counts.max()} values; {_FIX_ROWS}"

@@ -65,7 +65,7 @@ class _Distinct:
         """Number the values of a column: a dense, ragged or sparse tensor with `rows` rows."""
         self.codes = np.zeros(rows, np.int64)
         if isinstance(column, types.VarLenTensorValue):
-            at, values = np.asarray(column.indices)[:, 0], np.asarray(column.values)
+            at, values = np.asarray(column.indices[:, 0], np.int64), np.asarray(column.values)
         else:
             at, values = np.arange(rows), np.ravel(column) if np.size(column) == rows else None
         if values is not None and len(np.unique(at)) == len(at):

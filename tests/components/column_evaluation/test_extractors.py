@@ -84,7 +84,7 @@ def test_tfma_writes_the_same_results(tmp_path: Path) -> None:
             "y": y,
             "p": np.clip(0.4 * y + 0.5 * random.uniform(size=60), 0, 1).astype(np.float32),
             "w": random.choice([0.0, 0.5, 2.0], 60).astype(np.float32),
-            "city": random.choice(["x", "y", None], 60),
+            "city": random.choice(np.array(["x", "y", None], object), 60),
         }
     )
     evaluation = EvaluationConfig.model_validate(
