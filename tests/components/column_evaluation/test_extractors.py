@@ -76,6 +76,7 @@ def test_a_row_is_not_taken_for_a_batch() -> None:
         read_batch(row, flatten=False)
 
 
+@pytest.mark.slow
 def test_tfma_writes_the_same_results(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     y = (random.uniform(size=60) < 0.4).astype(np.float32)
