@@ -174,3 +174,68 @@ def test_metrics_and_slices_equal_those_of_rows(kind: str, data: st.DataObject) 
     tables = data.draw(batches(kind))
     expected = results(config, [by_rows(config, batch) for batch in tables])
     check_equal(results(columns, [by_columns(columns, batch) for batch in tables]), expected)
+
+
+def with_names(names: tuple[str, str], of_name: Any) -> dict[str, Any]:
+    return {name: of_name(i) for i, name in enumerate(names)}
+
+
+def two_models(batch: dict[str, Any], config: tfma.EvalConfig) -> None:
+    """A candidate and a baseline, whose predictions, labels and weights are dicts by model."""
+    first, p = config.model_specs[0], batch[constants.PREDICTIONS_KEY]
+    config.model_specs.append(first)
+    names = ("candidate", "baseline")
+    for spec, name in zip(config.model_specs, names, strict=True):
+        spec.name, spec.is_baseline = name, name == "baseline"
+    for metrics in config.metrics_specs:
+        metrics.model_names.extend(names)
+    batch[constants.PREDICTIONS_KEY] = with_names(names, lambda i: p * (1 - 0.3 * i))
+    for key in (constants.LABELS_KEY, constants.EXAMPLE_WEIGHTS_KEY):
+        value = batch[key]
+        batch[key] = with_names(names, lambda i, value=value: value)
+
+
+def two_outputs(batch: dict[str, Any], config: tfma.EvalConfig) -> None:
+    """A model with two outputs, each with a label."""
+    names = ("tip", "fare")
+    spec = config.model_specs[0]
+    spec.label_key = ""
+    for name in names:
+        spec.label_keys[name] = f"label_{name}"
+    for metrics in config.metrics_specs:
+        metrics.output_names.extend(names)
+    p, y = batch[constants.PREDICTIONS_KEY], batch[constants.LABELS_KEY]
+    batch[constants.PREDICTIONS_KEY] = with_names(names, lambda i: p * (1 - 0.3 * i))
+    batch[constants.LABELS_KEY] = with_names(names, lambda i: np.roll(y, i))
+
+
+def nan_predictions(batch: dict[str, Any], config: tfma.EvalConfig) -> None:
+    batch[constants.PREDICTIONS_KEY][::3] = np.nan
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("kind", "names", "change"),
+    [
+        ("binary", ["AUC", "BinaryAccuracy", "Calibration", "ExampleCount"], two_models),
+        ("regression", ["MeanAbsoluteError", "MeanSquaredError", "ExampleCount"], two_models),
+        ("binary", ["AUC", "Precision", "MeanLabel"], two_outputs),
+        ("regression", ["MeanSquaredError", "MeanPrediction"], two_outputs),
+        ("regression", ["MeanAbsoluteError", "MeanSquaredError", "MeanLabel"], nan_predictions),
+        ("binary", ["Precision", "Recall", "MeanPrediction"], nan_predictions),
+    ],
+)
+def test_models_outputs_and_nan(kind: str, names: list[str], change: Any) -> None:
+    batch = hypothesis.find(batches(kind), lambda found: len(found[0][constants.LABELS_KEY]) > 6)[0]
+    config = tfma.EvalConfig(
+        model_specs=[tfma.ModelSpec(label_key="y", example_weight_key="w")],
+        slicing_specs=[tfma.SlicingSpec(), tfma.SlicingSpec(feature_keys=["city"])],
+        metrics_specs=[
+            tfma.MetricsSpec(metrics=[tfma.MetricConfig(class_name=name) for name in names])
+        ],
+    )
+    change(batch, config)
+    columns = column_config(config)
+    assert find_rows_reason(None, config) is None
+    expected = results(config, [by_rows(config, batch)])
+    check_equal(results(columns, [by_columns(columns, batch)]), expected)
