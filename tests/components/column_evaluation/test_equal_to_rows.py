@@ -160,16 +160,18 @@ def column_config(config: tfma.EvalConfig) -> tfma.EvalConfig:
     return columns
 
 
-CONFIGS = {kind: config_of(kind) for kind in KINDS}
-COLUMN_CONFIGS = {kind: column_config(config) for kind, config in CONFIGS.items()}
+@pytest.fixture(scope="module", params=KINDS)
+def kind_and_configs(request) -> tuple[str, tfma.EvalConfig, tfma.EvalConfig]:
+    """Return a kind of label, and its configurations by rows and by columns."""
+    config = config_of(request.param)
+    return request.param, config, column_config(config)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("kind", KINDS)
 @hypothesis.settings(max_examples=4, deadline=None)
 @hypothesis.given(data=st.data())
-def test_metrics_and_slices_equal_those_of_rows(kind: str, data: st.DataObject) -> None:
-    config, columns = CONFIGS[kind], COLUMN_CONFIGS[kind]
+def test_metrics_and_slices_equal_those_of_rows(kind_and_configs, data: st.DataObject) -> None:
+    kind, config, columns = kind_and_configs
     assert find_rows_reason(None, config) is None
     tables = data.draw(batches(kind))
     expected = results(config, [by_rows(config, batch) for batch in tables])
