@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 import tfx
@@ -114,9 +115,20 @@ def taxi_template(tmp_path_factory: pytest.TempPathFactory) -> Reused:
         "epochs": 3,
         "optimizer": {"learning_rate": 0.01},
     }
+    config = {"trainer": trainer, "input_gradients": True}
+    gradients = (
+        "InputGradients(examples=example_gen.outputs['examples'], model=trainer.outputs['model'],"
+        " rows=200, slices=['payment_type'])"
+    )
     edit(
         graph,
-        {r"'run_fn': run_fn,": f"'run_fn': run_fn, 'custom_config': {{'trainer': {trainer}}},"},
+        {
+            r"'run_fn': run_fn,": f"'run_fn': run_fn, 'custom_config': {config},",
+            r"(?=from tfx import v1 as tfx)": "from components import InputGradients\n",
+            r"components\.append\(trainer\)": (
+                f"components.append(trainer)\n  components.append({gradients})"
+            ),
+        },
     )
     edit(
         folder / "pipeline" / "configs.py", {r"\nRUN_FN = .*": "\nRUN_FN = 'trainer_module.run_fn'"}
@@ -197,6 +209,19 @@ def test_the_taxi_template_pushes_a_model_that_predicts_above_chance(taxi_templa
     predicted = taxi_template.predict(rows)
     assert predicted.shape == (len(rows), 1)
     assert roc_auc_score(truth, predicted[:, 0]) > 0.55
+
+
+def test_attributions_of_the_taxi_template_add_up(taxi_template):
+    """Those of a row add up to the change of its prediction, up to the error of 50 points."""
+    (rows,) = taxi_template.artifacts.glob("InputGradients/attributions/*/rows")
+    found = pd.read_parquet(rows)
+    assert len(found) == 200
+    assert set(found["slice.payment_type"]) >= {"Cash", "Credit Card"}
+    attributions = found.filter(like="attribution.")
+    assert "attribution.trip_miles_xf" in attributions
+    change = found["prediction"] - found["baseline_prediction"]
+    assert change.abs().max() > 0.01
+    np.testing.assert_allclose(attributions.sum(axis=1), change, atol=0.01)
 
 
 def test_the_penguin_example_pushes_a_model_that_knows_the_species(penguin_example):
