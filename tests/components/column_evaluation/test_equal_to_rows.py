@@ -19,6 +19,7 @@ from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.api import types
 from tensorflow_model_analysis.extractors.slice_key_extractor import ExtractSliceKeysFn
 from tensorflow_model_analysis.metrics import metric_specs, metric_types
+from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.slicer.slicer_lib import SingleSliceSpec
 from tensorflow_model_analysis.utils import util
 
@@ -58,9 +59,9 @@ def config_of(kind: Any) -> tfma.EvalConfig:
         config.metrics_specs[0].metrics.append(tfma.MetricConfig(class_name=name, config=text))
     if kind == "multiclass":
         per_class = [tfma.MetricConfig(class_name=name) for name in ("AUC", "Precision", "Recall")]
-        classes = tfma.BinarizationOptions(class_ids={"values": [0, 2]})
-        average = tfma.AggregationOptions(macro_average=True, class_weights={0: 1.0, 1: 2.0})
-        micro = tfma.AggregationOptions(micro_average=True)
+        classes = config_pb2.BinarizationOptions(class_ids={"values": [0, 2]})
+        average = config_pb2.AggregationOptions(macro_average=True, class_weights={0: 1.0, 1: 2.0})
+        micro = config_pb2.AggregationOptions(micro_average=True)
         for options in ({"binarize": classes}, {"aggregate": average}, {"aggregate": micro}):
             config.metrics_specs.append(tfma.MetricsSpec(metrics=per_class, **options))
     return config

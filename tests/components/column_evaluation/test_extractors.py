@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.metrics import metric_types
+from tensorflow_model_analysis.proto import config_pb2
 
 from components.column_evaluation import custom_extractors
 from components.column_evaluation.read_batch import read_batch
@@ -25,8 +26,8 @@ def config_of(*metrics: str, **fields: Any) -> tfma.EvalConfig:
     )
 
 
-def options(**fields: Any) -> tfma.Options:
-    return tfma.Options(**{name: {"value": value} for name, value in fields.items()})
+def options(**fields: Any) -> config_pb2.Options:
+    return config_pb2.Options(**{name: {"value": value} for name, value in fields.items()})
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def options(**fields: Any) -> tfma.Options:
             metrics_specs=[
                 tfma.MetricsSpec(
                     metrics=[tfma.MetricConfig(class_name="Precision")],
-                    binarize=tfma.BinarizationOptions(top_k_list={"values": [1]}),
+                    binarize=config_pb2.BinarizationOptions(top_k_list={"values": [1]}),
                 )
             ]
         ),
