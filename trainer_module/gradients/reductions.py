@@ -96,5 +96,5 @@ def clip_factors(norms: tf.Tensor, clip_norm: float) -> tf.Tensor:
     """Return min(1, clip_norm / norm) of each norm, which is 1 where the norm is 0."""
     range_of = np.finfo(norms.dtype.as_numpy_dtype)
     # Out of the range of float32, it would be 0 or infinite, and the quotient NaN.
-    limit = tf.constant(min(max(clip_norm, range_of.tiny), range_of.max), norms.dtype)
+    limit = tf.constant(min(max(clip_norm, float(range_of.tiny)), float(range_of.max)), norms.dtype)
     return limit / tf.maximum(norms, limit)
