@@ -154,7 +154,7 @@ def test_progress_is_logged_as_records(fn_args):
     assert train.examples_per_second > 0
     assert train.eta_seconds == 0
     skipped = {"empty": 0, "non_finite": 0, "loss_scale": 0}
-    assert records[-1] == TrainingEnded("epochs", 38, skipped)
+    assert records[-1] == TrainingEnded("epochs", 38, skipped, global_batch=600 / 19)
 
 
 @pytest.mark.slow
