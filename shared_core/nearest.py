@@ -15,6 +15,9 @@ def nearest(name: str, choices: Iterable[str], *, otherwise: str = "use one of")
         otherwise: What precedes the first choices if none of them is close.
     """
     choices = sorted(set(choices))
+    within = [choice for choice in choices if choice.lower().endswith(f".{name.lower()}")]
+    if within:
+        return f"did you mean {within[0]!r}?"
     folded = {choice.lower(): choice for choice in choices}
     close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
     if close:
