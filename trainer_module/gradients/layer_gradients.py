@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from trainer_module.common.replaced_calls import replaced_calls
 from trainer_module.window.micro_batch import upcast_to_float32
 
 
@@ -99,13 +100,10 @@ def recorded_calls(
     Any gradient of the layers' variables that the tape still has comes from other uses of them.
     """
     calls: dict[int, list[LayerCall]] = {index: [] for index in range(len(layers))}
-    for index, layer in enumerate(layers):
-        vars(layer)["call"] = _recorder(layer, tape, calls[index])
-    try:
+    with replaced_calls(
+        (layer, _recorder(layer, tape, calls[index])) for index, layer in enumerate(layers)
+    ):
         yield calls
-    finally:
-        for layer in layers:
-            del vars(layer)["call"]
 
 
 def join_calls(

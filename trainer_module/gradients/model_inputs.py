@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from shared_core.feature_layout import FeatureLayout
 from shared_core.nearest import nearest
+from trainer_module.common.replaced_calls import replaced_calls
 from trainer_module.common.tensors import Tensors
 from trainer_module.gradients.arguments import check_function
 from trainer_module.window.micro_batch import upcast_to_float32
@@ -226,7 +227,6 @@ def _input_name(index: int) -> str:
 def _intercepted(layers: Mapping[str, Any], enter: Change) -> Iterator[None]:
     """Pass the outputs of layers through a function during a block."""
     numbers = {name: itertools.count() for name in layers}
-    before = {name: vars(layer).get("call") for name, layer in layers.items()}
 
     def around(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def intercepted(*args: Any, **kwargs: Any) -> Any:
@@ -236,16 +236,8 @@ def _intercepted(layers: Mapping[str, Any], enter: Change) -> Iterator[None]:
 
         return intercepted
 
-    for name, layer in layers.items():
-        vars(layer)["call"] = around(name, layer.call)
-    try:
+    with replaced_calls((layer, around(name, layer.call)) for name, layer in layers.items()):
         yield
-    finally:
-        for name, layer in layers.items():
-            if before[name] is None:
-                del vars(layer)["call"]
-            else:
-                vars(layer)["call"] = before[name]
 
 
 def check_floating(output: tf.Tensor) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer_module.common.replaced_calls import replaced_calls
+
 _NUMBER = re.compile(r"\blayer\.(\d+)(?:_\d+)?/")
 
 
@@ -35,17 +37,8 @@ def layer_scopes(model: keras.Model) -> Iterator[list[str]]:
         for layer in model._flatten_layers(include_self=False)
         if not isinstance(layer, keras.layers.InputLayer)
     ]
-    own = [vars(layer).get("call") for layer in layers]
-    for number, layer in enumerate(layers):
-        vars(layer)["call"] = _scoped(layer.call, number)
-    try:
+    with replaced_calls((layer, _scoped(layer.call, i)) for i, layer in enumerate(layers)):
         yield [str(layer.name) for layer in layers]
-    finally:
-        for layer, call in zip(layers, own, strict=True):
-            if call is None:
-                del vars(layer)["call"]
-            else:
-                vars(layer)["call"] = call
 
 
 def layer_of(name: str, layers: list[str]) -> str | None:

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer_module.common.replaced_calls import replaced_calls
 from trainer_module.model.default_model import PackedEmbedding
 
 
@@ -119,14 +120,5 @@ def _watched(model: keras.Model, record: Callable[..., None]) -> Iterator[None]:
         for layer in model._flatten_layers(include_self=False)
         if len(list(layer._flatten_layers())) == 1
     ]
-    before = [vars(layer).get("call") for layer in leaves]
-    for layer in leaves:
-        vars(layer)["call"] = watch(layer, layer.call)
-    try:
+    with replaced_calls((layer, watch(layer, layer.call)) for layer in leaves):
         yield
-    finally:
-        for layer, call in zip(leaves, before, strict=True):
-            if call is None:
-                del vars(layer)["call"]
-            else:
-                vars(layer)["call"] = call
