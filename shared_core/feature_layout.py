@@ -66,6 +66,8 @@ class Column(_Record):
         validation_rule: What NormalizationValidator checks (`judged_as` in JSON); None: nothing.
         bounds: Of a rule that the validator does not have itself: statistic -> lowest and highest.
         is_aspect: Whether it is one aspect of its source, and rightly constant where that is not.
+        shared_ids: Columns with the same text here have the same ids for the same values, so that
+            one embedding serves them all; None: no other column has these ids.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Column(_Record):
     )
     bounds: Mapping[str, tuple[float | None, float | None]] | None = None
     is_aspect: bool = False
+    shared_ids: str | None = None
 
     @property
     def is_id(self) -> bool:
@@ -154,8 +157,9 @@ class FeatureLayout(_Record):
         """Return the layout as ASCII JSON, with format and version."""
         described = self.model_dump(mode="json", by_alias=True)
         for column in described["columns"]:
-            if column["bounds"] is None:  # most rules are the validator's own
-                del column["bounds"]
+            for rare in ("bounds", "shared_ids"):
+                if column[rare] is None:
+                    del column[rare]
         return json.dumps({"format": FORMAT, "version": VERSION, **described})
 
     @classmethod

@@ -141,14 +141,17 @@ def _blocks(
 
 
 def _with_files(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> list[str]:
-    """Return columns and crosses that may have a vocabulary, encoder by encoder."""
+    """Return columns and crosses that may have a vocabulary, encoder by encoder.
+
+    Of a group with `share: true`, the first column stands for all.
+    """
     owners = [
         name
         for encoder in ENCODERS.values()
         if encoder.names_file
         for resolved in groups
         if resolved.group.encode is not None and resolved.group.kind == encoder.name
-        for name in resolved.columns
+        for name in resolved.columns[: 1 if resolved.group.share else None]
     ]
     crosses = [each.name for each in spec.crosses if ENCODERS[each.encode.kind].names_file]
     return [*owners, *crosses]

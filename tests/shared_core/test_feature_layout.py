@@ -84,6 +84,15 @@ def test_what_it_cannot_read_is_refused(change, message):
         FeatureLayout.from_json(json.dumps(document))
 
 
+def test_shared_ids_are_written_for_the_columns_that_have_them() -> None:
+    document = json.loads(DATA.read_text())
+    for column in document["columns"][2:4]:
+        column["shared_ids"] = "places"
+    layout = FeatureLayout.from_json(json.dumps(document))
+    assert [c.shared_ids for c in layout.columns] == [None, None, "places", "places", None]
+    assert json.loads(layout.to_json()) == document
+
+
 def test_positions_with_a_gap_are_refused():
     document = json.loads(DATA.read_text())
     document["columns"][1]["position"] = 5

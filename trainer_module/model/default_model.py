@@ -31,6 +31,7 @@ class PackedEmbedding(keras.layers.Layer):
 
     It needs one gather for hundreds of columns, instead of hundreds of small layers. An id outside
     its column's range counts as the column's last id, so it never reads another column's rows.
+    Columns whose ids have the same meaning may have one range.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class PackedEmbedding(keras.layers.Layer):
         size: int,
         first_ids: Sequence[int] | None = None,
         initializer: str = "uniform",
+        starts: Sequence[int] | None = None,
         **kwargs: object,
     ) -> None:
         """Create the layer.
@@ -48,6 +50,8 @@ class PackedEmbedding(keras.layers.Layer):
             size: Embedding size.
             first_ids: Smallest id of each column; default 0.
             initializer: Keras name of the table's initializer.
+            starts: First row of each column's range; default: one range after the other. Columns
+                with the same one share their rows.
             **kwargs: Arguments of keras.layers.Layer.
         """
         super().__init__(**kwargs)
@@ -55,11 +59,15 @@ class PackedEmbedding(keras.layers.Layer):
         self.size = size
         self.first_ids = [int(n) for n in first_ids or [0] * len(self.sizes)]
         self.initializer = initializer
+        separate = [sum(self.sizes[:i]) for i in range(len(self.sizes))]
+        self.starts = separate if starts is None else [int(n) for n in starts]
+        self._has_shared = self.starts != separate
 
     def build(self, input_shape: Shape) -> None:
         """Create the table."""
+        rows = max(start + size for start, size in zip(self.starts, self.sizes, strict=True))
         self.table = self.add_weight(
-            shape=(sum(self.sizes), self.size), initializer=self.initializer, name="table"
+            shape=(rows, self.size), initializer=self.initializer, name="table"
         )
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
@@ -68,8 +76,7 @@ class PackedEmbedding(keras.layers.Layer):
         local = ops.cast(ids, "int32") - ops.convert_to_tensor(self.first_ids, "int32")
         last = ops.convert_to_tensor([n - 1 for n in self.sizes], "int32")
         local = ops.where((local < 0) | (local > last), last, local)
-        starts = [sum(self.sizes[:i]) for i in range(len(self.sizes))]
-        found = ops.take(self.table, local + ops.convert_to_tensor(starts, "int32"), axis=0)
+        found = ops.take(self.table, local + ops.convert_to_tensor(self.starts, "int32"), axis=0)
         return ops.reshape(found, (-1, len(self.sizes) * self.size))
 
     def compute_output_shape(self, input_shape: Shape) -> tuple[int | None, int]:
@@ -79,7 +86,9 @@ class PackedEmbedding(keras.layers.Layer):
     def get_config(self) -> dict[str, Json]:
         """Return the constructor's arguments."""
         own = {"sizes": self.sizes, "size": self.size, "first_ids": self.first_ids}
-        return {**super().get_config(), **own, "initializer": self.initializer}
+        # Checkpoints of earlier versions have a fingerprint without it.
+        shared = {"starts": self.starts} if self._has_shared else {}
+        return {**super().get_config(), **own, "initializer": self.initializer, **shared}
 
 
 def default_model(context: ModelContext) -> keras.Model:
@@ -95,6 +104,7 @@ def default_model(context: ModelContext) -> keras.Model:
     bent: list[keras.KerasTensor] = []
     ids: list[keras.KerasTensor] = []
     ranges: list[tuple[int, int]] = []
+    shared: list[str | None] = []
     bags = text_bags(context.layout)
     flat: dict[str, keras.KerasTensor] = {}
     for name, feature in context.feature_spec.items():
@@ -112,6 +122,8 @@ def default_model(context: ModelContext) -> keras.Model:
             ids += _columns_of(flat[name], places)
             sizes = id_ranges(context, name, width)
             ranges += [sizes[place] for place in places]
+            names = _shared_ids(context.layout, name, width)
+            shared += [names[place] for place in places]
         else:
             raise ValueError(
                 f"transformed feature {name!r} has type {feature.dtype.name}, which the default "
@@ -128,8 +140,13 @@ def default_model(context: ModelContext) -> keras.Model:
         size = config.embedding_size
         if size == "auto":
             size = _embedding_size(max(count for _, count in ranges))
+        counts = [count for _, count in ranges]
         table = PackedEmbedding(
-            [count for _, count in ranges], size, [first for first, _ in ranges], name="embeddings"
+            counts,
+            size,
+            [first for first, _ in ranges],
+            starts=_first_rows(counts, shared),
+            name="embeddings",
         )
         floats.append(table(_concatenate(ids)))
     for number, bag in enumerate(bags):
@@ -190,7 +207,8 @@ def _linear_scores(
 ) -> list[keras.KerasTensor]:
     """Return weighted sums `[rows, outputs]` of the floats, and of one weight per id.
 
-    All weights are initially 0. There is no bias, because the dense layers have one.
+    All weights are initially 0. There is no bias, because the dense layers have one. Columns with
+    shared ids have separate weights: one value may have another effect in each of them.
     """
     found = []
     if floats:
@@ -221,6 +239,37 @@ def id_ranges(context: ModelContext, name: str, width: int) -> list[tuple[int, i
         if len(columns) == width and all(size is not None for size in sizes):
             return [(0, max(1, size or 1)) for size in sizes]
     return [context.id_sizes[name]] * width
+
+
+def _shared_ids(layout: FeatureLayout | None, name: str, width: int) -> list[str | None]:
+    """Return `Column.shared_ids` of each position of an integer feature."""
+    columns = layout.of(name) if layout is not None else ()
+    if len(columns) != width:
+        return [None] * width
+    return [column.shared_ids for column in columns]
+
+
+def _first_rows(counts: Sequence[int], shared: Sequence[str | None]) -> list[int]:
+    """Return the first row of each column's range in a table; one range per name of shared ids.
+
+    Args:
+        counts: Number of ids of each column.
+        shared: `Column.shared_ids` of each column.
+    """
+    starts: list[int] = []
+    known: dict[str, int] = {}
+    rows = 0
+    for count, name in zip(counts, shared, strict=True):
+        if name is not None and name in known:
+            starts.append(known[name])
+            continue
+        starts.append(rows)
+        if name is None:
+            rows += count
+        else:
+            known[name] = rows
+            rows += max(n for n, other in zip(counts, shared, strict=True) if other == name)
+    return starts
 
 
 def numbers_of(layout: FeatureLayout | None, name: str, width: int) -> list[int]:

@@ -99,6 +99,10 @@ def _run_folder(prepared: Prepared, examples: Examples) -> str | None:
     if prepared.start is not None and prepared.label_scale is not None:
         # Another machine may round differently and so decide a close choice differently.
         fingerprint["label_scale"] = prepared.label_scale.name
+    layout = prepared.context.layout
+    shared = {c.name: c.shared_ids for c in (layout.columns if layout else ()) if c.shared_ids}
+    if shared:  # the same rows give a model of another shape
+        fingerprint["shared_ids"] = shared
     return run_folder(parent, fingerprint, makes=prepared.workers.is_chief)
 
 

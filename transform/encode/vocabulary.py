@@ -3,6 +3,9 @@
 Known values are in order of falling frequency (learned), or as the spec lists them. With
 `impute: most_frequent`, a missing value is encoded as the column's most frequent one, and the id of
 missing is left for a column without any value.
+
+With `share: true`, the columns of a group have one vocabulary, by the frequency in all of them
+together, in the file of the first one.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from transform.block import Block, IdCount
-from transform.encode.encoder import Encoder, Inputs, Known, Members
+from transform.encode.encoder import Encoder, Inputs, Known, Members, option_of
 from transform.spec.encoders import Vocabulary
 
 if TYPE_CHECKING:
@@ -26,11 +29,15 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
     raw = inputs.dense.texts(names)
     texts = fill_texts(raw, members.imputed, names)
     ids, sizes = [], []
-    for i, (name, option) in enumerate(zip(names, members.options, strict=True)):
-        column_ids, size = _ids(raw[:, i], texts[:, i], option, inputs.files[name])
-        ids.append(column_ids)
-        sizes.append(size)
-    return [Block(names, tf.stack(ids, axis=1), names, tf.equal(raw, ""), tuple(sizes))]
+    for each in members.resolved:
+        width = len(each.columns) if each.group.share else 1
+        for first in range(0, len(each.columns), width):
+            start, file = len(sizes), inputs.files[each.columns[first]]
+            analyzed, wanted = (tf.reshape(x[:, start : start + width], [-1]) for x in (raw, texts))
+            flat, size = _ids(analyzed, wanted, option_of(each), file)
+            ids.append(tf.reshape(flat, [-1, width]))
+            sizes += [size] * width
+    return [Block(names, tf.concat(ids, axis=1), names, tf.equal(raw, ""), tuple(sizes))]
 
 
 def _ids(

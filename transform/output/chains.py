@@ -9,6 +9,7 @@ the transform graph (fitted.py).
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -109,7 +110,9 @@ def _steps(group: Group, columns: list[Column], fitted: FittedColumn) -> tuple[C
         if group.impute is not None:
             value = fitted.values.get(MOST_FREQUENT)
             steps.append(ChainStep("impute", "most_frequent", {"value": _plain(value)}))
-        steps.append(_encode_step(group.encode, columns, fitted))
+        step = _encode_step(group.encode, columns, fitted)
+        shared = {"share": True} if group.share else {}
+        steps.append(dataclasses.replace(step, numbers={**shared, **step.numbers}))
         return tuple(steps)
     # As the YAML has it: `scale: {z_score: {by: ...}}` is a z_score.
     kind = "z_score" if group.by is not None else group.kind

@@ -102,6 +102,7 @@ def _columns(
             validation_rule=rule.name if rule else None,
             bounds=dict(rule.bounds) if rule and rule.bounds else None,
             is_aspect=order[name].is_aspect,
+            shared_ids=order[name].shared_ids,
         )
     return columns
 

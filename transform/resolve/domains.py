@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from shared_core.nearest import nearest_column
@@ -23,28 +23,48 @@ def check_domains(groups: Sequence[ResolvedGroup], schema: schema_pb2.Schema) ->
     Raises:
         ValueError: names the column, the group, and what fits.
     """
-    features = {feature.name: feature for feature in schema.feature}
-    shared = {domain.name: domain for domain in schema.string_domain}
+    domains = _closed_domains(schema)
     for resolved in groups:
         if resolved.group.encode is None:
             continue
         known = ENCODERS[resolved.group.kind].known(option_of(resolved))
-        for name in resolved.columns:
-            feature = features.get(name)
-            if feature is None or (  # derived, or an open domain
-                feature.HasField("distribution_constraints")
-                and feature.distribution_constraints.min_domain_mass < 1.0
-            ):
-                continue
-            where = f"group {resolved.group.name!r}: column {name!r}"
-            if feature.HasField("int_domain"):
-                _check_ints(known, where, feature.int_domain)
+        where = f"group {resolved.group.name!r}"
+        found = {f"{where}: column {n!r}": domains[n] for n in resolved.columns if n in domains}
+        if resolved.group.share:
+            # Any of the columns may have a value: one with an open domain has all of them.
+            closed = len(found) == len(resolved.columns)
+            found = {f"{where} (share: true)": _union(found.values())} if closed else {}
+        for place, domain in found.items():
+            if isinstance(domain, range):
+                _check_ints(known, place, domain)
             else:
-                domain = feature.string_domain
-                if feature.domain in shared:
-                    domain = shared[feature.domain]
-                if domain.value:
-                    _check_texts(known, where, list(domain.value))
+                _check_texts(known, place, domain)
+
+
+def _closed_domains(schema: schema_pb2.Schema) -> dict[str, range | list[str]]:
+    """Return column -> its ints or texts, of the columns that can have no other."""
+    shared = {domain.name: domain for domain in schema.string_domain}
+    found: dict[str, range | list[str]] = {}
+    for feature in schema.feature:
+        if (
+            feature.HasField("distribution_constraints")
+            and feature.distribution_constraints.min_domain_mass < 1.0
+        ):
+            continue
+        if feature.HasField("int_domain"):
+            if feature.int_domain.max:  # 0: no upper bound is given
+                found[feature.name] = range(feature.int_domain.min, feature.int_domain.max + 1)
+        elif values := shared.get(feature.domain, feature.string_domain).value:
+            found[feature.name] = list(values)
+    return found
+
+
+def _union(domains: Collection[range | list[str]]) -> range | list[str]:
+    """Return the values of domains of one type."""
+    ranges = [domain for domain in domains if isinstance(domain, range)]
+    if ranges:
+        return range(min(r.start for r in ranges), max(r.stop for r in ranges))
+    return list(dict.fromkeys(str(value) for domain in domains for value in domain))
 
 
 def _check_texts(known: Known, where: str, domain: list[str]) -> None:
@@ -62,15 +82,13 @@ def _check_texts(known: Known, where: str, domain: list[str]) -> None:
             )
 
 
-def _check_ints(known: Known, where: str, domain: schema_pb2.IntDomain) -> None:
-    if not domain.max:  # 0: no upper bound is given
-        return
-    span = domain.max - domain.min + 1
+def _check_ints(known: Known, where: str, domain: range) -> None:
+    span = len(domain)
     top_k, size = known.top_k, known.size
-    if size is not None and size > domain.max + 1:
+    if size is not None and size > domain.stop:
         raise ValueError(
-            f"{where} goes up to {domain.max} in the schema's domain, and size={size} has ids for "
-            f"more; use size: {domain.max + 1}"
+            f"{where} goes up to {domain.stop - 1} in the schema's domain, and size={size} has ids "
+            f"for more; use size: {domain.stop}"
         )
     if top_k is not None and top_k > span:
         raise ValueError(
@@ -78,8 +96,8 @@ def _check_ints(known: Known, where: str, domain: schema_pb2.IntDomain) -> None:
             f"use top_k: {span}"
         )
     for value in known.values:
-        if not value.lstrip("-").isdigit() or not domain.min <= int(value) <= domain.max:
+        if not value.lstrip("-").isdigit() or int(value) not in domain:
             raise ValueError(
                 f"{where}: value {value!r} is not in the schema's domain; use an int of "
-                f"{domain.min}..{domain.max}"
+                f"{domain.start}..{domain.stop - 1}"
             )

@@ -24,6 +24,7 @@ class OutputColumn:
     Attributes:
         validation_rule: What NormalizationValidator checks of it.
         is_aspect: Whether it is rightly constant where its source is not.
+        shared_ids: See `Column.shared_ids`.
     """
 
     name: str
@@ -32,6 +33,7 @@ class OutputColumn:
     group: str
     validation_rule: ValidationRule | None = None
     is_aspect: bool = False
+    shared_ids: str | None = None
 
 
 def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
@@ -53,8 +55,9 @@ def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
             for ending in endings
         ]
         is_aspect = encoder.is_aspect
+    shared = group.name if group.share else None
     columns = tuple(
-        OutputColumn(name + ending, name, each, group.name, rule, is_aspect)
+        OutputColumn(name + ending, name, each, group.name, rule, is_aspect, shared)
         for name in sources
         for ending, each in zip(endings, kinds, strict=True)
     )

@@ -60,6 +60,7 @@ def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
             check_type(group, name, types[name])
             _check_positions(group, name, types)
         _check_key(group, chosen, types)
+        _check_shared(group, chosen, types)
         resolved.append(ResolvedGroup(group, chosen))
     for cross in spec.crosses:
         _check_cross(cross, types, resolved)
@@ -183,6 +184,24 @@ def _check_key(group: Group, columns: Sequence[str], types: SeenTypes) -> None:
     if group.by in columns:
         raise ValueError(
             f"{where} is among the columns to scale, where every value would be 0; exclude it"
+        )
+
+
+def _check_shared(group: Group, columns: Sequence[str], types: SeenTypes) -> None:
+    if not group.share:
+        return
+    where = f"group {group.name!r}: share: true"
+    if len(columns) == 1:
+        raise ValueError(
+            f"{where} needs several columns, and the group has {columns[0]!r} alone; add the "
+            "columns that have the same values, or remove share"
+        )
+    texts = [name for name in columns if types[name] == "string"]
+    numbers = [name for name in columns if name not in texts]
+    if texts and numbers:
+        raise ValueError(
+            f"{where} takes columns of one type, and {texts[0]!r} is string, {numbers[0]!r} is "
+            f"{describe(types[numbers[0]])}; derive a column of the other type, or use two groups"
         )
 
 

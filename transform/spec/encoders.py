@@ -41,6 +41,7 @@ class Options(Model):
     """Options of an encoder, and which of a group's other steps go with it."""
 
     takes_clip: ClassVar[bool] = False
+    takes_share: ClassVar[bool] = False
     #: What it has for a missing value, where no other value may take the place of one.
     own_missing: ClassVar[str | None] = None
 
@@ -52,8 +53,11 @@ class Vocabulary(Options):
     encode: {vocabulary: {top_k: 1000, min_count: 5}}     the most frequent, of those seen 5 times
     encode: {vocabulary: {values: [Oslo, Bergen]}}        given ones, in this order: nothing learned
 
-    In a pipeline's YAML, `file: towns.txt` stands for the values, one per line.
+    In a pipeline's YAML, `file: towns.txt` stands for the values, one per line. With `share: true`
+    of the group, values are counted over all of its columns.
     """
+
+    takes_share: ClassVar[bool] = True
 
     top_k: int | None = Field(default=None, ge=1, description="values kept, most frequent first")
     min_count: int | None = Field(
@@ -80,6 +84,8 @@ class Vocabulary(Options):
 
 class Integer(Options):
     """Ids are the values themselves: 0..size-1, then one for out of range, one for missing."""
+
+    takes_share: ClassVar[bool] = True
 
     size: int = Field(ge=1, le=2**53, description="values 0..size-1 keep their own id")
 
@@ -122,6 +128,8 @@ class Bucketize(Options):
 
 class Hash(Options):
     """Ids by a stable hash of the value's text: 0..buckets-1, then one for missing."""
+
+    takes_share: ClassVar[bool] = True
 
     buckets: int = Field(ge=1, description="number of buckets that values are hashed into")
 

@@ -49,6 +49,11 @@ class Group(Model):
     clip: Clip | None = None
     scale: AnyScale | None = None
     encode: Encode | None = None
+    share: bool = Field(
+        default=False,
+        description="with encode: vocabulary, integer or hash: a value has the same id in all "
+        "columns of the group, and one embedding in the default model",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Group:
@@ -64,6 +69,12 @@ class Group(Model):
                 f"{where} has {'neither scale nor' if self.scale is None else 'both scale and'} "
                 f"encode; give exactly one: scale: {_SCALES}, "
                 f"or encode: {{{' | '.join(Encode.model_fields)}: ...}}"
+            )
+        if self.share and (self.encode is None or not self.encode.option.takes_share):
+            step = "scale" if self.encode is None else f"encode: {self.encode.kind}"
+            raise ValueError(
+                f"{where}: share: true does not go with {step}; remove it, or use encode: "
+                "vocabulary, integer or hash"
             )
         if self.encode is not None:
             if self.length is not None:

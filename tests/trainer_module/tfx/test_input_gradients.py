@@ -45,13 +45,16 @@ def rows(count=7, seed=0):
 
 
 def parts(features):
-    """The default model's parts: packed floats, two tables of ids, a text."""
+    """The default model's parts: packed floats, two tables of ids, a text.
+
+    Area and company use the same rows of the first table, as columns with shared ids do.
+    """
     take = keras.ops.take
     ids = take(features["i"], [0, 3], axis=-1)
     text = [take(features["i"], [1, 2], axis=-1), take(features["f"], [2, 3], axis=-1)]
     return (
         take(features["f"], [0, 1], axis=-1),
-        PackedEmbedding([3, 4], 2, name="embeddings")(ids),
+        PackedEmbedding([3, 4], 2, starts=[0, 0], name="embeddings")(ids),
         PackedEmbedding([3, 4], 1, initializer="uniform", name="linear_ids")(ids),
         PooledEmbedding(5, 4, name="text_0")(text),
     )

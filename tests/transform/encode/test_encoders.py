@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
+from transform import column_chains  # noqa: E402
 from transform.encode.lookup import listed_ids  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -23,6 +25,14 @@ HOUR = [int(v) for v in RNG.integers(-2, 27, ROWS)]
 DAY = [None if v == 0 else int(v) for v in RNG.integers(0, 8, ROWS)]
 LATITUDE = [None if v > 1.5 else float(np.float32(v)) for v in RNG.normal(0, 1, ROWS)]
 SKEWED = [float(np.float32(v)) for v in RNG.exponential(1, ROWS)]
+
+
+def _draw(values: str, share: float) -> list[str | None]:
+    """Values of which the first are the most frequent, and some missing ones."""
+    places = RNG.geometric(share, ROWS)
+    return [values[p - 1] if p <= len(values) else None for p in places]
+
+
 COLUMNS = {
     "company": COMPANY,
     "tract": TRACT,
@@ -39,6 +49,8 @@ COLUMNS = {
     "often": [["x", "y", "z"][min(int(v), 2)] for v in RNG.exponential(0.4, ROWS)],
     "listed": COMPANY,
     "listed ints": TRACT,
+    "from": _draw("abcdef", 0.5),
+    "to": _draw("fedcxy", 0.9),
 }
 LISTED = ["b", "never there", "c"]
 SPEC = {
@@ -71,6 +83,13 @@ SPEC = {
             "encode": {"vocabulary": {"values": [17031320100, 5]}},
         },
         {"name": "zips", "columns": "zip code", "encode": {"hash": {"buckets": 7}}},
+        {
+            "name": "places",
+            "columns": ["from", "to"],
+            "encode": {"vocabulary": {"top_k": 5}},
+            "impute": "most_frequent",
+            "share": True,
+        },
     ],
 }
 
@@ -112,6 +131,28 @@ def test_a_vocabulary_of_values_that_are_frequent_enough(result: Any, assets: An
     expected = [kept.index(v) if v in kept else len(kept) for v in COLUMNS["often"]]
     assert result.column("often").tolist() == expected
     assert _size(result, "often") == len(kept) + 2
+
+
+def test_columns_that_share_a_vocabulary(result: Any, assets: Any) -> None:
+    """Reference: Counter over the values of both columns."""
+    columns = {name: COLUMNS[name] for name in ("from", "to")}
+    counts = Counter(v for values in columns.values() for v in values if v is not None)
+    kept = [value for value, _ in counts.most_common(5)]
+    assert len(counts) > 5
+    assert assets(result)["from"] == kept
+    assert "to" not in assets(result)
+    for name, values in columns.items():
+        most_frequent = Counter(v for v in values if v is not None).most_common(1)[0][0]
+        filled = [most_frequent if v is None else v for v in values]
+        expected = [kept.index(v) if v in kept else 5 for v in filled]
+        assert result.column(name).tolist() == expected
+        assert _size(result, name) == 5 + 2
+    shared = {c.name: c.shared_ids for c in result.layout.columns if c.shared_ids}
+    assert shared == {"from": "places", "to": "places"}
+    steps = {chain.column: chain.steps[-1].numbers for chain in column_chains(result.uri)}
+    assert steps["to"]["share"] is True
+    assert "share" not in steps["company"]
+    result.check_serving(alone=(0,))
 
 
 def test_a_long_given_vocabulary() -> None:
@@ -166,7 +207,7 @@ def test_columns_are_packed_in_the_order_of_the_spec(result: Any) -> None:
     assert result.layout.names("packed_float") == ["fare"]
     assert result.layout.names("packed_int") == [
         *("hour", "company", "tract", "never", "day", "latitude", "skewed_5", "skewed"),
-        *("never_number", "street", "often", "listed", "listed ints", "zip code"),
+        *("never_number", "street", "often", "listed", "listed ints", "zip code", "from", "to"),
     ]
     assert [c.name for c in result.layout.columns][3:6] == ["never", "fare", "day"]
 

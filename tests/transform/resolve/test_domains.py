@@ -10,7 +10,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from transform import FeatureSpec, check_spec
 
 
-def _encoded(column: str, **encoder: Any) -> dict[str, Any]:
+def _encoded(column: str | list[str], **encoder: Any) -> dict[str, Any]:
     return {"name": "g", "columns": column, "encode": encoder}
 
 
@@ -23,13 +23,14 @@ def _schema(**columns: str) -> schema_pb2.Schema:
 
 
 def _with_domains() -> schema_pb2.Schema:
-    schema = _schema(payment="string", company="string", area="int", open="string")
+    schema = _schema(payment="string", company="string", area="int", open="string", stop="int")
     schema.feature[0].string_domain.value.extend(["Cash", "Card", "Dispute"])
     schema.string_domain.add(name="companies").value.extend(["a", "b"])
     schema.feature[1].domain = "companies"
     schema.feature[2].int_domain.min, schema.feature[2].int_domain.max = 1, 77
     schema.feature[3].string_domain.value.extend(["Cash"])
     schema.feature[3].distribution_constraints.min_domain_mass = 0.9
+    schema.feature[4].int_domain.min, schema.feature[4].int_domain.max = 5, 99
     return schema
 
 
@@ -51,6 +52,14 @@ def _with_domains() -> schema_pb2.Schema:
         ),
         (_encoded("area", one_hot={"values": [1, 78]}), "'78' .* use an int of 1..77"),
         (_encoded("area", multi_hot={"values": ["x"]}), "'x' is not in the schema's domain"),
+        (
+            {**_encoded(["payment", "company"], vocabulary={"top_k": 6}), "share": True},
+            r"group 'g' \(share: true\) has 5 values .* use top_k: 5",
+        ),
+        (
+            {**_encoded(["area", "stop"], integer={"size": 101}), "share": True},
+            "goes up to 99 .* use size: 100",
+        ),
     ],
 )
 def test_an_encoder_beyond_the_schemas_domain_is_refused(
@@ -69,6 +78,9 @@ def test_an_encoder_beyond_the_schemas_domain_is_refused(
         _encoded("area", integer={"size": 78}),
         _encoded("area", one_hot={"values": [1, 77]}),
         _encoded("payment", hash={"buckets": 9}),
+        {**_encoded(["payment", "company"], vocabulary={"values": ["Cash", "a"]}), "share": True},
+        {**_encoded(["payment", "open"], vocabulary={"top_k": 6}), "share": True},
+        {**_encoded(["area", "stop"], integer={"size": 100}), "share": True},
     ],
 )
 def test_an_encoder_within_the_schemas_domain_passes(group: dict[str, Any]) -> None:

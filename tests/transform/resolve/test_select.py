@@ -70,6 +70,26 @@ def test_exact_names_come_before_patterns() -> None:
         of("v[7]")
 
 
+@pytest.mark.parametrize(
+    ("columns", "encode", "message"),
+    [
+        (["a"], "vocabulary", "group 'g': share: true needs several columns, and .* 'a' alone"),
+        (["a", "n"], "vocabulary", "columns of one type, and 'a' is string, 'n' is .*int"),
+        (["n", "a"], {"hash": {"buckets": 9}}, "'a' is string, 'n' is .*int"),
+        (["a", "bb"], "vocabulary", "column 'bb' is not in the data; did you mean 'b'"),
+    ],
+)
+def test_columns_that_cannot_share_are_refused(columns: Any, encode: Any, message: str) -> None:
+    group = {"name": "g", "columns": columns, "encode": encode, "share": True}
+    with pytest.raises(ValueError, match=message):
+        _columns_of(_groups(group), a="string", b="string", n="int")
+
+
+def test_whole_floats_share_the_ids_of_ints() -> None:
+    group = {"name": "g", "columns": ["n", "x"], "encode": {"integer": {"size": 9}}, "share": True}
+    assert _columns_of(_groups(group), n="int", x="float")["g"] == ("n", "x")
+
+
 def test_a_name_with_brackets_is_in_one_place_only() -> None:
     group = {"name": "g", "columns": ["v[0]"], "scale": "none"}
     types = {"v[0]": "float", "y": "float"}

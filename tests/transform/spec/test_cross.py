@@ -26,6 +26,7 @@ def test_it_is_named_by_its_columns() -> None:
         ({"columns": "a"}, r"cross 'c': columns=\['a'\]; give two or more different"),
         ({"columns": ["a", "b", "a"]}, "give two or more different columns"),
         ({"encode": {"integer": {"size": 2}}}, "encode: integer takes no combination of values"),
+        ({"share": True}, "share\n  Extra inputs are not permitted"),
     ],
 )
 def test_what_cannot_cross_is_refused(options: dict[str, Any], message: str) -> None:

@@ -43,6 +43,20 @@ def test_the_mean_of_values_clipped_by_learned_bounds_is_refused(scale: Any) -> 
         _group(scale=scale, clip={"quantiles": [0.1, 0.9]})
 
 
+@pytest.mark.parametrize(
+    ("step", "named"),
+    [
+        ({"scale": "z_score"}, "scale"),
+        ({"encode": {"bucketize": {"buckets": 3}}}, "encode: bucketize"),
+        ({"encode": "text"}, "encode: text"),
+    ],
+)
+def test_only_ids_that_mean_the_same_in_each_column_are_shared(step: Any, named: str) -> None:
+    with pytest.raises(ValidationError, match=f"share: true does not go with {named}; remove it"):
+        _group(**step, share=True)
+    assert _group(encode={"integer": {"size": 3}}, share=True).share
+
+
 def test_neither_scale_nor_encode_names_what_there_is() -> None:
     scales = (
         r"z_score \| min_max \| max_abs \| robust \| gaussian \| power \| log1p \| asinh \| none"
