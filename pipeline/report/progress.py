@@ -21,6 +21,7 @@ from trainer_module.common.progress import (
     MemoryProbe,
     Progress,
     RowsCounted,
+    SharpnessMeasured,
     TrainingEnded,
     TrainingStep,
     TrialEnded,
@@ -28,6 +29,7 @@ from trainer_module.common.progress import (
     TrialNumber,
     metric_text,
     progress_of,
+    sharpness_text,
 )
 
 Status = Literal["waiting", "running", "done", "cached", "failed", "interrupted"]
@@ -54,6 +56,7 @@ class NodeState:
     detail: str = ""
     rows: int | None = None
     training: TrainingEnded | None = None
+    sharpness: SharpnessMeasured | None = None
 
     @property
     def seconds(self) -> float:
@@ -171,6 +174,9 @@ class RunState:
                     f", {skipped} steps skipped" if skipped else ""
                 )
                 node.detail += f"; {record.advice}" if record.advice else ""
+            case SharpnessMeasured():
+                node.sharpness = record
+                node.detail += f"; {sharpness_text(record)}"
             case EvaluationEnded() | TrainingEnded():
                 return  # one epoch of a trial: TrialEnded is shown instead
         self.on_change(node, record)

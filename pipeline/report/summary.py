@@ -30,6 +30,7 @@ from pipeline.report.stacked_tables import print_table
 from pipeline.report.too_good import too_good
 from pipeline.report.verdict import show_verdict
 from trainer_module.baselines.record import Baseline
+from trainer_module.common.progress import sharpness_text
 
 
 def show(config: PipelineConfig, state: RunState, console: Console) -> None:
@@ -46,6 +47,9 @@ def show(config: PipelineConfig, state: RunState, console: Console) -> None:
     for node in state.nodes:
         if node.training is not None and node.training.advice:
             console.print(f"{node.name}: {node.training.advice}.", highlight=False, soft_wrap=True)
+        if node.sharpness is not None:
+            text = sharpness_text(node.sharpness)
+            console.print(f"{node.name}: {text}.", highlight=False, soft_wrap=True)
     explained = attributions.read(records)
     if explained is not None:
         print_table(console, attributions.table_of(explained))

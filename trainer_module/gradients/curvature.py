@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from trainer_module.checks.model import check_built
 from trainer_module.checks.tf_errors import translate_tf_errors
@@ -221,6 +222,13 @@ def largest_eigenvalue(
     diagonal: list[float] = []
     beside: list[float] = []
     while True:
+        logging.log_every_n_seconds(
+            logging.INFO,
+            "Largest eigenvalue of the Hessian: product %d of at most %d",
+            10,
+            len(basis),
+            max_iterations,
+        )
         vector = [tf.constant(array.astype(dtype)) for array in arrays(basis[-1])]
         found = product(vector, features, labels, sample_weight)
         rest = np.concatenate([np.ravel(np.asarray(t, "float64")) for t in found])

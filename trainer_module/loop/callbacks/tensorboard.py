@@ -26,18 +26,7 @@ class TensorBoardScalars(Callback):
         Raises:
             ModuleNotFoundError: The package tensorboard is not installed.
         """
-        try:
-            from tensorboard.summary.writer.event_file_writer import EventFileWriter
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"TensorBoardScalars needs {error.name}, which is not installed: "
-                "pip install 'tfx-largebatch[tensorboard]', or leave out TensorBoardScalars.",
-                name=error.name,
-            ) from error
-        self._train, self._eval = (
-            EventFileWriter(f"{directory}/{name}", flush_secs=_SECONDS_UNTIL_SEEN)
-            for name in ("train", "eval")
-        )
+        self._train, self._eval = (_writer(f"{directory}/{name}") for name in ("train", "eval"))
 
     def on_loop(self, progress: LoopProgress) -> None:
         """Write loss, gradient norm, learning rate, rows per second, noise scale, task weights."""
@@ -62,6 +51,29 @@ class TensorBoardScalars(Callback):
         """Close the files."""
         self._train.close()
         self._eval.close()
+
+
+def write_scalars(directory: str, step: int, values: dict[str, float]) -> None:
+    """Write scalars to another file of a folder, after `TensorBoardScalars` has closed its files.
+
+    Raises:
+        ModuleNotFoundError: The package tensorboard is not installed.
+    """
+    writer = _writer(directory)
+    _write(writer, step, values)
+    writer.close()
+
+
+def _writer(directory: str) -> EventFileWriter:
+    try:
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"TensorBoardScalars needs {error.name}, which is not installed: "
+            "pip install 'tfx-largebatch[tensorboard]', or leave out TensorBoardScalars.",
+            name=error.name,
+        ) from error
+    return EventFileWriter(directory, flush_secs=_SECONDS_UNTIL_SEEN)
 
 
 def _write(writer: EventFileWriter, step: int, values: dict[str, float]) -> None:
