@@ -1,0 +1,62 @@
+"""Run the pipeline of a YAML file; print the processor seconds of its nodes as JSON.
+
+A separate program that uses only what earlier versions of the packages have too, so that
+`data_path.py --before` can run it on an older checkout.
+
+    python _node_seconds.py CONFIG SECTION.FIELD=VALUE ...
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+
+
+def processor_seconds() -> float:
+    """Return the processor seconds of this process and of the children that have ended."""
+    return sum(os.times()[:4])
+
+
+class Clock(logging.Handler):
+    """Reads the clock at the log records by which TFX's runner reports nodes."""
+
+    def __init__(self) -> None:
+        super().__init__(level=logging.INFO)
+        self.seconds: dict[str, float] = {}
+        self._started = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note the start or the end of a node."""
+        from pipeline.report.tfx_log import NodeEnds, NodeStarts, event_of
+
+        match event_of(record):
+            case NodeStarts():
+                self._started = processor_seconds()
+                self.seconds.setdefault("start-up", self._started)
+            case NodeEnds(name):
+                self.seconds[name] = processor_seconds() - self._started
+
+
+def main() -> None:
+    """Run it."""
+    import absl.logging
+
+    from pipeline.config.config_file import load_config
+
+    config = load_config(sys.argv[1], sys.argv[2:])
+    from tfx.orchestration.local.local_dag_runner import LocalDagRunner
+
+    from pipeline.graph.build import create_pipeline
+
+    absl.logging.use_absl_handler()
+    absl.logging.set_verbosity(absl.logging.INFO)
+    clock = Clock()
+    logging.getLogger("absl").addHandler(clock)
+    LocalDagRunner().run(create_pipeline(config))
+    print(json.dumps(clock.seconds))
+
+
+if __name__ == "__main__":
+    main()
