@@ -1,9 +1,8 @@
-"""Read transformed TFRecords as global batches, and summarize them in one pass."""
+"""Read transformed rows as global batches, and summarize them in one pass."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -14,16 +13,14 @@ from trainer_module.common.json_values import Json
 from trainer_module.common.tensors import Tensors
 from trainer_module.data.block_shuffle import shuffle_blocks
 from trainer_module.data.label_scale import LabelMoments, LabelScale
+from trainer_module.data.parquet_rows import SUFFIX, ParquetRows
+from trainer_module.data.row_source import RowSource, block_rows, row_bytes
 from trainer_module.data.scheduled_batches import ScheduledBatches, SizedBatches
+from trainer_module.data.tfrecord_rows import TFRecordRows
 from trainer_module.options.batch_sizes import BatchSizes
 from trainer_module.step.split import Replicas, Share
 
-_READ_BUFFER_BYTES = 8 << 20
-_FILES_AT_A_TIME = 8
-_BLOCK_ROWS = 1024
-_BLOCK_BYTES = 4 << 20
-# Block size of a shuffle, which draws many rows at a time.
-_MANY_ROWS = 32_768
+# Most bytes of a shuffle buffer that is shuffled in blocks, in up to four copies.
 _MOST_BYTES = 128 << 20
 _SCAN_ROWS = 8192
 _BATCHES_AHEAD = 2
@@ -53,10 +50,11 @@ class _EpochBatches:
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Files of serialized tf.Examples and how to read them.
+    """Files of transformed rows and how to read them.
 
     Attributes:
-        files: Paths, in a fixed order; `.gz` files are compressed.
+        files: Paths, in a fixed order: Parquet files, which end with `.parquet`, or TFRecords of
+            tf.Examples, where `.gz` files are compressed.
         feature_spec: Feature to tf.io.FixedLenFeature, for the features to read.
         label: Feature that becomes the labels `[rows, ...]`.
         weight: Feature that becomes the weights `[rows]`, or None.
@@ -64,6 +62,8 @@ class Examples:
         replicas: Replicas of this worker among several workers. Each batch is then their `Share` of
             a global batch that is the same for any number of workers. All rows are read and
             ordered, and only those of the share are parsed. None: whole batches.
+
+    The order of rows depends on the files, but not on the number of workers or the machine.
     """
 
     files: tuple[str, ...]
@@ -82,8 +82,8 @@ class Examples:
     def batches(self, batch_rows: int) -> tf.data.Dataset:
         """Return (features, labels) or (features, labels, weights), in the same order each time.
 
-        Several files are read at a time, a block of rows of each in turn. The last batch may be
-        shorter.
+        Rows of Parquet files are in the order of the files. Several TFRecord files are read at a
+        time, a block of rows of each in turn. The last batch may be shorter.
         """
         return self._in_order(0, np.array([batch_rows]))
 
@@ -91,8 +91,8 @@ class Examples:
         """Return batches as `batches` does, but only of each nth row; the others are not parsed."""
         if nth == 1:
             return self.batches(batch_rows)
-        records = self._records(tf.constant(self.files)).unbatch().shard(nth, 0)
-        return self._parsed(records.batch(batch_rows)).with_options(_options())
+        blocks = self._parsed(self._source.sampled(nth))
+        return blocks.rebatch(batch_rows).prefetch(_BATCHES_AHEAD).with_options(_options())
 
     def shuffled_batches(
         self,
@@ -106,8 +106,8 @@ class Examples:
 
         Args:
             batch_rows: Rows of a global batch, or a schedule of sizes by step.
-            shuffle_buffer_rows: Rows of the shuffle buffer, after the order of files is shuffled; 0
-                keeps the order of files and rows.
+            shuffle_buffer_rows: Rows of the shuffle buffer, after the order of files, or of the
+                row groups of Parquet files, is shuffled; 0 keeps the order of `batches`.
             seed: Seed of both shuffles.
             rows: Rows of all files, for a schedule.
         """
@@ -129,15 +129,17 @@ class Examples:
         return ScheduledBatches(BatchSizes.of(batch_rows), rows, of_epoch, config)
 
     def _in_order(self, epoch: int, sizes: np.ndarray) -> tf.data.Dataset:
-        blocks = self._ready(self._records(tf.constant(self.files)))
+        blocks = self._ready(self._source.in_order())
         return self._global_batches(blocks, sizes).with_options(_options())
 
     def _shuffled_epochs(self, shuffle_buffer_rows: int, seed: int) -> SizedBatches:
         """Return `(epoch, sizes) -> batches`; see `shuffled_batches`."""
         structure: list[Tensors] = []
+        source = self._source
+        parts = source.parts
 
-        def shuffled(files: tf.Tensor, seed: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
-            blocks = self._shuffled(files, seed, shuffle_buffer_rows)
+        def shuffled(order: tf.Tensor, seed: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
+            blocks = self._shuffled(source, order, seed, shuffle_buffer_rows)
             dataset = self._global_batches(blocks, sizes)
             structure.append(dataset.element_spec)
             return tf.data.experimental.to_variant(dataset)
@@ -146,19 +148,19 @@ class Examples:
         # rows, so it is created once, as a graph.
         with tf.device("CPU:0"):
             graph = tf.function(shuffled, autograph=False).get_concrete_function(
-                tf.TensorSpec([len(self.files)], tf.string),
+                tf.TensorSpec([parts], tf.int64),
                 tf.TensorSpec([], tf.int64),
                 tf.TensorSpec([None], tf.int64),
             )
 
         def epoch_batches(epoch: int, sizes: np.ndarray) -> tf.data.Dataset:
             random = np.random.default_rng([seed, epoch])
-            files = [self.files[i] for i in random.permutation(len(self.files))]
+            order = random.permutation(parts)
             # A function's results are placed on the GPU if there is one, and an iterator on its
             # dataset's device: the dataset's functions would then run on the GPU.
             with tf.device("CPU:0"):
                 variant = graph(
-                    tf.constant(files),
+                    tf.constant(order, tf.int64),
                     tf.constant(random.integers(2**31)),
                     tf.constant(sizes, tf.int64),
                 )
@@ -167,20 +169,24 @@ class Examples:
 
         return epoch_batches
 
-    def _shuffled(self, files: tf.Tensor, seed: tf.Tensor, buffer_rows: int) -> tf.data.Dataset:
+    def _shuffled(
+        self, source: RowSource, order: tf.Tensor, seed: tf.Tensor, buffer_rows: int
+    ) -> tf.data.Dataset:
         """Return rows in random order, ready for `_global_batches`, in blocks of any size."""
-        if buffer_rows >= _MANY_ROWS and buffer_rows * self._row_bytes <= _MOST_BYTES:
+        most_bytes = buffer_rows * row_bytes(self.feature_spec)
+        if buffer_rows >= source.block_shuffle_rows and most_bytes <= _MOST_BYTES:
+            buffer_rows = max(buffer_rows, block_rows(self.feature_spec))
             held = buffer_rows // 2
-            blocks = self._ready(self._records(files)).rebatch(buffer_rows - held)
+            blocks = self._ready(source.in_turn(order)).rebatch(buffer_rows - held)
             return shuffle_blocks(blocks, held_rows=held, seed=seed).prefetch(1)
-        # Few rows are shuffled before a graph for many is ready; large rows take longer to parse.
+        # Large rows take longer to read than to move one by one, which needs the least memory.
         tf.random.set_seed(1)  # for this graph: the order does not depend on the global seed
-        rows = self._file(files) if len(self.files) == 1 else self._records(files).unbatch()
+        rows = source.one_by_one(order)
         rows = rows.shuffle(buffer_rows, seed=seed, reshuffle_each_iteration=False)
-        return self._ready(rows.batch(self._block_rows))
+        return self._ready(rows.batch(block_rows(self.feature_spec)))
 
     def _ready(self, blocks: tf.data.Dataset) -> tf.data.Dataset:
-        """Return parsed rows; with several workers, serialized ones, in the same order."""
+        """Return parsed rows; with several workers, rows to parse, in the same order."""
         return self._parsed(blocks) if self.replicas is None else blocks
 
     def _global_batches(
@@ -197,60 +203,37 @@ class Examples:
             batches = batches.map(self._share, num_parallel_calls=os.cpu_count() or 1)
         return batches.prefetch(_BATCHES_AHEAD)
 
-    def _share(self, serialized: tf.Tensor) -> Share:
+    def _share(self, rows: Tensors) -> Share:
         assert self.replicas is not None
-        rows = tf.shape(serialized, tf.int64)[0]
-        begin, end = self.replicas.cut(rows)
-        return Share(self._parse(serialized[begin:end]), rows)
-
-    def _records(self, files: tf.Tensor) -> tf.data.Dataset:
-        """Return serialized rows in blocks, from several files in turn.
-
-        TFRecordDataset's num_parallel_reads returns rows one by one. This costs more per row than
-        everything else here, and several times as much with a single file.
-
-        Args:
-            files: As many as `self.files`, in the order to read them.
-        """
-        if len(self.files) == 1:
-            return self._file(files).batch(self._block_rows)
-        at_a_time = min(_FILES_AT_A_TIME, len(self.files))
-        return tf.data.Dataset.from_tensor_slices(files).interleave(
-            lambda file: self._file(file).batch(self._block_rows),
-            cycle_length=at_a_time,
-            num_parallel_calls=at_a_time,
-            deterministic=True,
-        )
-
-    def _file(self, path: tf.Tensor) -> tf.data.Dataset:
-        compressed = {file.endswith(".gz") for file in self.files}
-        if len(compressed) > 1:
-            raise ValueError(
-                f"some of {self.files[0]}, ... are .gz and some are not: write all splits the same "
-                "way."
-            )
-        return tf.data.TFRecordDataset(
-            path,
-            compression_type="GZIP" if compressed == {True} else "",
-            buffer_size=_READ_BUFFER_BYTES,
-        )
+        number = tf.shape(tf.nest.flatten(rows)[0], tf.int64)[0]
+        begin, end = self.replicas.cut(number)
+        own = tf.nest.map_structure(lambda tensor: tensor[begin:end], rows)
+        return Share(self._parse(own), number)
 
     def _parsed(self, blocks: tf.data.Dataset) -> tf.data.Dataset:
         """Parse one block per call: a call per row would take several times as long."""
         return blocks.map(self._parse, num_parallel_calls=os.cpu_count() or 1)
 
     @property
-    def _block_rows(self) -> int:
-        return max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes))
+    def _source(self) -> RowSource:
+        """The reader of the files' format.
 
-    @property
-    def _row_bytes(self) -> int:
-        """Bytes of a parsed row; a lower bound if features are strings."""
-        features = self.feature_spec.values()
-        return max(1, sum(math.prod(f.shape) * f.dtype.size for f in features))
+        Raises:
+            ValueError: The files have several formats, or Parquet files cannot be read.
+        """
+        parquet = [file for file in self.files if file.endswith(SUFFIX)]
+        if not parquet:
+            return TFRecordRows(self.files, self.feature_spec)
+        if len(parquet) < len(self.files):
+            other = next(file for file in self.files if not file.endswith(SUFFIX))
+            raise ValueError(
+                f"{parquet[0]} is a Parquet file and {other} is not: write all files of the "
+                "examples in one format."
+            )
+        return ParquetRows(self.files, self.feature_spec)
 
-    def _parse(self, serialized: tf.Tensor) -> tuple[Tensors, ...]:
-        features = tf.io.parse_example(serialized, self.feature_spec)
+    def _parse(self, rows: Tensors) -> tuple[Tensors, ...]:
+        features = self._source.parse(rows)
         label = features.pop(self.label)
         if label.shape.rank == 1:
             label = label[:, tf.newaxis]  # like the model's outputs

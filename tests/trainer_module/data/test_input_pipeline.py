@@ -12,6 +12,7 @@ import tensorflow as tf
 from trainer_module.data import input_pipeline
 from trainer_module.data.block_shuffle import shuffle_blocks
 from trainer_module.data.input_pipeline import Examples, expand, summarise
+from trainer_module.data.tfrecord_rows import TFRecordRows
 from trainer_module.step.split import Replicas
 
 
@@ -177,7 +178,7 @@ def test_the_order_of_files_is_drawn_for_each_epoch(many_files):
 def test_block_shuffle_draws_from_the_configured_number_of_rows(many_files, monkeypatch):
     """Half of them are held back, so that rows may stay longer than any block."""
     examples, numbers = many_files
-    monkeypatch.setattr(input_pipeline, "_MANY_ROWS", 500)
+    monkeypatch.setattr(TFRecordRows, "block_shuffle_rows", 500)
     one_file = dataclasses.replace(examples, files=examples.files[:1])
     drawn = rows(one_file.shuffled_batches(64, shuffle_buffer_rows=500, seed=3)(0))
     assert sorted(drawn) == numbers[0]

@@ -1,0 +1,469 @@
+"""Read Parquet files as blocks of features, without a Python object per row.
+
+A column holds one feature. It is a number or bytes per row, or a list of as many values as the
+feature has in a row. `pyarrow` is needed only here, and comes with TFX.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import io
+import json
+import math
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from trainer_module.data.row_source import block_rows
+
+SUFFIX = ".parquet"
+_GROUPS_AT_A_TIME = 8
+# Most memory of the row groups that are open at a time, and of the read buffers of one.
+_OPEN_BYTES = 256 << 20
+_BUFFER_BYTES = 4 << 20
+_PAGE_BYTES = 2 << 20
+# `interleave` opens parts before their turn: twice as many as those whose turn it is.
+_OPEN_PER_TURN = 3
+_MOST_OPEN = 64
+_BLOCKS_IN_ORDER = 8
+
+_Arrow: TypeAlias = Any  # objects of pyarrow, which has no types
+
+
+class UnreadableRows(ValueError):
+    """Rows of a Parquet file do not have the expected features; the message has the place.
+
+    `explain_tf_error` finds the message by the name of this class in TensorFlow's error.
+    """
+
+
+class _Group(NamedTuple):
+    """A row group: its file, its number there, its rows, and the number of its first row.
+
+    The version is another one if the file was written again.
+    """
+
+    path: str
+    version: str
+    number: int
+    rows: int
+    first_row: int
+
+
+class _Column(NamedTuple):
+    """A feature: its name, the NumPy dtype of its values and its shape in a row."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def values(self) -> int:
+        """Number of values per row."""
+        return math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class ParquetRows:
+    """A `RowSource` of Parquet files; a part is a row group, a block is a dict of features.
+
+    Attributes:
+        files: Paths, in a fixed order.
+        feature_spec: Feature to tf.io.FixedLenFeature, for the columns to read.
+    """
+
+    files: tuple[str, ...]
+    feature_spec: dict[str, tf.io.FixedLenFeature]
+
+    block_shuffle_rows = 0
+
+    @functools.cached_property
+    def groups(self) -> tuple[_Group, ...]:
+        """The row groups in the order of the files; one without rows if there is none.
+
+        Raises:
+            UnreadableRows: A file is not complete, or its columns are not those of the features.
+        """
+        groups: list[_Group] = []
+        first_row = 0
+        for path in self.files:
+            footer = _footer(path)
+            self._check_types(path, footer.schema)
+            for number in range(footer.metadata.num_row_groups):
+                group = footer.metadata.row_group(number)
+                self._check_counts(path, number, group)
+                groups.append(_Group(path, footer.version, number, group.num_rows, first_row))
+                first_row += group.num_rows
+        return tuple(groups) or (_Group(self.files[0], "", 0, 0, 0),)
+
+    @property
+    def parts(self) -> int:
+        """Number of row groups."""
+        return len(self.groups)
+
+    def in_order(self) -> tf.data.Dataset:
+        """Return all rows in blocks, in the order of files and rows."""
+        return self._in_order(1)
+
+    def sampled(self, every: int) -> tf.data.Dataset:
+        """Return each `every`-th row in blocks, some of which may be empty."""
+        return self._in_order(every)
+
+    def _in_order(self, every: int) -> tf.data.Dataset:
+        rows = _BLOCKS_IN_ORDER * block_rows(self.feature_spec)
+        groups = tf.data.Dataset.range(self.parts)
+        return groups.flat_map(lambda group: self._group(group, rows, every)).prefetch(1)
+
+    def in_turn(self, order: tf.Tensor) -> tf.data.Dataset:
+        """Return all rows in blocks, one block of each of several row groups in turn."""
+        at_a_time = self._groups_at_a_time
+        rows = block_rows(self.feature_spec)
+        return tf.data.Dataset.from_tensor_slices(order).interleave(
+            lambda group: self._group(group, rows),
+            cycle_length=at_a_time,
+            num_parallel_calls=at_a_time,
+            deterministic=True,
+        )
+
+    def one_by_one(self, order: tf.Tensor) -> tf.data.Dataset:
+        """Return the rows of `in_turn` as single elements."""
+        return self.in_turn(order).unbatch()
+
+    def parse(self, rows: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Return a copy of the block: its features are read as they are."""
+        return dict(rows)
+
+    def _group(self, group: tf.Tensor, rows: int, every: int = 1) -> tf.data.Dataset:
+        """Return the rows of the row group with this number in blocks, or each `every`-th row."""
+        path, version, number, count, first_row = (
+            tf.gather(tf.constant(values, tf.string if field < 2 else tf.int64), group)
+            for field, values in enumerate(zip(*self.groups, strict=True))
+        )
+        columns = [
+            _Column(name, f.dtype.as_numpy_dtype.__name__, tuple(f.shape))
+            for name, f in self.feature_spec.items()
+        ]
+        text = tf.constant(json.dumps(columns))
+
+        def read(start: tf.Tensor) -> dict[str, tf.Tensor]:
+            end = tf.minimum(start + rows, count)
+            # A function of this module with everything that it needs as arguments: TensorFlow
+            # keeps only weak references to the functions of a graph.
+            tensors = tf.numpy_function(
+                _read_rows,
+                [text, path, version, number, start, end, count],
+                [f.dtype for f in self.feature_spec.values()],
+            )
+            found = dict(zip(self.feature_spec, tensors, strict=True))
+            for name, tensor in found.items():
+                tensor.set_shape([None, *self.feature_spec[name].shape])
+            if every > 1:
+                first = -(first_row + start) % every
+                found = {name: tensor[first::every] for name, tensor in found.items()}
+            return found
+
+        return tf.data.Dataset.range(0, count, rows).map(read)
+
+    @property
+    def _groups_at_a_time(self) -> int:
+        """Row groups to read in turn: 8, or fewer if they have many columns.
+
+        An open row group holds a page of each of its columns.
+        """
+        most = 1
+        for path in self.files:
+            metadata = _footer(path).metadata
+            for number in range(metadata.num_row_groups):
+                group = metadata.row_group(number)
+                chunks = [group.column(i) for i in range(group.num_columns)]
+                sizes = [
+                    min(_PAGE_BYTES, chunk.total_uncompressed_size)
+                    for chunk in chunks
+                    if any(_is_of_column(chunk.path_in_schema, name) for name in self.feature_spec)
+                ]
+                most = max(most, sum(sizes))
+        fitting = _OPEN_BYTES // (_OPEN_PER_TURN * most)
+        return max(1, min(_GROUPS_AT_A_TIME, self.parts, fitting))
+
+    def _check_types(self, path: str, schema: _Arrow) -> None:
+        for name, feature in self.feature_spec.items():
+            found = [i for i, each in enumerate(schema.names) if each == name]
+            if len(found) != 1:
+                reason = "twice" if found else "not"
+                raise UnreadableRows(
+                    f"{path}: column {name!r} is {reason} in the file, which has "
+                    f"{', '.join(schema.names[:20])}: write each transformed feature as one "
+                    "column, or take the Transform output that these examples belong to."
+                )
+            type_ = schema.field(found[0]).type
+            if reason := _why_not(type_, feature):
+                raise UnreadableRows(f"{path}: column {name!r} is {type_}, {reason}.")
+
+    def _check_counts(self, path: str, number: int, group: _Arrow) -> None:
+        """Compare the numbers of values in a row group's metadata with the features."""
+        for name, feature in self.feature_spec.items():
+            chunks = [
+                chunk
+                for chunk in map(group.column, range(group.num_columns))
+                if _is_of_column(chunk.path_in_schema, name)
+            ]
+            if len(chunks) != 1:  # a name with dots, which begins as another
+                continue
+            expected = group.num_rows * math.prod(feature.shape)
+            place = f"{path}, row group {number}, column {name!r}"
+            if expected and chunks[0].num_values != expected:
+                raise UnreadableRows(
+                    f"{place}: {chunks[0].num_values:,} values in {group.num_rows:,} rows, but the "
+                    f"feature has the shape {list(feature.shape)}: {_LENGTHS}"
+                )
+            statistics = chunks[0].statistics
+            if statistics is not None and statistics.has_null_count and statistics.null_count:
+                raise UnreadableRows(
+                    f"{place}: {statistics.null_count:,} null values or empty lists: {_NULLS}"
+                )
+
+
+_LENGTHS = "write as many values in each row as the feature has."
+_NULLS = "replace missing values in Transform."
+
+
+class _Footer(NamedTuple):
+    version: str
+    schema: _Arrow
+    metadata: _Arrow
+
+
+def _footer(path: str) -> _Footer:
+    try:
+        found = tf.io.gfile.stat(path)
+    except tf.errors.OpError as error:
+        raise UnreadableRows(f"{path} cannot be read: {error.message}") from None
+    return _read_footer(path, found.length, found.mtime_nsec)
+
+
+@functools.lru_cache(maxsize=1024)
+def _read_footer(path: str, size: int, mtime_nsec: int) -> _Footer:
+    """Return schema and metadata of a file of this size and time."""
+    with _open_file(path) as file:
+        return _Footer(f"{size} {mtime_nsec}", file.schema_arrow, file.metadata)
+
+
+def _open_file(path: str, columns: int = 1) -> _Arrow:
+    """Return a pyarrow.parquet.ParquetFile on any file system that TensorFlow knows.
+
+    Raises:
+        UnreadableRows: The file is damaged, or has another format.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            f"{path}: Parquet files need pyarrow; pip install pyarrow."
+        ) from None
+    try:
+        source = io.BufferedReader(_Remote(path)) if "://" in path else pa.OSFile(path)
+        # Buffered, so that a column of a row group is not in memory as a whole.
+        return pq.ParquetFile(source, buffer_size=max(1 << 14, _BUFFER_BYTES // columns))
+    except (pa.ArrowException, OSError, tf.errors.OpError) as error:
+        raise UnreadableRows(
+            f"{path} is not a complete Parquet file ({error}): write it again."
+        ) from None
+
+
+class _Remote(io.RawIOBase):
+    """A file of TensorFlow's file systems, as pyarrow reads it."""
+
+    def __init__(self, path: str) -> None:
+        self._file = tf.io.gfile.GFile(path, "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: memoryview) -> int:  # type: ignore[override]
+        found = self._file.read(len(into))
+        into[: len(found)] = found
+        return len(found)
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._file.seek(offset, whence)
+        return self._file.tell()
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _OpenGroup:
+    """A row group that is read from its beginning to its end."""
+
+    def __init__(self, columns: tuple[_Column, ...], path: str, number: int, rows: int) -> None:
+        self._columns, self._path, self._number = columns, path, number
+        self._file = _open_file(path, len(columns))
+        self._place = 0
+        self._batches = self._read(rows)
+        self._rest: _Arrow = None
+
+    def read(self, rows: int) -> dict[str, np.ndarray]:
+        """Return the next rows of each column, `[rows, *shape]`."""
+        parts: list[dict[str, np.ndarray]] = []
+        while rows > 0:
+            batch = self._rest if self._rest is not None else next(self._batches)
+            now, self._rest = batch.slice(0, rows), None
+            if batch.num_rows > rows:
+                self._rest = batch.slice(rows)
+            parts.append(self._arrays(now))
+            rows -= now.num_rows
+            self._place += now.num_rows
+        if len(parts) == 1:
+            return parts[0]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _read(self, rows: int) -> Iterator[_Arrow]:
+        import pyarrow as pa
+
+        names = [column.name for column in self._columns]
+        try:
+            yield from self._file.iter_batches(
+                rows, row_groups=[self._number], columns=names, use_threads=False
+            )
+        except (pa.ArrowException, OSError, tf.errors.OpError) as error:
+            raise UnreadableRows(
+                f"{self._path}, row group {self._number}: cannot be read after row {self._place} "
+                f"({error}): the file is damaged; write it again."
+            ) from None
+        raise UnreadableRows(
+            f"{self._path}, row group {self._number}: it ends after row {self._place}, before the "
+            "number of rows in its metadata: the file is damaged; write it again."
+        )
+
+    def _arrays(self, batch: _Arrow) -> dict[str, np.ndarray]:
+        places = {name: i for i, name in enumerate(batch.schema.names)}
+        return {
+            column.name: self._array(batch.column(places[column.name]), column)
+            for column in self._columns
+        }
+
+    def _array(self, array: _Arrow, column: _Column) -> np.ndarray:
+        import pyarrow as pa
+        import pyarrow.types as types
+
+        rows = len(array)
+        lists = None
+        if _is_list(array.type):
+            lists, array = array, array.flatten()
+        if (lists is not None and lists.null_count) or array.null_count:
+            row = _first_null(lists, array, column.values)
+            raise UnreadableRows(f"{self._where(column, row)}: a null value: {_NULLS}")
+        if lists is not None and not types.is_fixed_size_list(lists.type):
+            lengths = np.diff(lists.offsets.to_numpy())
+            if (lengths != column.values).any():
+                row = int(np.flatnonzero(lengths != column.values)[0])
+                raise UnreadableRows(
+                    f"{self._where(column, row)}: {lengths[row]} values, but the feature has the "
+                    f"shape {list(column.shape)}: {_LENGTHS}"
+                )
+        if column.dtype == "object" and not types.is_large_binary(array.type):
+            array = array.cast(pa.large_binary())
+        values = array.to_numpy(zero_copy_only=False)
+        if column.dtype != "object":
+            values = values.astype(column.dtype, copy=False)
+        return values.reshape(rows, *column.shape)
+
+    def _where(self, column: _Column, row: int) -> str:
+        return (
+            f"{self._path}, row group {self._number}, row {self._place + row}, "
+            f"column {column.name!r}"
+        )
+
+
+# Row groups that were read in part, by what their next reader asks for. A reader that finds none
+# opens the row group and reads up to its place.
+_open_groups: collections.OrderedDict[tuple[bytes | int, ...], _OpenGroup] = (
+    collections.OrderedDict()
+)
+_lock = threading.Lock()
+
+
+def _read_rows(
+    columns: bytes,
+    path: bytes,
+    version: bytes,
+    number: np.int64,
+    start: np.int64,
+    end: np.int64,
+    rows: np.int64,
+) -> list[np.ndarray]:
+    """Return the rows from `start` to `end` of a row group with `rows` rows, column by column."""
+    part = (columns, path, version, int(number))
+    with _lock:
+        group = _open_groups.pop((*part, int(start)), None)
+    read = _columns(columns)
+    if group is None:
+        group = _OpenGroup(read, path.decode(), int(number), int(end - start))
+        if start > 0:
+            group.read(int(start))
+    found = group.read(int(end - start))
+    if end < rows:
+        with _lock:
+            _open_groups[(*part, int(end))] = group
+            if len(_open_groups) > _MOST_OPEN:
+                _open_groups.popitem(last=False)
+    return [found[column.name] for column in read]
+
+
+@functools.lru_cache(maxsize=64)
+def _columns(text: bytes) -> tuple[_Column, ...]:
+    return tuple(_Column(name, dtype, tuple(shape)) for name, dtype, shape in json.loads(text))
+
+
+def _first_null(lists: _Arrow, values: _Arrow, per_row: int) -> int:
+    if lists is not None and lists.null_count:
+        return int(np.flatnonzero(lists.is_null().to_numpy(zero_copy_only=False))[0])
+    place = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
+    return place // max(1, per_row)
+
+
+def _is_list(type_: _Arrow) -> bool:
+    import pyarrow.types as types
+
+    return types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_)
+
+
+def _why_not(type_: _Arrow, feature: tf.io.FixedLenFeature) -> str:
+    """Return why a column of an Arrow type is not the feature; empty if it is."""
+    import pyarrow.types as types
+
+    values = math.prod(feature.shape)
+    if types.is_fixed_size_list(type_) and type_.list_size != values:
+        return f"but the feature has the shape {list(feature.shape)}: {_LENGTHS[:-1]}"
+    if not _is_list(type_) and values != 1:
+        return f"but the feature has the shape {list(feature.shape)}: write lists"
+    value = type_.value_type if _is_list(type_) else type_
+    wanted = feature.dtype
+    if wanted == tf.string:
+        kinds = (types.is_binary, types.is_large_binary, types.is_string, types.is_large_string)
+        if any(is_kind(value) for is_kind in kinds):
+            return ""
+        return "which is not text or bytes: encode it in Transform"
+    is_number = types.is_boolean(value) or types.is_integer(value) or types.is_floating(value)
+    if is_number and np.can_cast(value.to_pandas_dtype(), wanted.as_numpy_dtype, "safe"):
+        return ""
+    return f"whose values are not {wanted.name} without loss: write them as {wanted.name}"
+
+
+def _is_of_column(path: str, name: str) -> bool:
+    """Return whether a path in a Parquet schema (`x`, `x.list.item`) is of a column."""
+    return path == name or path.startswith(f"{name}.")
