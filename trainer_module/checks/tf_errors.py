@@ -12,6 +12,8 @@ from trainer_module.devices.worker_group import current_workers
 
 _LABEL = re.compile(r"Received a label value of (-?\d+) which is outside .* \[0, (\d+)\)")
 _INDEX = re.compile(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)")
+# UnreadableRows of data/parquet_rows.py, as TensorFlow writes an error of a Python function.
+_UNREADABLE = re.compile(r"\bUnreadableRows: (.*?)\nTraceback ", re.DOTALL)
 _NODE = re.compile(r"\{\{node (?:(?:while|cond)(?:_\d+)?/)*([^}]+)/[^/}]+\}\}")
 
 _OF_NAN = -(2**63)  # NaN converted to an integer on x86; other processors may convert it to 0
@@ -34,7 +36,7 @@ def translate_tf_errors() -> Iterator[None]:
     changed.
 
     Raises:
-        ValueError: A label or an id is out of the model's range.
+        ValueError: A label or an id is out of the model's range, or rows cannot be read.
         WorkerLost: A collective was interrupted because a worker was lost.
     """
     try:
@@ -66,6 +68,8 @@ def explain_tf_error(message: str) -> str | None:
             f"{count - 1}: give the last layer a unit for each class and encode the classes as "
             "0, 1, 2, ..., or drop rows of other classes, or give them a weight of 0."
         )
+    if found := _UNREADABLE.search(message):
+        return found[1]
     if found := _INDEX.search(message):
         value, count = map(int, found.groups())
         node = _NODE.search(message)

@@ -13,7 +13,7 @@ from trainer_module.common.json_values import Json
 from trainer_module.common.tensors import Tensors
 from trainer_module.data.block_shuffle import shuffle_blocks
 from trainer_module.data.label_scale import LabelMoments, LabelScale
-from trainer_module.data.parquet_rows import SUFFIX, ParquetRows
+from trainer_module.data.parquet_rows import SUFFIX, ParquetRows, is_parquet
 from trainer_module.data.row_source import RowSource, block_rows, row_bytes
 from trainer_module.data.scheduled_batches import ScheduledBatches, SizedBatches
 from trainer_module.data.tfrecord_rows import TFRecordRows
@@ -355,7 +355,7 @@ def expand(patterns: Sequence[str], *, what: str) -> tuple[str, ...]:
     """Return the files that match glob patterns, sorted.
 
     Raises:
-        ValueError: A pattern matches no file.
+        ValueError: A pattern matches no file, or a Parquet file without `.parquet`.
     """
     files: list[str] = []
     for pattern in patterns:
@@ -363,4 +363,7 @@ def expand(patterns: Sequence[str], *, what: str) -> tuple[str, ...]:
         if not found:
             raise ValueError(f"{what}: no file matches {pattern}.")
         files += found
+    for file in files:
+        if not file.endswith((SUFFIX, ".gz")) and is_parquet(file):
+            raise ValueError(f"{what}: {file} is a Parquet file: end its name with {SUFFIX}.")
     return tuple(files)

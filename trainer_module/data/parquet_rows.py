@@ -23,10 +23,11 @@ import tensorflow as tf
 from trainer_module.data.row_source import block_rows
 
 SUFFIX = ".parquet"
+_MAGIC = b"PAR1"
 _GROUPS_AT_A_TIME = 8
 # Most memory of the row groups that are open at a time, and of the read buffers of one.
 _OPEN_BYTES = 256 << 20
-_BUFFER_BYTES = 4 << 20
+_BUFFER_BYTES = 1 << 20
 _PAGE_BYTES = 2 << 20
 # `interleave` opens parts before their turn: twice as many as those whose turn it is.
 _OPEN_PER_TURN = 3
@@ -94,6 +95,8 @@ class ParquetRows:
         first_row = 0
         for path in self.files:
             footer = _footer(path)
+            if footer.metadata.num_rows == 0:  # its columns may have no types
+                continue
             self._check_types(path, footer.schema)
             for number in range(footer.metadata.num_row_groups):
                 group = footer.metadata.row_group(number)
@@ -231,6 +234,15 @@ class ParquetRows:
 
 _LENGTHS = "write as many values in each row as the feature has."
 _NULLS = "replace missing values in Transform."
+
+
+def is_parquet(path: str) -> bool:
+    """Return whether a file starts as a Parquet file; False if it cannot be read."""
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except tf.errors.OpError:
+        return False
 
 
 class _Footer(NamedTuple):

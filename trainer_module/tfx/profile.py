@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.config import TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.cluster import cluster_of_environment
@@ -23,6 +24,7 @@ from trainer_module.tuning.hyperparameters import with_hyperparameters
 
 
 @setting_names()
+@translate_tf_errors()
 def profile_fn(fn_args: Any, *, steps: int = STEPS) -> StepProfile:
     """Take the first optimizer steps of a training with TensorFlow's profiler; write nothing.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from trainer_module.baselines.baselines import write_baselines
+from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.config import TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.cluster import Cluster, cluster_of_environment
@@ -120,6 +121,7 @@ def _serve(cluster: Cluster, config: TrainerConfig, serving_model_dir: str) -> N
     )
 
 
+@translate_tf_errors()
 def _run(
     fn_args: FnArgs, config: TrainerConfig, strategy: tf.distribute.Strategy, workers: WorkerGroup
 ) -> FitResult:
