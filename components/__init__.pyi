@@ -7,6 +7,9 @@ from .arrow_example_gen.component import ArrowExampleGen as ArrowExampleGen
 from .arrow_example_gen.csv_options import CsvOptions as CsvOptions
 from .arrow_example_gen.splitting import Splitting as Splitting
 
+# Transform
+from .transform.component import ParquetTransform as ParquetTransform
+
 # Check normalisation
 from .normalization_validator.component import NormalizationValidator as NormalizationValidator
 from .normalization_validator.limits import NormalizationLimits as NormalizationLimits

@@ -1,0 +1,154 @@
+"""Record batches of bounded size from Parquet files, and row groups of bounded size into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform import impl_helper
+from tensorflow_transform.tf_metadata import schema_utils
+from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
+
+# A call of the graph costs some milliseconds, whatever the number of rows.
+BATCH_ROWS = 16_384
+BATCH_BYTES = 16 << 20
+# Each row group has a fixed cost for its readers, who hold one or more in memory.
+GROUP_ROWS = 65_536
+GROUP_BYTES = 64 << 20
+
+
+def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield slices of at most `BATCH_ROWS` rows, and about `BATCH_BYTES` bytes."""
+    rows = max(1, min(BATCH_ROWS, BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+class BoundedParquet(ParquetTFXIO):
+    """TFX's reader of Parquet, in bounded batches where TFX's have the size of a row group."""
+
+    def BeamSource(self, batch_size: int | None = None) -> beam.PTransform:
+        """Return the source of record batches."""
+        return _Source(super().BeamSource(batch_size))
+
+
+class _Source(beam.PTransform):
+    def __init__(self, source: beam.PTransform):
+        super().__init__()
+        self._source = source
+
+    def expand(self, pipeline: beam.Pipeline) -> Any:
+        return (
+            pipeline
+            | "Read" >> self._source
+            | "Cut" >> beam.FlatMap(cut).with_output_types(pa.RecordBatch)
+        )
+
+
+class WriteParquet(beam.PTransform):
+    """Write transformed record batches to Parquet files with the columns of their schema.
+
+    The files are readable by TFXIO, and by whatever reads Parquet.
+    """
+
+    def __init__(self, schema: schema_pb2.Schema, path: str):
+        """Write to files whose paths begin with `path`.
+
+        Args:
+            schema: Of the transformed examples.
+            path: On any file system that Beam knows.
+        """
+        super().__init__()
+        self._columns = StoredColumns(schema)
+        self._path = path
+
+    def expand(self, batches: Any) -> Any:
+        """Write pairs of a record batch and TFT's pass-through columns, which are left out."""
+        return (
+            batches
+            | "RecordBatches" >> beam.Keys()
+            | "Columns" >> beam.Map(self._columns).with_output_types(pa.RecordBatch)
+            | "RowGroups" >> beam.ParDo(RowGroups()).with_output_types(pa.Table)
+            | "Write"
+            >> beam.io.WriteToParquetBatched(
+                self._path,
+                self._columns.arrow_schema(),
+                codec="snappy",
+                file_name_suffix=".parquet",
+            )
+        )
+
+
+class StoredColumns:
+    """Converts record batches of TFT to the columns of the transformed schema, in its order.
+
+    TFT's batches have one column per tensor. The schema describes a ragged tensor as TFT stores it
+    in tf.Examples: by its values and the lengths of its inner rows.
+    """
+
+    def __init__(self, schema: schema_pb2.Schema):
+        self._names = [feature.name for feature in schema.feature]
+        specs = schema_utils.schema_as_feature_spec(schema).feature_spec
+        self._ragged = {
+            name: (spec.value_key, _row_length_keys(spec))
+            for name, spec in specs.items()
+            if isinstance(spec, tf.io.RaggedFeature)
+        }
+        self._tensors = impl_helper.make_tensor_to_arrow_converter(schema).arrow_schema()
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return the schema of the converted batches."""
+        return self(pa.RecordBatch.from_pylist([], self._tensors)).schema
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch with the schema's columns; nothing but their lists' bounds is copied."""
+        columns: dict[str, pa.Array] = {}
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            values, lengths = self._ragged.get(name, (name, ()))
+            for key in lengths:
+                inner, bounds = column.values, column.offsets
+                columns[key] = pa.LargeListArray.from_arrays(
+                    bounds, pa.array(np.diff(inner.offsets), pa.int64())
+                )
+                column = pa.LargeListArray.from_arrays(inner.offsets.take(bounds), inner.values)
+            columns[values] = column
+        return pa.RecordBatch.from_arrays([columns[name] for name in self._names], self._names)
+
+
+def _row_length_keys(spec: tf.io.RaggedFeature) -> list[str]:
+    lengths = tf.io.RaggedFeature.RowLengths
+    return [each.key for each in spec.partitions if isinstance(each, lengths)]
+
+
+class RowGroups(beam.DoFn):
+    """Joins the batches of a bundle to tables of about `GROUP_ROWS` rows or `GROUP_BYTES` bytes."""
+
+    def start_bundle(self) -> None:
+        """Start without batches."""
+        self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
+        """Hold a batch, and yield those that are held if they are enough."""
+        self._held.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            yield self._joined()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Yield the rest."""
+        if self._held:
+            yield GlobalWindows.windowed_value(self._joined())
+
+    def _joined(self) -> pa.Table:
+        table = pa.Table.from_batches(self._held)
+        self.start_bundle()
+        return table
