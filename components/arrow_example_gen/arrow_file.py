@@ -19,20 +19,21 @@ class _Column(NamedTuple):
 
 
 class _RowGroup:
-    def __init__(self, names: Sequence[str]):
-        self._names = names
-        self.num_columns = len(names)
+    def __init__(self, batch: pa.RecordBatch):
+        self._names = batch.schema.names
+        self.num_columns, self.num_rows = batch.num_columns, batch.num_rows
+        self.total_byte_size = batch.nbytes
 
     def column(self, place: int) -> _Column:
         return _Column(self._names[place])
 
 
 class _Metadata:
-    def __init__(self, names: Sequence[str], rows: int):
-        self._names, self.num_rows = names, rows
+    def __init__(self, reader: pa.ipc.RecordBatchFileReader, rows: int):
+        self._reader, self.num_rows = reader, rows
 
-    def row_group(self, _: int) -> _RowGroup:
-        return _RowGroup(self._names)
+    def row_group(self, number: int) -> _RowGroup:
+        return _RowGroup(self._reader.get_batch(number))
 
 
 class ArrowFile:
@@ -55,7 +56,7 @@ class ArrowFile:
     def metadata(self) -> _Metadata:
         """The number of rows, which only the batches have."""
         rows = sum(self._reader.get_batch(i).num_rows for i in range(self.num_row_groups))
-        return _Metadata(self.schema_arrow.names, rows)
+        return _Metadata(self._reader, rows)
 
     def iter_batches(
         self, batch_size: int, *, row_groups: Sequence[int], columns: Sequence[str]

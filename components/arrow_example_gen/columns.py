@@ -17,7 +17,8 @@ no such value: the list gets shorter (`parquet.row_lists` refuses that, `first_h
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,9 @@ import pyarrow.types as types
 from components.arrow_example_gen.value_text import as_text, is_text
 
 Kind = Literal["int", "float", "string"]
+
+Rows: TypeAlias = tuple[np.ndarray, pa.RecordBatch]
+"""What files are read as: the place of each row in its file, int64 `[rows]`; rows of `as_batch`."""
 
 _VALUES: dict[Kind, pa.DataType] = {
     "int": pa.int64(),
@@ -87,6 +91,40 @@ def as_lists(column: pa.Array, kind: Kind) -> pa.ListArray:
         missing = pa.array(filled, _VALUES[kind])
         return _lists(offsets, pc.coalesce(taken, missing))
     return _lists(offsets, _converted(values, kind))
+
+
+def as_batch(
+    arrays: Sequence[pa.ListArray], columns: Mapping[str, Kind | None], rows: int
+) -> pa.RecordBatch:
+    """Return rows as ExampleGen writes them: all columns, sorted by name, as TFXIO expects them.
+
+    Args:
+        arrays: the columns with a kind, in the order of `columns`, as `as_lists` returns them.
+        columns: name -> kind; one without a kind has a missing list in each row.
+        rows: their number.
+
+    Returns:
+        Columns `large_list<item: int64 | float | large_binary>`.
+    """
+    names = [name for name, kind in columns.items() if kind is not None]
+    lists = {name: _large(array) for name, array in zip(names, arrays, strict=True)}
+    missing = pa.nulls(rows, list_type(None))
+    return pa.RecordBatch.from_arrays(
+        [lists.get(name, missing) for name in sorted(columns)], sorted(columns)
+    )
+
+
+def list_type(kind: Kind | None) -> pa.DataType:
+    """Return the type of a column of `as_batch`."""
+    value = _VALUES[kind or "string"]
+    return pa.large_list(pa.large_binary() if types.is_binary(value) else value)
+
+
+def _large(lists: pa.ListArray) -> pa.LargeListArray:
+    values = lists.values
+    if types.is_binary(values.type):
+        values = values.cast(pa.large_binary())
+    return pa.LargeListArray.from_arrays(lists.offsets.cast(pa.int64()), values)
 
 
 def holes(column: pa.Array) -> np.ndarray:

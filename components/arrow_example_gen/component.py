@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf import any_pb2, struct_pb2
 from tfx.components.example_gen.component import FileBasedExampleGen
 from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
-from tfx.proto.example_gen_pb2 import CustomConfig  # pyright: ignore[reportAttributeAccessIssue]
+from tfx.proto import example_gen_pb2
 
 from components.arrow_example_gen.csv_options import CsvOptions
 from components.arrow_example_gen.driver import Driver
@@ -22,6 +22,8 @@ from components.arrow_example_gen.executor import (
 )
 from components.arrow_example_gen.splitting import Splitting
 
+_PROTO: Any = example_gen_pb2
+
 
 class ArrowExampleGen(FileBasedExampleGen):
     """TFX's FileBasedExampleGen for CSV, Parquet, Arrow and TFRecord: its splits, spans, versions.
@@ -31,7 +33,9 @@ class ArrowExampleGen(FileBasedExampleGen):
         ArrowExampleGen(input_base="data", tfrecord=True)
 
     Outputs:
-        examples: Examples, tf.Examples in gzipped TFRecord files, a folder per split.
+        examples: Examples, in Parquet files (`FORMAT_PARQUET`), a folder per split. A column is
+            a `large_list` of int64, float or large_binary; TFX's StatisticsGen, SchemaGen,
+            ExampleValidator and Transform read them as they read tf.Examples.
     """
 
     EXECUTOR_SPEC = BeamExecutorSpec(Executor)
@@ -59,7 +63,7 @@ class ArrowExampleGen(FileBasedExampleGen):
             required: columns without a value of which a row is left out.
             splitting: what decides a row's split, among those of `output_config`, in place of a
                 hash of its content (or, with `partition_feature_name`, of a column).
-            **arguments: of FileBasedExampleGen, but for `custom_config`.
+            **arguments: of FileBasedExampleGen, but for `custom_config` and the formats.
 
         Raises:
             ValueError: the files are said to be CSV and TFRecord.
@@ -79,4 +83,9 @@ class ArrowExampleGen(FileBasedExampleGen):
             options.update({CSV: csv.model_dump(mode="json", exclude_defaults=True)})
         packed = any_pb2.Any()
         packed.Pack(options)
-        super().__init__(custom_config=CustomConfig(custom_config=packed), **arguments)
+        super().__init__(
+            custom_config=_PROTO.CustomConfig(custom_config=packed),
+            output_data_format=_PROTO.FORMAT_PARQUET,
+            output_file_format=_PROTO.FILE_FORMAT_PARQUET,
+            **arguments,
+        )

@@ -1,4 +1,4 @@
-"""Reads tables by Arrow on Beam, and writes tf.Examples in TFX's splits.
+"""Reads tables by Arrow on Beam, and writes them as Parquet in TFX's splits.
 
 TFX's own executors split a CSV's first line at every comma and know no other delimiter, encoding or
 word for missing values; of Parquet they drop zeros, False and empty texts
@@ -9,30 +9,34 @@ nor record where one is damaged, and takes features of two types.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import apache_beam as beam
-import tensorflow as tf
+import pyarrow as pa
 from absl import logging
+from apache_beam.pvalue import AsSingleton
 from google.protobuf import json_format, struct_pb2
 from tfx.components.example_gen import utils
-from tfx.components.example_gen.base_example_gen_executor import BaseExampleGenExecutor
+from tfx.components.util import examples_utils
+from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.dsl.io import fileio
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.types.artifact import Artifact
 from tfx.utils import proto_utils
 
+from components.arrow_example_gen.columns import Kind, Rows, list_type
 from components.arrow_example_gen.csv_options import CsvOptions
 from components.arrow_example_gen.driver import resolve_input
 from components.arrow_example_gen.file_patterns import escape, literal_folder
-from components.arrow_example_gen.read_csv import ReadCsv
-from components.arrow_example_gen.read_parquet import ReadParquet
-from components.arrow_example_gen.read_tfrecord import ReadTfrecord
+from components.arrow_example_gen.read_csv import CsvSource
+from components.arrow_example_gen.read_parquet import ParquetSource
+from components.arrow_example_gen.read_tfrecord import TfrecordSource
 from components.arrow_example_gen.spans import SEPARATOR
 from components.arrow_example_gen.splitting import SplitRows, Splitting
 from components.arrow_example_gen.with_values import WithValues
+from components.arrow_example_gen.write_parquet import WriteParquet
 
 _PROTO: Any = example_gen_pb2
 
@@ -44,8 +48,8 @@ SPLITTING = "splitting"
 """Keys of the node's `custom_config`: what `ArrowExampleGen` is given."""
 
 
-class Executor(BaseExampleGenExecutor):
-    """TFX's ExampleGen executor (splits, spans, shuffling), over tables that Arrow reads."""
+class Executor(BaseBeamExecutor):
+    """Does what TFX's ExampleGen executors do (splits, spans), over tables that Arrow reads."""
 
     def Do(
         self,
@@ -54,64 +58,118 @@ class Executor(BaseExampleGenExecutor):
         exec_properties: dict[str, Any],
     ) -> None:
         """Resolve spans where no driver did, as on Kubeflow, and write the examples."""
+        outputs = output_dict[standard_component_specs.EXAMPLES_KEY]
+        examples = artifact_utils.get_single_instance(outputs)
         if utils.SPAN_PROPERTY_NAME not in exec_properties:
-            examples = output_dict[standard_component_specs.EXAMPLES_KEY]
-            exec_properties = resolve_input(
-                exec_properties, artifact_utils.get_single_instance(examples)
-            )
+            exec_properties = resolve_input(exec_properties, examples)
             logging.info(
                 "ArrowExampleGen: span %s, version %s: %s",
                 exec_properties[utils.SPAN_PROPERTY_NAME],
                 exec_properties[utils.VERSION_PROPERTY_NAME],
                 exec_properties[standard_component_specs.INPUT_CONFIG_KEY],
             )
-        super().Do(input_dict, output_dict, exec_properties)
+        files, into = configured(exec_properties)
+        names = utils.generate_output_split_names(files, into)
+        examples.split_names = artifact_utils.encode_split_names(names)
+        examples_utils.set_payload_format(examples, _PROTO.FORMAT_PARQUET)
+        examples_utils.set_file_format(examples, "FILE_FORMAT_PARQUET")
+        with self._make_beam_pipeline() as pipeline:
+            for name, rows in rows_by_split(pipeline, exec_properties).items():
+                folder = artifact_utils.get_split_uri(outputs, name)
+                _ = rows | f"WriteSplit[{name}]" >> WriteParquet(folder)
 
-    def GetInputSourceToExamplePTransform(self) -> type[beam.PTransform]:
-        """Return the transform that reads the files of one input split."""
-        return _Rows
 
-    def GenerateExamplesByBeam(
-        self, pipeline: beam.Pipeline, exec_properties: dict[str, Any]
-    ) -> dict[str, beam.PCollection]:
-        """Return the rows of each split: split by `splitting`, else as TFX does it."""
-        splitting = _options(exec_properties).get(SPLITTING)
-        if splitting is None:
-            return super().GenerateExamplesByBeam(pipeline, exec_properties)
-        files, into = (
-            proto_utils.json_to_proto(exec_properties[key], message)
-            for key, message in (
-                (standard_component_specs.INPUT_CONFIG_KEY, _PROTO.Input()),
-                (standard_component_specs.OUTPUT_CONFIG_KEY, _PROTO.Output()),
-            )
-        )
-        splits = list(into.split_config.splits)
-        if len(files.splits) != 1 or not splits:
-            raise ValueError(
-                f"ArrowExampleGen: splitting={splitting} goes with one input split and with an "
-                f"output_config that names those it is split into; here are {len(files.splits)} "
-                f"and {len(splits)}."
-            )
-        rows: Any = pipeline | "InputToRecord" >> _read(exec_properties, files.splits[0].pattern)
+def configured(exec_properties: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the node's input_config and output_config."""
+    files, into = _PROTO.Input(), _PROTO.Output()
+    proto_utils.json_to_proto(exec_properties[standard_component_specs.INPUT_CONFIG_KEY], files)
+    proto_utils.json_to_proto(exec_properties[standard_component_specs.OUTPUT_CONFIG_KEY], into)
+    return files, into
+
+
+def rows_by_split(
+    pipeline: beam.Pipeline, exec_properties: Mapping[str, Any]
+) -> dict[str, beam.PCollection]:
+    """Return the record batches of each split.
+
+    Raises:
+        ValueError: rows are to be split, and there is not one input split.
+    """
+    files, into = configured(exec_properties)
+    splits, names = list(into.split_config.splits), [split.name for split in files.splits]
+    splitting = _splitting(exec_properties, into)
+    required = _options(exec_properties).get(REQUIRED, [])
+    sources = [open_source(exec_properties, split.pattern) for split in files.splits]
+    types = [
+        pipeline | f"Types[{name}]" >> source.types()
+        for name, source in zip(names, sources, strict=True)
+    ]
+    reads = [source.rows(found) for source, found in zip(sources, types, strict=True)]
+    if required:
+        reads = [WithValues(read, required) for read in reads]
+    if len(names) == 1 and splits:
         shares = [split.hash_buckets for split in splits]
-        parts = rows | "SplitData" >> SplitRows(Splitting.model_validate(splitting), shares)
-        return dict(zip([split.name for split in splits], parts, strict=True))
+        parts = pipeline | "SplitData" >> SplitRows(reads[0], splitting, shares)
+    elif not splits and splitting.by == "content":
+        kinds: list[Any] = [
+            found | f"Kinds[{name}]" >> beam.Map(source.kinds)
+            for name, source, found in zip(names, sources, types, strict=True)
+        ]
+        known: Any = kinds | beam.Flatten() | "AllKinds" >> beam.CombineGlobally(_all_kinds)
+        parts = [
+            pipeline
+            | f"InputToRecord[{name}]" >> read
+            | f"AllColumns[{name}]" >> beam.Map(_all_columns, AsSingleton(own), AsSingleton(known))
+            for name, read, own in zip(names, reads, kinds, strict=True)
+        ]
+    else:
+        raise ValueError(
+            f"ArrowExampleGen: splitting={splitting} goes with one input split and with an "
+            f"output_config that names those it is split into; here are {len(files.splits)} "
+            f"and {len(splits)}."
+        )
+    return dict(zip(utils.generate_output_split_names(files, into), parts, strict=True))
 
 
-class _Rows(beam.PTransform):
-    """What TFX splits: the rows without their numbers."""
-
-    def __init__(self, exec_properties: Mapping[str, Any], split_pattern: str):
-        super().__init__()
-        self._read = _read(exec_properties, split_pattern)
-
-    def expand(self, pipeline: beam.Pipeline) -> Any:
-        rows: Any = pipeline | self._read
-        return rows | "Rows" >> beam.Values().with_output_types(tf.train.Example)
+_Kinds = Mapping[str, Kind | None]
 
 
-def _read(exec_properties: Mapping[str, Any], split_pattern: str) -> beam.PTransform:
-    """Return the transform that reads the matching files of the node's folder as numbered rows.
+def _all_kinds(found: Iterable[_Kinds]) -> _Kinds:
+    """Return the columns of all input splits; of several kinds, which later nodes refuse, one."""
+    found = list(found)
+    known: dict[str, Kind | None] = {}
+    for name, kind in sorted(pair for each in found for pair in each.items() if pair[1]):
+        known.setdefault(name, kind)
+    return {name: known.get(name) for each in found for name in each}
+
+
+def _all_columns(rows: Rows, own: _Kinds, known: _Kinds) -> pa.RecordBatch:
+    """Add the columns in which another input split alone has a value, without values.
+
+    Parquet has the type of each column, so that all splits need the same ones.
+    """
+    batch = rows[1]
+    columns = {
+        name: batch[batch.schema.get_field_index(name)]
+        if own.get(name)
+        else pa.nulls(batch.num_rows, list_type(kind))
+        for name, kind in sorted(known.items())
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _splitting(exec_properties: Mapping[str, Any], into: Any) -> Splitting:
+    options = _options(exec_properties).get(SPLITTING)
+    if options is not None:
+        return Splitting.model_validate(options)
+    column = into.split_config.partition_feature_name
+    return Splitting(by="group", column=column) if column else Splitting(by="content")
+
+
+def open_source(
+    exec_properties: Mapping[str, Any], split_pattern: str
+) -> CsvSource | ParquetSource | TfrecordSource:
+    """Open the matching files of the node's folder.
 
     Args:
         exec_properties: of the node; `input_base` is the folder of the patterns.
@@ -127,14 +185,11 @@ def _read(exec_properties: Mapping[str, Any], split_pattern: str) -> beam.PTrans
         files += found
     options = _options(exec_properties)
     if CSV in options:
-        rows = ReadCsv(files, CsvOptions.model_validate(options[CSV]))
-    elif options.get(TFRECORD):
-        rows = ReadTfrecord(files)
-    else:
-        shorter = options.get(SHORTER_LISTS, [])
-        rows = ReadParquet(files, [literal_folder(folder, each) for each in patterns], shorter)
-    required = options.get(REQUIRED, [])
-    return WithValues(rows, required) if required else rows
+        return CsvSource(files, CsvOptions.model_validate(options[CSV]))
+    if options.get(TFRECORD):
+        return TfrecordSource(files)
+    shorter = options.get(SHORTER_LISTS, [])
+    return ParquetSource(files, [literal_folder(folder, each) for each in patterns], shorter)
 
 
 def _options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:

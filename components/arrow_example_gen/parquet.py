@@ -24,6 +24,7 @@ from components.arrow_example_gen.key_folders import FolderKeys, folder_keys
 from components.arrow_example_gen.value_text import check_time_zone
 
 BATCH_ROWS = 1_000
+_MOST_ROWS, _BATCH_BYTES = 2**14, 2**24
 _BEYOND_INT64 = 2**63
 
 
@@ -134,6 +135,14 @@ def batches(
                 for name in columns
             ]
             yield pa.RecordBatch.from_arrays(arrays, list(columns))
+
+
+def write_batch_rows(group: RowGroup) -> int:
+    """Return how many rows of a row group are read at a time to be written again."""
+    with open_file(group.file) as parquet:
+        size = parquet.metadata.row_group(group.number)
+        row_bytes = size.total_byte_size // max(size.num_rows, 1)
+    return max(1, min(_MOST_ROWS, _BATCH_BYTES // max(row_bytes, 1)))
 
 
 def row_lists(

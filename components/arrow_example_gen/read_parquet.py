@@ -7,46 +7,46 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-import tensorflow as tf
+import numpy as np
 from absl import logging
 
 from components.arrow_example_gen import parquet
-from components.arrow_example_gen.columns import Kind
-from components.arrow_example_gen.examples import ExampleEncoder
+from components.arrow_example_gen.columns import Kind, Rows, as_batch
 
 
-@beam.typehints.with_input_types(beam.Pipeline)
-@beam.typehints.with_output_types(tuple[int, tf.train.Example])
-class ReadParquet(beam.PTransform):
-    """Parquet files as tf.Examples, each with its number (see `parquet.first_number`)."""
+class ParquetSource:
+    """Parquet files of one table; reads their footers at once, and each row group on a worker."""
 
     def __init__(
         self, files: Iterable[str], folders: str | Sequence[str], shorter_lists: Iterable[str]
     ):
-        """Read the files.
+        """Read the footers.
 
         Args:
             files: their paths.
             folders: where they were found: `key=value` folders below are columns.
             shorter_lists: names or globs of columns of ints whose lists may lose missing values.
         """
-        super().__init__()
-        self._files, self._folders, self._shorter = list(files), folders, list(shorter_lists)
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        """Read the footers now, and each row group on a worker."""
-        table = parquet.open_table(self._files, self._folders)
-        if table.left_out:
+        self._table, self._shorter = parquet.open_table(list(files), folders), list(shorter_lists)
+        if self._table.left_out:
             logging.warning(
-                "Columns that a tf.Example cannot hold are left out: %s",
-                ", ".join(f"{name} ({kind})" for name, kind in table.left_out.items()),
+                "Columns of types that examples cannot hold are left out: %s",
+                ", ".join(f"{name} ({kind})" for name, kind in self._table.left_out.items()),
             )
-        return (
-            pipeline
-            | "RowGroups" >> beam.Create(table.groups, reshuffle=False)
-            | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.ParDo(_ReadRowGroup(dict(table.columns), self._whole(table)))
-        )
+
+    def types(self) -> beam.PTransform:
+        """Return what is known already: Pipeline -> one mapping, column -> kind."""
+        return beam.Create([dict(self._table.columns)], reshuffle=False)
+
+    def rows(self, _types: Any) -> beam.PTransform:
+        """Return the pass that reads: Pipeline -> `Rows`, with places of `first_number`."""
+        table = self._table
+        return _Rows(table.groups, dict(table.columns), self._whole(table))
+
+    @staticmethod
+    def kinds(types: Mapping[str, Kind | None]) -> Mapping[str, Kind | None]:
+        """Return the kind of each column."""
+        return types
 
     def _whole(self, table: parquet.ParquetTable) -> frozenset[str]:
         """Return the columns of lists that must not lose a value."""
@@ -58,22 +58,38 @@ class ReadParquet(beam.PTransform):
         )
 
 
+class _Rows(beam.PTransform):
+    def __init__(
+        self,
+        groups: Sequence[parquet.RowGroup],
+        columns: Mapping[str, Kind | None],
+        whole: frozenset[str],
+    ):
+        super().__init__()
+        self._groups, self._read = groups, _ReadRowGroup(columns, whole)
+
+    def expand(self, pipeline: Any) -> Any:
+        return (
+            pipeline
+            | "RowGroups" >> beam.Create(self._groups, reshuffle=False)
+            | "Spread" >> beam.Reshuffle()
+            | "Read" >> beam.ParDo(self._read)
+        )
+
+
 class _ReadRowGroup(beam.DoFn):
     def __init__(self, columns: Mapping[str, Kind | None], whole: frozenset[str]):
         self._columns, self._whole = columns, whole
-        self._encode: Any = None
 
-    def setup(self) -> None:
-        self._encode = ExampleEncoder(self._columns)
-
-    def process(self, group: parquet.RowGroup) -> Iterator[tuple[int, tf.train.Example]]:
+    def process(self, group: parquet.RowGroup) -> Iterator[Rows]:
         group = parquet.RowGroup(*group)
         kinds: dict[str, Kind] = {
             name: kind for name, kind in self._columns.items() if kind is not None
         }
         first, start = parquet.first_number(group), 0
-        for batch in parquet.batches(group, list(kinds)):
+        size = parquet.write_batch_rows(group)
+        for batch in parquet.batches(group, list(kinds), batch_rows=size):
             rows = range(start, start + batch.num_rows)
             lists = parquet.row_lists(batch, kinds, group, rows=rows, whole=self._whole)
-            yield from enumerate(self._encode(lists, batch.num_rows), first + start)
+            yield first + np.asarray(rows), as_batch(lists, self._columns, batch.num_rows)
             start = rows.stop

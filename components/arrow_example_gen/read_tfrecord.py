@@ -3,43 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import apache_beam as beam
-import tensorflow as tf
+import numpy as np
 from apache_beam.pvalue import AsSingleton
 
 from components.arrow_example_gen import tfrecord_table
-from components.arrow_example_gen.columns import Kind
-from components.arrow_example_gen.examples import ExampleEncoder
+from components.arrow_example_gen.columns import Kind, Rows, as_batch
 from components.arrow_example_gen.tfrecord_blocks import blocks
 from components.arrow_example_gen.tfrecord_table import Seen
 
 _Found = list[tuple[str, dict[str, Seen]]]
+_Kinds = Mapping[str, Kind | None]
 
 
-@beam.typehints.with_input_types(beam.Pipeline)
-@beam.typehints.with_output_types(tuple[int, tf.train.Example])
-class ReadTfrecord(beam.PTransform):
-    """TFRecord files as tf.Examples of all columns, each with its number in the file."""
+class TfrecordSource:
+    """TFRecord files of tf.Examples; reads each of them on a worker."""
 
     def __init__(self, files: Iterable[str]):
-        super().__init__()
         self._files = list(files)
 
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        """Read the files on workers, each of them twice."""
-        files = (
+    def types(self) -> beam.PTransform:
+        """Return the pass that finds the kinds: Pipeline -> one mapping, feature -> kind."""
+        return _Types(self._files)
+
+    def rows(self, types: Any) -> beam.PTransform:
+        """Return the pass that reads: Pipeline -> `Rows`; `types` is the result of the other."""
+        return _Rows(self._files, types)
+
+    @staticmethod
+    def kinds(types: _Kinds) -> _Kinds:
+        """Return the kind of each column."""
+        return types
+
+
+class _Types(beam.PTransform):
+    def __init__(self, files: list[str]):
+        super().__init__()
+        self._files = files
+
+    def expand(self, pipeline: Any) -> Any:
+        return (
             pipeline
             | "Files" >> beam.Create(self._files, reshuffle=False)
             | "Spread" >> beam.Reshuffle()
-        )
-        kinds = (
-            files
             | "Types" >> beam.Map(_examined)
             | "Together" >> beam.CombineGlobally(_together).without_defaults()
             | "Kinds" >> beam.Map(_kinds)
         )
-        return files | "Read" >> beam.ParDo(_Read(), AsSingleton(kinds))
+
+
+class _Rows(beam.PTransform):
+    def __init__(self, files: list[str], types: Any):
+        super().__init__()
+        self._files, self._types = files, types
+
+    def expand(self, pipeline: Any) -> Any:
+        return (
+            pipeline
+            | "Files" >> beam.Create(self._files, reshuffle=False)
+            | "Spread" >> beam.Reshuffle()
+            | "Read" >> beam.FlatMap(_read, AsSingleton(self._types))
+        )
 
 
 def _examined(file: str) -> _Found:
@@ -55,11 +81,8 @@ def _kinds(found: _Found) -> dict[str, Kind | None]:
     return tfrecord_table.kinds_of(tfrecord_table.together(seen for _, seen in in_order))
 
 
-class _Read(beam.DoFn):
-    def process(
-        self, file: str, kinds: Mapping[str, Kind | None]
-    ) -> Iterator[tuple[int, tf.train.Example]]:
-        encode = ExampleEncoder(kinds)
-        for block in blocks(file):
-            lists = tfrecord_table.all_columns(block, kinds)
-            yield from enumerate(encode(lists, block.rows), block.start)
+def _read(file: str, kinds: _Kinds) -> Iterator[Rows]:
+    for block in blocks(file):
+        lists = tfrecord_table.all_columns(block, kinds)
+        places = np.arange(block.start, block.start + block.rows)
+        yield places, as_batch(lists, kinds, block.rows)

@@ -1,36 +1,43 @@
-"""Which split a row comes into, where a hash of its content is not what is wanted.
+"""Which split a row comes into.
 
+    content     a hash of the row: equal rows come into one split
+    group       a hash of a column's values: equal ones come into one split
     row         a hash of the row and of its place in the file: equal rows are split like others.
                 Up to 10,000 rows are sorted by it, so that the shares are exact
     stratified  the same, class by class: each split has its share of each class
     time        the earliest rows are the first split's, the latest the last one's
 
-TFX's own two, by a hash of the content and by that of a column, are left to TFX.
+All are functions of the rows and their places in their files, whatever the order, the blocks and
+the workers in which they are read.
 """
 
 from __future__ import annotations
 
-import bisect
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias
 
 import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as types
 import pydantic
-import tensorflow as tf
-from apache_beam.pvalue import AsDict
-from apache_beam.transforms.stats import ApproximateQuantilesCombineFn
+from apache_beam.pvalue import AsSingleton, TaggedOutput
 from pydantic import BaseModel, ConfigDict
 
-EXACT = 10_000  # rows of a key up to which its shares are exact
-_QUANTILES = 1001
-_HASHES = 2**53
+from components.arrow_example_gen.columns import Rows
+from components.arrow_example_gen.row_hash import row_hashes, with_places
 
-Value = bytes | int | float
-Ranked = TypeVar("Ranked", int, Value)
-_Values = tuple[list[Value], Any]
-NumberedRow = tuple[int, tf.train.Example]
+EXACT = 10_000
+"""Rows of a class up to which its shares are exact."""
+
+SAMPLED = 2**18
+"""Rows up to which the cuts of a time are exact; of more, it is those of a sample of so many."""
+
+_HASH_BITS = 53
+
+Value: TypeAlias = bytes | int | float
 
 
 class Splitting(BaseModel):
@@ -38,74 +45,142 @@ class Splitting(BaseModel):
 
     Attributes:
         by: see above.
-        column: the label of `stratified`, the time of `time`.
+        column: of `group`, the label of `stratified`, the time of `time`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    by: Literal["row", "stratified", "time"]
+    by: Literal["content", "group", "row", "stratified", "time"]
     column: str | None = None
 
     @pydantic.model_validator(mode="after")
     def _has_its_column(self) -> Splitting:
-        if (self.column is None) != (self.by == "row"):
+        if (self.column is None) != (self.by in ("content", "row")):
             raise ValueError(f"by={self.by!r} and column={self.column!r} do not go together")
         return self
 
 
 class SplitRows(beam.PTransform):
-    """Numbered rows -> a tuple of tf.Examples, an item per split."""
+    """Files -> a tuple of record batches, an item per split."""
 
-    def __init__(self, splitting: Splitting, shares: Sequence[int]):
+    def __init__(self, read: beam.PTransform, splitting: Splitting, shares: Sequence[int]):
         """Split rows.
 
         Args:
+            read: reads the files as `Rows`. It runs twice where the cuts between the splits depend
+                on all rows, so that these are not held between the passes.
             splitting: by what.
             shares: of each split, of their sum.
         """
         super().__init__()
+        self._read, self._splitting, self._shares = read, splitting, list(shares)
+
+    def expand(self, pipeline: beam.Pipeline) -> Any:
+        """Read the rows, and split each batch."""
+        splitting, side = self._splitting, []
+        if splitting.by in ("row", "stratified", "time"):
+            rows: Any = pipeline | "RowsForCuts" >> self._read
+            combine = _combine(splitting, self._shares)
+            side = [AsSingleton(rows | "Cuts" >> beam.CombineGlobally(combine))]
+        rows = pipeline | "Rows" >> self._read
+        tags = [str(i) for i in range(len(self._shares))]
+        split = rows | "Split" >> beam.ParDo(_Split(splitting, self._shares), *side).with_outputs(
+            *tags
+        )
+        return tuple(split[tag] for tag in tags)
+
+
+class _Split(beam.DoFn):
+    def __init__(self, splitting: Splitting, shares: Sequence[int]):
         self._splitting, self._shares = splitting, list(shares)
 
-    def expand(self, rows: Any) -> Any:
-        """Split them in two passes: the first one finds the cuts between the splits."""
-        by_rank: Any = _by_rank
-        cuts_of_key = _HashCuts if self._splitting.by == "row" else _Cuts
-        cuts = (
-            rows
-            | "Ranks" >> beam.Map(_rank, self._splitting)
-            | "Cuts" >> beam.CombinePerKey(cuts_of_key(self._shares))
-        )
-        split = rows | "Split" >> beam.Partition(
-            by_rank, len(self._shares), self._splitting, AsDict(cuts)
-        )
-        return tuple(
-            each | f"Rows[{i}]" >> beam.Map(_row).with_output_types(tf.train.Example)
-            for i, each in enumerate(split)
-        )
+    def process(self, rows: Rows, cuts: Any = None) -> Iterator[Any]:
+        found = splits_of(rows, self._splitting, self._shares, cuts)
+        for number in range(len(self._shares)):
+            # Splits without a row too: their files have the columns.
+            part = rows[1].filter(pa.array(found == number))
+            yield TaggedOutput(str(number), part)
 
 
-def hash_of(number: int, serialized: bytes) -> int:
-    """Return an even integer hash below 2^53 of a row and its place.
+def splits_of(
+    rows: Rows, splitting: Splitting, shares: Sequence[int], cuts: Any = None
+) -> np.ndarray:
+    """Return the number of each row's split, int `[rows]`.
 
     Args:
-        number: the row's place in its file.
-        serialized: the row, serialized deterministically.
+        rows: as they are read.
+        splitting: by what.
+        shares: of each split, of their sum.
+        cuts: the result of `find_cuts` over all rows.
+
+    Raises:
+        ValueError: a row has no value of the column, or one that `group` does not take.
     """
-    digest = hashlib.sha256(b"%d " % number + serialized).digest()
-    return int.from_bytes(digest[:8], "big") % _HASHES
+    batch = rows[1]
+    if splitting.by == "time":
+        assert splitting.column is not None
+        values = first_values(batch, splitting.column)
+        found = np.zeros(len(values), np.int64)
+        for cut in cuts or []:
+            after = pc.greater(values, pa.scalar(cut, values.type))
+            found += after.to_numpy(zero_copy_only=False)
+        return found
+    ranks = ranks_of(rows, splitting)
+    if splitting.by in ("content", "group"):
+        return np.searchsorted(hash_cuts(shares), ranks, side="left")
+    classes, names = _classes(batch, splitting)
+    of_class = np.array([cuts[name] for name in names], np.int64).reshape(len(names), -1)
+    return (ranks[:, None] > of_class[classes]).sum(1)
+
+
+def find_cuts(rows: Iterable[Rows], splitting: Splitting, shares: Sequence[int]) -> Any:
+    """Return what `splits_of` needs to know of all rows; None where that is nothing."""
+    if splitting.by in ("content", "group"):
+        return None
+    combine = _combine(splitting, shares)
+    found = combine.create_accumulator()
+    for each in rows:
+        found = combine.add_input(found, each)
+    return combine.extract_output(found)
+
+
+def _combine(splitting: Splitting, shares: Sequence[int]) -> Any:
+    return (_TimeCuts if splitting.by == "time" else _ClassCuts)(splitting, shares)
+
+
+def ranks_of(rows: Rows, splitting: Splitting) -> np.ndarray:
+    """Return the hash that decides a row's split, int64 below 2^53 `[rows]`; not for `time`.
+
+    Raises:
+        ValueError: as `splits_of`.
+    """
+    places, batch = rows
+    if splitting.by == "group":
+        assert splitting.column is not None
+        if types.is_floating(first_values(batch, splitting.column).type):
+            raise ValueError(
+                f"Column {splitting.column!r} has floats, by which rows are not grouped: use a "
+                "column of whole numbers or texts."
+            )
+        hashes = row_hashes(batch, [splitting.column])
+    else:
+        hashes = row_hashes(batch)
+    if splitting.by not in ("content", "group"):
+        hashes = with_places(hashes, places)
+    return (hashes >> np.uint64(64 - _HASH_BITS)).astype(np.int64)
 
 
 def hash_cuts(shares: Sequence[int]) -> list[int]:
     """Return the last hash of each split but the last one, for hashes that are spread evenly."""
     limits = list(accumulate(shares))
-    return [-(-limit * _HASHES // limits[-1]) - 1 for limit in limits[:-1]]
+    return [-(-(limit << _HASH_BITS) // limits[-1]) - 1 for limit in limits[:-1]]
 
 
-def cuts_of(values: Sequence[Ranked], shares: Sequence[int]) -> list[Ranked]:
+def cuts_of(values: Any, shares: Sequence[int]) -> list[Any]:
     """Return the last value of each split but the last one.
 
     Args:
-        values: sorted: all of them, or their quantiles.
+        values: sorted: a sequence or an array.
         shares: of each split, of their sum.
     """
     limits = list(accumulate(shares))
@@ -113,107 +188,113 @@ def cuts_of(values: Sequence[Ranked], shares: Sequence[int]) -> list[Ranked]:
     return [values[max(place, 0)] for place in places]
 
 
-def value_of(example: tf.train.Example, column: str) -> Value:
-    """Return the first value of a column.
+def first_values(batch: pa.RecordBatch, column: str) -> pa.Array:
+    """Return the first value of each row's list.
 
     Raises:
-        ValueError: the row has none.
+        ValueError: a row has none, or NaN or an empty text.
     """
-    feature = example.features.feature
-    kind = feature[column].WhichOneof("kind") if column in feature else None
-    values: Sequence[Value] = getattr(feature[column], kind).value if kind else []
-    if not len(values) or values[0] != values[0] or values[0] == b"":
-        raise ValueError(
-            f"A row has no value of column {column!r}, by which rows are split. Give it one, or "
-            "split by another column."
-        )
-    return values[0]
+    place = batch.schema.get_field_index(column)
+    lists = batch[place] if place >= 0 else pa.nulls(batch.num_rows, pa.large_list(pa.int64()))
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    if (lengths > 0).all():
+        values = lists.values.take(lists.offsets[:-1])
+        if types.is_floating(values.type):
+            usable = not np.isnan(values.to_numpy()).any()
+        else:
+            usable = types.is_integer(values.type) or b"" not in values.unique().to_pylist()
+        if usable:
+            return values
+    raise ValueError(
+        f"A row has no value of column {column!r}, by which rows are split. Give it one, or "
+        "split by another column."
+    )
 
 
-class _HashCuts(beam.CombineFn):
-    """Computes `cuts_of` all hashes, or `hash_cuts` if there are more than `EXACT`."""
+def _classes(batch: pa.RecordBatch, splitting: Splitting) -> tuple[np.ndarray, list[Any]]:
+    """Return the number of each row's class, int `[rows]`, and the classes."""
+    if splitting.column is None:
+        return np.zeros(batch.num_rows, np.int64), [None]
+    encoded = first_values(batch, splitting.column).dictionary_encode()
+    return encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
 
-    def __init__(self, shares: Sequence[int]):
-        self._shares = list(shares)
 
-    def create_accumulator(self) -> list[int] | None:
-        return []
+_Hashes = dict[Any, np.ndarray | None]
 
-    def add_input(self, accumulator: list[int] | None, value: int) -> list[int] | None:
-        if accumulator is None or len(accumulator) == EXACT:
-            return None
-        accumulator.append(value)
+
+class _ClassCuts(beam.CombineFn):
+    """Computes the cuts of each class: `cuts_of` its hashes, or `hash_cuts` of over `EXACT`."""
+
+    def __init__(self, splitting: Splitting, shares: Sequence[int]):
+        self._splitting, self._shares = splitting, list(shares)
+
+    def create_accumulator(self) -> _Hashes:
+        return {}
+
+    def add_input(self, accumulator: _Hashes, rows: Rows) -> _Hashes:
+        ranks = ranks_of(rows, self._splitting)
+        classes, names = _classes(rows[1], self._splitting)
+        by_class = np.argsort(classes, kind="stable")
+        ends = np.cumsum(np.bincount(classes, minlength=len(names)))
+        for name, found in zip(names, np.split(ranks[by_class], ends[:-1]), strict=True):
+            _add(accumulator, name, found)
         return accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[list[int] | None]) -> list[int] | None:
-        found: list[int] = []
-        for hashes in accumulators:
-            if hashes is None or len(found) + len(hashes) > EXACT:
-                return None
-            found += hashes
-        return found
+    def merge_accumulators(self, accumulators: Iterable[_Hashes]) -> _Hashes:
+        merged: _Hashes = {}
+        for accumulator in accumulators:
+            for name, found in accumulator.items():
+                _add(merged, name, found)
+        return merged
 
-    def extract_output(self, accumulator: list[int] | None) -> list[int]:
-        if accumulator is None:
-            return hash_cuts(self._shares)
-        return cuts_of(sorted(accumulator), self._shares)
-
-
-class _Cuts(beam.CombineFn):
-    """`cuts_of` all values of a key; of many, of their quantiles, within 0.1 % of the rows."""
-
-    def __init__(self, shares: Sequence[int]):
-        self._shares = list(shares)
-        self._quantiles = ApproximateQuantilesCombineFn.create(_QUANTILES)
-
-    def create_accumulator(self) -> _Values:
-        return [], None
-
-    def add_input(self, accumulator: _Values, value: Value) -> _Values:
-        few, many = accumulator
-        if many is not None:
-            return few, self._quantiles.add_input(many, value)
-        few.append(value)
-        return accumulator if len(few) <= EXACT else ([], self._all(few))
-
-    def merge_accumulators(self, accumulators: Iterable[_Values]) -> _Values:
-        found = list(accumulators)
-        if all(many is None for _, many in found):
-            few = [value for values, _ in found for value in values]
-            return (few, None) if len(few) <= EXACT else ([], self._all(few))
-        many = [self._all(values) if more is None else more for values, more in found]
-        return [], self._quantiles.merge_accumulators(many)
-
-    def extract_output(self, accumulator: _Values) -> list[Value]:
-        few, many = accumulator
-        values = sorted(few) if many is None else self._quantiles.extract_output(many)
-        return cuts_of(values, self._shares)
-
-    def _all(self, values: Iterable[Value]) -> Any:
-        many = self._quantiles.create_accumulator()
-        for value in values:
-            many = self._quantiles.add_input(many, value)
-        return many
+    def extract_output(self, accumulator: _Hashes) -> dict[Any, list[int]]:
+        return {
+            name: hash_cuts(self._shares)
+            if hashes is None
+            else cuts_of(np.sort(hashes).tolist(), self._shares)
+            for name, hashes in accumulator.items()
+        }
 
 
-def _row(row: NumberedRow) -> tf.train.Example:
-    return row[1]
+def _add(to: _Hashes, name: Any, found: np.ndarray | None) -> None:
+    known = to.get(name, np.empty(0, np.int64))
+    if known is None or found is None or len(known) + len(found) > EXACT:
+        to[name] = None
+    else:
+        to[name] = np.concatenate([known, found])
 
 
-def _hash(row: NumberedRow) -> int:
-    return hash_of(row[0], row[1].SerializeToString(deterministic=True))
+_Sample = tuple[np.ndarray, pa.Array | None]
 
 
-def _rank(row: NumberedRow, splitting: Splitting) -> tuple[Value, Value]:
-    """Return the rows that are split with this one, and its place among them."""
-    if splitting.column is None:
-        return b"", _hash(row)
-    value = value_of(row[1], splitting.column)
-    return (value, _hash(row)) if splitting.by == "stratified" else (b"", value)
+class _TimeCuts(beam.CombineFn):
+    """Computes `cuts_of` all values, or of those of the `SAMPLED` rows with the smallest hashes."""
 
+    def __init__(self, splitting: Splitting, shares: Sequence[int]):
+        self._splitting, self._shares = splitting, list(shares)
 
-def _by_rank(
-    row: NumberedRow, _: int, splitting: Splitting, cuts: Mapping[Value, Sequence[Value]]
-) -> int:
-    key, rank = _rank(row, splitting)
-    return bisect.bisect_left(cuts[key], rank)
+    def create_accumulator(self) -> _Sample:
+        return np.empty(0, np.int64), None
+
+    def add_input(self, accumulator: _Sample, rows: Rows) -> _Sample:
+        assert self._splitting.column is not None
+        values = first_values(rows[1], self._splitting.column)
+        return self.merge_accumulators([accumulator, (ranks_of(rows, self._splitting), values)])
+
+    def merge_accumulators(self, accumulators: Iterable[_Sample]) -> _Sample:
+        found = [each for each in accumulators if each[1] is not None]
+        if not found:
+            return self.create_accumulator()
+        ranks = np.concatenate([each[0] for each in found])
+        values = pa.concat_arrays([each[1] for each in found])
+        if len(ranks) <= SAMPLED:
+            return ranks, values
+        smallest = np.argpartition(ranks, SAMPLED)[:SAMPLED]
+        return ranks[smallest], values.take(pa.array(smallest))
+
+    def extract_output(self, accumulator: _Sample) -> list[Value]:
+        _, values = accumulator
+        if values is None:
+            return []
+        ordered = values.take(pc.sort_indices(values))
+        return [cut.as_py() for cut in cuts_of(ordered, self._shares)]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
-import tensorflow as tf
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as types
+
+from components.arrow_example_gen.columns import Rows
 
 
-@beam.typehints.with_input_types(beam.Pipeline)
-@beam.typehints.with_output_types(tuple[int, tf.train.Example])
 class WithValues(beam.PTransform):
     """What another transform reads, without the rows that lack a value of a column."""
 
@@ -19,7 +21,7 @@ class WithValues(beam.PTransform):
         """Read rows and drop some.
 
         Args:
-            rows: reads numbered tf.Examples.
+            rows: reads `Rows`.
             required: columns; NaN, infinities and empty texts are no values.
         """
         super().__init__()
@@ -28,21 +30,32 @@ class WithValues(beam.PTransform):
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Read the rows and drop those without a required value."""
         rows: Any = pipeline | self._rows
-        return rows | "WithValues" >> beam.Filter(
-            lambda row, required: has_values(row[1], required), self._required
-        )
+        return rows | "WithValues" >> beam.Map(_with_values, self._required)
 
 
-def has_values(example: tf.train.Example, required: Sequence[str]) -> bool:
-    """Whether a row has a value for each of the columns."""
-    return all(_has_value(example.features.feature[name]) for name in required)
+def _with_values(rows: Rows, required: Sequence[str]) -> Rows:
+    places, batch = rows
+    kept = have_values(batch, required)
+    return places[kept], batch.filter(pa.array(kept))
 
 
-def _has_value(feature: tf.train.Feature) -> bool:
-    kind = feature.WhichOneof("kind")
-    if kind is None:
-        return False
-    values = getattr(feature, kind).value
-    if kind == "float_list":
-        return any(math.isfinite(value) for value in values)
-    return any(value != b"" for value in values)
+def have_values(batch: pa.RecordBatch, required: Sequence[str]) -> np.ndarray:
+    """Return whether each row has a value for each of the columns, bool `[rows]`."""
+    found = np.ones(batch.num_rows, bool)
+    for name in required:
+        place = batch.schema.get_field_index(name)
+        found &= _has_value(batch[place]) if place >= 0 else False
+    return found
+
+
+def _has_value(column: pa.LargeListArray) -> np.ndarray:
+    values = column.values
+    if types.is_floating(values.type):
+        usable = np.isfinite(values.to_numpy())
+    elif types.is_integer(values.type):
+        usable = np.ones(len(values), bool)
+    else:
+        usable = pc.greater(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
+    counted = np.concatenate([[0], np.cumsum(usable)])
+    offsets = column.offsets.to_numpy()
+    return counted[offsets[1:]] > counted[offsets[:-1]]
