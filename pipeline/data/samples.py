@@ -105,8 +105,8 @@ class Sample(ABC):
     def _lists(self, name: str) -> pa.ListArray: ...
 
     @abstractmethod
-    def examples(self, rows: np.ndarray) -> list[bytes]:
-        """Return rows, by number, in the encoding that ExampleGen hashes for its splits."""
+    def batch(self, rows: np.ndarray) -> pa.RecordBatch:
+        """Return rows, by number, as ExampleGen writes them."""
 
     @abstractmethod
     def places(self, rows: np.ndarray) -> np.ndarray:
@@ -134,9 +134,9 @@ class Subset(Sample):
         """Return the first one of all rows, because files are read before rows are dropped."""
         return self._sample.hole(name)
 
-    def examples(self, rows: np.ndarray) -> list[bytes]:
-        """Encode rows by their numbers among the selected rows."""
-        return self._sample.examples(self._kept[rows])
+    def batch(self, rows: np.ndarray) -> pa.RecordBatch:
+        """Return rows by their numbers among the selected rows."""
+        return self._sample.batch(self._kept[rows])
 
     def places(self, rows: np.ndarray) -> np.ndarray:
         """Return the indices in the other sample: rows are counted before some are dropped."""
@@ -180,11 +180,11 @@ class CsvSample(Sample):
         except ValueError as error:  # beyond the counted rows
             raise ConfigError(f"data: column {name!r}: {error}") from None
 
-    def examples(self, rows: np.ndarray) -> list[bytes]:
-        """Encode rows, by number, as ExampleGen hashes them for its splits."""
+    def batch(self, rows: np.ndarray) -> pa.RecordBatch:
+        """Return rows, by number, as ExampleGen writes them."""
         import pyarrow as pa
 
-        from components.arrow_example_gen.columns import as_lists
+        from components.arrow_example_gen.columns import as_batch, as_lists
 
         wanted = pa.array(rows)
         lists = [
@@ -192,7 +192,7 @@ class CsvSample(Sample):
             for name, kind in self._types.kinds.items()
             if kind is not None
         ]
-        return _encoded(lists, self._types.kinds, len(rows))
+        return as_batch(lists, self._types.kinds, len(rows))
 
     def places(self, rows: np.ndarray) -> np.ndarray:
         """Return the indices, counted in each file from 0."""
@@ -253,20 +253,22 @@ class ParquetSample(Sample):
         with _as_config_error():
             return first_hole(self._table, name)
 
-    def examples(self, rows: np.ndarray) -> list[bytes]:
-        """Encode rows, by number, as ExampleGen hashes them for its splits."""
+    def batch(self, rows: np.ndarray) -> pa.RecordBatch:
+        """Return rows, by number, as ExampleGen writes them."""
+        from components.arrow_example_gen.columns import as_batch
+
         kinds: dict[str, Kind] = {
             name: kind for name, kind in self._table.columns.items() if kind is not None
         }
-        written: list[bytes] = []
+        found: list[pa.RecordBatch] = []
         start = 0
         for part in self._batches(list(kinds)):
             wanted = rows[(rows >= start) & (rows < start + part.batch.num_rows)] - start
             start += part.batch.num_rows
             if len(wanted):
                 lists = part.lists(kinds, wanted)
-                written += _encoded(lists, self._table.columns, len(wanted))
-        return written
+                found.append(as_batch(lists, self._table.columns, len(wanted)))
+        return _joined(found, self._table.columns)
 
     def places(self, rows: np.ndarray) -> np.ndarray:
         """Return the indices, counted in each row group from `first_number`."""
@@ -332,21 +334,22 @@ class TfrecordSample(Sample):
         kind: Mapping[str, Kind | None] = {name: self._kinds[name] or "string"}
         return pa.concat_arrays([all_columns(block, kind)[0] for block in self._blocks])
 
-    def examples(self, rows: np.ndarray) -> list[bytes]:
-        """Encode rows, by number, as ExampleGen hashes them for its splits."""
+    def batch(self, rows: np.ndarray) -> pa.RecordBatch:
+        """Return rows, by number, as ExampleGen writes them."""
         import pyarrow as pa
 
+        from components.arrow_example_gen.columns import as_batch
         from components.arrow_example_gen.tfrecord_table import all_columns
 
-        written: list[bytes] = []
+        found: list[pa.RecordBatch] = []
         start = 0
         for block in self._blocks:
             wanted = rows[(rows >= start) & (rows < start + block.rows)] - start
             start += block.rows
             if len(wanted):
                 lists = [each.take(pa.array(wanted)) for each in all_columns(block, self._kinds)]
-                written += _encoded(lists, self._kinds, len(wanted))
-        return written
+                found.append(as_batch(lists, self._kinds, len(wanted)))
+        return _joined(found, self._kinds)
 
     def places(self, rows: np.ndarray) -> np.ndarray:
         """Return the indices, counted in each file from 0."""
@@ -364,10 +367,14 @@ def _finite(values: np.ndarray) -> np.ndarray:
     return values[np.isfinite(values)]
 
 
-def _encoded(
-    lists: Sequence[pa.ListArray], kinds: Mapping[str, Kind | None], rows: int
-) -> list[bytes]:
-    from components.arrow_example_gen.examples import ExampleEncoder
+def _joined(batches: Sequence[pa.RecordBatch], kinds: Mapping[str, Kind | None]) -> pa.RecordBatch:
+    import pyarrow as pa
 
-    encoder = ExampleEncoder(kinds)
-    return [example.SerializeToString(deterministic=True) for example in encoder(lists, rows)]
+    from components.arrow_example_gen.columns import as_batch
+
+    if not batches:
+        return as_batch([], dict.fromkeys(kinds), 0)
+    columns = [
+        pa.concat_arrays(parts) for parts in zip(*(batch.columns for batch in batches), strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, batches[0].schema.names)

@@ -1,17 +1,13 @@
 """The rows of one path of the data, and the split to which ExampleGen will assign each of them.
 
-Only where few rows decide, they are hashed here as ExampleGen hashes them.
+Only where few rows decide, they are split here as ExampleGen splits them.
 """
 
 from __future__ import annotations
 
-import bisect
-import hashlib
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -20,10 +16,13 @@ from pipeline.data.peek import DataPeek
 from pipeline.data.samples import Sample, Values
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from components.arrow_example_gen.parquet import Hole
+    from components.arrow_example_gen.splitting import Splitting
 
 FEW_ROWS = 1_000
-"""Maximum number of rows that are hashed one by one to determine their split."""
+"""Maximum number of rows that are hashed to determine their split."""
 
 RANKED_ROWS = 20_000
 """Maximum number of rows that are hashed if the split of a row depends on other rows."""
@@ -83,8 +82,6 @@ class Part:
     def split_of(self, rows: np.ndarray) -> np.ndarray:
         """Return the split of each row, given by its number; text `[rows]`.
 
-        Computes the same as `_PartitionFn` of tfx.components.example_gen.base_example_gen_executor
-        for the buckets of `data_sources.example_gen`, or `components.arrow_example_gen.splitting`.
         If there are more rows than are ranked here, assumes the train split for each.
         """
         names = np.asarray(self.splits)
@@ -96,14 +93,14 @@ class Part:
         known = self._known_splits
         unknown = rows[known[rows] < 0]
         if len(unknown):
-            known[unknown] = self._by_place(unknown) if by == "row" else self._by_content(unknown)
+            known[unknown] = self._by_hash(unknown)
         return names[known[rows]]
 
     @cached_property
     def _known_splits(self) -> np.ndarray:
         """Cached splits, int `[rows]`; -1: not yet computed.
 
-        The time to encode a row grows with the number of columns, and each column needs its split.
+        The time to hash a row grows with the number of columns, and each column needs its split.
         """
         return np.full(self._sample.rows, -1)
 
@@ -134,56 +131,49 @@ class Part:
 
         return self.whole and self._sample.rows <= EXACT
 
-    def _by_place(self, rows: np.ndarray) -> list[int]:
-        from components.arrow_example_gen.splitting import hash_cuts
+    def _by_hash(self, rows: np.ndarray) -> np.ndarray:
+        """Return splits by the hashes of rows, where these depend on no other row."""
+        from components.arrow_example_gen.splitting import hash_cuts, splits_of
 
-        cuts = hash_cuts(self._shares)
-        return [bisect.bisect_left(cuts, hashed) for hashed in self._hashes(rows)]
+        found = np.zeros(len(rows), int)
+        if self.column is not None:
+            usable = self.values(self.column).present[rows]
+            found[usable] = splits_of(self._read(rows[usable]), self._splitting, self._shares)
+            return found
+        cuts = {None: hash_cuts(self._shares)}
+        return splits_of(self._read(rows), self._splitting, self._shares, cuts)
 
-    def _by_content(self, rows: np.ndarray) -> list[int]:
-        """Return splits by a hash of the rows, or of their groups."""
-        keys = self._sample.examples(rows)
-        if self.data.split.by == "group":
-            import tensorflow as tf
+    @property
+    def _splitting(self) -> Splitting:
+        from components.arrow_example_gen.splitting import Splitting
 
-            assert self.column is not None
-            found = (tf.train.Example.FromString(each).features.feature for each in keys)
-            keys = [each[self.column].SerializeToString(deterministic=True) for each in found]
-        limits = list(accumulate(self._shares))
-        hashes = (int(hashlib.sha256(key).hexdigest(), 16) % limits[-1] for key in keys)
-        return [bisect.bisect(limits, hashed) for hashed in hashes]
+        return Splitting(by=self.data.split.by, column=self.column)
 
-    def _hashes(self, rows: np.ndarray) -> list[int]:
-        from components.arrow_example_gen.splitting import hash_of
+    def _read(self, rows: np.ndarray) -> tuple[np.ndarray, pa.RecordBatch]:
+        """Return rows, by number, as ExampleGen reads them; for `time` its column alone."""
+        if self.data.split.by != "time":
+            return self._sample.places(rows), self._sample.batch(rows)
+        import pyarrow as pa
 
-        examples = self._sample.examples(rows)
-        places = self._sample.places(rows).tolist()
-        return [hash_of(place, each) for place, each in zip(places, examples, strict=True)]
+        assert self.column is not None
+        chosen = np.zeros(self._sample.rows, bool)
+        chosen[rows] = True
+        values = self.values(self.column).first(chosen)
+        lists = pa.LargeListArray.from_arrays(pa.array(np.arange(len(values) + 1)), values)
+        return self._sample.places(rows), pa.RecordBatch.from_arrays([lists], [self.column])
 
     @cached_property
     def _ranked(self) -> np.ndarray:
         """The split of each row by its rank among others, int `[rows]`."""
-        rows = np.arange(self._sample.rows)
-        stratified = self.data.split.by == "stratified"
-        if not self.splits_known:
-            return np.zeros(len(rows), int)
-        from components.arrow_example_gen.splitting import cuts_of
+        from components.arrow_example_gen.splitting import find_cuts, splits_of
 
-        if self.data.split.by == "row":
-            hashes = self._hashes(rows)
-            cuts = cuts_of(sorted(hashes), self._shares)
-            return np.asarray([bisect.bisect_left(cuts, each) for each in hashes])
-        assert self.column is not None
-        values = self.values(self.column)
-        held: list[Any] = values.first(values.present).to_pylist()
-        present = np.flatnonzero(values.present)
-        ranks: list[Any] = self._hashes(present) if stratified else held
-        groups: dict[Any, list[int]] = defaultdict(list)
-        for i, value in enumerate(held):
-            groups[value if stratified else None].append(i)
-        found = np.zeros(len(rows), int)
-        for members in groups.values():
-            cuts = cuts_of(sorted(ranks[i] for i in members), self._shares)
-            for i in members:
-                found[present[i]] = bisect.bisect_left(cuts, ranks[i])
+        found = np.zeros(self._sample.rows, int)
+        if not self.splits_known:
+            return found
+        rows = np.arange(self._sample.rows)
+        if self.column is not None:
+            rows = np.flatnonzero(self.values(self.column).present)
+        read = self._read(rows)
+        cuts = find_cuts([read], self._splitting, self._shares)
+        found[rows] = splits_of(read, self._splitting, self._shares, cuts)
         return found

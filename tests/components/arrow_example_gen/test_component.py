@@ -10,12 +10,12 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import tensorflow as tf
+from parquet_examples import read_splits
 from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
 from components import ArrowExampleGen
-from components.arrow_example_gen.executor import Executor
+from components.arrow_example_gen.executor import open_source
 
 COMPONENTS = Path(__file__).resolve().parents[3] / "components"
 ROWS = [
@@ -30,7 +30,7 @@ ROWS = [
 ]
 
 
-def run(node: Any, folder: Path) -> dict[str, list[tf.train.Example]]:
+def run(node: Any, folder: Path) -> dict[str, list[dict[str, list[Any]]]]:
     """Runs the node alone: split -> what it wrote."""
     tfx.orchestration.LocalDagRunner().run(
         tfx.dsl.Pipeline(
@@ -44,19 +44,12 @@ def run(node: Any, folder: Path) -> dict[str, list[tf.train.Example]]:
             beam_pipeline_args=["--runner=FnApiRunner", "--sdk_container_image=unused"],
         )
     )
-    return {
-        split.name.removeprefix("Split-"): [
-            tf.train.Example.FromString(record)
-            for record in tf.data.TFRecordDataset(
-                [str(file) for file in split.iterdir()], "GZIP"
-            ).as_numpy_iterator()
-        ]
-        for split in folder.glob("artifacts/*/examples/*/Split-*")
-    }
+    (examples,) = folder.glob("artifacts/*/examples/*")
+    return read_splits(examples)
 
 
-def whole(example: tf.train.Example) -> int:
-    return example.features.feature["whole"].int64_list.value[0]
+def whole(row: dict[str, list[Any]]) -> int:
+    return row["whole"][0]
 
 
 def test_the_latest_span_in_splits_by_a_feature(tmp_path):
@@ -87,16 +80,14 @@ def test_the_latest_span_in_splits_by_a_feature(tmp_path):
     )
     filled = [rows for rows in written.values() if rows]
     assert len(written) == 8
-    flags = [{e.features.feature["flag"].int64_list.value[0] for e in rows} for rows in filled]
+    flags = [{row["flag"][0] for row in rows} for rows in filled]
     assert sorted(map(sorted, flags)) == [[0], [1]]
-    found = sorted((example for rows in filled for example in rows), key=whole)
-    assert [whole(example) for example in found] == list(range(24))
-    for example, row in zip(found, ROWS, strict=True):
-        feature = example.features.feature
-        assert list(feature["number"].float_list.value) == [row["number"]]
-        assert list(feature["tags"].int64_list.value) == [1, 2]
-        texts = [] if row["text"] is None else [row["text"].encode()]
-        assert list(feature["text"].bytes_list.value) == texts
+    found = sorted((each for rows in filled for each in rows), key=whole)
+    assert [whole(each) for each in found] == list(range(24))
+    for each, row in zip(found, ROWS, strict=True):
+        assert each["number"] == [row["number"]]
+        assert each["tags"] == [1, 2]
+        assert each["text"] == ([] if row["text"] is None else [row["text"].encode()])
 
 
 def test_a_window_of_spans_is_read_together_and_its_folders_are_columns_below_the_span(tmp_path):
@@ -121,25 +112,23 @@ def test_a_window_of_spans_is_read_together_and_its_folders_are_columns_below_th
         ),
         tmp_path,
     )
-    countries = [
-        example.features.feature["country"].bytes_list.value[0] for example in written["all"]
-    ]
+    countries = [row["country"][0] for row in written["all"]]
     assert sorted(countries) == [b"no"] * 2 + [b"se"] * 3
-    assert not any("day" in example.features.feature for example in written["all"])
+    assert not any("day" in row for row in written["all"])
 
 
 def test_a_list_of_ints_that_would_lose_a_value_ends_the_node(tmp_path):
     """Where nothing says that it may: in a pipeline without our look at the data, too."""
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet", row_group_size=10)
-    read = Executor().GetInputSourceToExamplePTransform()
     node = ArrowExampleGen(input_base=str(tmp_path), shorter_lists=["tag", "number"])
+    source = open_source(node.exec_properties, "*.parquet")
     with (
         pytest.raises(
             Exception, match=r"a\.parquet, row group \d, row 0: column 'tags', list<.*shorter_lists"
         ),
         beam.Pipeline(runner="FnApiRunner") as pipeline,
     ):
-        _ = pipeline | read(node.exec_properties, "*.parquet")
+        _ = pipeline | source.rows(None)
 
 
 def test_the_readmes_code_builds_the_node():

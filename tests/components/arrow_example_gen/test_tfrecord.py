@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from components import ArrowExampleGen, CsvOptions
 from components.arrow_example_gen import tfrecord_blocks, tfrecord_table
-from components.arrow_example_gen.examples import ExampleEncoder
+from components.arrow_example_gen.columns import as_batch
 from components.arrow_example_gen.tfrecord_blocks import blocks
 
 KINDS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
@@ -38,11 +38,6 @@ def write(file: Path, records: list[bytes], compression: str = "") -> str:
         for record in records:
             writer.write(record)
     return str(file)
-
-
-def values(feature: tf.train.Feature) -> list[Any]:
-    kind = feature.WhichOneof("kind")
-    return list(getattr(feature, kind).value) if kind else []
 
 
 FEATURES = st.dictionaries(
@@ -67,14 +62,13 @@ def test_rows_arrive_as_they_are_with_every_column(tmp_path_factory, rows, size,
     assert [block.start for block in read] == list(range(0, len(rows), size))
     kinds = tfrecord_table.kinds_of(tfrecord_table.examined(file, read))
     assert set(kinds) == {name for row in rows for name in row}
-    encode = ExampleEncoder(kinds)
     found = [
-        each
+        row
         for block in read
-        for each in encode(tfrecord_table.all_columns(block, kinds), block.rows)
+        for row in as_batch(tfrecord_table.all_columns(block, kinds), kinds, block.rows).to_pylist()
     ]
     for row, each in zip(rows, found, strict=True):
-        assert {n: values(f) for n, f in each.features.feature.items()} == {
+        assert {name: held or [] for name, held in each.items()} == {
             name: row.get(name) or [] for name in kinds
         }
 

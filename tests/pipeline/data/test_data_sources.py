@@ -1,4 +1,4 @@
-"""CSV, TFRecord and Parquet files become the same tf.Examples through their real ExampleGens."""
+"""CSV, TFRecord and Parquet files become the same rows through their real ExampleGens."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 from apache_beam.testing.util import assert_that, equal_to
+from parquet_examples import read_splits
 from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
 from components import CsvOptions
-from components.arrow_example_gen.read_csv import ReadCsv
+from components.arrow_example_gen.columns import Rows
+from components.arrow_example_gen.read_csv import CsvSource
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig, SplitConfig
 from pipeline.data import data_sources, peek
@@ -97,15 +99,10 @@ NAMES = {
 }
 
 
-def read_back(example: bytes) -> dict[str, Any]:
-    """A tf.Example as a row: None where a value is missing."""
-    row: dict[str, Any] = {}
-    for name, feature in tf.train.Example.FromString(example).features.feature.items():
-        kind = feature.WhichOneof("kind")
-        values = getattr(feature, kind).value if kind else []
-        value = values[0] if values else None
-        row[name] = value.decode() if isinstance(value, bytes) else value
-    return row
+def read_back(row: dict[str, list[Any]]) -> dict[str, Any]:
+    """A row of single values: None where one is missing."""
+    first = {name: values[0] if values else None for name, values in row.items()}
+    return {name: v.decode() if isinstance(v, bytes) else v for name, v in first.items()}
 
 
 def run_example_gen(
@@ -126,12 +123,8 @@ def run_example_gen(
             beam_pipeline_args=(beam or InMemory()).pipeline_args(),
         )
     )
-    splits: dict[str, list[dict[str, Any]]] = {}
-    for split in folder.glob("artifacts/*/examples/*/Split-*"):
-        files = [str(file) for file in split.iterdir()]
-        records = tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator()
-        splits[split.name.removeprefix("Split-")] = [read_back(record) for record in records]
-    return splits
+    (examples,) = folder.glob("artifacts/*/examples/*")
+    return {name: list(map(read_back, rows)) for name, rows in read_splits(examples).items()}
 
 
 def key(row: dict[str, Any]) -> str:
@@ -375,13 +368,13 @@ def test_no_reader_of_csv_loses_a_row_with_a_nul(tmp_path):
     assert [(row["text"], int(row["label"])) for row in read] == rows
     assert predicted.unreadable == []
     with beam.Pipeline("FnApiRunner") as pipeline:
-        found = pipeline | ReadCsv([str(file)], CsvOptions()) | beam.Map(_text_and_label)
+        source = CsvSource([str(file)], CsvOptions())
+        found = pipeline | source.rows(pipeline | source.types()) | beam.FlatMap(_texts_and_labels)
         assert_that(found, equal_to([(text.encode(), label) for text, label in rows]))
 
 
-def _text_and_label(numbered: tuple[int, tf.train.Example]) -> tuple[bytes, int]:
-    feature = numbered[1].features.feature
-    return feature["text"].bytes_list.value[0], feature["label"].int64_list.value[0]
+def _texts_and_labels(rows: Rows) -> list[tuple[bytes, int]]:
+    return [(row["text"][0], row["label"][0]) for row in rows[1].to_pylist()]
 
 
 @pytest.mark.parametrize("path", ["sales", "sales/year=*/*.parquet", "sales/*/0.parquet"])
