@@ -67,7 +67,7 @@ def test_rows_arrive_as_they_are_with_every_column(tmp_path_factory, rows, size,
         for block in read
         for row in as_batch(tfrecord_table.all_columns(block, kinds), kinds, block.rows).to_pylist()
     ]
-    for row, each in zip(rows, found, strict=True):
+    for row, each in zip(rows if kinds else [], found, strict=True):  # rows need a column
         assert {name: held or [] for name, held in each.items()} == {
             name: row.get(name) or [] for name in kinds
         }

@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_read_or_used(write, csv, facts):
         ("evaluation.slices=[town]", ["'town'", "amount, "]),
         (
             "training.global_batch_size=128",
-            ["training.global_batch_size=128 exceeds the 38 rows of the train", "Use 38 or less"],
+            ["training.global_batch_size=128 exceeds the 37 rows of the train", "Use 37 or less"],
         ),
         ("data.source=parquet", ["is not a Parquet or Arrow file"]),
         ("data.source=tfrecord", ["not a TFRecord file"]),
@@ -133,13 +133,13 @@ def test_number_of_another_form_than_the_options_say(write):
 
 def test_a_later_global_batch_larger_than_the_data(write):
     text = refusal(write(), "training.global_batch_size={0: 8, 5: 128}")
-    assert "training.global_batch_size=128 exceeds the 38 rows of the train split" in text
+    assert "training.global_batch_size=128 exceeds the 37 rows of the train split" in text
 
 
 def test_searched_global_batch_larger_than_the_data(write):
     tuning = {"search": {"global_batch_size": {"min": 8, "max": 128}}}
     text = refusal(write(lambda c: c.update(tuning=tuning)))
-    assert "tuning.search.global_batch_size=128 exceeds the 38 rows of the train split" in text
+    assert "tuning.search.global_batch_size=128 exceeds the 37 rows of the train split" in text
 
 
 @pytest.mark.parametrize(

@@ -331,10 +331,10 @@ def test_the_error_of_an_unknown_positive_value_lists_the_values(write):
 
 
 def test_a_batch_of_more_rows_than_come_into_the_train_split(write):
-    """38 of the 60 rows come into the train split, as `ExampleGen` splits them."""
-    preflight.check(load_config(write(), ["training.global_batch_size=38"]))
-    text = refusal(write(), "training.global_batch_size=39")
-    assert "exceeds the 38 rows of the train split" in text
+    """37 of the 60 rows come into the train split, as `ExampleGen` splits them."""
+    preflight.check(load_config(write(), ["training.global_batch_size=37"]))
+    text = refusal(write(), "training.global_batch_size=38")
+    assert "exceeds the 37 rows of the train split" in text
 
 
 def test_a_split_without_rows_is_refused(write):

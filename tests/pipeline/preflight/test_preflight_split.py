@@ -44,7 +44,7 @@ def refusal(file: Any, *overrides: str) -> str:
         "{by: stratified, column: city}",
         "{by: time, column: day}",
         "{by: time, column: age}",
-        "{by: group, column: city}",
+        "{by: group, column: age}",
     ],
 )
 def test_what_rows_can_be_split_by_passes(write, split):
@@ -133,16 +133,16 @@ def test_settings_that_do_not_go_together(write, overrides, message):
         load_config(write(), overrides)
 
 
-def test_no_row_is_encoded_twice_to_know_its_split(write, monkeypatch):
+def test_no_row_is_hashed_twice_to_know_its_split(write, monkeypatch):
     """A table with many columns would take minutes: each column asks for the splits of its rows."""
-    encoded = []
-    examples = CsvSample.examples
+    hashed = []
+    batch = CsvSample.batch
 
-    def counting(self: CsvSample, rows: Any) -> list[bytes]:
-        encoded.extend(rows.tolist())
-        return examples(self, rows)
+    def counting(self: CsvSample, rows: Any) -> Any:
+        hashed.extend(rows.tolist())
+        return batch(self, rows)
 
-    monkeypatch.setattr(CsvSample, "examples", counting)
+    monkeypatch.setattr(CsvSample, "batch", counting)
     many = {f"x{i}": lambda row, i=i: row + i / 8 for i in range(30)}
 
     def change(config: dict[str, Any]) -> None:
@@ -150,8 +150,8 @@ def test_no_row_is_encoded_twice_to_know_its_split(write, monkeypatch):
 
     file = write(change, csv=table(**many))
     preflight.check(load_config(file, ["data.split={by: content}"]))
-    assert encoded
-    assert len(set(encoded)) == len(encoded)
+    assert hashed
+    assert len(set(hashed)) == len(hashed)
 
 
 def test_a_small_table_split_by_row_has_exact_shares(write):
