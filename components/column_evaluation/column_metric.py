@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import apache_beam as beam
 from tensorflow_model_analysis.metrics import (
     metric_specs,
     metric_types,
@@ -14,34 +13,7 @@ from tensorflow_model_analysis.metrics import (
 )
 from tensorflow_model_analysis.proto import config_pb2
 
-from components.column_evaluation.tfma_combiners import adder_of
-
-
-class _ColumnCombiner(beam.CombineFn):
-    """A combiner of TFMA, except that it adds batches."""
-
-    def __init__(self, combiner: beam.CombineFn):
-        self.combiner = combiner
-
-    def setup(self, *args: Any, **kwargs: Any) -> None:
-        self.combiner.setup(*args, **kwargs)
-
-    def create_accumulator(self) -> Any:
-        return self.combiner.create_accumulator()
-
-    def add_input(self, accumulator: Any, element: metric_types.StandardMetricInputs) -> Any:
-        add = adder_of(self.combiner)
-        assert add is not None  # rows_reason was asked before
-        return add(self.combiner, accumulator, element)
-
-    def merge_accumulators(self, accumulators: Any) -> Any:
-        return self.combiner.merge_accumulators(accumulators)
-
-    def compact(self, accumulator: Any) -> Any:
-        return self.combiner.compact(accumulator)
-
-    def extract_output(self, accumulator: Any) -> Any:
-        return self.combiner.extract_output(accumulator)
+from components.column_evaluation.tfma_combiners import to_column_combiner
 
 
 class ColumnMetric(metric_types.Metric):
@@ -70,7 +42,7 @@ class ColumnMetric(metric_types.Metric):
         create = super().computations if is_keras else self.metric.computations
         return [
             # Without preprocessors TFMA passes labels, predictions and weights.
-            each._replace(combiner=_ColumnCombiner(each.combiner), preprocessors=[])
+            each._replace(combiner=to_column_combiner(each.combiner), preprocessors=[])
             if isinstance(each, metric_types.MetricComputation)
             else each
             for each in create(*args, **kwargs)
@@ -98,11 +70,6 @@ class ColumnMetric(metric_types.Metric):
             class_weights=class_weights,
             example_weighted=example_weighted,
         )
-
-
-def is_column_wise(computation: metric_types.MetricComputation) -> bool:
-    """Return whether a computation is that of a `ColumnMetric`."""
-    return isinstance(computation.combiner, _ColumnCombiner)
 
 
 def to_column_metric(config: config_pb2.MetricConfig) -> None:

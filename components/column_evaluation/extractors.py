@@ -16,10 +16,11 @@ from tensorflow_model_analysis.metrics import metric_specs, metric_types
 from tensorflow_model_analysis.slicer import slicer_lib
 from tensorflow_model_analysis.utils import model_util
 
-from components.column_evaluation.column_metric import is_column_wise, to_column_metric
+from components.column_evaluation.column_metric import to_column_metric
 from components.column_evaluation.read_batch import count_rows
+from components.column_evaluation.record_batches import prepare_record_batches
 from components.column_evaluation.slices import slice_rows
-from components.column_evaluation.tfma_combiners import rows_reason
+from components.column_evaluation.tfma_combiners import is_column_combiner, rows_reason
 
 
 def custom_extractors(
@@ -28,24 +29,33 @@ def custom_extractors(
     """Return the extractors of an evaluation, as TFX's Evaluator asks for them.
 
     If each metric can add batches, they yield one Extracts per slice and batch, and each metric in
-    `eval_config` becomes a `ColumnMetric`, in place. Otherwise the list is empty, and TFX uses the
-    default extractors, which yield one Extracts per row.
+    `eval_config` becomes a `ColumnMetric`, in place. Otherwise they are TFMA's default extractors,
+    which yield one Extracts per row, after one that makes them read Parquet. For an EvalSavedModel
+    the list is empty: TFX then passes serialized rows to TFMA's own.
 
     Args:
         eval_shared_model: The model or models, or None if predictions are in the examples.
         eval_config: Metrics and slices; it is changed.
         tensor_adapter_config: How TFMA makes tensors of the examples.
     """
-    reason = find_rows_reason(eval_shared_model, eval_config)
-    if reason is not None or eval_config is None:
-        logging.info("Evaluating row by row: %s.", reason)
+    if eval_config is None or not tfma.is_batched_input(eval_shared_model, eval_config):
+        logging.info(
+            "Evaluating row by row: the model is an EvalSavedModel, or there is no EvalConfig."
+        )
         return []
+    extractors = [
+        prepare_record_batches(),
+        *tfma.default_extractors(
+            eval_shared_model=eval_shared_model,
+            eval_config=eval_config,
+            tensor_adapter_config=tensor_adapter_config,
+        ),
+    ]
+    reason = find_rows_reason(eval_shared_model, eval_config)
+    if reason is not None:
+        logging.info("Evaluating row by row: %s.", reason)
+        return extractors
     logging.info("Evaluating column by column: every metric adds batches.")
-    extractors = tfma.default_extractors(
-        eval_shared_model=eval_shared_model,
-        eval_config=eval_config,
-        tensor_adapter_config=tensor_adapter_config,
-    )
     by_row = (
         unbatch_extractor.UNBATCH_EXTRACTOR_STAGE_NAME,
         slice_key_extractor.SLICE_KEY_EXTRACTOR_STAGE_NAME,
@@ -63,10 +73,8 @@ def custom_extractors(
     ]
 
 
-def find_rows_reason(eval_shared_model: Any, eval_config: tfma.EvalConfig | None) -> str | None:
+def find_rows_reason(eval_shared_model: Any, eval_config: tfma.EvalConfig) -> str | None:
     """Return why an evaluation needs rows, or None if batches give the same results."""
-    if eval_config is None or not tfma.is_batched_input(eval_shared_model, eval_config):
-        return "the model is an EvalSavedModel, or there is no EvalConfig"
     options = eval_config.options
     if options.compute_confidence_intervals.value:
         return "confidence intervals resample rows"
@@ -85,7 +93,9 @@ def find_rows_reason(eval_shared_model: Any, eval_config: tfma.EvalConfig | None
     for each in metric_specs.to_computations(
         list(eval_config.metrics_specs), eval_config=eval_config
     ):
-        if isinstance(each, metric_types.MetricComputation) and not is_column_wise(each):
+        if isinstance(each, metric_types.MetricComputation) and not is_column_combiner(
+            each.combiner
+        ):
             reason = rows_reason(each)
             if reason is not None:
                 return reason

@@ -1,14 +1,16 @@
 """Add a batch to the accumulators of TFMA's combiners.
 
 This module alone uses private names of TFMA. An adder computes the sums of a batch with NumPy and
-adds them to TFMA's accumulator, so that merging, results and keys stay TFMA's.
+adds them to TFMA's accumulator, so that merging, results and keys stay TFMA's. Only a histogram has
+another accumulator, `Buckets`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
+import apache_beam as beam
 import numpy as np
 from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.contrib.aggregates import binary_confusion_matrices as aggregates
@@ -30,6 +32,82 @@ from components.evaluator_metrics.row_computations import RowCombiner
 
 Adder = Callable[[Any, Any, metric_types.StandardMetricInputs], Any]
 """(combiner, its accumulator, batch) -> the accumulator with the batch."""
+
+
+class _ColumnCombiner(beam.CombineFn):
+    """A combiner of TFMA, except that it adds batches."""
+
+    def __init__(self, combiner: beam.CombineFn):
+        self.combiner = combiner
+
+    def setup(self, *args: Any, **kwargs: Any) -> None:
+        self.combiner.setup(*args, **kwargs)
+
+    def create_accumulator(self) -> Any:
+        return self.combiner.create_accumulator()
+
+    def add_input(self, accumulator: Any, element: metric_types.StandardMetricInputs) -> Any:
+        add = adder_of(self.combiner)
+        assert add is not None  # rows_reason was asked before
+        return add(self.combiner, accumulator, element)
+
+    def merge_accumulators(self, accumulators: Any) -> Any:
+        return self.combiner.merge_accumulators(accumulators)
+
+    def compact(self, accumulator: Any) -> Any:
+        return self.combiner.compact(accumulator)
+
+    def extract_output(self, accumulator: Any) -> Any:
+        return self.combiner.extract_output(accumulator)
+
+
+class _HistogramCombiner(_ColumnCombiner):
+    """A histogram that has arrays for TFMA's dict of objects, each of which Beam would pickle."""
+
+    def create_accumulator(self) -> Buckets:
+        return Buckets(np.zeros([0], np.int64), np.zeros([3, 0]))
+
+    def merge_accumulators(self, accumulators: Iterable[Buckets]) -> Buckets:
+        return _merge_buckets(accumulators)
+
+    def compact(self, accumulator: Buckets) -> Buckets:
+        return accumulator
+
+    def extract_output(self, accumulator: Buckets) -> Any:
+        numbers, sums = accumulator
+        columns = zip(numbers.tolist(), *sums.tolist(), strict=True)
+        buckets = (calibration_histogram.Bucket(*values) for values in columns)
+        return self.combiner.extract_output({each.bucket_id: each for each in buckets})
+
+
+class Buckets(NamedTuple):
+    """The buckets of a histogram that have rows.
+
+    Attributes:
+        numbers: TFMA's number of each bucket, int64 `[buckets]`.
+        sums: Weighted labels, weighted predictions and weights, float64 `[3, buckets]`.
+    """
+
+    numbers: np.ndarray
+    sums: np.ndarray
+
+
+def _merge_buckets(parts: Iterable[Buckets]) -> Buckets:
+    """Add up buckets of the same number, in one part or in several."""
+    numbers, sums = map(np.hstack, zip(*parts, strict=True))
+    found = np.flatnonzero(np.bincount(numbers))
+    return Buckets(found, np.stack([np.bincount(numbers, each)[found] for each in sums]))
+
+
+def to_column_combiner(combiner: beam.CombineFn) -> beam.CombineFn:
+    """Return a combiner of batches for a combiner of TFMA that `rows_reason` accepts."""
+    is_histogram = isinstance(combiner, calibration_histogram._CalibrationHistogramCombiner)
+    return (_HistogramCombiner if is_histogram else _ColumnCombiner)(combiner)
+
+
+def is_column_combiner(combiner: beam.CombineFn) -> bool:
+    """Return whether a combiner is one of `to_column_combiner`."""
+    return isinstance(combiner, _ColumnCombiner)
 
 
 def adder_of(combiner: Any) -> Adder | None:
@@ -94,22 +172,15 @@ def _read_columns(
 _EPSILON = 1e-7  # as in metric_util.within_interval
 
 
-def _add_to_histogram(combiner: Any, accumulator: Any, element: Any) -> Any:
+def _add_to_histogram(combiner: Any, accumulator: Buckets, element: Any) -> Buckets:
     y, p, w = _read_columns(combiner, element, fractional_labels=combiner._fractional_labels)
     values = p if combiner._prediction_based_bucketing else y
     if np.isnan(values).any():
         raise ValueError(f"{combiner._key.name}: cannot convert NaN to a bucket of the histogram")
     buckets = combiner._num_buckets
     at = (values - combiner._left) / combiner._range * buckets + 1
-    found, index = np.unique(np.clip(at, 0, buckets + 1).astype(np.int64), return_inverse=True)
-    sums = [np.bincount(index, each, len(found)).tolist() for each in (w * y, w * p, w)]
-    for bucket, *values in zip(found.tolist(), *sums, strict=True):
-        added = calibration_histogram.Bucket(bucket, *values)
-        if bucket in accumulator:
-            accumulator[bucket].merge(added)
-        else:
-            accumulator[bucket] = added
-    return accumulator
+    numbers = np.clip(at, 0, buckets + 1).astype(np.int64)
+    return _merge_buckets([accumulator, Buckets(numbers, np.stack([w * y, w * p, w]))])
 
 
 def _add_to_matrices(combiner: Any, accumulator: Any, element: Any) -> Any:
