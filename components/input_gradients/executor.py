@@ -22,8 +22,8 @@ from tfx.utils import path_utils
 from components.input_gradients.model import load_model
 from components.input_gradients.rows import MOST_BASELINES, RowOptions, WriteAttributions
 from components.input_gradients.sample import (
-    ReadRecords,
-    SampleRecords,
+    ReadRows,
+    SampleRows,
     check_split,
     split_into_groups,
 )
@@ -82,7 +82,6 @@ class Executor(BaseBeamExecutor):
             steps=exec_properties[STEPS_KEY],
             transformed=bool(exec_properties[TRANSFORMED_KEY]),
             batch_rows=exec_properties[BATCH_ROWS_KEY],
-            has_baseline=bool(baseline),
         )
         check_split(examples, split)
         try:
@@ -116,14 +115,14 @@ class Executor(BaseBeamExecutor):
                 names = artifact_utils.decode_split_names(baseline.split_names)
                 found = (
                     pipeline
-                    | "ReadBaseline" >> ReadRecords(baseline, names, _NODE)
-                    | "SampleBaseline" >> SampleRecords(MOST_BASELINES + 1)
+                    | "ReadBaseline" >> ReadRows(baseline, names, _NODE)
+                    | "SampleBaseline" >> SampleRows(MOST_BASELINES + 1)
                 )
                 baselines = (AsSingleton(found),)
             _ = (
                 pipeline
-                | "Read" >> ReadRecords(examples, [split], _NODE)
-                | "Sample" >> SampleRecords(rows)
+                | "Read" >> ReadRows(examples, [split], _NODE)
+                | "Sample" >> SampleRows(rows)
                 | "Group" >> beam.FlatMap(split_into_groups, options.slices, options.what)
                 | "Distribute" >> beam.Reshuffle()
                 | "Write" >> beam.ParDo(WriteAttributions(options), *baselines)

@@ -11,8 +11,9 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tensorflow as tf
+import pyarrow.types as types
 from tfx.dsl.io import fileio
+from tfx_bsl.coders.example_coder import RecordBatchToExamplesEncoder
 
 from components.input_gradients.model import Attributed, load_model
 from components.input_gradients.summary import (
@@ -38,7 +39,6 @@ class RowOptions(NamedTuple):
         steps: Points of the path integral.
         transformed: Whether the examples are transformed.
         batch_rows: Rows of one forward and backward pass.
-        has_baseline: Whether there are rows for the baseline; without, it is a row of zeros.
     """
 
     model: str
@@ -48,7 +48,6 @@ class RowOptions(NamedTuple):
     steps: int
     transformed: bool
     batch_rows: int
-    has_baseline: bool
 
 
 class WriteAttributions(beam.DoFn):
@@ -59,45 +58,58 @@ class WriteAttributions(beam.DoFn):
         self._options = options
 
     def process(
-        self, group: tuple[int, list[bytes]], baselines: Sequence[bytes] = ()
+        self, group: tuple[int, pa.RecordBatch], baselines: pa.RecordBatch | None = None
     ) -> Iterator[int]:
         """Attribute and write the rows of a group.
 
         Args:
-            group: Its number and its serialized tf.Examples.
-            baselines: Serialized tf.Examples.
+            group: Its number and its rows, as `ReadRows` returns them.
+            baselines: Rows for the baseline; None: a row of zeros.
 
         Raises:
             ValueError: Rows do not fit the model, there are no or too many baselines, or a row has
                 several values of a slice.
         """
         options = self._options
-        number, records = group
+        number, rows = group
         model = load_model(options.model, transformed=options.transformed)
         start = model.zeros()
-        if options.has_baseline:
-            _check_baselines(baselines)
-            start = model.features(baselines, "the baseline")
+        if baselines is not None:
+            _check_baselines(baselines.num_rows)
+            start = model.features(_examples(baselines), "the baseline")
         found = model.attribute(
-            model.features(records, options.what),
+            model.features(_examples(rows), options.what),
             start,
             steps=options.steps,
             batch_rows=options.batch_rows,
         )
-        _write(_table(found, records, options.slices), options.folder, number)
-        yield len(records)
+        _write(_table(found, rows, options.slices), options.folder, number)
+        yield rows.num_rows
 
 
-def _check_baselines(baselines: Sequence[bytes]) -> None:
-    if not 1 <= len(baselines) <= MOST_BASELINES:
-        count = "more" if baselines else "0"
+def _check_baselines(rows: int) -> None:
+    if not 1 <= rows <= MOST_BASELINES:
+        count = "more" if rows else "0"
         raise ValueError(
             f"InputGradients: baseline has {count} rows: give from 1 to {MOST_BASELINES}, each of "
             "which takes the time of all rows; or leave it out for a baseline of zeros."
         )
 
 
-def _table(found: Attributed, records: Sequence[bytes], slices: Sequence[str]) -> pa.Table:
+def _examples(rows: pa.RecordBatch) -> list[bytes]:
+    """Return rows as serialized tf.Examples."""
+    known = {
+        name: column
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+        if not types.is_null(column.type)
+    }
+    if not known:
+        return [b""] * rows.num_rows
+    columns = pa.RecordBatch.from_arrays(list(known.values()), list(known))
+    return RecordBatchToExamplesEncoder().encode(columns)
+
+
+def _table(found: Attributed, rows: pa.RecordBatch, slices: Sequence[str]) -> pa.Table:
     columns: dict[str, pa.Array] = {
         PREDICTION: pa.array(found.prediction),
         BASELINE_PREDICTION: pa.array(found.baseline_prediction),
@@ -105,30 +117,27 @@ def _table(found: Attributed, records: Sequence[bytes], slices: Sequence[str]) -
     }
     if found.classes is not None:
         columns[CLASS] = pa.array(found.classes)
-    if slices:
-        examples = [tf.train.Example.FromString(record) for record in records]
-        for name in slices:
-            values = [_slice_value(example, name) for example in examples]
-            columns[SLICE + name] = pa.array(values, pa.string())
+    for name in slices:
+        lists = rows.column(rows.schema.get_field_index(name)).to_pylist()
+        columns[SLICE + name] = pa.array(
+            [_slice_value(name, row or ()) for row in lists], pa.string()
+        )
     for place, name in enumerate(found.columns):
         values = found.attributions[:, place].astype(np.float32)
         columns[ATTRIBUTION + name] = pa.array(values)
     return pa.table(columns)
 
 
-def _slice_value(example: tf.train.Example, name: str) -> str | None:
+def _slice_value(name: str, values: Sequence[bytes | int | float]) -> str | None:
     """Return a row's value as text, as the Evaluator shows it; None if it is missing."""
-    feature = example.features.feature.get(name)
-    kind = feature.WhichOneof("kind") if feature is not None else None
-    values = getattr(feature, kind).value if kind else ()
     if len(values) > 1:
         raise ValueError(
             f"InputGradients: slices: column {name!r} has {len(values)} values in a row: name "
             "columns with one value per row."
         )
-    if not values:
-        return None
-    return values[0].decode(errors="replace") if kind == "bytes_list" else str(values[0])
+    for value in values:
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return None
 
 
 def _write(table: pa.Table, folder: str, number: int) -> None:

@@ -1,26 +1,32 @@
-"""Read the records of a split, and sample some of them by their hashes."""
+"""Read the rows of a split, and sample some of them by their hashes."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
-import tensorflow as tf
-from tfx.components.util import examples_utils, tfxio_utils
-from tfx.proto import example_gen_pb2
+import pyarrow.types as types
+from tfx.components.util import tfxio_utils
 from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 
-from components.arrow_example_gen.columns import Kind, as_lists, kind_of
-from components.arrow_example_gen.examples import ExampleEncoder
+from components.arrow_example_gen.columns import Kind, as_lists, flat_values, kind_of
+from components.input_gradients.row_hashes import row_hashes
 from shared_core.nearest import nearest
 
 _GROUP = 1024  # rows of one Parquet file
-_RECORD = "record"
+_BYTES = 4 << 20  # of the rows that are hashed together: hashes take eight times as many
+_LISTS: dict[Kind, pa.DataType] = {
+    "int": pa.large_list(pa.int64()),
+    "float": pa.large_list(pa.float32()),
+    "string": pa.large_list(pa.large_binary()),
+}
+
+# Hashes `[rows]` of a batch, and the batch.
+_Hashed = tuple[np.ndarray, pa.RecordBatch]
 
 
 def check_split(examples: Artifact, split: str) -> None:
@@ -33,54 +39,63 @@ def check_split(examples: Artifact, split: str) -> None:
         )
 
 
-class ReadRecords(beam.PTransform):
-    """Read the rows of splits as serialized tf.Examples, from TFRecord or Parquet files."""
+class ReadRows(beam.PTransform):
+    """Read the rows of splits as record batches, from TFRecord or Parquet files.
+
+    The columns are `large_list<float | int64 | large_binary>`, null where a row has no value, or of
+    type null where no row has one.
+    """
 
     def __init__(self, examples: Artifact, splits: Sequence[str], node: str):
         """Read `splits` of `examples`; `node` names the reader in Beam's metrics."""
         super().__init__()
         self._examples, self._splits, self._node = examples, splits, node
 
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection[bytes]:
-        """Return the records."""
-        payload = examples_utils.get_payload_format(self._examples)
-        is_parquet = payload == example_gen_pb2.PayloadFormat.FORMAT_PARQUET  # pyright: ignore
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection[pa.RecordBatch]:
+        """Return the batches."""
         parts = []
         for split in self._splits:
             tfxio = tfxio_utils.get_split_tfxio(
-                examples=[self._examples],
-                split=split,
-                telemetry_descriptors=[self._node],
-                read_as_raw_records=not is_parquet,
-                raw_record_column_name=None if is_parquet else _RECORD,
+                examples=[self._examples], split=split, telemetry_descriptors=[self._node]
             )
-            batches = pipeline | f"Batches[{split}]" >> tfxio.BeamSource()
-            to_records = _encode if is_parquet else _records
-            parts.append(batches | f"Records[{split}]" >> beam.FlatMap(to_records))
-        records: Any = parts | beam.Flatten()
-        return records
+            parts.append(pipeline | f"Batches[{split}]" >> tfxio.BeamSource())
+        batches: Any = parts | beam.Flatten() | beam.FlatMap(_as_lists)
+        return batches
 
 
-def _records(batch: pa.RecordBatch) -> list[bytes]:
-    return batch.column(0).flatten().to_pylist()
+def _as_lists(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in parts. A batch of a Parquet file is a whole row group."""
+    columns = {}
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        kind = kind_of(field.type)
+        if types.is_null(field.type):
+            columns[field.name] = column
+        elif kind is not None:
+            columns[field.name] = _lists_of(column, kind)
+    lists = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    step = max(1, _BYTES * lists.num_rows // max(1, lists.nbytes))
+    for start in range(0, lists.num_rows, step):
+        yield lists.slice(start, step)
 
 
-def _encode(batch: pa.RecordBatch) -> Iterator[bytes]:
-    kinds: dict[str, Kind | None] = {field.name: kind_of(field.type) for field in batch.schema}
-    columns = [as_lists(batch[name], kind) for name, kind in kinds.items() if kind is not None]
-    for example in ExampleEncoder(kinds)(columns, batch.num_rows):
-        for feature in example.features.feature.values():
-            kind = feature.WhichOneof("kind")
-            if kind and not getattr(feature, kind).value:  # a missing value, as TFX writes it
-                feature.Clear()
-        yield example.SerializeToString(deterministic=True)
+def _lists_of(column: pa.Array, kind: Kind) -> pa.Array:
+    wanted = _LISTS[kind]
+    lists = column if column.type == wanted else as_lists(column, kind)
+    ends, values = flat_values(lists)
+    if values.null_count:
+        ends, values = flat_values(as_lists(column, kind))
+    # An empty list would be a feature with values of length 0 in a tf.Example, which is an error.
+    empty = np.append(np.diff(ends) == 0, False)
+    return pa.LargeListArray.from_arrays(
+        pa.array(ends, pa.int64(), mask=empty), values.cast(wanted.value_type)
+    )
 
 
-class SampleRecords(beam.PTransform):
-    """Return one list with the records that have the smallest hashes, in that order.
+class SampleRows(beam.PTransform):
+    """Return one batch with the rows that have the smallest hashes, in that order.
 
-    Equal records have equal hashes and equal attributions, so that it does not matter which of them
-    is taken. A worker holds `rows` records, however many there are.
+    Equal rows have equal hashes and equal attributions, so that it does not matter which of them
+    is taken. A worker holds at most 2 * `rows` rows and one batch.
     """
 
     def __init__(self, rows: int):
@@ -88,46 +103,102 @@ class SampleRecords(beam.PTransform):
         super().__init__()
         self._rows = rows
 
-    def expand(self, records: beam.PCollection[bytes]) -> beam.PCollection[list[bytes]]:
-        """Return a collection with one list."""
-        sample: Any = (
-            records
-            | beam.Map(lambda record: (hashlib.blake2b(record, digest_size=8).digest(), record))
-            | beam.combiners.Top.Of(self._rows, key=itemgetter(0), reverse=True)
-            | "Records" >> beam.Map(lambda found: [record for _, record in found])
-        )
+    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
+        """Return a collection with one batch."""
+        sample: Any = batches | beam.CombineGlobally(_SmallestHashes(self._rows))
         return sample
 
 
+class _SmallestHashes(beam.CombineFn):
+    """Keep the rows with the smallest hashes."""
+
+    def __init__(self, rows: int):
+        self._rows = rows
+
+    def create_accumulator(self) -> list[_Hashed]:
+        return []
+
+    def add_input(self, accumulator: list[_Hashed], batch: pa.RecordBatch) -> list[_Hashed]:
+        accumulator.append((row_hashes(batch), batch))
+        held = sum(len(hashes) for hashes, _ in accumulator)
+        return self.compact(accumulator) if held > 2 * self._rows else accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[_Hashed]]) -> list[_Hashed]:
+        merged: list[_Hashed] = []
+        for accumulator in accumulators:
+            merged = self.compact([*merged, *accumulator])
+        return merged
+
+    def compact(self, accumulator: list[_Hashed]) -> list[_Hashed]:
+        if not accumulator:
+            return accumulator
+        hashes = np.concatenate([hashes for hashes, _ in accumulator])
+        order = np.argsort(hashes, kind="stable")[: self._rows]
+        batch = _concatenated([batch for _, batch in accumulator])
+        return [(hashes[order], take(batch, order))]
+
+    def extract_output(self, accumulator: list[_Hashed]) -> pa.RecordBatch:
+        found = self.compact(accumulator)
+        return found[0][1] if found else pa.RecordBatch.from_arrays([], [])
+
+
+def take(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
+    """Return rows by number. A slice would be pickled with all rows of its batch."""
+    indices = pa.array(rows)
+    columns = [column.take(indices) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of batches; a batch may lack columns of others."""
+    found: dict[str, set[pa.DataType]] = {}
+    for batch in batches:
+        for field in batch.schema:
+            kinds = found.setdefault(field.name, set())
+            if not types.is_null(field.type):
+                kinds.add(field.type)
+    columns = []
+    for name, kinds in found.items():
+        if len(kinds) > 1:
+            raise ValueError(
+                f"InputGradients: column {name!r} has values of the types "
+                f"{' and '.join(sorted(str(kind.value_type) for kind in kinds))}: give all rows "
+                "one type."
+            )
+        kind = next(iter(kinds), pa.null())
+        parts = []
+        for batch in batches:
+            place = batch.schema.get_field_index(name)
+            known = place >= 0 and not types.is_null(batch.schema.types[place])
+            parts.append(batch.column(place) if known else pa.nulls(batch.num_rows, kind))
+        columns.append(pa.concat_arrays(parts))
+    return pa.RecordBatch.from_arrays(columns, list(found))
+
+
 def split_into_groups(
-    records: Sequence[bytes], slices: Sequence[str], what: str
-) -> Iterator[tuple[int, list[bytes]]]:
+    sample: pa.RecordBatch, slices: Sequence[str], what: str
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the number of each group of rows, and its rows, after checking the sample.
 
     Args:
-        records: The sample.
-        slices: Columns that at least one row must have.
+        sample: The sampled rows.
+        slices: Columns that the examples must have.
         what: Split and place of the examples, for messages.
 
     Raises:
-        ValueError: There is no row, or no row has a column of `slices`.
+        ValueError: There is no row, or no column of `slices`.
     """
-    if not records:
+    rows = sample.num_rows
+    if not rows:
         raise ValueError(
             f"InputGradients: {what} has no row: name another split, or give the examples more "
             "rows."
         )
-    missing, known = list(slices), set[str]()
-    for record in records:
-        if not missing:
-            break
-        features = tf.train.Example.FromString(record).features.feature
-        known.update(features)
-        missing = [name for name in missing if name not in known]
+    missing = [name for name in slices if name not in sample.schema.names]
     if missing:
         raise ValueError(
             f"InputGradients: slices={list(slices)}: column {missing[0]!r} is in none of the "
-            f"{len(records):,} rows of {what}; {nearest(missing[0], sorted(known))}"
+            f"rows of {what}; {nearest(missing[0], sorted(sample.schema.names))}"
         )
-    for start in range(0, len(records), _GROUP):
-        yield start // _GROUP, list(records[start : start + _GROUP])
+    for start in range(0, rows, _GROUP):
+        yield start // _GROUP, take(sample, np.arange(start, min(start + _GROUP, rows)))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import tfx
+from attribution_files import check_attributions
 from command_line import TAXI, run_pipeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
@@ -143,10 +144,13 @@ def test_kubeflow_on_s3_pushes_a_blessed_model_and_compares_a_worse_one_with_it(
 
 
 def test_kubeflow_trains_on_two_workers_of_a_tfjob(tmp_path):
-    """The launcher's processes here stand for the job's pods."""
-    code, printed = replay("kubeflow", tmp_path, "training.workers=2")
+    """The launcher's processes here stand for the job's pods. The model's chief exports gradients."""
+    explain = "explain={rows: 60, slices: [payment_type], steps: 20}"
+    code, printed = replay("kubeflow", tmp_path, "training.workers=2", explain)
     assert code == 0, printed
     assert len(pushed(tmp_path)) == 1
+    (artifact,) = tmp_path.glob("root/chicago-taxi/*/InputGradients/attributions")
+    check_attributions(artifact, rows=60, slices=["payment_type"])
     (log,) = tmp_path.glob("root/chicago-taxi/*/Trainer/log.txt")
     lines = log.read_text(errors="replace").splitlines()
     assert {"[chief]", "[worker-0]"} <= {line.partition(" ")[0] for line in lines}

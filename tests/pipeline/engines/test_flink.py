@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from attribution_files import check_attributions
 
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
@@ -184,12 +185,15 @@ def test_the_job_server_checks_its_own_options(flink, write):
 @pytest.mark.timeout(400)
 def test_the_whole_taxi_pipeline(flink, tmp_path):
     """Every Beam node on Flink; the model reaches the thresholds of the example."""
-    done = run_pipeline(flink, TAXI, f"output.folder={tmp_path}")
+    explain = "explain={rows: 1200, slices: [payment_type], steps: 10}"
+    done = run_pipeline(flink, TAXI, f"output.folder={tmp_path}", explain)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "blessed: every threshold holds" in done.stdout
     assert "15,002 rows" in done.stdout
-    # The probe job of the preflight, and five Beam nodes.
-    assert flink_rest.overview(flink.rest).finished >= 6
+    (attributions,) = tmp_path.glob("artifacts/InputGradients/attributions/*")
+    check_attributions(attributions, rows=1200, slices=["payment_type"])
+    # The probe job of the preflight, and six Beam nodes.
+    assert flink_rest.overview(flink.rest).finished >= 7
 
 
 @pytest.mark.timeout(600, func_only=True)  # it may create `in_memory`
