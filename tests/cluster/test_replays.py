@@ -23,6 +23,7 @@ WORSE = (
     "evaluation.thresholds.binary_accuracy.lower_bound=0.5",
 )
 
+EXPLAIN = "explain={rows: 60, slices: [payment_type], steps: 20}"
 
 # TFX 1.21 has no file system for s3://: there a folder stands for the bucket.
 HAS_S3 = importlib.util.find_spec("tensorflow_io") is not None
@@ -117,6 +118,11 @@ def pushed(folder):
     return sorted((folder / "root" / "chicago-taxi" / "serving_model").glob("*/saved_model.pb"))
 
 
+def check_explained(folder):
+    (artifact,) = folder.glob("root/chicago-taxi/*/InputGradients/attributions")
+    check_attributions(artifact, rows=60, slices=["payment_type"])
+
+
 def nodes(printed):
     return re.findall(r"^(\S+): done in", printed, flags=re.MULTILINE)
 
@@ -144,13 +150,11 @@ def test_kubeflow_on_s3_pushes_a_blessed_model_and_compares_a_worse_one_with_it(
 
 
 def test_kubeflow_trains_on_two_workers_of_a_tfjob(tmp_path):
-    """The launcher's processes here stand for the job's pods. The model's chief exports gradients."""
-    explain = "explain={rows: 60, slices: [payment_type], steps: 20}"
-    code, printed = replay("kubeflow", tmp_path, "training.workers=2", explain)
+    """The launcher's processes here stand for the job's pods."""
+    code, printed = replay("kubeflow", tmp_path, "training.workers=2", EXPLAIN)
     assert code == 0, printed
     assert len(pushed(tmp_path)) == 1
-    (artifact,) = tmp_path.glob("root/chicago-taxi/*/InputGradients/attributions")
-    check_attributions(artifact, rows=60, slices=["payment_type"])
+    check_explained(tmp_path)
     (log,) = tmp_path.glob("root/chicago-taxi/*/Trainer/log.txt")
     lines = log.read_text(errors="replace").splitlines()
     assert {"[chief]", "[worker-0]"} <= {line.partition(" ")[0] for line in lines}
@@ -158,15 +162,16 @@ def test_kubeflow_trains_on_two_workers_of_a_tfjob(tmp_path):
 
 
 def test_vertex_trains_on_two_workers_runs_the_driver_and_resolves_its_baseline(tmp_path):
-    code, printed = replay("vertex", tmp_path, "training.workers=2")
+    code, printed = replay("vertex", tmp_path, "training.workers=2", EXPLAIN)
     assert code == 0, printed
+    check_explained(tmp_path)
     assert {"LatestBlessedModel-model-resolver", "ArrowExampleGen", "Pusher"} <= set(nodes(printed))
     assert len(pushed(tmp_path)) == 1
     (log,) = tmp_path.glob("root/chicago-taxi/*/ArrowExampleGen/log.txt")
     assert "Calculated fingerprint" in log.read_text(errors="replace")
     workers = tmp_path.glob("root/chicago-taxi/*/Trainer/workers/*.log")
     assert sorted(path.name for path in workers) == ["chief.log", "worker-0.log"]
-    again = {"Trainer", "Evaluator", "Pusher"}
+    again = {"Trainer", "Evaluator", "InputGradients", "Pusher"}
     done = [n for n in nodes(printed) if n not in again and "resolver" not in n]
     assert len(done) == 6
     code, printed = replay("vertex", tmp_path, *WORSE, done=done)

@@ -20,12 +20,11 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components import Attributions, AttributionSummary
 from components.input_gradients.executor import Executor
+from pipeline.config.config_file import load_engine
 from trainer_module import input_gradients_signature
 
 pytestmark = pytest.mark.slow(20)
 
-# With an image named, TFX is not packed again for each node.
-BEAM_ARGS = ["--runner=FnApiRunner", "--sdk_container_image=unused"]
 ROWS = 240
 COMPANIES = ["a", "b", "c"]
 WEIGHTS = np.array([0.5, -2.0])
@@ -155,9 +154,11 @@ def model(tmp_path_factory):
 
 
 class Run:
-    """Execute the node once, into a new folder."""
+    """Execute the node once on an engine, into a new folder."""
 
-    def __init__(self, folder: Path, examples, model, *, baseline=None, **parameters: Any):
+    def __init__(
+        self, folder, examples, model, *, baseline=None, engine="in_memory", **parameters: Any
+    ):
         output = Attributions()
         output.uri = str(folder / "attributions")
         options = {
@@ -165,7 +166,8 @@ class Run:
             "batch_rows": 100, **parameters,
         }  # fmt: skip
         options["slices"] = json.dumps(options["slices"])
-        Executor(Executor.Context(beam_pipeline_args=BEAM_ARGS)).Do(
+        context = Executor.Context(beam_pipeline_args=load_engine(engine).pipeline_args())
+        Executor(context).Do(
             {
                 "examples": [examples],
                 "model": [model],
@@ -221,11 +223,14 @@ def test_the_summary_has_the_means_of_each_slice(raw_run):
 
 
 def test_the_sample_depends_on_the_rows_alone(model, raw_run, tmp_path):
-    """Other files, another order and format: the same bytes, and rows of the run with all rows."""
+    """Other files, order, format and engine: the same bytes, and rows of the run with all rows.
+
+    `tests/pipeline/engines/test_flink.py` has Flink and several processes.
+    """
     rows = raw_rows()
     few = Run(tmp_path / "1", examples(tmp_path / "a", rows), model, rows=50)
     others = examples(tmp_path / "b", rows[::-1], files=3, parquet=True)
-    same = Run(tmp_path / "2", others, model, rows=50)
+    same = Run(tmp_path / "2", others, model, rows=50, engine="portable")
     assert [file.read_bytes() for file in few.files] == [file.read_bytes() for file in same.files]
     assert len(few.rows) == few.summary.slices[0].rows == 50
     np.testing.assert_allclose(few.attributions, raw_run.attributions[:50], rtol=1e-6)

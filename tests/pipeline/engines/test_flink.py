@@ -15,14 +15,20 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 from attribution_files import check_attributions
+from tfx.types import standard_artifacts
 
+from components import Attributions
+from components.input_gradients.executor import Executor
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.engines import flink as flink_engine
+from pipeline.engines.engine import Engine
 from pipeline.engines.flink import Flink
+from pipeline.engines.multi_processing import MultiProcessing
 from pipeline.engines.worker_check import check_workers
 from pipeline.flink import flink_cluster, flink_rest
 from pipeline.preflight.preflight_engine import check_engine, folders_of
+from pipeline.report.records import latest_run_of
 
 from . import flink_data
 from .conftest import ROOT, TAXI, assert_same
@@ -82,6 +88,33 @@ def check_passed_through_columns(output: Path, *, rows: int) -> None:
     assert keys == [i for i in range(1, rows + 1) if i % 3]
     notes = {value for row in passed for value in row[flink_data.NOTE].bytes_list.value}
     assert notes == {f"note {i}".encode() for i in range(1, rows + 1) if i % 2}
+
+
+def attribute(run: Path, engine: Engine, folder: Path) -> Path:
+    """Run InputGradients of a run again on another engine; return the artifact's folder."""
+    records = latest_run_of(load_config(TAXI, [f"output.folder={run}"]))
+    examples, model, output = (
+        standard_artifacts.Examples(),
+        standard_artifacts.Model(),
+        Attributions(),
+    )
+    output.uri = str(folder)
+    for artifact, found in (
+        (examples, records["ArrowExampleGen"].output("examples")),
+        (model, records["Trainer"].output("model")),
+    ):
+        assert found is not None
+        artifact.uri = found.uri
+        for name in {"payload_format", "file_format"} & found.properties.keys():
+            artifact.set_string_custom_property(name, str(found.properties[name]))
+    examples.split_names = '["train", "eval"]'
+    options = {"rows": 1200, "steps": 10, "split": "eval", "slices": '["payment_type"]'}
+    Executor(Executor.Context(beam_pipeline_args=engine.pipeline_args())).Do(
+        {"examples": [examples], "model": [model]},
+        {"attributions": [output]},
+        {**options, "transformed": 0, "batch_rows": 256},
+    )
+    return folder
 
 
 @pytest.mark.timeout(180)
@@ -182,9 +215,12 @@ def test_the_job_server_checks_its_own_options(flink, write):
     check_engine(load_config(write(), overrides(flink, "beam.extra_args=[--object_reuse]")))
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_the_whole_taxi_pipeline(flink, tmp_path):
-    """Every Beam node on Flink; the model reaches the thresholds of the example."""
+    """Every Beam node on Flink; the model reaches the thresholds of the example.
+
+    The attributions are those of two processes, bit for bit.
+    """
     explain = "explain={rows: 1200, slices: [payment_type], steps: 10}"
     done = run_pipeline(flink, TAXI, f"output.folder={tmp_path}", explain)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -192,6 +228,9 @@ def test_the_whole_taxi_pipeline(flink, tmp_path):
     assert "15,002 rows" in done.stdout
     (attributions,) = tmp_path.glob("artifacts/InputGradients/attributions/*")
     check_attributions(attributions, rows=1200, slices=["payment_type"])
+    again = attribute(tmp_path, MultiProcessing(workers=2), tmp_path / "again")
+    for file in ("rows/rows-00000.parquet", "rows/rows-00001.parquet", "summary.json"):
+        assert (again / file).read_bytes() == (attributions / file).read_bytes()
     # The probe job of the preflight, and six Beam nodes.
     assert flink_rest.overview(flink.rest).finished >= 7
 
