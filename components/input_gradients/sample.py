@@ -14,7 +14,7 @@ from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 
 from components.arrow_example_gen.columns import Kind, as_lists, flat_values, kind_of
-from components.input_gradients.row_hashes import row_hashes
+from components.arrow_example_gen.row_hash import row_hashes
 from shared_core.nearest import nearest
 
 _GROUP = 1024  # rows of one Parquet file
@@ -119,7 +119,8 @@ class _SmallestHashes(beam.CombineFn):
         return []
 
     def add_input(self, accumulator: list[_Hashed], batch: pa.RecordBatch) -> list[_Hashed]:
-        accumulator.append((row_hashes(batch), batch))
+        known = [field.name for field in batch.schema if not types.is_null(field.type)]
+        accumulator.append((row_hashes(batch, known), batch))
         held = sum(len(hashes) for hashes, _ in accumulator)
         return self.compact(accumulator) if held > 2 * self._rows else accumulator
 
