@@ -1,0 +1,54 @@
+"""The sample of rows that are read in batches with different columns."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from components.input_gradients.sample import _SmallestHashes
+
+FLOATS, TEXTS = pa.large_list(pa.float32()), pa.large_list(pa.large_binary())
+NUMBERS = np.arange(12, dtype=np.float32)
+
+
+def batch(numbers, texts=None):
+    columns = {"x": pa.array([[number] for number in numbers], FLOATS)}
+    if texts is not None:
+        columns["t"] = texts
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+BATCHES = (
+    batch(NUMBERS[:4]),
+    batch(NUMBERS[4:8], pa.nulls(4)),
+    batch(NUMBERS[8:], pa.array([[b"a"], None, [b"b"], [b"c"]], TEXTS)),
+)
+
+
+@pytest.mark.parametrize("order", itertools.permutations(BATCHES))
+def test_a_batch_may_lack_a_column(order):
+    """In any order and on any number of workers: 5 of the rows with all 12, in the same order."""
+    every, few = _SmallestHashes(100), _SmallestHashes(5)
+    found = []
+    for sample in (every, few):
+        workers = [sample.add_input(sample.create_accumulator(), each) for each in order]
+        found.append(sample.extract_output(sample.merge_accumulators(workers)).to_pydict())
+    rows = dict(zip(np.ravel(found[0]["x"]), found[0]["t"], strict=True))
+    expected = {8: [b"a"], 10: [b"b"], 11: [b"c"]}
+    assert rows == {number: expected.get(number) for number in range(12)}
+    assert found[1] == {name: values[:5] for name, values in found[0].items()}
+    one = few.create_accumulator()
+    for each in order:
+        one = few.add_input(one, each)
+    assert few.extract_output(one).to_pydict() == found[1]
+
+
+def test_a_column_of_two_types_is_rejected():
+    sample = _SmallestHashes(5)
+    one = sample.add_input(sample.create_accumulator(), BATCHES[0])
+    ints = pa.RecordBatch.from_arrays([pa.array([[1]], pa.large_list(pa.int64()))], ["x"])
+    with pytest.raises(ValueError, match="'x' has values of the types float and int64"):
+        sample.extract_output(sample.add_input(one, ints))
