@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from components.input_gradients.sample import _SmallestHashes
+from components.input_gradients.sample import _SmallestHashes, split_into_groups
 
 FLOATS, TEXTS = pa.large_list(pa.float32()), pa.large_list(pa.large_binary())
 NUMBERS = np.arange(12, dtype=np.float32)
@@ -52,3 +52,11 @@ def test_a_column_of_two_types_is_rejected():
     ints = pa.RecordBatch.from_arrays([pa.array([[1]], pa.large_list(pa.int64()))], ["x"])
     with pytest.raises(ValueError, match="'x' has values of the types float and int64"):
         sample.extract_output(sample.add_input(one, ints))
+
+
+def test_groups_have_all_rows_in_order():
+    rows = batch(np.arange(2500, dtype=np.float32))
+    numbers, groups = zip(*split_into_groups(rows, ["x"], "split eval"), strict=True)
+    assert numbers == (0, 1, 2)
+    assert [group.num_rows for group in groups] == [1024, 1024, 452]
+    assert np.concatenate([group["x"].flatten() for group in groups]).tolist() == [*range(2500)]
