@@ -79,7 +79,10 @@ class InputGradients(BaseBeamComponent):
         Raises:
             ValueError: A parameter is out of range, or a slice is named twice.
         """
-        check_options(rows=rows, slices=slices, steps=steps, batch_rows=batch_rows)
+        try:
+            check_options(rows=rows, slices=slices, steps=steps, batch_rows=batch_rows)
+        except ValueError as error:
+            raise ValueError(f"InputGradients: {error}") from None
         spec = InputGradientsSpec(
             **{
                 executor.EXAMPLES_KEY: examples,

@@ -17,11 +17,9 @@ def check_options(*, rows: int, slices: Sequence[str], steps: int, batch_rows: i
         ("batch_rows", batch_rows, MOST_BATCH_ROWS),
     ):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise ValueError(
-                f"InputGradients: {name}={value!r}: use a whole number from 1 to {most:,}."
-            )
+            raise ValueError(f"{name}={value!r}: use a whole number from 1 to {most:,}.")
     if isinstance(slices, str):
-        raise ValueError(f"InputGradients: slices={slices!r}: use a list of columns, [{slices!r}].")
+        raise ValueError(f"slices={slices!r}: use a list of columns, [{slices!r}].")
     for name in slices:
         if list(slices).count(name) > 1:
-            raise ValueError(f"InputGradients: slices={list(slices)} has {name!r} twice.")
+            raise ValueError(f"slices={list(slices)} has {name!r} twice: name each column once.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pydantic
 from pydantic import Field
 
-from components.input_gradients.options import MOST_ROWS, MOST_STEPS
+from components.input_gradients.options import MOST_ROWS, MOST_STEPS, check_options
 from pipeline.config.section import Section
 
 
@@ -38,10 +38,7 @@ class ExplainConfig(Section):
         ),
     )
 
-    @pydantic.field_validator("slices")
-    @classmethod
-    def _different(cls, slices: tuple[str, ...]) -> tuple[str, ...]:
-        for name in slices:
-            if slices.count(name) > 1:
-                raise ValueError(f"{name!r} is there twice; name each column once")
-        return slices
+    @pydantic.model_validator(mode="after")
+    def _slices_differ(self) -> ExplainConfig:
+        check_options(rows=self.rows, slices=self.slices, steps=self.steps)
+        return self

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
 from components.input_gradients.summary import SUMMARY_JSON, AttributionSummary
 from pipeline.graph.node_names import NodeName
-from pipeline.report.records import NodeRecord, find_output
+from pipeline.report.records import NodeRecord, find_output, read_text
 
 SHOWN = 10
 
@@ -18,10 +17,8 @@ SHOWN = 10
 def read(records: Mapping[str, NodeRecord]) -> AttributionSummary | None:
     """Return the attributions of a run; None if it has none."""
     output = find_output(records, NodeName.INPUT_GRADIENTS, "attributions")
-    file = Path(output.uri) / SUMMARY_JSON if output else None
-    if file is None or not file.is_file():
-        return None
-    return AttributionSummary.model_validate_json(file.read_text(encoding="utf-8"))
+    text = read_text(output, SUMMARY_JSON)
+    return AttributionSummary.model_validate_json(text) if text else None
 
 
 def table_of(summary: AttributionSummary) -> Table:

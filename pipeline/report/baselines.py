@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from pipeline.config.evaluation import METRICS, NOT_OF_A_CONSTANT
 from pipeline.graph.node_names import NodeName
-from pipeline.report.records import NodeRecord, find_output
+from pipeline.report.records import NodeRecord, find_output, read_text
 from trainer_module.baselines.record import FILE, Baseline, Baselines
 
 _SHOWN = {"constant": "a constant", "linear": "a linear model"}
@@ -23,11 +22,8 @@ def read(records: Mapping[str, NodeRecord]) -> tuple[Baseline, ...]:
 
 def read_all(records: Mapping[str, NodeRecord]) -> Baselines | None:
     """Return everything that the Trainer wrote about baselines; None if it wrote nothing."""
-    run = find_output(records, NodeName.TRAINER, "model_run")
-    file = Path(run.uri) / FILE if run else None
-    if file is None or not file.is_file():
-        return None
-    return Baselines.from_json(file.read_text(encoding="utf-8"))
+    text = read_text(find_output(records, NodeName.TRAINER, "model_run"), FILE)
+    return Baselines.from_json(text) if text else None
 
 
 def shown_name(baseline: Baseline) -> str:

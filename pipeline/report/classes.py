@@ -6,7 +6,6 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from rich.table import Table
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from pipeline.common.json_types import JsonValue
 from pipeline.config.evaluation import CONFUSION_MATRIX
-from pipeline.report.records import NodeRecord
+from pipeline.report.records import NodeRecord, read_text
 
 MOST_CLASSES = 10
 """Classes up to which the table says what each was taken for."""
@@ -76,11 +75,8 @@ def class_names(trainer: NodeRecord | None) -> list[str]:
     """Return the names of the label's classes by id, as stored with the model; [] if none."""
     from trainer_module.tfx.label_names import FILE
 
-    model = trainer.output("model") if trainer else None
-    file = Path(model.uri) / "Format-Serving" / FILE if model else None
-    if file is None or not file.is_file():
-        return []
-    return json.loads(file.read_text(encoding="utf-8")).get("classes") or []
+    text = read_text(trainer.output("model") if trainer else None, f"Format-Serving/{FILE}")
+    return json.loads(text).get("classes") or [] if text else []
 
 
 def table_of(matrix: Matrix, names: list[str], *, counted: str) -> Table:

@@ -54,6 +54,12 @@ def find_output(
     return record.output(key) if record else None
 
 
+def read_text(output: OutputArtifact | None, file: str) -> str | None:
+    """Return the text of a file in an artifact; None if either does not exist."""
+    path = Path(output.uri) / file if output else None
+    return path.read_text(encoding="utf-8") if path and path.is_file() else None
+
+
 def open_store(metadata: Path, *, writable: bool) -> MetadataStore:
     """Return the metadata store in a SQLite file."""
     from ml_metadata import MetadataStore
