@@ -22,9 +22,9 @@ from trainer_module.baselines.columns import Columns
 from trainer_module.baselines.linear_models import probabilities
 from trainer_module.baselines.record import FILE, Baseline, Baselines
 from trainer_module.baselines.sample import (
-    BATCH_ROWS,
     MAX_ROWS,
     Sample,
+    batch_rows,
     fit_linear,
     max_rows,
     row_weights,
@@ -38,7 +38,7 @@ from trainer_module.data.input_pipeline import DataSummary
 from trainer_module.model.data_context import TransformedData, model_context
 from trainer_module.model.model_context import ModelContext
 
-Predict = Callable[[dict[str, np.ndarray]], np.ndarray]
+Predict = Callable[[dict[str, np.ndarray], int], np.ndarray]
 
 
 def compute_baselines(
@@ -74,21 +74,21 @@ def compute_baselines(
         data = data._replace(train=dataclasses.replace(data.train, weight=weight))
     read = data.train.narrowed(inputs)
     if left_out:
-        sample = sample_rows(read.narrowed(()), None, summary.rows, MAX_ROWS)
-    else:
-        sample = sample_rows(read, columns, summary.rows, max_rows(columns, _outputs(context)))
+        columns, read = Columns(context, ()), read.narrowed(())
+    most = MAX_ROWS if left_out else max_rows(columns, _outputs(context))
+    sample = sample_rows(read, columns, summary.rows, most)
     linear = None if left_out else _fit_linear(context, columns, sample)
     constants = _constants(context, sample)
     scores = {name: Scores(kind) for name in (*constants, *(["linear"] if linear else []))}
     eval_rows = 0
     evaluated = dataclasses.replace(read, files=data.eval_files)
-    for features, label, *rest in evaluated.batches(BATCH_ROWS).as_numpy_iterator():
+    for features, label, *rest in evaluated.batches(batch_rows(columns)).as_numpy_iterator():
         labels = label[:, 0]
         weights = row_weights(rest, len(labels))
         eval_rows += len(labels)
         for name, score in scores.items():
             if name == "linear" and linear is not None:
-                predicted = linear(features)
+                predicted = linear(features, len(labels))
             else:
                 predicted = np.tile(constants[name][None, :], (len(labels), 1))
             score.add(labels, predicted, weights)
@@ -137,9 +137,9 @@ def write_baselines(
 def _fit_linear(context: ModelContext, columns: Columns, sample: Sample) -> Predict:
     linear = fit_linear(sample, context)
     if context.label_kind == "regression":
-        return lambda features: linear(columns.matrix(features))
+        return lambda features, rows: linear(columns.matrix(features, rows))
     first = 1 if context.label_kind == "binary" else 0
-    return lambda features: probabilities(linear(columns.matrix(features)))[:, first:]
+    return lambda features, rows: probabilities(linear(columns.matrix(features, rows)))[:, first:]
 
 
 def _outputs(context: ModelContext) -> int:

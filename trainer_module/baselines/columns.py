@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from trainer_module.baselines.design_matrix import DesignMatrix
+from trainer_module.common.extras import load
 from trainer_module.data.text_bags import other_places, text_bags
 from trainer_module.model.default_model import id_ranges
 from trainer_module.model.model_context import ModelContext
@@ -32,6 +34,7 @@ class Columns:
         floats: Number of columns of floats.
         id_widths: (number of ids, number of columns) of each id feature value.
         terms: Number of columns of the terms of texts.
+        nonzeros: Largest number of ids and terms of a row, which have a column each.
         left_out: Names of the features without columns, which are strings.
     """
 
@@ -73,6 +76,7 @@ class Columns:
         self.id_widths = [(count, min(count, self._cap)) for count in counts]
         self.terms = sum(self._terms)
         self.width += self.terms
+        self.nonzeros = len(counts) + sum(len(bag.ids) for bag in self._bags)
 
     def _of_ids(self, counts: Sequence[int]) -> int:
         return sum(min(count, self._cap) for count in counts)
@@ -98,17 +102,20 @@ class Columns:
             start += width
         return found
 
-    def matrix(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the matrix `[rows, width]` of a batch in float64; non-finite values become 0.
+    def matrix(self, features: Mapping[str, np.ndarray], rows: int) -> DesignMatrix:
+        """Return the matrix `[rows, width]` of a batch; non-finite values become 0.
 
         Args:
             features: Arrays `[rows, ...]` by feature name.
+            rows: Number of rows.
         """
-        rows = len(next(iter(features.values())))
-        parts = [np.zeros((rows, 0))]
+        dense = [np.zeros((rows, 0))]
         for name, places in self._floats.items():
             values = features[name].reshape(rows, -1)[:, places].astype(np.float64)
-            parts.append(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
+            dense.append(np.nan_to_num(values, copy=False, nan=0.0, posinf=0.0, neginf=0.0))
+        columns = [np.zeros((rows, 0), np.int32)]
+        values = [np.zeros((rows, 0))]
+        start = 0
         for name, ranges in self._ids.items():
             ids = features[name].reshape(rows, -1)
             for position, first, count in ranges:
@@ -116,13 +123,25 @@ class Columns:
                 local = ids[:, position] - first
                 # Like PackedEmbedding: an id outside its range becomes the last one.
                 local = np.where((local < 0) | (local > last), last, local)
-                parts.append(np.eye(last + 1)[local])
+                columns.append((start + local[:, None]).astype(np.int32))
+                values.append(np.ones((rows, 1)))
+                start += last + 1
         for bag, terms in zip(self._bags, self._terms, strict=True):
+            if not terms:
+                continue
             ids, weights = (
                 np.stack([features[name].reshape(rows, -1)[:, at] for name, at in places], axis=1)
                 for places in (bag.ids, bag.weights)
             )
-            found = np.zeros((rows, terms + 1))
-            np.add.at(found, (np.arange(rows)[:, None], np.clip(ids, 0, terms)), weights)
-            parts.append(found[:, :terms])  # the last column holds all other terms
-        return np.hstack(parts)
+            local = np.clip(ids, 0, terms)
+            other = local == terms  # all other terms have no column
+            columns.append(np.where(other, 0, start + local).astype(np.int32))
+            values.append(np.where(other, 0.0, weights))
+            start += terms
+        sparse = np.hstack(values)
+        csr_array = load("scipy.sparse", "csr_array", extra="tfx")
+        ends = np.arange(rows + 1, dtype=np.int32) * sparse.shape[1]
+        return DesignMatrix(
+            np.hstack(dense),
+            csr_array((sparse.ravel(), np.hstack(columns).ravel(), ends), shape=(rows, start)),
+        )

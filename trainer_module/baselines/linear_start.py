@@ -122,7 +122,7 @@ def fit_linear_start(
 
     Raises:
         ValueError: No training row has a usable label and a weight above 0.
-        ModuleNotFoundError: scikit-learn is not installed.
+        ModuleNotFoundError: SciPy is not installed.
     """
     columns = Columns(context, list(context.feature_spec))
     outputs = context.outputs if context.label_kind == "multiclass" else 1
@@ -135,7 +135,7 @@ def fit_linear_start(
     read = dataclasses.replace(examples.narrowed(context.feature_spec), replicas=None)
     sample = sample_rows(read, columns, rows, max_rows(columns, outputs))
     # The model has no linear weights for the terms of texts.
-    sample = sample._replace(rows=sample.rows[:, : columns.width - columns.terms])
+    sample = sample._replace(rows=sample.rows.without_last(columns.terms))
     sample = sample._replace(weights=_with_class_weights(sample, context))
     chosen = 0
     if len(scales) > 1:
@@ -186,7 +186,7 @@ def _with_class_weights(sample: Sample, context: ModelContext) -> np.ndarray:
 
 def _held_out_error(sample: Sample, scale: LabelScale | None) -> float:
     """Return the weighted mean absolute error over 5 folds, in the unit of the label."""
-    width = max(1, sample.rows.shape[1])
+    width = max(1, sample.rows.width)
     order = np.random.default_rng(0).permutation(len(sample.labels))
     order = order[: max(10 * _FOLDS, _MAX_FOLD_PRODUCTS // width**2)]
     scaled = _scaled(sample.labels, scale)

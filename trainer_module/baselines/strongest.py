@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trainer_module.baselines.columns import Columns
+from trainer_module.baselines.design_matrix import DesignMatrix
 from trainer_module.baselines.one_column import (
     codes_of_numbers,
     score_column,
@@ -19,7 +20,7 @@ _MIN_ROWS = 50
 
 
 def strongest_column(
-    columns: Columns, matrix: np.ndarray, labels: np.ndarray, kind: LabelKind
+    columns: Columns, matrix: DesignMatrix, labels: np.ndarray, kind: LabelKind
 ) -> StrongestColumn | None:
     """Return the strongest column; None for fewer than 50 rows with a usable label.
 
@@ -36,14 +37,14 @@ def strongest_column(
         usable &= labels >= 0
     if usable.sum() < _MIN_ROWS:
         return None
-    matrix, labels = matrix[usable], labels[usable]
+    labels, columns_of_rows = labels[usable], matrix[usable].to_array()
     target = (
         target_of_numbers(labels)
         if kind == "regression"
         else target_of_classes(labels.astype(np.int64))
     )
     found = [
-        StrongestColumn(source, score_column(_codes(matrix, slices), target).share)
+        StrongestColumn(source, score_column(_codes(columns_of_rows, slices), target).share)
         for source, slices in columns.sources().items()
     ]
     return max(found, key=lambda each: each.share, default=None)

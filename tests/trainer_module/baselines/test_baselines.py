@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn import metrics as sklearn_metrics
 from sklearn.linear_model import LogisticRegression
 
@@ -20,6 +21,7 @@ from trainer_module.baselines.baselines import (
     write_baselines,
 )
 from trainer_module.baselines.columns import Columns
+from trainer_module.baselines.design_matrix import DesignMatrix
 from trainer_module.baselines.one_column import codes_of_numbers, score_column, target_of_classes
 from trainer_module.baselines.sample import Sample
 from trainer_module.baselines.scores import Scores
@@ -137,6 +139,7 @@ def test_all_columns_of_a_raw_column_count_as_one(fn_args):
         def sources(self):
             return {"x": [slice(0, 1), slice(1, 2)], "y": [slice(2, 3)]}
 
+    matrix = DesignMatrix(matrix, csr_array((len(matrix), 0)))
     found = strongest_column(TwoOfOne(context, inputs), matrix, labels.astype(float), "binary")
     assert found is not None
     assert found.column == "x"
@@ -155,7 +158,7 @@ def test_metrics_of_several_classes_and_the_size_limit(fn_args, monkeypatch):
     expected = -np.log(shares[eval_y[:, 0]]).mean()
     assert constant["sparse_categorical_crossentropy"] == pytest.approx(expected, rel=1e-6)
     assert linear["sparse_categorical_accuracy"] > constant["sparse_categorical_accuracy"]
-    monkeypatch.setattr("trainer_module.baselines.sample._MAX_PRODUCTS", 1000)
+    monkeypatch.setattr("trainer_module.baselines.sample._MAX_WEIGHTS", 1)
     bounded = compute_baselines(context, data, summary, inputs)
     assert [each.name for each in bounded.baselines] == ["constant"]
     assert "columns and" in bounded.left_out
@@ -185,8 +188,8 @@ def test_run_fn_writes_baselines_only_on_request(fn_args):
     assert written["baselines"][1]["metrics"]["auc"] > 0.5
 
 
-def test_missing_scikit_learn_is_a_warning(fn_args, tmp_path, caplog, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+def test_missing_scipy_is_a_warning(fn_args, tmp_path, caplog, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
     _, data, summary, inputs = opened(fn_args(), label="generous")
     write_baselines(str(tmp_path / "run"), data, summary, TrainerConfig(label="generous"), inputs)
     assert "pip install 'tfx-largebatch[tfx]'" in caplog.text
@@ -203,9 +206,9 @@ def test_rows_without_a_usable_label_or_weight_are_not_fitted(fn_args):
     }
     labels = np.array([0, 0, 1, 1, -1, 5])
     weights = np.array([1.0, 1, 1, 1, 1, 1])
-    sample = Sample(columns.matrix(features), labels, weights)
+    sample = Sample(columns.matrix(features, 6), labels, weights)
     kept = Sample(*(each[:4] for each in sample))
-    found, expected = (_fit_linear(context, columns, each)(features) for each in (sample, kept))
+    found, expected = (_fit_linear(context, columns, each)(features, 6) for each in (sample, kept))
     np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match=r"trainer.label='generous'"):
         _fit_linear(context, columns, sample._replace(weights=np.array([0.0, 0, 0, 0, 1, 1])))

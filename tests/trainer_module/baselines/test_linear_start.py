@@ -8,10 +8,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from trainer_module import TrainerConfig, run_fn
 from trainer_module.baselines.baselines import compute_baselines
+from trainer_module.baselines.design_matrix import DesignMatrix
 from trainer_module.baselines.linear_start import (
     LinearStart,
     _held_out_error,
@@ -161,12 +163,13 @@ def test_the_label_scale_is_the_one_with_the_smaller_held_out_error(make, better
         random.exponential(size=(400, 2)) if better == "z_score" else random.normal(size=(400, 2))
     )
     labels = make(1 + rows @ [0.7, 0.4] + 0.01 * random.normal(size=400)).clip(min=0.01)
+    matrix = DesignMatrix(rows, csr_array((len(rows), 0)))
     moments = LabelMoments.of(labels)
     assert moments.as_is.skewness > 1
     options = {"loss": None, "own_model": False, "whole": False, "label": "y"}
     errors = {
         name: _held_out_error(
-            Sample(rows, labels, np.ones(400)), find_label_scale(name, moments, **options)
+            Sample(matrix, labels, np.ones(400)), find_label_scale(name, moments, **options)
         )
         for name in ("z_score", "log")
     }
