@@ -4,9 +4,10 @@
 # pyright: reportArgumentType=false, reportOperatorIssue=false
 # The decorator reads these annotations; the function gets artifacts and numbers.
 
-import tensorflow as tf
+import pyarrow.parquet as pq
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
+from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.types.standard_artifacts import Examples, Integer
 
@@ -24,11 +25,10 @@ def RowCounter(
         rows: Their number.
         at_least: Fewer rows are an error, so no later node runs.
     """
-    files = [
-        file
-        for split in artifact_utils.decode_split_names(examples.split_names)
-        for file in tf.io.gfile.glob(f"{examples.uri}/Split-{split}/*.gz")
-    ]
-    rows.value = sum(1 for _ in tf.data.TFRecordDataset(files, "GZIP"))
+    rows.value = 0
+    for split in artifact_utils.decode_split_names(examples.split_names):
+        for file in fileio.glob(f"{examples.uri}/Split-{split}/*.parquet"):
+            with fileio.open(file, "rb") as stream:
+                rows.value += pq.ParquetFile(stream).metadata.num_rows
     if rows.value < at_least:
         raise ValueError(f"{rows.value} rows, and at_least is {at_least}. Add rows.")

@@ -134,25 +134,25 @@ def unusable_labels(config: PipelineConfig, records: Mapping[str, NodeRecord]) -
 
     Transform writes NaN for a missing or invalid label, or class -1.
     """
-    import tensorflow as tf
+    import numpy as np
+    import pyarrow.parquet as pq
 
     written = find_output(records, NodeName.TRANSFORM, "transformed_examples")
     if written is None:
         return []
     split = config.data.evaluation_split
-    files = sorted(map(str, Path(written.uri).glob(f"Split-{split}/*.gz")))
-    label, rows, bad = config.label.column, 0, []
-    for record in tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator():
-        rows += 1
-        feature = tf.train.Example.FromString(record).features.feature[label]
-        finite = all(map(math.isfinite, feature.float_list.value))
-        if not finite or list(feature.int64_list.value) == [-1]:
-            bad.append(rows)
-    if not bad:
+    label = config.label.column
+    files = sorted(Path(written.uri).glob(f"Split-{split}/*.parquet"))
+    parts = [pq.read_table(file, columns=[label])[label].to_numpy() for file in files]
+    # One value per row.
+    values = np.concatenate([np.concatenate(lists) for lists in parts if len(lists)])
+    bad = 1 + np.flatnonzero(values == -1 if values.dtype.kind == "i" else ~np.isfinite(values))
+    if not len(bad):
         return []
     shown = ", ".join(map(str, bad[:SHOWN_ROWS])) + (", ..." if len(bad) > SHOWN_ROWS else "")
     return [
-        f"label {label!r} is missing, invalid or of an unknown class in {len(bad):,} of {rows:,} "
+        f"label {label!r} is missing, invalid or of an unknown class in {len(bad):,} of "
+        f"{len(values):,} "
         f"{split} rows (rows {shown} of {short(Path(written.uri))}/Split-{split}): leave them out "
         "of the data, or correct them"
     ]

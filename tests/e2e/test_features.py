@@ -1,7 +1,6 @@
 """`features explain` of the taxi run.
 
-Reference: NumPy in float64 on the tf.Examples of the train split; tolerance
-1e-6 relative.
+Reference: NumPy in float64 on the examples of the train split; tolerance 1e-6 relative.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from parquet_examples import read_rows
 
 from pipeline.cli.cli import main
 
@@ -24,17 +24,12 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "normalisation.md").read_
 
 def examples(folder: Path) -> list[Any]:
     """The raw rows of the train split."""
-    import tensorflow as tf
-
-    (found,) = folder.glob("artifacts/ArrowExampleGen/examples/*/Split-train/*.gz")
-    records = tf.data.TFRecordDataset(str(found), "GZIP").as_numpy_iterator()
-    return [tf.train.Example.FromString(record).features.feature for record in records]
+    return read_rows(folder.glob("artifacts/ArrowExampleGen/examples/*/Split-train/*"))
 
 
 def column(rows: list[Any], name: str) -> np.ndarray:
     """A raw number column in float64, NaN where missing."""
-    lists = [getattr(row[name], row[name].WhichOneof("kind") or "float_list").value for row in rows]
-    return np.asarray([values[0] if values else np.nan for values in lists], np.float64)
+    return np.asarray([row[name][0] if row[name] else np.nan for row in rows], np.float64)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +77,7 @@ def test_taxi_s_numbers_equal_numpy(taxi, explained):
     assert numbers(explained["minutes"], "scale")["mean"] == pytest.approx(
         np.nanmean(minutes), rel=1e-6
     )
-    companies = [row["company"].bytes_list.value for row in rows]
+    companies = [row["company"] for row in rows]
     known = {values[0] for values in companies if values}
     assert numbers(explained["company"], "encode")["values"] == len(known)
     lacking = sum(not values for values in companies) / len(rows)

@@ -19,9 +19,9 @@ def transform_config(config: PipelineConfig) -> JsonObject:
 
 
 def _build(context: GraphContext):
-    from tfx.components import Transform
+    from components.transform.component import ParquetTransform
 
-    return Transform(
+    return ParquetTransform(
         examples=context.output(NodeName.EXAMPLE_GEN, "examples"),
         schema=context.schema(),
         preprocessing_fn="transform.preprocessing_fn",

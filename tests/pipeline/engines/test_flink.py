@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 from attribution_files import check_attributions
+from parquet_examples import read_rows
 from tfx.types import standard_artifacts
 
 from components import Attributions
@@ -80,13 +80,11 @@ def run_pipeline(
 
 def check_passed_through_columns(output: Path, *, rows: int) -> None:
     """Assert that every key and every note is there, and missing ones are missing."""
-    files = output.glob("artifacts/Transform/transformed_examples/*/Split-*/*.gz")
-    records = tf.data.TFRecordDataset([str(f) for f in files], "GZIP").as_numpy_iterator()
-    passed = [tf.train.Example.FromString(record).features.feature for record in records]
+    passed = read_rows(output.glob("artifacts/Transform/transformed_examples/*/Split-*/*"))
     assert len(passed) == rows
-    keys = sorted(value for row in passed for value in row[flink_data.KEY].int64_list.value)
+    keys = sorted(value for row in passed for value in row[flink_data.KEY])
     assert keys == [i for i in range(1, rows + 1) if i % 3]
-    notes = {value for row in passed for value in row[flink_data.NOTE].bytes_list.value}
+    notes = {value for row in passed for value in row[flink_data.NOTE]}
     assert notes == {f"note {i}".encode() for i in range(1, rows + 1) if i % 2}
 
 

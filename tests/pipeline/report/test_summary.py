@@ -60,7 +60,8 @@ def test_a_violated_threshold_decides_the_exit_code(
 def test_rows_weights_and_what_is_undefined(write: Any, tmp_path: Path) -> None:
     """Reference: by hand, of four rows that weigh 0.5, 2, 1, 1; one label is infinite."""
     import pandas
-    import tensorflow as tf
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     def change(config: dict[str, Any]) -> None:
         config["features"]["label"]["kind"] = "regression"
@@ -84,11 +85,9 @@ def test_rows_weights_and_what_is_undefined(write: Any, tmp_path: Path) -> None:
     folder = tmp_path / "evaluation"
     uri = evaluate_frame(config.evaluation, rows, folder, kind="regression", weight="amount")
     (tmp_path / "examples" / "Split-eval").mkdir(parents=True)
-    with tf.io.TFRecordWriter(str(tmp_path / "examples" / "Split-eval" / "a.gz"), "GZIP") as writer:
-        for label in (1.0, 2.0, float("nan"), 4.0):
-            example = tf.train.Example()
-            example.features.feature["bought"].float_list.value.append(label)
-            writer.write(example.SerializeToString())
+    labels = pa.array([[1.0], [2.0], [float("nan")], [4.0]], pa.large_list(pa.float32()))
+    table = pa.table({"bought": labels})
+    pq.write_table(table, tmp_path / "examples" / "Split-eval" / "a.parquet", row_group_size=2)
 
     outputs = {
         "evaluation": [OutputArtifact(uri, {})],

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 from compiled_taxi import BUCKETS, ROOT, compiled, cut_to, taxi
+from parquet_examples import read_rows
 
 from pipeline.cli.cli import main
 from pipeline.replay.replay import Replay
@@ -23,12 +23,8 @@ def write_span(folder, name, rows):
 
 
 def fares(split_folder):
-    found = []
-    for file in Path(split_folder).glob("Split-*/*.gz"):
-        for record in tf.data.TFRecordDataset(str(file), "GZIP").as_numpy_iterator():
-            example = tf.train.Example.FromString(record)
-            found += example.features.feature["fare"].int64_list.value
-    return sorted(found)
+    rows = read_rows(Path(split_folder).glob("Split-*/*"))
+    return sorted(fare for row in rows for fare in row["fare"])
 
 
 def test_each_run_on_kubeflow_reads_the_latest_days_that_are_there(tmp_path):
