@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import files_of_rows
+import parquet_files
 import pytest
 import small_transform
 from on_workers import on_workers
@@ -21,7 +22,7 @@ ROWS = 101  # no number of replicas or files divides them
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
-    """The same number of rows in 1, 3 and 8 files, by that number."""
+    """The same number of rows in 1, 3 and 8 files, by that number; the 3 files are Parquet."""
     parent = tmp_path_factory.mktemp("rows")
     return {
         files: files_of_rows.write(parent / str(files), files=files, rows=ROWS)
@@ -63,9 +64,10 @@ def several(folders, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def packed(tmp_path_factory):
-    """A Transform output with packed features, as run_fn takes it: graph, train, eval."""
+    """A Transform output with packed features in Parquet files: graph, train, eval."""
     folder = tmp_path_factory.mktemp("packed")
     made = small_transform.run_transform(folder, small_transform.packed_preprocessing_fn)
     assets = Path(made.graph) / "transform_fn" / "assets"
     (assets / "feature_layout").write_text(json.dumps(small_transform.PACKED_LAYOUT))
+    made = parquet_files.as_parquet(made, folder / "parquet")
     return {"graph": made.graph, "train": made.train, "eval": made.eval}

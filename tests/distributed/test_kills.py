@@ -3,6 +3,7 @@
 Reference: the run that was never killed, bit for bit: the exported variables, those of the last
 checkpoint (optimizer, moving average, best epoch), the metrics and their history. Equal bits of a
 shuffled run mean that each row was seen as often. Of two workers one is killed; the other exits.
+One run reads TFRecord files, the others Parquet files.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import parquet_files
 import pytest
 import small_transform
 
@@ -40,19 +42,23 @@ PLACES = {
 
 @pytest.fixture(scope="module")
 def transformed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("transformed")
-    small_transform.run_transform(folder, small_transform.preprocessing_fn)
-    return folder
+    """Folders with `graph`, `train` and `eval`, by format."""
+    records, parquet = (tmp_path_factory.mktemp(name) for name in ("tfrecord", "parquet"))
+    made = small_transform.run_transform(records, small_transform.preprocessing_fn)
+    parquet_files.as_parquet(made, parquet)
+    (parquet / "graph").symlink_to(made.graph)
+    return {"tfrecord": records, "parquet": parquet}
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_run_that_is_killed_seven_times_ends_with_the_same_bits(transformed, tmp_path, place):
+    transform = transformed["tfrecord" if place == "one_device" else "parquet"]
     program = [sys.executable, str(Path(__file__).with_name("kills.py"))]
     done = subprocess.run(
         [
             *program,
-            *("--transform", str(transformed), "--folder", str(tmp_path)),
+            *("--transform", str(transform), "--folder", str(tmp_path)),
             *("--trainer", json.dumps({**TRAINER, **PLACES[place]})),
             *("--workers", "2" if place == "multi_worker" else "1"),
         ],

@@ -1,4 +1,4 @@
-"""TFRecord files with distinct rows: an id, some features, a label of two classes."""
+"""Files with distinct rows: an id, some features, a label of two classes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from parquet_files import write_parquet
 
 from trainer_module.data.input_pipeline import Examples
 
@@ -13,8 +14,13 @@ WIDTH = 4
 
 
 def write(folder: Path, *, files: int, rows: int) -> Path:
-    """Write the rows in turn to `files` files, which differ in length."""
+    """Write the rows in turn to `files` files, which differ in length.
+
+    Three files are Parquet files, other numbers are TFRecord files.
+    """
     folder.mkdir(parents=True)
+    if files == 3:
+        return _write_parquet(folder, files=files, rows=rows)
     random = np.random.default_rng(rows)
     writers = [tf.io.TFRecordWriter(str(folder / f"rows-{number}")) for number in range(files)]
     for number in range(rows):
@@ -28,6 +34,23 @@ def write(folder: Path, *, files: int, rows: int) -> Path:
         writers[number % files].write(example.SerializeToString())
     for writer in writers:
         writer.close()
+    return folder
+
+
+def _write_parquet(folder: Path, *, files: int, rows: int) -> Path:
+    random = np.random.default_rng(rows)
+    x = random.normal(size=(rows, WIDTH)).astype("float32")
+    columns = {
+        "id": np.arange(rows)[:, None],
+        "x": x,
+        "y": (x.sum(axis=1, keepdims=True) > 0.3).astype("float32"),
+    }
+    for number in range(files):
+        write_parquet(
+            folder / f"rows-{number}.parquet",
+            {name: values[number::files] for name, values in columns.items()},
+            group_rows=15,
+        )
     return folder
 
 

@@ -91,12 +91,10 @@ def test_batches_equal_those_of_the_same_tfrecords(transformed, tmp_path):
     import tensorflow_transform as tft
 
     spec = tft.TFTransformOutput(transformed.graph).transformed_feature_spec()
-    pattern = parquet_files.from_tfrecords(
-        transformed.train, spec, tmp_path / "parquet", group_rows=70
-    )
+    as_parquet = parquet_files.as_parquet(transformed, tmp_path)
     records, parquet = (
         Examples(expand([each], what="train")[:1], spec, "generous", "fare_scaled")
-        for each in (transformed.train, pattern)
+        for each in (transformed.train, as_parquet.train)
     )
     for nth in (1, 7):
         batches = zip(records.every(nth, 32), parquet.every(nth, 32), strict=True)

@@ -1,8 +1,9 @@
-"""Parquet files as Transform writes them, from arrays or from TFRecord files."""
+"""Parquet files as Transform writes them, from arrays or from its TFRecord files."""
 
 from __future__ import annotations
 
 import math
+import types
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,14 +29,27 @@ def write_parquet(
     return str(path)
 
 
-def from_tfrecords(
-    pattern: str, spec: Mapping[str, tf.io.FixedLenFeature], folder: Path, *, group_rows: int
-) -> str:
-    """Write a Parquet file for each gzip-compressed TFRecord file; return their pattern."""
-    folder.mkdir(parents=True)
-    for file in sorted(tf.io.gfile.glob(pattern)):
-        records = list(tf.data.TFRecordDataset(file, "GZIP").as_numpy_iterator())
-        features = tf.io.parse_example(records, dict(spec))
-        path = folder / Path(file).with_suffix(".parquet").name
-        write_parquet(path, {n: v.numpy() for n, v in features.items()}, group_rows=group_rows)
-    return str(folder / "*")
+def as_parquet(
+    made: types.SimpleNamespace, folder: Path, *, group_rows: int = 70
+) -> types.SimpleNamespace:
+    """Return the result of `run_transform` with its rows in Parquet files below a folder."""
+    import tensorflow_transform as tft
+
+    spec = tft.TFTransformOutput(made.graph).transformed_feature_spec()
+    dense = {n: f for n, f in spec.items() if isinstance(f, tf.io.FixedLenFeature)}
+    for split in ("train", "eval"):
+        (folder / split).mkdir(parents=True)
+        for file in sorted(tf.io.gfile.glob(getattr(made, split))):
+            records = list(tf.data.TFRecordDataset(file, "GZIP").as_numpy_iterator())
+            features = tf.io.parse_example(records, dense)
+            write_parquet(
+                folder / split / Path(file).with_suffix(".parquet").name,
+                {name: values.numpy() for name, values in features.items()},
+                group_rows=group_rows,
+            )
+    return types.SimpleNamespace(
+        graph=made.graph,
+        raw=made.raw,
+        train=str(folder / "train" / "examples*"),
+        eval=str(folder / "eval" / "examples*"),
+    )
