@@ -94,7 +94,7 @@ def fit_logistic(
     numbered = np.arange(len(labels))
     shares = np.bincount(places, weights) / len(labels)
     # The mean of the Hessian's diagonal blocks, as a factor of the Gram matrix.
-    curvature = max(np.mean(shares * (1 - shares)), _JITTER)
+    curvature = max(float(np.mean(shares * (1 - shares))), _JITTER)
     penalty = 2.0 if len(seen) == 2 else 1.0
     centred = _Centred(rows, weights)
     factor = centred.factor(curvature, penalty)

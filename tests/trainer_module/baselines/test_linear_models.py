@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 from sklearn import datasets
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
 from trainer_module.baselines.design_matrix import DesignMatrix
@@ -20,6 +20,12 @@ ROWS = 400
 
 def dense(rows):
     return DesignMatrix(rows, csr_array((len(rows), 0)))
+
+
+def class_shares(rows, labels, weights, classes, asked=None):
+    """Probabilities of the classes, for the same rows or others."""
+    fitted = fit_logistic(dense(rows), labels, weights, classes=classes)
+    return probabilities(fitted(dense(rows if asked is None else asked)))
 
 
 @pytest.fixture
@@ -54,9 +60,7 @@ def test_classification_is_logistic_regression_with_weights_of_mean_one(random, 
     labels = (rows @ random.normal(size=(6, classes)) + random.gumbel(size=(ROWS, classes))).argmax(
         1
     )
-    found = probabilities(
-        fit_logistic(dense(rows), labels, 7 * weights, classes=classes)(dense(rows))
-    )
+    found = class_shares(rows, labels, 7 * weights, classes)
     reference = LogisticRegression(tol=1e-9, max_iter=5000, solver="newton-cg")
     reference.fit(rows, labels, weights / weights.mean())
     np.testing.assert_allclose(found, reference.predict_proba(rows), atol=1e-4)
@@ -67,13 +71,11 @@ def test_classification_is_logistic_regression_with_weights_of_mean_one(random, 
 def test_a_class_without_rows_has_probability_zero(random):
     rows = np.sort(random.normal(size=(ROWS, 1)), axis=0) * 100
     labels = np.where(np.arange(ROWS) > 150, 2, 0)  # separable
-    shares = probabilities(fit_logistic(dense(rows), labels, np.ones(ROWS), classes=4)(dense(rows)))
+    shares = class_shares(rows, labels, np.ones(ROWS), 4)
     assert (shares.argmax(axis=1) == labels).mean() > 0.99
     assert shares.shape == (ROWS, 4)
     assert (shares[:, [1, 3]] == 0).all()
-    one = probabilities(
-        fit_logistic(dense(rows), np.full(ROWS, 1), np.ones(ROWS), classes=3)(dense(rows[:2]))
-    )
+    one = class_shares(rows, np.full(ROWS, 1), np.ones(ROWS), 3, rows[:2])
     assert one.tolist() == [[0, 1, 0], [0, 1, 0]]
 
 
@@ -88,12 +90,10 @@ def test_columns_of_any_scale_are_fitted_as_well_as_by_newton(random, classes, l
     flag = (random.uniform(size=(ROWS, 1)) < 0.5).astype(float)
     scales = 10.0 ** np.linspace(-2, largest, 5)
     rows = np.hstack([(columns + 10) * scales, flag])
-    found = probabilities(
-        fit_logistic(dense(rows), labels, np.ones(ROWS), classes=classes)(dense(rows))
-    )
+    found = class_shares(rows, labels, np.ones(ROWS), classes)
     reference = LogisticRegression(solver="newton-cg", max_iter=200).fit(rows, labels)
     expected = log_loss(labels, reference.predict_proba(rows))
-    assert log_loss(labels, found) <= 1.01 * expected
+    assert log_loss(labels, found) <= 1.01 * expected  # fails for NaN
 
 
 def test_without_scipy_the_error_names_the_extra(random, monkeypatch):
@@ -129,35 +129,44 @@ TABLES = tables()
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_held_out_metrics_are_within_two_percent_of_scikit_learn(name):
-    """References: Ridge() and LogisticRegression() as they come, but for enough iterations."""
+def test_the_objective_is_at_most_that_of_scikit_learn(name):
+    """References: Ridge() and LogisticRegression() with enough iterations; 1e-6 relative."""
     rows, labels = TABLES[name]
-    rows = StandardScaler().fit_transform(rows)
-    order = np.random.default_rng(0).permutation(len(labels))
-    train, held_out = np.split(order, [len(order) * 3 // 4])
-    weights = np.ones(len(train))
-    truth = labels[held_out]
+    rows, weights = StandardScaler().fit_transform(rows), np.ones(len(labels))
     if np.issubdtype(labels.dtype, np.floating) and len(np.unique(labels)) > 20:
-        ours = fit_ridge(dense(rows[train]), labels[train], weights)(dense(rows[held_out]))[:, 0]
-        theirs = Ridge().fit(rows[train], labels[train]).predict(rows[held_out])
-        for power in (1, 2):
-            error = (np.abs(each - truth) ** power for each in (ours, theirs))
-            mine, reference = (each.mean() for each in error)
-            assert mine <= 1.02 * reference
+        theirs = Ridge().fit(rows, labels)
+        ours = fit_ridge(dense(rows), labels, weights)
+        found, expected = (
+            np.sum((labels - rows @ np.ravel(kernel) - bias) ** 2) + np.sum(kernel**2)
+            for kernel, bias in (ours, (theirs.coef_, theirs.intercept_))
+        )
+        assert found <= expected * (1 + 1e-6)
         return
     labels = labels.astype(int)
-    classes = labels.max() + 1
-    ours = probabilities(
-        fit_logistic(dense(rows[train]), labels[train], weights, classes=classes)(
-            dense(rows[held_out])
+    theirs = LogisticRegression(max_iter=5000).fit(rows, labels)
+    ours = fit_logistic(dense(rows), labels, weights, classes=labels.max() + 1)
+    kernel = ours.kernel if len(theirs.classes_) > 2 else np.diff(ours.kernel)
+    found, expected = (
+        log_loss(labels, shares, normalize=False) + np.sum(coefficients**2) / 2
+        for shares, coefficients in (
+            (probabilities(ours(dense(rows))), kernel),
+            (theirs.predict_proba(rows), theirs.coef_),
         )
     )
-    reference = LogisticRegression(max_iter=5000).fit(rows[train], labels[train])
-    theirs = reference.predict_proba(rows[held_out])
-    truth = labels[held_out]
-    names = np.arange(classes)
-    assert log_loss(truth, ours, labels=names) <= 1.02 * log_loss(truth, theirs, labels=names)
-    right = [(each.argmax(axis=1) == truth).mean() for each in (ours, theirs)]
-    assert right[0] >= 0.98 * right[1]
-    if classes == 2:
-        assert roc_auc_score(truth, ours[:, 1]) >= 0.98 * roc_auc_score(truth, theirs[:, 1])
+    assert found <= expected * (1 + 1e-6)
+
+
+def test_products_of_dense_and_sparse_columns(random):
+    """Reference: the dense array in NumPy. A row may have the same term twice, and empty rows."""
+    entries = random.integers(0, 9, (2, 60))
+    sparse = coo_array((random.normal(size=60), entries), shape=(9, 9)).tocsr()
+    matrix = DesignMatrix(random.normal(size=(9, 2)), sparse)
+    array, weights = matrix.to_array(), random.uniform(size=9)
+    kernel, rows = random.normal(size=(11, 3)), np.array([4, 0, 8])
+    np.testing.assert_allclose(matrix @ kernel, array @ kernel)
+    np.testing.assert_allclose(matrix.transposed_matmul(weights), array.T @ weights)
+    np.testing.assert_allclose(matrix.gram(weights), (array.T * weights) @ array)
+    np.testing.assert_array_equal(matrix[rows].to_array(), array[rows])
+    np.testing.assert_array_equal(matrix.without_last(3).to_array(), array[:, :-3])
+    both = DesignMatrix.concatenate([matrix, matrix[rows]])
+    np.testing.assert_array_equal(both.to_array(), np.concatenate([array, array[rows]]))
