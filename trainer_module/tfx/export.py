@@ -63,7 +63,7 @@ def export_model(
         label_scale: Scale of the model's outputs; they are converted back to the label's unit.
         names: Meaning of the outputs. None: return the outputs unchanged.
         layout: Names of packed columns, for `input_gradients`; None: Transform writes none.
-        with_gradients: Whether to export `input_gradients`, which takes a second or two.
+        with_gradients: Whether to export `input_gradients`.
 
     Raises:
         ValueError: With `with_gradients`; see `input_gradients_signature`.
