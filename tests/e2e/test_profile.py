@@ -17,7 +17,8 @@ def test_the_command_of_the_page(taxi, pipeline):
     before = sorted(taxi.folder.rglob("*"))
     result = pipeline("profile", "--config", TAXI, f"--set=output.folder={taxi.folder}")
     assert result.code == 0, result.output
-    assert "50 steps of 256 rows on 1 replica" in result.output
+    (title,) = re.findall(r"^50 steps of \d+ rows on 1 replica.*$", PAGE, flags=re.MULTILINE)
+    assert title in result.output
     found = {}
     for line in result.output.partition("wall time")[0].splitlines():
         if numbers := re.fullmatch(r"([a-z ]+?) +([\d,.]+) +([\d.]+)%", line):
