@@ -1,11 +1,14 @@
-"""The path integral through a signature that is written by hand, as for another library's model."""
+"""The path integral through a signature written by hand, as for another library's model; a file."""
 
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pytest
 import tensorflow as tf
 
-from components.input_gradients.model import ExplainedModel
+from components.input_gradients.model import Attributed, ExplainedModel
+from components.input_gradients.rows import _table
 
 
 def test_a_square_is_attributed_exactly_with_two_points(tmp_path):
@@ -20,6 +23,7 @@ def test_a_square_is_attributed_exactly_with_two_points(tmp_path):
             "prediction": point[:, 0] ** 2,
             "attributions": 2 * point * (x - baseline_x),
             "columns": tf.constant(["x"]),
+            "class": tf.cast(x[:, 0] > 0, tf.int64),
         }
 
     tf.saved_model.save(tf.Module(), str(tmp_path), {"input_gradients": explain})
@@ -28,7 +32,29 @@ def test_a_square_is_attributed_exactly_with_two_points(tmp_path):
     baselines = {"x": tf.constant([[1.0], [3.0]])}
     found = model.attribute({"x": rows[:, np.newaxis]}, baselines, steps=2, batch_rows=2)
     assert found.columns == ("x",)
+    assert found.classes is not None
+    assert found.classes.tolist() == (rows > 0).tolist()
     np.testing.assert_allclose(found.prediction, rows**2, rtol=1e-6)
     np.testing.assert_allclose(found.baseline_prediction, np.full(5, 5.0))
     np.testing.assert_allclose(found.attributions[:, 0], rows**2 - 5.0, rtol=1e-6, atol=1e-5)
     np.testing.assert_allclose(found.completeness_error, np.zeros(5), atol=1e-5)
+
+
+def test_classes_and_slices_are_written():
+    zeros = np.zeros(3)
+    found = Attributed(("x",), np.zeros((3, 1)), zeros, zeros, np.array([2, 0, 1]))
+    texts = pa.large_list(pa.large_binary())
+    columns = {
+        "city": pa.array([[b"Oslo"], None, [b"\xff"]], texts),
+        "year": pa.array([[1999], [2000], None], pa.large_list(pa.int64())),
+        "none": pa.nulls(3),
+        "tags": pa.array([None, [b"a", b"b"], [b"c"]], texts),
+    }
+    rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    table = _table(found, rows, ["city", "year", "none"]).to_pydict()
+    assert table["class"] == [2, 0, 1]
+    assert table["slice.city"] == ["Oslo", None, "\N{REPLACEMENT CHARACTER}"]
+    assert table["slice.year"] == ["1999", "2000", None]
+    assert table["slice.none"] == [None] * 3
+    with pytest.raises(ValueError, match="slices: column 'tags' has 2 values in a row"):
+        _table(found, rows, ["tags"])
