@@ -10,11 +10,14 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from google.protobuf import text_format
 from parquet_examples import read_splits
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import v1 as tfx
 from tfx.orchestration import metadata
+from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 
-from components import ArrowExampleGen
+from components import ArrowExampleGen, CsvOptions
 from components.arrow_example_gen.executor import open_source
 
 COMPONENTS = Path(__file__).resolve().parents[3] / "components"
@@ -30,13 +33,13 @@ ROWS = [
 ]
 
 
-def run(node: Any, folder: Path) -> dict[str, list[dict[str, list[Any]]]]:
-    """Runs the node alone: split -> what it wrote."""
+def run(nodes: list[Any], folder: Path) -> dict[str, list[dict[str, list[Any]]]]:
+    """Runs the nodes: split -> what ArrowExampleGen wrote."""
     tfx.orchestration.LocalDagRunner().run(
         tfx.dsl.Pipeline(
             pipeline_name="source",
             pipeline_root=str(folder / "artifacts"),
-            components=[node],
+            components=nodes,
             metadata_connection_config=metadata.sqlite_metadata_connection_config(
                 str(folder / "metadata.sqlite")
             ),
@@ -44,7 +47,7 @@ def run(node: Any, folder: Path) -> dict[str, list[dict[str, list[Any]]]]:
             beam_pipeline_args=["--runner=FnApiRunner", "--sdk_container_image=unused"],
         )
     )
-    (examples,) = folder.glob("artifacts/*/examples/*")
+    (examples,) = folder.glob("artifacts/ArrowExampleGen/examples/*")
     return read_splits(examples)
 
 
@@ -62,22 +65,20 @@ def test_the_latest_span_in_splits_by_a_feature(tmp_path):
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"span-{span}" / "a.parquet")
     proto = tfx.proto
     split = proto.SplitConfig.Split
-    written = run(
-        ArrowExampleGen(
-            shorter_lists=["t*s"],
-            input_base=str(tmp_path),
-            input_config=proto.Input(
-                splits=[proto.Input.Split(name="all", pattern="span-{SPAN}/*.parquet")]
-            ),
-            output_config=proto.Output(
-                split_config=proto.SplitConfig(
-                    splits=[split(name=f"part{i}", hash_buckets=1) for i in range(8)],
-                    partition_feature_name="flag",
-                )
-            ),
+    example_gen = ArrowExampleGen(
+        shorter_lists=["t*s"],
+        input_base=str(tmp_path),
+        input_config=proto.Input(
+            splits=[proto.Input.Split(name="all", pattern="span-{SPAN}/*.parquet")]
         ),
-        tmp_path,
+        output_config=proto.Output(
+            split_config=proto.SplitConfig(
+                splits=[split(name=f"part{i}", hash_buckets=1) for i in range(8)],
+                partition_feature_name="flag",
+            )
+        ),
     )
+    written = run([example_gen], tmp_path)
     filled = [rows for rows in written.values() if rows]
     assert len(written) == 8
     flags = [{row["flag"][0] for row in rows} for rows in filled]
@@ -90,6 +91,40 @@ def test_the_latest_span_in_splits_by_a_feature(tmp_path):
         assert each["text"] == ([] if row["text"] is None else [row["text"].encode()])
 
 
+SCHEMA = """
+feature { name: "late" type: BYTES }
+feature { name: "never" type: BYTES }
+feature { name: "only" type: INT }
+feature { name: "x" type: FLOAT }
+"""
+
+
+def test_all_splits_have_the_types_that_tfx_expects(tmp_path):
+    """Where a split has no value of a column that the other one has.
+
+    Reference: Transform refuses files whose Arrow schema is not that of TFXIO for the schema.
+    """
+    (tmp_path / "train.csv").write_text("x,late,never,only\n" + "1.5,a,,\n,b,,3\n" * 4)
+    (tmp_path / "eval.csv").write_text("x,late,never,only\n" + "2.5,,,\n" * 3)
+    split = tfx.proto.Input.Split
+    example_gen = ArrowExampleGen(
+        input_base=str(tmp_path),
+        csv=CsvOptions(),
+        input_config=tfx.proto.Input(
+            splits=[split(name=name, pattern=f"{name}.csv") for name in ("train", "eval")]
+        ),
+    )
+    written = run([example_gen], tmp_path)
+    assert [row["x"] for row in written["train"]] == [[1.5], []] * 4
+    assert written["eval"] == [{"x": [2.5], "late": [], "never": [], "only": []}] * 3
+    schema = text_format.Parse(SCHEMA, schema_pb2.Schema())
+    files = list(tmp_path.glob("artifacts/ArrowExampleGen/examples/*/Split-*/*"))
+    assert len(files) == 2
+    for file in files:
+        tfxio = ParquetTFXIO(str(file), schema=schema, telemetry_descriptors=["test"])
+        assert pq.read_schema(file).remove_metadata() == tfxio.ArrowSchema()
+
+
 def test_a_window_of_spans_is_read_together_and_its_folders_are_columns_below_the_span(tmp_path):
     """TFX's own driver takes one span alone."""
     for day, rows in (("2024-02-28", 1), ("2024-02-29", 2), ("2024-03-01", 3)):
@@ -98,20 +133,18 @@ def test_a_window_of_spans_is_read_together_and_its_folders_are_columns_below_th
         pq.write_table(pa.Table.from_pylist(ROWS[:rows]), folder / "a.parquet")
     proto = tfx.proto
     pattern = "day={YYYY}-{MM}-{DD}/country=*/*.parquet"
-    written = run(
-        ArrowExampleGen(
-            shorter_lists=["tags"],
-            input_base=str(tmp_path),
-            input_config=proto.Input(splits=[proto.Input.Split(name="all", pattern=pattern)]),
-            output_config=proto.Output(
-                split_config=proto.SplitConfig(
-                    splits=[proto.SplitConfig.Split(name="all", hash_buckets=1)]
-                )
-            ),
-            range_config=proto.RangeConfig(rolling_range=proto.RollingRange(num_spans=2)),
+    example_gen = ArrowExampleGen(
+        shorter_lists=["tags"],
+        input_base=str(tmp_path),
+        input_config=proto.Input(splits=[proto.Input.Split(name="all", pattern=pattern)]),
+        output_config=proto.Output(
+            split_config=proto.SplitConfig(
+                splits=[proto.SplitConfig.Split(name="all", hash_buckets=1)]
+            )
         ),
-        tmp_path,
+        range_config=proto.RangeConfig(rolling_range=proto.RollingRange(num_spans=2)),
     )
+    written = run([example_gen], tmp_path)
     countries = [row["country"][0] for row in written["all"]]
     assert sorted(countries) == [b"no"] * 2 + [b"se"] * 3
     assert not any("day" in row for row in written["all"])

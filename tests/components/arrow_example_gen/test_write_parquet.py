@@ -1,0 +1,49 @@
+"""The files of a split: row groups of a bounded size, and columns where there is no row."""
+
+from __future__ import annotations
+
+import os
+from itertools import chain, pairwise
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from components.arrow_example_gen import write_parquet
+from components.arrow_example_gen.write_parquet import WriteParquet
+
+TYPE = pa.large_list(pa.int64())
+
+
+def batch(start, end):
+    lists = pa.array([[i] * (i % 3) for i in range(start, end)], TYPE)
+    return pa.RecordBatch.from_arrays([lists], ["n"])
+
+
+def written(folder, batches):
+    """Returns the row groups of the one file that one worker writes."""
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        _ = pipeline | beam.Create(batches, reshuffle=False) | WriteParquet(str(folder))
+    (name,) = os.listdir(folder)
+    assert name == "data_parquet-00000-of-00001.parquet"
+    file = pq.ParquetFile(folder / name)
+    assert file.schema_arrow.field("n").type == TYPE
+    return [file.read_row_group(i)["n"].to_pylist() for i in range(file.num_row_groups)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "sizes"),
+    [({"GROUP_ROWS": 25}, [20, 20, 20]), ({"GROUP_BYTES": 1}, [20, 10, 10, 20]), ({}, [60])],
+)
+def test_batches_are_joined_up_to_the_size_of_a_row_group(tmp_path, monkeypatch, limits, sizes):
+    edges = [0, 20, 20, 30, 40, 60]
+    for name, value in limits.items():
+        monkeypatch.setattr(write_parquet, name, value)
+    groups = written(tmp_path, [batch(*ends) for ends in pairwise(edges)])
+    assert list(map(len, groups)) == sizes
+    assert list(chain.from_iterable(groups)) == batch(0, 60)["n"].to_pylist()
+
+
+def test_a_split_without_a_row_has_the_columns(tmp_path):
+    assert written(tmp_path, [batch(0, 0), batch(0, 0)]) == []
