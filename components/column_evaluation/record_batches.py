@@ -66,9 +66,27 @@ class _PrepareRecordBatches(beam.DoFn):
         (batch,) = pa.Table.from_batches(self._waiting).combine_chunks().to_batches()
         self._waiting = []
         if constants.ARROW_INPUT_COLUMN not in batch.schema.names:
-            rows = pa.array(self._encoder.encode(batch), pa.large_binary())
-            column = pa.LargeListArray.from_arrays(pa.array(np.arange(len(rows) + 1)), rows)
+            columns, names = [_empty_to_null(each) for each in batch.columns], batch.schema.names
+            encoded = self._encoder.encode(pa.RecordBatch.from_arrays(columns, names))
+            rows = pa.LargeListArray.from_arrays(
+                pa.array(np.arange(len(encoded) + 1)), pa.array(encoded, pa.large_binary())
+            )
             batch = pa.RecordBatch.from_arrays(
-                [*batch.columns, column], [*batch.schema.names, constants.ARROW_INPUT_COLUMN]
+                [*columns, rows], [*names, constants.ARROW_INPUT_COLUMN]
             )
         return {constants.ARROW_RECORD_BATCH_KEY: batch}
+
+
+def _empty_to_null(column: pa.Array) -> pa.Array:
+    """Return a column whose empty lists are null, which a parsing function reads as missing.
+
+    A list without values is an error for `tf.io.FixedLenFeature`, also with a default value.
+    """
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        return column
+    lengths = np.asarray(column.value_lengths().fill_null(0))
+    if lengths.all():
+        return column
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(lengths.dtype)
+    offsets = pa.array(ends, mask=np.append(lengths == 0, False))
+    return type(column).from_arrays(offsets, column.flatten())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 
+import numpy as np
 import pyarrow as pa
+import tensorflow as tf
 from tensorflow_model_analysis import constants
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
@@ -29,10 +31,6 @@ def lists(values: list[list[float] | None]) -> pa.Array:
     return pa.array(values, pa.large_list(pa.float32()))
 
 
-def without_null(column: list[list[float] | None]) -> list[list[float]]:
-    return [values or [] for values in column]
-
-
 def test_rows_of_parquet_become_tf_examples() -> None:
     values = [[float(i)] if i % 3 else ([] if i % 2 else None) for i in range(20_000)]
     batch = pa.RecordBatch.from_arrays([lists(values)], ["x"])
@@ -41,10 +39,11 @@ def test_rows_of_parquet_become_tf_examples() -> None:
     assert len(pickle.dumps(found[2])) < len(pickle.dumps(found[0])) / 2, "without other rows"
     rows = [x for each in found for (x,) in each.column(1).to_pylist()]
     assert found[0].schema.names == ["x", constants.ARROW_INPUT_COLUMN]
-    decoded = ExamplesToRecordBatchDecoder().DecodeBatch(rows)
-    expected = without_null(values)
-    assert without_null(decoded.column(0).to_pylist()) == expected
-    assert without_null([x for each in found for x in each.column(0).to_pylist()]) == expected
+    expected = [each or None for each in values]
+    assert ExamplesToRecordBatchDecoder().DecodeBatch(rows).column(0).to_pylist() == expected
+    assert [x for each in found for x in each.column(0).to_pylist()] == expected
+    parsed = tf.io.parse_example(rows, {"x": tf.io.FixedLenFeature([], tf.float32, -1.0)})
+    np.testing.assert_array_equal(parsed["x"], [x[0] if x else -1.0 for x in values])
 
 
 def test_small_batches_are_merged_and_keep_their_serialized_rows() -> None:
