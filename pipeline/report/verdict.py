@@ -135,24 +135,24 @@ def unusable_labels(config: PipelineConfig, records: Mapping[str, NodeRecord]) -
     Transform writes NaN for a missing or invalid label, or class -1.
     """
     import numpy as np
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     written = find_output(records, NodeName.TRANSFORM, "transformed_examples")
     if written is None:
         return []
     split = config.data.evaluation_split
-    label = config.label.column
-    files = sorted(Path(written.uri).glob(f"Split-{split}/*.parquet"))
-    parts = [pq.read_table(file, columns=[label])[label].to_numpy() for file in files]
-    # One value per row.
-    values = np.concatenate([np.concatenate(lists) for lists in parts if len(lists)])
-    bad = 1 + np.flatnonzero(values == -1 if values.dtype.kind == "i" else ~np.isfinite(values))
-    if not len(bad):
+    label, rows, bad = config.label.column, 0, []
+    for file in sorted(Path(written.uri).glob(f"Split-{split}/*.parquet")):
+        values = pc.list_flatten(pq.read_table(file, columns=[label])[label]).to_numpy()
+        unusable = ~np.isfinite(values) if values.dtype.kind == "f" else values == -1
+        bad += (rows + 1 + np.flatnonzero(unusable)).tolist()
+        rows += len(values)
+    if not bad:
         return []
     shown = ", ".join(map(str, bad[:SHOWN_ROWS])) + (", ..." if len(bad) > SHOWN_ROWS else "")
     return [
-        f"label {label!r} is missing, invalid or of an unknown class in {len(bad):,} of "
-        f"{len(values):,} "
+        f"label {label!r} is missing, invalid or of an unknown class in {len(bad):,} of {rows:,} "
         f"{split} rows (rows {shown} of {short(Path(written.uri))}/Split-{split}): leave them out "
         "of the data, or correct them"
     ]

@@ -14,12 +14,14 @@ def transform_config(config: PipelineConfig) -> JsonObject:
     derive = config.features.derive
     return {
         "features": config.features.model_dump(mode="json", exclude_none=True),
-        "code": fingerprint(["transform", "shared_core"], [derive] if derive else []),
+        "code": fingerprint(
+            ["components.transform", "transform", "shared_core"], [derive] if derive else []
+        ),
     }
 
 
 def _build(context: GraphContext):
-    from components.transform.component import ParquetTransform
+    from components import ParquetTransform
 
     return ParquetTransform(
         examples=context.output(NodeName.EXAMPLE_GEN, "examples"),
