@@ -10,11 +10,12 @@ import collections
 import dataclasses
 import functools
 import io
+import itertools
 import json
 import math
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -95,14 +96,13 @@ class ParquetRows:
         first_row = 0
         for path in self.files:
             footer = _footer(path)
-            if footer.metadata.num_rows == 0:  # its columns may have no types
+            if sum(footer.rows) == 0:  # its columns may have no types
                 continue
-            self._check_types(path, footer.schema)
-            for number in range(footer.metadata.num_row_groups):
-                group = footer.metadata.row_group(number)
-                self._check_counts(path, number, group)
-                groups.append(_Group(path, footer.version, number, group.num_rows, first_row))
-                first_row += group.num_rows
+            self._check_types(path, footer.columns)
+            for number, (rows, chunks) in enumerate(zip(footer.rows, footer.chunks, strict=True)):
+                self._check_counts(f"{path}, row group {number}", rows, chunks)
+                groups.append(_Group(path, footer.version, number, rows, first_row))
+                first_row += rows
         return tuple(groups) or (_Group(self.files[0], "", 0, 0, 0),)
 
     @property
@@ -180,55 +180,39 @@ class ParquetRows:
         An open row group holds a page of each of its columns.
         """
         most = 1
-        for path in self.files:
-            metadata = _footer(path).metadata
-            for number in range(metadata.num_row_groups):
-                group = metadata.row_group(number)
-                chunks = [group.column(i) for i in range(group.num_columns)]
-                sizes = [
-                    min(_PAGE_BYTES, chunk.total_uncompressed_size)
-                    for chunk in chunks
-                    if any(_is_of_column(chunk.path_in_schema, name) for name in self.feature_spec)
-                ]
-                most = max(most, sum(sizes))
+        for chunks in itertools.chain(*(_footer(path).chunks for path in self.files)):
+            found = (chunks.get(name) for name in self.feature_spec)
+            most = max(most, sum(min(_PAGE_BYTES, chunk.bytes) for chunk in found if chunk))
         fitting = _OPEN_BYTES // (_OPEN_PER_TURN * most)
         return max(1, min(_GROUPS_AT_A_TIME, self.parts, fitting))
 
-    def _check_types(self, path: str, schema: _Arrow) -> None:
+    def _check_types(self, path: str, columns: tuple[tuple[str, _Arrow], ...]) -> None:
         for name, feature in self.feature_spec.items():
-            found = [i for i, each in enumerate(schema.names) if each == name]
-            if len(found) != 1:
-                reason = "twice" if found else "not"
+            types = [type_ for each, type_ in columns if each == name]
+            if len(types) != 1:
                 raise UnreadableRows(
-                    f"{path}: column {name!r} is {reason} in the file, which has "
-                    f"{', '.join(schema.names[:20])}: write each transformed feature as one "
-                    "column, or take the Transform output that these examples belong to."
+                    f"{path}: column {name!r} is {'twice' if types else 'not'} in the file, which "
+                    f"has {', '.join(each for each, _ in columns[:20])}: write each transformed "
+                    "feature as one column, or take the Transform output of these examples."
                 )
-            type_ = schema.field(found[0]).type
-            if reason := _why_not(type_, feature):
-                raise UnreadableRows(f"{path}: column {name!r} is {type_}, {reason}.")
+            if reason := _why_not(types[0], feature):
+                raise UnreadableRows(f"{path}: column {name!r} is {types[0]}, {reason}.")
 
-    def _check_counts(self, path: str, number: int, group: _Arrow) -> None:
+    def _check_counts(self, where: str, rows: int, chunks: Mapping[str, _Chunk]) -> None:
         """Compare the numbers of values in a row group's metadata with the features."""
         for name, feature in self.feature_spec.items():
-            chunks = [
-                chunk
-                for chunk in map(group.column, range(group.num_columns))
-                if _is_of_column(chunk.path_in_schema, name)
-            ]
-            if len(chunks) != 1:  # a name with dots, which begins as another
+            chunk, expected = chunks.get(name), rows * math.prod(feature.shape)
+            if chunk is None or expected == 0:
                 continue
-            expected = group.num_rows * math.prod(feature.shape)
-            place = f"{path}, row group {number}, column {name!r}"
-            if expected and chunks[0].num_values != expected:
+            if chunk.values != expected:
                 raise UnreadableRows(
-                    f"{place}: {chunks[0].num_values:,} values in {group.num_rows:,} rows, but the "
+                    f"{where}, column {name!r}: {chunk.values:,} values in {rows:,} rows, but the "
                     f"feature has the shape {list(feature.shape)}: {_LENGTHS}"
                 )
-            statistics = chunks[0].statistics
-            if statistics is not None and statistics.has_null_count and statistics.null_count:
+            if chunk.nulls:
                 raise UnreadableRows(
-                    f"{place}: {statistics.null_count:,} null values or empty lists: {_NULLS}"
+                    f"{where}, column {name!r}: {chunk.nulls:,} null values or empty lists: "
+                    f"{_NULLS}"
                 )
 
 
@@ -245,10 +229,28 @@ def is_parquet(path: str) -> bool:
         return False
 
 
+class _Chunk(NamedTuple):
+    """A column of a row group: its values, its null values if they are known, its bytes."""
+
+    values: int
+    nulls: int
+    bytes: int
+
+
 class _Footer(NamedTuple):
+    """What the end of a file says.
+
+    Attributes:
+        version: Another text if the file was written again.
+        columns: (name, Arrow type) of each column.
+        rows: Rows of each row group.
+        chunks: Columns of each row group by name; empty if a column has several parts.
+    """
+
     version: str
-    schema: _Arrow
-    metadata: _Arrow
+    columns: tuple[tuple[str, _Arrow], ...]
+    rows: tuple[int, ...]
+    chunks: tuple[dict[str, _Chunk], ...]
 
 
 def _footer(path: str) -> _Footer:
@@ -261,9 +263,26 @@ def _footer(path: str) -> _Footer:
 
 @functools.lru_cache(maxsize=1024)
 def _read_footer(path: str, size: int, mtime_nsec: int) -> _Footer:
-    """Return schema and metadata of a file of this size and time."""
+    """Return the footer of a file of this size and time."""
     with _open_file(path) as file:
-        return _Footer(f"{size} {mtime_nsec}", file.schema_arrow, file.metadata)
+        schema, metadata = file.schema_arrow, file.metadata
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        # Parts of columns are in the order of the columns.
+        names = schema.names if metadata.num_columns == len(schema.names) else []
+        return _Footer(
+            f"{size} {mtime_nsec}",
+            tuple(zip(schema.names, schema.types, strict=True)),
+            tuple(group.num_rows for group in groups),
+            tuple({n: _chunk(group.column(i)) for i, n in enumerate(names)} for group in groups),
+        )
+
+
+def _chunk(column: _Arrow) -> _Chunk:
+    statistics = column.statistics
+    nulls = 0
+    if statistics is not None and statistics.has_null_count:
+        nulls = statistics.null_count
+    return _Chunk(column.num_values, nulls, column.total_uncompressed_size)
 
 
 def _open_file(path: str, columns: int = 1) -> _Arrow:
@@ -474,8 +493,3 @@ def _why_not(type_: _Arrow, feature: tf.io.FixedLenFeature) -> str:
     if is_number and np.can_cast(value.to_pandas_dtype(), wanted.as_numpy_dtype, "safe"):
         return ""
     return f"whose values are not {wanted.name} without loss: write them as {wanted.name}"
-
-
-def _is_of_column(path: str, name: str) -> bool:
-    """Return whether a path in a Parquet schema (`x`, `x.list.item`) is of a column."""
-    return path == name or path.startswith(f"{name}.")
