@@ -178,13 +178,13 @@ def test_the_order_of_files_is_drawn_for_each_epoch(many_files):
 def test_block_shuffle_draws_from_the_configured_number_of_rows(many_files, monkeypatch):
     """Half of them are held back, so that rows may stay longer than any block."""
     examples, numbers = many_files
-    monkeypatch.setattr(TFRecordRows, "block_shuffle_rows", 500)
+    monkeypatch.setattr(TFRecordRows, "block_shuffle_rows", 1024)
     one_file = dataclasses.replace(examples, files=examples.files[:1])
-    drawn = rows(one_file.shuffled_batches(64, shuffle_buffer_rows=500, seed=3)(0))
+    drawn = rows(one_file.shuffled_batches(64, shuffle_buffer_rows=1024, seed=3)(0))
     assert sorted(drawn) == numbers[0]
     late = [place - row for place, row in enumerate(drawn)]
-    assert min(late) > -500
-    assert max(late) > 500
+    assert min(late) > -1024
+    assert max(late) > 1024
 
 
 @pytest.mark.parametrize(
