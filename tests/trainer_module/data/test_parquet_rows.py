@@ -181,7 +181,7 @@ def test_an_epoch_outlives_the_function_that_returned_it(examples):
 
 
 def test_a_file_that_is_written_again_is_read_again(tmp_path):
-    """The first reader stops within a row group, where the next one could go on."""
+    """The first reader stops within a row group, where the next one could continue."""
     spec = {name: SPEC[name] for name in ("row", "y")}
     for first in (0, 200_000):
         row = np.arange(first, first + 100_000)[:, None]
