@@ -1,14 +1,22 @@
-"""The path integral through a signature written by hand, as for another library's model; a file."""
+"""The path integral, the columns of a file, and the log.
+
+The signature is written by hand, as for a model of another library.
+"""
 
 from __future__ import annotations
+
+import logging
+import re
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+from components.input_gradients.executor import _log_end
 from components.input_gradients.model import Attributed, ExplainedModel
-from components.input_gradients.rows import _table
+from components.input_gradients.rows import _check_baselines, _table
+from components.input_gradients.summary import AttributionSummary, SliceAttributions
 
 
 def test_a_square_is_attributed_exactly_with_two_points(tmp_path):
@@ -58,3 +66,28 @@ def test_classes_and_slices_are_written():
     assert table["slice.none"] == [None] * 3
     with pytest.raises(ValueError, match="slices: column 'tags' has 2 values in a row"):
         _table(found, rows, ["tags"])
+
+
+@pytest.mark.parametrize(("rows", "count"), [(0, "0"), (101, "more")])
+def test_the_number_of_baselines_is_bounded(rows, count):
+    _check_baselines(100)
+    with pytest.raises(ValueError, match=f"baseline has {count} rows: give from 1 to 100"):
+        _check_baselines(rows)
+
+
+@pytest.mark.parametrize(("error", "warned"), [(0.019, []), (0.021, ["steps=32"])])
+def test_a_large_error_is_a_warning(error, warned, caplog):
+    """The limit is 1 % of the mean change."""
+    every = SliceAttributions(rows=1, mean_absolute={"x": 2.0}, mean={"x": 2.0})
+    summary = AttributionSummary(
+        split="eval",
+        steps=8,
+        mean_prediction=2.0,
+        mean_baseline_prediction=0.0,
+        mean_absolute_change=2.0,
+        mean_absolute_completeness_error=error,
+        slices=(every,),
+    )
+    with caplog.at_level(logging.WARNING, logger="absl"):
+        _log_end(summary)
+    assert re.findall(r"such as (steps=\d+)", caplog.text) == warned

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from components.input_gradients.sample import _SmallestHashes, split_into_groups
+from components.input_gradients.sample import _lists_of, _SmallestHashes, split_into_groups
 
 FLOATS, TEXTS = pa.large_list(pa.float32()), pa.large_list(pa.large_binary())
 NUMBERS = np.arange(12, dtype=np.float32)
@@ -26,6 +26,22 @@ BATCHES = (
     batch(NUMBERS[4:8], pa.nulls(4)),
     batch(NUMBERS[8:], pa.array([[b"a"], None, [b"b"], [b"c"]], TEXTS)),
 )
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "expected"),
+    [
+        (pa.array([[b"a", b"b"], [], None], TEXTS), "string", [[b"a", b"b"], None, None]),
+        (pa.array([[1, None], [None]], pa.large_list(pa.int64())), "int", [[1], None]),
+        (pa.array([True, None]), "int", [[1], None]),
+        (pa.array([["a"], []]), "string", [[b"a"], None]),
+        (pa.array([0.5, 1.5]).slice(1), "float", [[1.5]]),
+    ],
+)
+def test_columns_become_lists_without_empty_ones(column, kind, expected):
+    found = _lists_of(column, kind)
+    assert found.to_pylist() == expected
+    assert found.type.value_type in (pa.int64(), pa.float32(), pa.large_binary())
 
 
 @pytest.mark.parametrize("order", itertools.permutations(BATCHES))
