@@ -8,7 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from components.input_gradients.sample import _lists_of, _SmallestHashes, split_into_groups
+from components.input_gradients import sample as rows_of_a_sample
+from components.input_gradients.sample import (
+    _as_lists,
+    _lists_of,
+    _SmallestHashes,
+    split_into_groups,
+)
 
 FLOATS, TEXTS = pa.large_list(pa.float32()), pa.large_list(pa.large_binary())
 NUMBERS = np.arange(12, dtype=np.float32)
@@ -42,6 +48,15 @@ def test_columns_become_lists_without_empty_ones(column, kind, expected):
     found = _lists_of(column, kind)
     assert found.to_pylist() == expected
     assert found.type.value_type in (pa.int64(), pa.float32(), pa.large_binary())
+
+
+def test_a_large_batch_is_read_in_parts(monkeypatch):
+    monkeypatch.setattr(rows_of_a_sample, "_BYTES", 100)
+    whole = pa.RecordBatch.from_arrays([pa.array(NUMBERS), pa.array([{"a": 1}] * 12)], ["x", "s"])
+    parts = list(_as_lists(whole))
+    assert len(parts) > 1
+    assert {name for part in parts for name in part.schema.names} == {"x"}
+    assert np.concatenate([part["x"].flatten() for part in parts]).tolist() == NUMBERS.tolist()
 
 
 @pytest.mark.parametrize("order", itertools.permutations(BATCHES))
