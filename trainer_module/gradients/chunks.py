@@ -148,9 +148,18 @@ def sum_tensors_over_replicas(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
 
 
 def _rows_from(data: Tensors, start: Any, chunk_size: int) -> Tensors:
-    return tf.nest.map_structure(
-        lambda t: None if t is None else t[start : start + chunk_size], data
-    )
+    compiled = is_compiled_by_xla()
+
+    def rows_of(tensor: Any) -> Any:
+        if tensor is None:
+            return None
+        if not compiled:
+            return tensor[start : start + chunk_size]
+        # XLA has to know the number of rows, by which vectorised products of matrices transpose.
+        others = tensor.shape.rank - 1
+        return tf.slice(tensor, [start] + [0] * others, [chunk_size] + [-1] * others)
+
+    return tf.nest.map_structure(rows_of, data)
 
 
 def is_compiled_by_xla() -> bool:
