@@ -36,13 +36,14 @@ def test_they_are_those_of_each_row_alone(float64, kind, chunk_size):
     assert full_batch.error(found, row_by_row(model, kind, *data)) < 1e-12
 
 
+@pytest.mark.slow
 def test_unrolled_recurrent_layers_in_xla(float64):
-    features = keras.Input((4, 3), dtype="float64")
+    features = keras.Input((2, 3), dtype="float64")
     hidden = keras.layers.LSTM(4, unroll=True, return_sequences=True)(features)
     output = keras.layers.Dense(1)(keras.layers.GRU(3, unroll=True)(hidden))
     model = keras.Model(features, output)
     random = np.random.default_rng(0)
-    data = random.normal(size=(6, 4, 3)), random.normal(size=(6, 1)), random.uniform(size=6)
+    data = random.normal(size=(6, 2, 3)), random.normal(size=(6, 1)), random.uniform(size=6)
     compiled = tf.function(
         lambda *data: per_example_gradients(model, "mse", *data, chunk_size=3),
         autograph=False,
