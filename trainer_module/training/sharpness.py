@@ -42,13 +42,13 @@ def measure_sharpness(prepared: Prepared, built: Built, rows: int) -> SharpnessM
         return None
     try:
         found = _measure(prepared, built, rows)
+        if prepared.config.tensorboard and prepared.folders.run is not None:
+            step = int(built.step.step.numpy())
+            train = os.path.join(prepared.folders.run, "train")
+            write_scalars(train, step, {"sharpness": found.value})
     except Exception as error:  # the trained model is worth more than its sharpness
         logging.warning("The sharpness is not known: %s", error)
         return None
-    if prepared.config.tensorboard and prepared.folders.run is not None:
-        step = int(built.step.step.numpy())
-        train = os.path.join(prepared.folders.run, "train")
-        write_scalars(train, step, {"sharpness": found.value})
     return found
 
 
