@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +21,7 @@ from components.arrow_example_gen.whole_numbers import beyond_int64
 MOSTLY_NUMBERS = 0.95
 """Share of numbers from which on a text among them is an error."""
 
+_FIRST = 256  # cells from which it is decided whether they repeat
 _FEW = 20  # values: too few to say that a text among numbers is an error
 _WHOLE = r"^[+-]?[0-9]+$"
 _WHOLE_WITH_POINT = r"^[+-]?[0-9]+[.,]0*$"
@@ -113,10 +116,16 @@ class CsvTypes:
             return cells
         if kind is None:
             return pa.nulls(len(cells))
+        if _repeats(cells):
+            encoded = cells.dictionary_encode()
+            return self._numbers(name, encoded.dictionary).take(encoded.indices)
+        return self._numbers(name, cells)
+
+    def _numbers(self, name: str, cells: pa.Array) -> pa.Array:
         plain, decimal = _plain(cells), self.decimal
         if name in self.formats:
             plain, decimal = plain_numbers(plain, self.formats[name]), "."
-        if kind == "int":
+        if self.kinds[name] == "int":
             plain = bools_as_digits(plain)
             return pc.replace_substring_regex(plain, r"[.,]0*$", "").cast(pa.int64())
         if decimal == ",":
@@ -181,32 +190,68 @@ def _plain(cells: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(trimmed, "^\\+([^+\\-\u2212])", r"\1")  # not +-1
 
 
+class _Texts(NamedTuple):
+    """Texts, and how often each occurs, int `[texts]`."""
+
+    texts: pa.Array
+    times: np.ndarray
+
+    @property
+    def total(self) -> int:
+        return int(self.times.sum())
+
+    def count(self, mask: pa.Array) -> int:
+        return int(self.times[mask.to_numpy(zero_copy_only=False)].sum())
+
+    def split(self, mask: pa.Array) -> tuple[_Texts, _Texts]:
+        """Return the texts of the mask, and the others."""
+        chosen = mask.to_numpy(zero_copy_only=False)
+        those, others = _split(self.texts, mask)
+        return _Texts(those, self.times[chosen]), _Texts(others, self.times[~chosen])
+
+
+def _repeats(cells: pa.Array) -> bool:
+    """Whether the first cells are mostly repeated, so that each distinct one is looked at once."""
+    return len(cells.slice(0, _FIRST).unique()) < min(len(cells), _FIRST) / 2
+
+
+def _distinct(cells: pa.Array) -> _Texts:
+    """Return cells, none of them missing, in the order of their first occurrence."""
+    if not _repeats(cells):
+        return _Texts(cells, np.ones(len(cells), np.int64))
+    counts = cells.value_counts()
+    return _Texts(counts.field("values"), counts.field("counts").to_numpy())
+
+
 def _count(cells: pa.Array) -> CellCounts:
     present = cells.drop_null()
     missing = len(cells) - len(present)
-    plain = _plain(present)
-    whole, left = _split(plain, pc.match_substring_regex(plain, _WHOLE))
-    zero_led = _sum(pc.match_substring_regex(whole, r"^[+-]?0[0-9]"))
-    with_point, left = _split(left, pc.match_substring_regex(left, _WHOLE_WITH_POINT))
-    if len(with_point):
-        digits = pc.replace_substring_regex(with_point, "[.,]0*$", "")
-        beyond, with_point = _split(with_point, beyond_int64(digits))
-        left = pa.concat_arrays([beyond, left])
-    marks = (_any(pc.match_substring(with_point, ",")), _any(pc.match_substring(with_point, ".")))
-    points, left = _split(left, _numbers(left, "."))
-    commas, texts = _split(left, pc.match_substring_regex(left, _NUMBER[","]))
+    found = _distinct(present)
+    found = _Texts(_plain(found.texts), found.times)
+    whole, left = found.split(pc.match_substring_regex(found.texts, _WHOLE))
+    zero_led = whole.count(pc.match_substring_regex(whole.texts, r"^[+-]?0[0-9]"))
+    with_point, left = left.split(pc.match_substring_regex(left.texts, _WHOLE_WITH_POINT))
+    if len(with_point.texts):
+        digits = pc.replace_substring_regex(with_point.texts, "[.,]0*$", "")
+        beyond, with_point = with_point.split(beyond_int64(digits))
+        left = _Texts(
+            pa.concat_arrays([beyond.texts, left.texts]), np.concatenate([beyond.times, left.times])
+        )
+    marks = tuple(_any(pc.match_substring(with_point.texts, mark)) for mark in ",.")
+    points, left = left.split(_numbers(left.texts, "."))
+    commas, others = left.split(pc.match_substring_regex(left.texts, _NUMBER[","]))
     return CellCounts(
         missing,
-        len(whole),
-        len(with_point),
-        len(points),
-        len(commas),
-        len(texts),
+        whole.total,
+        with_point.total,
+        points.total,
+        commas.total,
+        others.total,
         zero_led,
-        _beyond(whole),
-        texts[0].as_py() if len(texts) else None,
-        marks,
-        _sum(are_bools(texts)),
+        _beyond(whole.texts),
+        others.texts[0].as_py() if len(others.texts) else None,
+        (marks[0], marks[1]),
+        others.count(are_bools(others.texts)),
     )
 
 
