@@ -98,7 +98,8 @@ class _File:
         writer = self._writer or pq.ParquetWriter(
             self._stream,
             table.schema,
-            compression="snappy",
+            compression="zstd",
+            use_dictionary=_repeated(table.schema),
             # TFXIO compares types by the name of a list's field, too.
             use_compliant_nested_type=False,
         )
@@ -110,3 +111,12 @@ class _File:
         if self._writer is not None:
             self._writer.close()
         self._stream.close()
+
+
+def _repeated(schema: pa.Schema) -> list[str]:
+    """Return the columns to store as dictionaries: of floats, these take more time and space."""
+    return [f"{field.name}.list.item" for field in schema if not _has_floats(field)]
+
+
+def _has_floats(field: pa.Field) -> bool:
+    return pa.types.is_floating(field.type.value_type)
