@@ -163,22 +163,20 @@ def score(table: Table, truth: np.ndarray, said: np.ndarray) -> float:
 
 def trained_on(place: Path) -> pd.DataFrame:
     """Returns the rows that our model was trained on, as its ExampleGen wrote them."""
-    import tensorflow as tf
+    import pyarrow.parquet as pq
 
-    files = sorted(map(str, (place / "output").glob("**/examples/*/Split-train/*")))
-    rows = []
-    for record in tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator():
-        features = tf.train.Example.FromString(record).features.feature
-        rows.append({name: _value(feature) for name, feature in features.items()})
+    rows = [
+        {name: _value(values) for name, values in row.items()}
+        for file in sorted((place / "output").glob("**/examples/*/Split-train/*"))
+        for row in pq.read_table(file).to_pylist()
+    ]
     return pd.DataFrame(rows)
 
 
-def _value(feature: Any) -> Any:
-    kind = feature.WhichOneof("kind")
-    values = getattr(feature, kind).value if kind else ()
+def _value(values: list[Any] | None) -> Any:
     if not values:
         return None
-    return values[0].decode() if kind == "bytes_list" else values[0]
+    return values[0].decode() if isinstance(values[0], bytes) else values[0]
 
 
 def as_rows(name: str, found: Found) -> list[Row]:

@@ -1,1 +1,1 @@
-"""ArrowExampleGen: tables that Arrow reads, as tf.Examples."""
+"""ArrowExampleGen: tables that Arrow reads, as Parquet examples."""

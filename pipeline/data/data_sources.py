@@ -148,7 +148,7 @@ def _split(path: str, exists: Callable[[str], bool]) -> tuple[str, str]:
 
 
 def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
-    """Return the node that imports rows as tf.Examples, split into `train`, `eval` and `test`."""
+    """Return the node that imports rows as Parquet, split into `train`, `eval` and `test`."""
     from tfx.proto.example_gen_pb2 import Output, SplitConfig  # pyright: ignore[reportAttributeAccessIssue]
 
     from components import ArrowExampleGen, Splitting
