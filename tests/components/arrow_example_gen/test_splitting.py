@@ -73,8 +73,9 @@ BY = [
 @pytest.mark.parametrize("splitting", BY, ids=str)
 @pytest.mark.parametrize("rows", [7, 3_000])
 def test_batches_workers_and_order_do_not_matter(splitting, rows, monkeypatch):
-    """Reference: all rows as one batch; where these exceed `EXACT` and `SAMPLED` too."""
+    """Reference: all rows as one batch; where rows exceed what is exact too."""
     monkeypatch.setattr(module, "EXACT", 1_000)
+    monkeypatch.setattr(module, "EXACT_OF_CLASS", 200)
     monkeypatch.setattr(module, "SAMPLED", 1_000)
     whole = table(rows)
     cuts = find_cuts([whole], splitting, SHARES)
