@@ -227,7 +227,7 @@ _Hashes = dict[Any, np.ndarray | None]
 
 
 class _ClassCuts(beam.CombineFn):
-    """Computes the cuts of each class: `cuts_of` its hashes, or `hash_cuts` where there are many."""
+    """Computes the cuts of each class: `cuts_of` its hashes, or `hash_cuts` of many."""
 
     def __init__(self, splitting: Splitting, shares: Sequence[int]):
         self._splitting, self._shares = splitting, list(shares)
