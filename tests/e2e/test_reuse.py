@@ -4,7 +4,8 @@ Their preprocessing knows nothing of this project: no packed features, no layout
 separate process by its own script, with `TF_USE_LEGACY_KERAS` unset as its users have it. What
 had to be chosen beside `run_fn` and `custom_config`: the template's nodes are switched on as its
 comments say, Beam's runner is named (DirectRunner would try to download Prism first), so is an
-image (without one TFX packs itself again for each node), and penguin's Tuner has our `tuner_fn`.
+image (without one TFX packs itself again for each node), and penguin's Tuner and Evaluator have our
+`tuner_fn` and `components.column_evaluation`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
+import tensorflow_model_analysis as tfma
 import tfx
 from sklearn.metrics import roc_auc_score
 
@@ -172,6 +174,9 @@ def penguin_example(tmp_path_factory: pytest.TempPathFactory) -> Reused:
                 "components.Tuner(tuner_fn='trainer_module.tuner_fn', "
                 f"custom_config={{'trainer': {trainer}, 'tuner': {tuner}}},"
             ),
+            r"components\.Evaluator\(": (
+                "components.Evaluator(module_path='components.column_evaluation', "
+            ),
             # Its own --runner flag parses Beam's arguments too.
             r"\['DirectRunner', 'FlinkRunner',": "['FnApiRunner', 'DirectRunner', 'FlinkRunner',",
             r"_beam_pipeline_args_by_runner\[flags\.FLAGS\.runner\]": BEAM,
@@ -233,6 +238,19 @@ def test_the_penguin_example_pushes_a_model_that_knows_the_species(penguin_examp
     assert predicted.shape == (len(rows), 3)
     np.testing.assert_allclose(predicted.sum(axis=1), 1.0, rtol=1e-5)
     assert np.mean(predicted.argmax(axis=1) == truth) > 0.9
+
+
+def test_penguins_evaluator_adds_batches(penguin_example):
+    """The metric has its name and the accuracy of the pushed model on the held-out rows."""
+    (folder,) = penguin_example.artifacts.glob("Evaluator/evaluation/*")
+    result = tfma.load_eval_result(str(folder))
+    (spec,) = result.config.metrics_specs
+    assert {metric.class_name for metric in spec.metrics} == {"ColumnMetric"}
+    metrics = result.get_metrics_for_slice()
+    rows, labels = penguin_example.held_out("species")
+    truth = np.array([row["species"] for row in labels])
+    accuracy = np.mean(penguin_example.predict(rows).argmax(axis=1) == truth)
+    assert metrics["sparse_categorical_accuracy"]["doubleValue"] == pytest.approx(accuracy)
 
 
 def test_penguins_trainer_takes_what_its_tuner_found(penguin_example):
