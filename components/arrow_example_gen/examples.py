@@ -1,44 +1,40 @@
-"""Columns as lists -> tf.Examples."""
+"""Rows of record batches as serialized tf.Examples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-
+import numpy as np
 import pyarrow as pa
-import tensorflow as tf
-from tfx_bsl.coders import example_coder
-
-from components.arrow_example_gen.columns import Kind
+import pyarrow.types as types
+from tfx_bsl.coders.example_coder import RecordBatchToExamplesEncoder
 
 
-class ExampleEncoder:
-    """Writes columns as tf.Examples, row by row."""
+def serialize(batch: pa.RecordBatch) -> list[bytes]:
+    """Return each row as a tf.Example.
 
-    def __init__(self, columns: Mapping[str, Kind | None]):
-        """Write columns of these kinds.
+    A missing value (a null or an empty list) is an absent feature. A feature without values would
+    be an error for `tf.io.FixedLenFeature`, also with a default value.
 
-        Args:
-            columns: name -> kind of what is written; a column without one has a feature without
-                values, as TFX's CsvExampleGen writes it.
-        """
-        self._names = [name for name, kind in columns.items() if kind is not None]
-        self._empty = [name for name, kind in columns.items() if kind is None]
-        self._encoder = example_coder.RecordBatchToExamplesEncoder()
+    Args:
+        batch: columns `list | large_list<int64 | float | binary | large_binary>`, or of type null.
+    """
+    known = {
+        name: empty_to_null(column)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if not types.is_null(column.type)
+    }
+    if not known:
+        return [b""] * batch.num_rows
+    columns = pa.RecordBatch.from_arrays(list(known.values()), list(known))
+    return RecordBatchToExamplesEncoder().encode(columns)
 
-    def __call__(self, arrays: Sequence[pa.ListArray], rows: int) -> Iterator[tf.train.Example]:
-        """Yield the rows.
 
-        Args:
-            arrays: the columns with a kind, in their order, as `as_lists` has them.
-            rows: their number.
-        """
-        if not arrays:
-            written = [b""] * rows
-        else:
-            lists = pa.RecordBatch.from_arrays(list(arrays), self._names)
-            written = self._encoder.encode(lists)
-        for serialized in written:
-            example = tf.train.Example.FromString(serialized)
-            for name in self._empty:
-                example.features.feature[name].SetInParent()
-            yield example
+def empty_to_null(column: pa.Array) -> pa.Array:
+    """Return a column of lists whose empty lists are null; any other column as it is."""
+    if not (types.is_list(column.type) or types.is_large_list(column.type)):
+        return column
+    lengths = np.asarray(column.value_lengths().fill_null(0))
+    if lengths.all():
+        return column
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(lengths.dtype)
+    offsets = pa.array(ends, mask=np.append(lengths == 0, False))
+    return type(column).from_arrays(offsets, column.flatten())

@@ -34,20 +34,22 @@ class WriteParquet(beam.PTransform):
         """Write a file per bundle, so that no row crosses the network or waits in memory."""
         return (
             batches
-            | "RowGroups" >> beam.ParDo(_RowGroups())
+            | "RowGroups" >> beam.ParDo(RowGroups())
             | "Write" >> beam.io.Write(_ParquetFiles(os.path.join(self._folder, _NAME)))
         )
 
 
-class _RowGroups(beam.DoFn):
+class RowGroups(beam.DoFn):
     """Joins batches up to the size of a row group; a bundle without a row yields an empty table."""
 
     def start_bundle(self) -> None:
+        """Start without batches."""
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._written = False
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
+        """Hold a batch; yield those that are held if they would be too many with it."""
         if self._rows and (
             self._rows + batch.num_rows > GROUP_ROWS or self._bytes + batch.nbytes > GROUP_BYTES
         ):
@@ -58,6 +60,7 @@ class _RowGroups(beam.DoFn):
             self._bytes += batch.nbytes
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Yield the rest."""
         if self._rows or (self._held and not self._written):
             yield WindowedValue(self._joined(), MIN_TIMESTAMP, (GlobalWindow(),))
 

@@ -10,9 +10,11 @@ import pyarrow as pa
 import tensorflow_model_analysis as tfma
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
+from pyarrow.types import is_large_list, is_list, is_null
 from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.api import types
-from tfx_bsl.coders.example_coder import RecordBatchToExamplesEncoder
+
+from components.arrow_example_gen.examples import empty_to_null, serialize
 
 # TFXIO yields up to 1,000 rows of TFRecords, where a call of a signature costs more than its rows,
 # and whole row groups of Parquet. Wide rows keep TFXIO's number, so memory stays bounded.
@@ -34,9 +36,6 @@ def prepare_record_batches() -> tfma.extractors.Extractor:
 
 
 class _PrepareRecordBatches(beam.DoFn):
-    def setup(self) -> None:
-        self._encoder = RecordBatchToExamplesEncoder()
-
     def start_bundle(self) -> None:
         self._waiting: list[pa.RecordBatch] = []
 
@@ -65,9 +64,11 @@ class _PrepareRecordBatches(beam.DoFn):
     def _merge(self) -> types.Extracts:
         (batch,) = pa.Table.from_batches(self._waiting).combine_chunks().to_batches()
         self._waiting = []
-        if constants.ARROW_INPUT_COLUMN not in batch.schema.names:
-            columns, names = [_empty_to_null(each) for each in batch.columns], batch.schema.names
-            encoded = self._encoder.encode(pa.RecordBatch.from_arrays(columns, names))
+        # `tfma.analyze_raw_data` has plain columns, and no model that parses rows.
+        is_of_examples = all(map(_is_list_or_null, batch.schema.types))
+        if is_of_examples and constants.ARROW_INPUT_COLUMN not in batch.schema.names:
+            columns, names = [empty_to_null(each) for each in batch.columns], batch.schema.names
+            encoded = serialize(pa.RecordBatch.from_arrays(columns, names))
             rows = pa.LargeListArray.from_arrays(
                 pa.array(np.arange(len(encoded) + 1)), pa.array(encoded, pa.large_binary())
             )
@@ -77,16 +78,5 @@ class _PrepareRecordBatches(beam.DoFn):
         return {constants.ARROW_RECORD_BATCH_KEY: batch}
 
 
-def _empty_to_null(column: pa.Array) -> pa.Array:
-    """Return a column whose empty lists are null, which a parsing function reads as missing.
-
-    A list without values is an error for `tf.io.FixedLenFeature`, also with a default value.
-    """
-    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
-        return column
-    lengths = np.asarray(column.value_lengths().fill_null(0))
-    if lengths.all():
-        return column
-    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(lengths.dtype)
-    offsets = pa.array(ends, mask=np.append(lengths == 0, False))
-    return type(column).from_arrays(offsets, column.flatten())
+def _is_list_or_null(column: pa.DataType) -> bool:
+    return any(is_type(column) for is_type in (is_list, is_large_list, is_null))

@@ -11,10 +11,9 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyarrow.types as types
 from tfx.dsl.io import fileio
-from tfx_bsl.coders.example_coder import RecordBatchToExamplesEncoder
 
+from components.arrow_example_gen.examples import serialize
 from components.input_gradients.model import Attributed, load_model
 from components.input_gradients.summary import (
     ATTRIBUTION,
@@ -76,9 +75,9 @@ class WriteAttributions(beam.DoFn):
         start = model.zeros()
         if baselines is not None:
             _check_baselines(baselines.num_rows)
-            start = model.features(_examples(baselines), "the baseline")
+            start = model.features(serialize(baselines), "the baseline")
         found = model.attribute(
-            model.features(_examples(rows), options.what),
+            model.features(serialize(rows), options.what),
             start,
             steps=options.steps,
             batch_rows=options.batch_rows,
@@ -94,19 +93,6 @@ def _check_baselines(rows: int) -> None:
             f"InputGradients: baseline has {count} rows: give from 1 to {MOST_BASELINES}, each of "
             "which takes the time of all rows; or leave it out for a baseline of zeros."
         )
-
-
-def _examples(rows: pa.RecordBatch) -> list[bytes]:
-    """Return rows as serialized tf.Examples."""
-    known = {
-        name: column
-        for name, column in zip(rows.schema.names, rows.columns, strict=True)
-        if not types.is_null(column.type)
-    }
-    if not known:
-        return [b""] * rows.num_rows
-    columns = pa.RecordBatch.from_arrays(list(known.values()), list(known))
-    return RecordBatchToExamplesEncoder().encode(columns)
 
 
 def _table(found: Attributed, rows: pa.RecordBatch, slices: Sequence[str]) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Record batches of bounded size from Parquet files, and row groups of bounded size into them."""
+"""Read Parquet files as record batches of bounded size, and write transformed ones."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
-from apache_beam.transforms.window import GlobalWindows
-from apache_beam.utils.windowed_value import WindowedValue
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform import impl_helper
 from tensorflow_transform.tf_metadata import schema_utils
 from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 
+from components.arrow_example_gen.write_parquet import RowGroups
+
 # A call of the graph costs some milliseconds, whatever the number of rows.
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
-# Each row group has a fixed cost for its readers, who hold one or more in memory.
-GROUP_ROWS = 65_536
-GROUP_BYTES = 64 << 20
 
 
 def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -125,30 +122,3 @@ class StoredColumns:
 def _row_length_keys(spec: tf.io.RaggedFeature) -> list[str]:
     lengths = tf.io.RaggedFeature.RowLengths
     return [each.key for each in spec.partitions if isinstance(each, lengths)]
-
-
-class RowGroups(beam.DoFn):
-    """Joins the batches of a bundle to tables of about `GROUP_ROWS` rows or `GROUP_BYTES` bytes."""
-
-    def start_bundle(self) -> None:
-        """Start without batches."""
-        self._held: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
-
-    def process(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
-        """Hold a batch, and yield those that are held if they are enough."""
-        self._held.append(batch)
-        self._rows += batch.num_rows
-        self._bytes += batch.nbytes
-        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
-            yield self._joined()
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        """Yield the rest."""
-        if self._held:
-            yield GlobalWindows.windowed_value(self._joined())
-
-    def _joined(self) -> pa.Table:
-        table = pa.Table.from_batches(self._held)
-        self.start_bundle()
-        return table

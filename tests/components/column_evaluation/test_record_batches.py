@@ -16,7 +16,6 @@ from components.column_evaluation.record_batches import _PrepareRecordBatches
 def prepare(*batches: pa.RecordBatch) -> list[pa.RecordBatch]:
     """Return the record batches that one bundle of record batches becomes."""
     prepared = _PrepareRecordBatches()
-    prepared.setup()
     prepared.start_bundle()
     found = [
         extracts
