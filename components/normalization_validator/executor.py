@@ -142,11 +142,11 @@ class Executor(BaseBeamExecutor):
                     split=split,
                     telemetry_descriptors=[_NODE],
                     schema=feature_set.schema,
-                )
+                ).Project([feature.name for feature in feature_set.schema.feature])
                 _ = (
                     pipeline
                     | f"Read[{split}]" >> tfxio.BeamSource()
-                    | f"ToArrays[{split}]" >> beam.Map(BatchReader(feature_set))
+                    | f"ToArrays[{split}]" >> beam.FlatMap(BatchReader(feature_set))
                     | f"Statistics[{split}]"
                     >> beam.CombineGlobally(ComputeStatistics(feature_set, split))
                     | f"Write[{split}]" >> beam.Map(_write_statistics, folder)

@@ -73,10 +73,14 @@ def _fast_two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 def sum_rows(x: np.ndarray) -> DoubleDouble:
     """Sum over the first axis of float64 [rows, columns], by halves: log2(rows) numpy steps."""
-    total = DoubleDouble(x, np.zeros_like(x))
     if x.shape[0] == 0:
         zero = np.zeros(x.shape[1:])
         return DoubleDouble(zero, zero)
+    half, odd_rows = divmod(x.shape[0], 2)
+    if odd_rows:
+        total = DoubleDouble(x, np.zeros_like(x))
+    else:  # the largest step, which has no low parts to add
+        total = DoubleDouble(*_two_sum(x[:half], x[half:]))
     while (rows := total.high.shape[0]) > 1:
         half = rows // 2
         odd = DoubleDouble(total.high[2 * half :], total.low[2 * half :])

@@ -11,10 +11,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx.components.util import examples_utils
+from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
+from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 import components
 from components.normalization_validator.artifacts import NormalizationBlessing, NormalizationReport
@@ -44,6 +51,9 @@ class Run:
     ):
         examples = standard_artifacts.Examples()
         examples.uri, examples.split_names = transformed.examples, '["train", "eval"]'
+        if list(Path(examples.uri).glob("*/*.parquet")):
+            parquet = example_gen_pb2.FORMAT_PARQUET  # pyright: ignore[reportAttributeAccessIssue]
+            examples_utils.set_payload_format(examples, parquet)
         graph = standard_artifacts.TransformGraph()
         graph.uri = transformed.graph
         self.report_artifact, self.blessing = NormalizationReport(), NormalizationBlessing()
@@ -238,9 +248,27 @@ def test_a_train_split_that_does_not_exist_is_refused(packed_examples, tmp_path)
         Run(packed_examples, tmp_path, train_split="training")
 
 
-def test_an_empty_train_split_is_refused(packed_examples, tmp_path):
-    import tensorflow as tf
+def test_parquet_gives_the_same_report(packed_examples, packed_run, tmp_path):
+    """Of row groups smaller and larger than what the validator takes at once."""
+    schema = tft.TFTransformOutput(packed_examples.graph).transformed_metadata.schema
+    decoder = ExamplesToRecordBatchDecoder(schema.SerializeToString())
+    for split, rows in (("train", 700), ("eval", 4_000)):
+        files = sorted(Path(packed_examples.examples, f"Split-{split}").iterdir())
+        records = tf.data.TFRecordDataset([str(file) for file in files], "GZIP")
+        batch = decoder.DecodeBatch(list(records.as_numpy_iterator()))
+        folder = tmp_path / "examples" / f"Split-{split}"
+        folder.mkdir(parents=True)
+        pq.write_table(
+            pa.Table.from_batches([batch]),
+            folder / "examples.parquet",
+            row_group_size=rows,
+            use_compliant_nested_type=False,
+        )
+    found = Run(packed_examples._replace(examples=str(tmp_path / "examples")), tmp_path)
+    assert found.report == packed_run.report
 
+
+def test_an_empty_train_split_is_refused(packed_examples, tmp_path):
     for split in ("train", "eval"):
         file = tmp_path / f"Split-{split}" / "transformed_examples-00000-of-00001.gz"
         file.parent.mkdir()
