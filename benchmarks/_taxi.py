@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import tensorflow as tf
 import tensorflow_transform as tft
+from tfx_bsl.coders import example_coder
 
 from trainer_module import FeatureLayout
 from trainer_module.data.input_pipeline import Examples
@@ -50,15 +53,23 @@ def taxi() -> Taxi:
     splits = transform / "transformed_examples" / latest
     return Taxi(
         graph=str(transform / "transform_graph" / latest),
-        train=str(splits / "Split-train" / "*.gz"),
-        eval=str(splits / "Split-eval" / "*.gz"),
+        train=str(splits / "Split-train" / "*.parquet"),
+        eval=str(splits / "Split-eval" / "*.parquet"),
     )
 
 
 def repeated(pattern: str, *, times: int, files: int, folder: Path) -> tuple[str, ...]:
-    """Writes the rows so many times over into so many compressed files, as Transform would."""
+    """Writes the rows so many times over into so many files, Parquet or gzipped TFRecords."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [str(folder / f"rows-{i:05d}-of-{files:05d}.gz") for i in range(files)]
+    suffix = Path(pattern).suffix
+    paths = [str(folder / f"rows-{i:05d}-of-{files:05d}{suffix}") for i in range(files)]
+    if suffix == ".parquet":
+        table = pa.concat_tables([read_rows(pattern)] * times)
+        rows = -(-table.num_rows // files)
+        for i, path in enumerate(paths):
+            part = table.slice(i * rows, rows)
+            pq.write_table(part, path, row_group_size=2**16, use_compliant_nested_type=False)
+        return tuple(paths)
     writers = [tf.io.TFRecordWriter(path, "GZIP") for path in paths]
     rows = list(tf.data.TFRecordDataset(tf.io.gfile.glob(pattern), "GZIP").as_numpy_iterator())
     for i, row in enumerate(rows * times):
@@ -66,6 +77,24 @@ def repeated(pattern: str, *, times: int, files: int, folder: Path) -> tuple[str
     for writer in writers:
         writer.close()
     return tuple(paths)
+
+
+def read_rows(pattern: str) -> pa.Table:
+    """Reads the rows of Parquet files."""
+    return pa.concat_tables(pq.read_table(file) for file in sorted(tf.io.gfile.glob(pattern)))
+
+
+def as_tf_examples(source: Taxi, folder: Path) -> str:
+    """Writes the train rows as TFX's Transform does, in gzipped TFRecords; returns the file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = str(folder / "train.gz")
+    schema = tft.TFTransformOutput(source.graph).transformed_metadata.schema
+    encoder = example_coder.RecordBatchToExamplesEncoder(schema)
+    with tf.io.TFRecordWriter(path, "GZIP") as writer:
+        for batch in read_rows(source.train).to_batches():
+            for row in encoder.encode(batch):
+                writer.write(row)
+    return path
 
 
 def transformed(

@@ -1,10 +1,11 @@
 """Rows per second from Transform's files into optimizer steps, against reading them alone.
 
-The taxi example's transformed rows (15 floats and 7 ids, gzip, as TFX writes them), 50 times over,
-in one file as a local run leaves it and in eight as several Beam workers do; read, shuffled through
-the default buffer of 65,536 rows and parsed in the trainer's own way, by `run_fn`'s default batch
-and by a large one. The models are `run_fn`'s default (embeddings of 18 numbers, layers of
-64 and 32 units) and a small one (embeddings of 4, one layer of 16), both with AdamW.
+The taxi example's transformed rows (15 floats and 7 ids), 50 times over, in one file as a local run
+leaves it and in eight as several Beam workers do: Parquet, as our Transform writes them, and gzipped
+tf.Examples, as TFX's does, for the two that read nothing else. They are read, shuffled through the
+default buffer of 65,536 rows and parsed in the trainer's own way, by `run_fn`'s default batch and by
+a large one. The models are `run_fn`'s default (embeddings of 18 numbers, layers of 64 and 32 units)
+and a small one (embeddings of 4, one layer of 16), both with AdamW.
 
 "tf.data alone" is what tf.data offers for this, with nobody training on it: `TFRecordDataset`,
 `shuffle`, `batch`, `parse_example` on whole batches by as many threads as there are cores and
@@ -42,7 +43,7 @@ from benchmarks import _report
 from benchmarks._measure import Contender, seconds_per_run
 from benchmarks._models import flat
 from benchmarks._result import Limit, Row
-from benchmarks._taxi import repeated, taxi, transformed
+from benchmarks._taxi import as_tf_examples, repeated, taxi, transformed
 from trainer_module import TrainerConfig, TrainStep
 from trainer_module.data.input_pipeline import DataSummary, summarise
 from trainer_module.model.data_context import TransformedData, model_context
@@ -74,20 +75,27 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for files in arguments.files:
             named = "1 file" if files == 1 else f"{files} files"
-            paths = repeated(source.train, times=times, files=files, folder=Path(folder) / named)
+            place = Path(folder) / named
+            records = as_tf_examples(source, place / "once")
+            paths, tf_examples = (
+                repeated(pattern, times=times, files=files, folder=place)
+                for pattern in (source.train, records)
+            )
             for batch in BATCHES:
                 what = f"{named}, batches of {batch:,} rows"
-                data = transformed(source, paths)
-                rows = against_reading(what, data, batch, rounds=rounds)
+                data, usual = transformed(source, paths), transformed(source, tf_examples)
+                rows = against_reading(what, data, usual, batch, rounds=rounds)
                 if batch == BATCHES[0]:
-                    rows.append(against_tfx(what, data, batch, rounds=min(rounds, 3)))
+                    rows.append(against_tfx(what, data, usual, batch, rounds=min(rounds, 3)))
                 _report.publish(__file__, rows, quick=arguments.quick)
 
 
-def against_reading(what: str, data: TransformedData, batch: int, *, rounds: int) -> list[Row]:
+def against_reading(
+    what: str, data: TransformedData, tf_examples: TransformedData, batch: int, *, rounds: int
+) -> list[Row]:
     """Training against reading alone, tf.data's way and ours, with the processor time of both."""
     summary = summarise(data.train)
-    ours, usual = read(data, batch), plain(data, batch)
+    ours, usual = read(data, batch), plain(tf_examples, batch)
     in_memory = ours.cache()
     steps = {name: make_step(data, summary, batch, model) for name, model in MODELS.items()}
     passes: dict[str, Callable[[], object]] = {
@@ -130,10 +138,12 @@ def against_reading(what: str, data: TransformedData, batch: int, *, rounds: int
     ]
 
 
-def against_tfx(what: str, data: TransformedData, batch: int, *, rounds: int) -> Row:
+def against_tfx(
+    what: str, data: TransformedData, tf_examples: TransformedData, batch: int, *, rounds: int
+) -> Row:
     """Reading in the trainer's way, against TFX's."""
     summary = summarise(data.train)
-    ours, theirs = read(data, batch), tfx_reads(data, batch)
+    ours, theirs = read(data, batch), tfx_reads(tf_examples, batch)
     contenders = {
         "ours": Contender(Meter(lambda: count(ours)).run),
         "TFX": Contender(Meter(lambda: count(theirs)).run),
