@@ -7,6 +7,14 @@ import pyarrow as pa
 import pyarrow.types as types
 from tfx_bsl.coders.example_coder import RecordBatchToExamplesEncoder
 
+from components.arrow_example_gen.columns import as_lists, kind_of
+
+_ENCODED = [
+    list_of(value)
+    for list_of in (pa.list_, pa.large_list)
+    for value in (pa.int64(), pa.float32(), pa.binary(), pa.large_binary())
+]
+
 
 def serialize(batch: pa.RecordBatch) -> list[bytes]:
     """Return each row as a tf.Example.
@@ -15,12 +23,12 @@ def serialize(batch: pa.RecordBatch) -> list[bytes]:
     be an error for `tf.io.FixedLenFeature`, also with a default value.
 
     Args:
-        batch: columns `list | large_list<int64 | float | binary | large_binary>`, or of type null.
+        batch: columns that `kind_of` knows; others, and those of type null, are left out.
     """
     known = {
-        name: empty_to_null(column)
+        name: empty_to_null(column if column.type in _ENCODED else as_lists(column, kind))
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        if not types.is_null(column.type)
+        if (kind := kind_of(column.type)) is not None
     }
     if not known:
         return [b""] * batch.num_rows

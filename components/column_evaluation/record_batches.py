@@ -10,7 +10,6 @@ import pyarrow as pa
 import tensorflow_model_analysis as tfma
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
-from pyarrow.types import is_large_list, is_list, is_null
 from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.api import types
 
@@ -64,9 +63,7 @@ class _PrepareRecordBatches(beam.DoFn):
     def _merge(self) -> types.Extracts:
         (batch,) = pa.Table.from_batches(self._waiting).combine_chunks().to_batches()
         self._waiting = []
-        # `tfma.analyze_raw_data` has plain columns, and no model that parses rows.
-        is_of_examples = all(map(_is_list_or_null, batch.schema.types))
-        if is_of_examples and constants.ARROW_INPUT_COLUMN not in batch.schema.names:
+        if constants.ARROW_INPUT_COLUMN not in batch.schema.names:
             columns, names = [empty_to_null(each) for each in batch.columns], batch.schema.names
             encoded = serialize(pa.RecordBatch.from_arrays(columns, names))
             rows = pa.LargeListArray.from_arrays(
@@ -76,7 +73,3 @@ class _PrepareRecordBatches(beam.DoFn):
                 [*columns, rows], [*names, constants.ARROW_INPUT_COLUMN]
             )
         return {constants.ARROW_RECORD_BATCH_KEY: batch}
-
-
-def _is_list_or_null(column: pa.DataType) -> bool:
-    return any(is_type(column) for is_type in (is_list, is_large_list, is_null))
