@@ -6,6 +6,7 @@
 from .arrow_example_gen.component import ArrowExampleGen as ArrowExampleGen
 from .arrow_example_gen.csv_options import CsvOptions as CsvOptions
 from .arrow_example_gen.splitting import Splitting as Splitting
+from .tf_examples.component import TFExamples as TFExamples
 
 # Transform
 from .transform.component import ParquetTransform as ParquetTransform

@@ -1,0 +1,1 @@
+"""TFExamples: examples in Parquet as tf.Examples, for components that read nothing else."""
