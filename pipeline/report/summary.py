@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -231,9 +232,14 @@ def cautions(records: dict[str, NodeRecord]) -> list[str]:
     graph = find_output(records, NodeName.TRANSFORM, "transform_graph")
     if graph is None or not Path(graph.uri).is_dir():
         return []
+    return _column_cautions(graph.uri)
+
+
+@functools.lru_cache(maxsize=1)  # a run shows them twice, and reading them loads a SavedModel
+def _column_cautions(uri: str) -> list[str]:
     from transform import column_cautions
 
-    return column_cautions(graph.uri)
+    return column_cautions(uri)
 
 
 def _below(uri: str, root: str) -> str:
