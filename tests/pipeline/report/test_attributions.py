@@ -17,14 +17,18 @@ def test_the_strongest_columns_come_first(tmp_path):
     """Columns c0 to c11 with attributions of c_i = ±i: the mean of their size is i."""
     table = pa.table(
         {
-            "prediction": [1.0, 2.0],
-            "baseline_prediction": [0.0, 0.0],
-            "completeness_error": [0.0, 0.0],
-            "slice.city": ["Oslo", None],
-            **{f"attribution.c{i}": [float(i), float(-i if i % 2 else i)] for i in range(12)},
+            "prediction": [1.0, 2.0, 3.0, 4.0],
+            "baseline_prediction": [0.0] * 4,
+            "completeness_error": [0.0] * 4,
+            "slice.city": ["Oslo", None, "Oslo", "Bergen"],
+            **{f"attribution.c{i}": [i, (-1.0) ** i * i, i, (-1.0) ** i * i] for i in range(12)},
         }
     )
     content = summarize([table.slice(0, 1), table.slice(1)], split="eval", steps=8)
+    assert [(each.value, each.rows) for each in content.slices] == [
+        (None, 4), ("Oslo", 2), ("Bergen", 1), (None, 1)
+    ]  # fmt: skip
+    assert content.slices[1].mean["c11"] == 11.0
     (tmp_path / SUMMARY_JSON).write_text(content.model_dump_json())
     output = {"attributions": [OutputArtifact(str(tmp_path), {})]}
     records = {"InputGradients": NodeRecord("InputGradients", output)}
