@@ -1,8 +1,8 @@
 """Rows per second from Transform's files into optimizer steps, against reading them alone.
 
 The taxi example's transformed rows (15 floats and 7 ids), 50 times over, in one file as a local run
-leaves it and in eight as several Beam workers do: Parquet, as our Transform writes them, and
-gzipped tf.Examples, as TFX's does, for the two that read nothing else. They are read, shuffled
+leaves it and in eight as several Beam workers do: Parquet, as our Transform writes them, and for
+the two that read nothing else gzipped tf.Examples, as TFX's Transform does. They are read, shuffled
 through the default buffer of 65,536 rows and parsed in the trainer's own way, by `run_fn`'s default
 batch and by a large one. The models are `run_fn`'s default (embeddings of 18 numbers, layers of 64
 and 32 units) and a small one (embeddings of 4, one layer of 16), both with AdamW.
