@@ -22,6 +22,7 @@ PAGES = {
         f"components/{file.parent.name}/README.md": f"packages/{file.parent.name}.md"
         for file in sorted(ROOT.glob("components/*/README.md"))
     },
+    "components/transform/README.md": "packages/parquet_transform.md",  # of another `transform`
     **{
         f"benchmarks/results/{file.name}": f"benchmarks/{file.name}"
         for file in sorted(ROOT.glob("benchmarks/results/*.md"))
