@@ -86,12 +86,13 @@ def compute_baselines(
         labels = label[:, 0]
         weights = row_weights(rest, len(labels))
         eval_rows += len(labels)
-        for name, score in scores.items():
-            if name == "linear" and linear is not None:
-                predicted = linear(features, len(labels))
-            else:
-                predicted = np.tile(constants[name][None, :], (len(labels), 1))
-            score.add(labels, predicted, weights)
+        if linear is not None:
+            scores["linear"].add(labels, linear(features, len(labels)), weights)
+        # A constant predicts the same for all rows with the same label.
+        values, places = np.unique(labels, return_inverse=True)
+        sums = np.bincount(places, weights)
+        for name, constant in constants.items():
+            scores[name].add(values, np.tile(constant, (len(values), 1)), sums)
     found = [Baseline("constant", _describe(kind, constants), _constant_metrics(kind, scores))]
     if linear is not None:
         what = "least squares" if kind == "regression" else "logistic regression"
