@@ -17,10 +17,9 @@ import tensorflow_model_analysis as tfma
 from google.protobuf import json_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.components.evaluator.executor import Executor
-from tfx.components.util import examples_utils
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_artifacts
+from tfx.types.artifact import Artifact
 from tfx.utils import io_utils
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
@@ -46,7 +45,7 @@ class Model(tf.Module):
         return {"y": parsed["tip"], "w": parsed["w"]}
 
 
-def write_model(folder: Path, slope: float) -> standard_artifacts.Model:
+def write_model(folder: Path, slope: float) -> Artifact:
     model = Model(slope)
     signatures = {"serving_default": model.serve, "transform_features": model.transform}
     tf.saved_model.save(model, str(folder / "Format-Serving"), signatures)
@@ -85,9 +84,7 @@ def write_examples(folder: Path, schema: schema_pb2.Schema) -> dict[str, Any]:
     ]
     table = pa.Table.from_arrays(columns, batch.schema.names)
     pq.write_table(table, folder / "parquet/Split-eval/rows.parquet", row_group_size=70)
-    parquet = artifacts["parquet"]
-    examples_utils.set_payload_format(parquet, example_gen_pb2.PayloadFormat.FORMAT_PARQUET)
-    examples_utils.set_file_format(parquet, "FILE_FORMAT_PARQUET")
+    artifacts["parquet"].set_string_custom_property("payload_format", "FORMAT_PARQUET")
     return artifacts
 
 
