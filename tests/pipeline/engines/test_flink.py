@@ -213,7 +213,7 @@ def test_the_job_server_checks_its_own_options(flink, write):
     check_engine(load_config(write(), overrides(flink, "beam.extra_args=[--object_reuse]")))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_whole_taxi_pipeline(flink, tmp_path):
     """Every Beam node on Flink; the model reaches the thresholds of the example.
 
