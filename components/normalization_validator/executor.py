@@ -13,6 +13,7 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 
+from components.arrow_example_gen.damage import damage_named
 from components.normalization_validator import artifacts, raw_columns
 from components.normalization_validator.check import find_violations
 from components.normalization_validator.columns import (
@@ -72,7 +73,8 @@ class Executor(BaseBeamExecutor):
         feature_set = read_feature_set(graph.uri)
         limits.check_names(feature_set.column_names())
         feature_set = _with_kinds(feature_set, limits)
-        statistics = self._compute(examples, feature_set, limits, report_artifact.uri)
+        with damage_named(examples.uri):
+            statistics = self._compute(examples, feature_set, limits, report_artifact.uri)
         if statistics[0].rows == 0:
             raise ValueError(
                 f"Split {limits.train_split!r} of the transformed examples under {examples.uri} "

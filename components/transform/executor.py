@@ -15,10 +15,11 @@ from tfx.components.transform import executor as tfx_executor
 from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2
 from tfx.types.artifact import Artifact
-from tfx.types.standard_component_specs import TRANSFORMED_EXAMPLES_KEY
+from tfx.types.standard_component_specs import EXAMPLES_KEY, TRANSFORMED_EXAMPLES_KEY
 from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 from tfx_bsl.tfxio.tfxio import TFXIO
 
+from components.arrow_example_gen.damage import damage_named
 from components.transform.record_batches import BoundedParquet, WriteParquet
 
 FORMAT_PARQUET = example_gen_pb2.PayloadFormat.FORMAT_PARQUET  # pyright: ignore
@@ -59,7 +60,8 @@ class Executor(tfx_executor.Executor):
         exec_properties: dict[str, Any],
     ) -> None:
         """Analyze and transform the examples, tf.Examples or Parquet; see TFX's executor."""
-        self._do(input_dict, output_dict, exec_properties)
+        with damage_named(*(examples.uri for examples in input_dict[EXAMPLES_KEY])):
+            self._do(input_dict, output_dict, exec_properties)
         for examples in output_dict.get(TRANSFORMED_EXAMPLES_KEY) or ():
             examples_utils.set_payload_format(examples, FORMAT_PARQUET)
             examples_utils.set_file_format(examples, FILE_FORMAT_PARQUET)

@@ -174,6 +174,9 @@ def print_failure(
 ) -> None:
     """Print the error; if the engine failed, print the cause and how to continue."""
     show = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    if damage := _damage(error, config):
+        show(damage)
+        return
     diagnosis = config.beam.diagnose(error)
     if diagnosis is None:
         show(config.beam.describe(error))
@@ -185,6 +188,20 @@ def print_failure(
     if diagnosis.fix:
         show(f"To fix it:   {diagnosis.fix}")
     show(f"To continue: {command()}")
+
+
+def _damage(error: Exception, config: PipelineConfig) -> str | None:
+    """Return which file of the run's examples a node could not read, if that may be the cause."""
+    from components.arrow_example_gen.damage import find_damage, may_be_damage
+
+    if not may_be_damage(error):
+        return None
+    records = latest_run_of(config)
+    found = [
+        find_output(records, NodeName.EXAMPLE_GEN, "examples"),
+        find_output(records, NodeName.TRANSFORM, "transformed_examples"),
+    ]
+    return find_damage(*(each.uri for each in found if each is not None))
 
 
 def command() -> str:

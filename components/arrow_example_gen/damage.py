@@ -1,0 +1,74 @@
+"""Name the Parquet file and row group that cannot be read, after a node has failed on it.
+
+Beam's and TFX's readers report neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import traceback
+from collections.abc import Iterator
+
+import pyarrow as pa
+from tfx.dsl.io import fileio
+
+from components.arrow_example_gen.file_patterns import escape
+from components.arrow_example_gen.parquet import open_file
+
+_ROWS = 65_536
+
+
+@contextlib.contextmanager
+def damage_named(*uris: str) -> Iterator[None]:
+    """Replace an error of reading the examples under `uris` by one that names the place.
+
+    The ends of the files are read before, because Beam takes an empty file for one without rows.
+
+    Raises:
+        ValueError: a file of the examples is damaged; names it and the row group.
+    """
+    if damage := find_damage(*uris, ends_only=True):
+        raise ValueError(damage)
+    try:
+        yield
+    except Exception as error:
+        damage = find_damage(*uris) if may_be_damage(error) else None
+        if damage is not None:
+            raise ValueError(damage) from error
+        raise
+
+
+def may_be_damage(error: BaseException) -> bool:
+    """Return whether Arrow raised the error, also on a worker: then its text is in the message."""
+    text = "".join(traceback.format_exception(error)).lower()
+    return "pyarrow" in text or "parquet" in text
+
+
+def find_damage(*uris: str, ends_only: bool = False) -> str | None:
+    """Return a sentence about the first Parquet file that cannot be read; None if all can.
+
+    Args:
+        uris: folders of Examples artifacts.
+        ends_only: whether to read the ends of the files only, where it says what is in them, and
+            no rows.
+    """
+    found = [(uri, file) for uri in uris for file in _files(uri)]
+    for uri, file in found:
+        place = file
+        try:
+            with open_file(file) as parquet:
+                for number in range(0 if ends_only else parquet.num_row_groups):
+                    place = f"{file}, row group {number}"
+                    columns = parquet.schema_arrow.names
+                    for _ in parquet.iter_batches(_ROWS, row_groups=[number], columns=columns):
+                        pass
+        except (pa.ArrowException, OSError, ValueError) as error:
+            reason = " ".join(str(error).removeprefix(f"{file} ").split())
+            return f"{place}: {reason}. The file is damaged: delete {uri} and run again."
+    return None
+
+
+def _files(uri: str) -> list[str]:
+    pattern = os.path.join(escape(uri), "Split-*", "*.parquet")
+    return sorted(map(str, fileio.glob(pattern)))
