@@ -106,11 +106,10 @@ def test_only_csv_has_a_header(tmp_path, capsys):
 def test_the_node_reads_what_the_look_at_the_data_does(tmp_path):
     """Without a header, with a word for missing values in one column, and amounts in another."""
     import apache_beam as beam
-    import tensorflow as tf
     from apache_beam.testing.util import assert_that, equal_to
 
     from components import ArrowExampleGen, CsvOptions
-    from components.arrow_example_gen.executor import Executor
+    from components.arrow_example_gen.executor import open_source
 
     (tmp_path / "rows.csv").write_text('"$1,234",x\n($6),y\nn/a,n/a\n')
     options = CsvOptions.model_validate(
@@ -121,18 +120,13 @@ def test_the_node_reads_what_the_look_at_the_data_does(tmp_path):
         }
     )
     node = ArrowExampleGen(input_base=str(tmp_path), csv=options)
-    read = Executor().GetInputSourceToExamplePTransform()(dict(node.exec_properties), "rows.csv")
-
-    def row(example: tf.train.Example) -> tuple[list[int], list[bytes]]:
-        features = example.features.feature
-        return (
-            list(features["column_1"].int64_list.value),
-            list(features["column_2"].bytes_list.value),
-        )
-
+    source = open_source(dict(node.exec_properties), "rows.csv")
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        rows = pipeline | read | beam.Map(row)
-        assert_that(rows, equal_to([([1234], [b"x"]), ([-6], [b"y"]), ([], [b"n/a"])]))
+        types = pipeline | "Types" >> source.types()
+        batches = pipeline | "Rows" >> source.rows(types)
+        columns = batches | beam.Map(lambda rows: rows[1].to_pydict())
+        expected = {"column_1": [[1234], [-6], []], "column_2": [[b"x"], [b"y"], [b"n/a"]]}
+        assert_that(columns, equal_to([expected]))
 
 
 def table(**columns: list[str]) -> str:
