@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filebasedsink import FileBasedSink
@@ -34,13 +35,24 @@ class WriteParquet(beam.PTransform):
         """Write a file per bundle, so that no row crosses the network or waits in memory."""
         return (
             batches
-            | "RowGroups" >> beam.ParDo(RowGroups())
+            | "RowGroups" >> beam.ParDo(RowGroups(shuffles=True))
             | "Write" >> beam.io.Write(_ParquetFiles(os.path.join(self._folder, _NAME)))
         )
 
 
 class RowGroups(beam.DoFn):
     """Joins batches up to the size of a row group; a bundle without a row yields an empty table."""
+
+    def __init__(self, *, shuffles: bool = False):
+        """Join batches.
+
+        Args:
+            shuffles: Whether the rows of a group get a random order, the same in each run. Who
+                reads several groups in turn then gets a mixture of their rows, even if the rows of
+                the files are sorted.
+        """
+        super().__init__()
+        self._shuffles = shuffles
 
     def start_bundle(self) -> None:
         """Start without batches."""
@@ -66,6 +78,8 @@ class RowGroups(beam.DoFn):
 
     def _joined(self) -> pa.Table:
         table = pa.Table.from_batches(self._held)
+        if self._shuffles:
+            table = table.take(pa.array(np.random.default_rng(0).permutation(table.num_rows)))
         self._held, self._rows, self._bytes, self._written = [], 0, 0, True
         return table
 

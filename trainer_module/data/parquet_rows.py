@@ -25,14 +25,14 @@ from trainer_module.data.row_source import block_rows
 
 SUFFIX = ".parquet"
 _MAGIC = b"PAR1"
-_GROUPS_AT_A_TIME = 8
+_GROUPS_AT_A_TIME = 20
 # Most memory of the row groups that are open at a time, and of the read buffers of one.
 _OPEN_BYTES = 256 << 20
 _BUFFER_BYTES = 1 << 20
 _PAGE_BYTES = 2 << 20
 # `interleave` opens parts before their turn: twice as many as those whose turn it is.
 _OPEN_PER_TURN = 3
-_MOST_OPEN = 64
+_MOST_OPEN = 96
 _BLOCKS_IN_ORDER = 8
 
 _Arrow: TypeAlias = Any  # objects of pyarrow, which has no types
@@ -175,7 +175,7 @@ class ParquetRows:
 
     @property
     def _groups_at_a_time(self) -> int:
-        """Row groups to read in turn: 8, or fewer if they have many columns.
+        """Row groups to read in turn: 20, or fewer if they have many columns.
 
         An open row group holds a page of each of its columns.
         """

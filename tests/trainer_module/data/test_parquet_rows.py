@@ -159,6 +159,22 @@ def test_row_groups_are_read_in_turn(tmp_path):
     assert counts.min() > 400
 
 
+def test_sorted_row_groups_are_mixed(tmp_path):
+    """A file of 20 row groups that is sorted by its label, as from a sorted CSV."""
+    size, groups = 8_192, 20
+    label = (np.arange(groups * size) >= 15 * size).astype("float32")
+    path = parquet_files.write_parquet(
+        tmp_path / "sorted.parquet", {"x": label[:, None], "y": label[:, None]}, group_rows=size
+    )
+    one = tf.io.FixedLenFeature([1], tf.float32)
+    examples = Examples((path,), {"x": one, "y": one}, "y")
+    epoch = examples.shuffled_batches(size, shuffle_buffer_rows=65_536, seed=0)(0)
+    shares = [labels.mean() for _, labels in epoch.as_numpy_iterator()]
+    assert len(shares) == groups
+    assert min(shares) > 0.15
+    assert max(shares) < 0.35
+
+
 def test_large_rows_are_shuffled_one_by_one(tmp_path):
     """Up to 128 MiB are shuffled in blocks; 5,000 rows of 8,000 float32 take more."""
     row = np.arange(300)
