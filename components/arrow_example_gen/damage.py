@@ -8,26 +8,35 @@ from __future__ import annotations
 import contextlib
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 from tfx.dsl.io import fileio
 
+from components.arrow_example_gen.decompress import open_raw
 from components.arrow_example_gen.file_patterns import escape
-from components.arrow_example_gen.parquet import open_file
 
 _ROWS = 65_536
 
 
 @contextlib.contextmanager
-def damage_named(*uris: str) -> Iterator[None]:
+def damage_named(*uris: str, beam_args: Iterable[Any]) -> Iterator[None]:
     """Replace an error of reading the examples under `uris` by one that names the place.
 
     The ends of the files are read before, because Beam takes an empty file for one without rows.
 
+    Args:
+        uris: folders of Examples artifacts.
+        beam_args: of the node: Beam opens remote files with these options.
+
     Raises:
         ValueError: a file of the examples is damaged; names it and the row group.
     """
+    FileSystems.set_options(PipelineOptions(list(beam_args)))
     if damage := find_damage(*uris, ends_only=True):
         raise ValueError(damage)
     try:
@@ -57,14 +66,17 @@ def find_damage(*uris: str, ends_only: bool = False) -> str | None:
     for uri, file in found:
         place = file
         try:
-            with open_file(file) as parquet:
+            with open_raw(file) as stream:
+                parquet = pq.ParquetFile(stream)
                 for number in range(0 if ends_only else parquet.num_row_groups):
                     place = f"{file}, row group {number}"
                     columns = parquet.schema_arrow.names
                     for _ in parquet.iter_batches(_ROWS, row_groups=[number], columns=columns):
                         pass
-        except (pa.ArrowException, OSError, ValueError) as error:
-            reason = " ".join(str(error).removeprefix(f"{file} ").split())
+        except (FileNotFoundError, PermissionError, ConnectionError, TimeoutError):
+            raise
+        except (pa.ArrowException, OSError) as error:
+            reason = " ".join(str(error).split())
             return f"{place}: {reason}. The file is damaged: delete {uri} and run again."
     return None
 

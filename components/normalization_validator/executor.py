@@ -73,7 +73,7 @@ class Executor(BaseBeamExecutor):
         feature_set = read_feature_set(graph.uri)
         limits.check_names(feature_set.column_names())
         feature_set = _with_kinds(feature_set, limits)
-        with damage_named(examples.uri):
+        with damage_named(examples.uri, beam_args=self._beam_pipeline_args or ()):
             statistics = self._compute(examples, feature_set, limits, report_artifact.uri)
         if statistics[0].rows == 0:
             raise ValueError(

@@ -60,7 +60,8 @@ class Executor(tfx_executor.Executor):
         exec_properties: dict[str, Any],
     ) -> None:
         """Analyze and transform the examples, tf.Examples or Parquet; see TFX's executor."""
-        with damage_named(*(examples.uri for examples in input_dict[EXAMPLES_KEY])):
+        uris = [examples.uri for examples in input_dict[EXAMPLES_KEY]]
+        with damage_named(*uris, beam_args=self._beam_pipeline_args or ()):
             self._do(input_dict, output_dict, exec_properties)
         for examples in output_dict.get(TRANSFORMED_EXAMPLES_KEY) or ():
             examples_utils.set_payload_format(examples, FORMAT_PARQUET)

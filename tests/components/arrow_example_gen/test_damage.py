@@ -32,7 +32,7 @@ def read(examples: Path) -> None:
 
 def test_whole_files_have_no_damage(examples: Path) -> None:
     assert find_damage(str(examples)) is None
-    with damage_named(str(examples)):
+    with damage_named(str(examples), beam_args=()):
         read(examples)
 
 
@@ -45,7 +45,7 @@ def test_the_row_group_is_named(examples: Path) -> None:
     file.write_bytes(damaged)
     with (
         pytest.raises(ValueError, match=rf"^{file}, row group 1: .*delete {examples} and run"),
-        damage_named(str(examples)),
+        damage_named(str(examples), beam_args=()),
     ):
         read(examples)
 
@@ -54,10 +54,13 @@ def test_the_row_group_is_named(examples: Path) -> None:
 def test_the_file_is_named(examples: Path, rows: slice) -> None:
     file = examples / "Split-eval" / "a.parquet"
     file.write_bytes(file.read_bytes()[rows])
-    with pytest.raises(ValueError, match=rf"^{file}: .*damaged"), damage_named(str(examples)):
+    with (
+        pytest.raises(ValueError, match=rf"^{file}: .*damaged"),
+        damage_named(str(examples), beam_args=()),
+    ):
         read(examples)
 
 
 def test_other_errors_stay_as_they_are(examples: Path) -> None:
-    with pytest.raises(KeyError, match="'y'"), damage_named(str(examples)):
+    with pytest.raises(KeyError, match="'y'"), damage_named(str(examples), beam_args=()):
         {}["y"]
