@@ -47,8 +47,15 @@ def main() -> None:
     """Runs all contenders in turns, for each number of rows."""
     parser = _report.parser(__file__, rounds=3)
     parser.add_argument("--before", metavar="COMMIT", help="also measure our code at this commit")
+    parser.add_argument(
+        "--times",
+        type=int,
+        nargs="+",
+        default=TIMES,
+        help="how often the rows of the CSV are repeated (default: %(default)s)",
+    )
     arguments = parser.parse_args()
-    times, runs = ((1,), 1) if arguments.quick else (TIMES, arguments.runs)
+    times, runs = ((1,), 1) if arguments.quick else (arguments.times, arguments.runs)
     names = [OURS, BY_HAND] if arguments.quick else [OURS, TEMPLATE, BY_HAND]
     names += [f"commit {arguments.before}"] if arguments.before else []
     with tempfile.TemporaryDirectory() as folder:
@@ -67,13 +74,14 @@ def main() -> None:
                         nodes.setdefault(each, []).append(by_node)
                     print(f"{count:,} rows, {name}: {seconds:.1f} s {_text(by_node)}", flush=True)
             for name in names[1:]:
-                limit = Limit(WANTED.get(name, WANTED_BEFORE)) if each == TIMES[-1] else None
+                limit = Limit(WANTED.get(name, WANTED_BEFORE)) if each == max(TIMES) else None
                 what = f"whole run, {count:,} rows"
                 rows.append(Row(what, name, found[OURS], found[name], limit=limit))
     notes = {}
     if len(times) > 1:
-        rows += _growth(nodes)
-        notes = _notes(nodes, rows_of_the_file=count // times[-1])
+        few, many = min(times), max(times)
+        rows += _growth(nodes, few, many)
+        notes = _notes(nodes, few, many, rows_of_the_file=count // times[-1])
     _report.publish(__file__, rows, quick=arguments.quick, notes=notes)
 
 
@@ -156,31 +164,32 @@ def _measured(
     return seconds, json.loads(last) if last.startswith("{") else {}
 
 
-def _growth(nodes: dict[int, list[dict[str, float]]]) -> list[Row]:
+def _growth(nodes: dict[int, list[dict[str, float]]], few: int, many: int) -> list[Row]:
     """Returns for each node its seconds with the most rows, against those with the fewest."""
-    few, many = (nodes[times] for times in (TIMES[0], TIMES[-1]))
     return [
         Row(
-            f"{node}, {TIMES[-1]} times the rows",
-            f"{TIMES[0]} times",
-            [each[node] for each in many],
-            [each[node] for each in few],
-            limit=Limit(TIMES[-1] / TIMES[0]),
+            f"{node}, {many} times the rows",
+            f"{few} times",
+            [each[node] for each in nodes[many]],
+            [each[node] for each in nodes[few]],
+            limit=Limit(many / few),
         )
         for node in NODES
     ]
 
 
-def _notes(nodes: dict[int, list[dict[str, float]]], *, rows_of_the_file: int) -> dict[str, str]:
+def _notes(
+    nodes: dict[int, list[dict[str, float]]], few: int, many: int, *, rows_of_the_file: int
+) -> dict[str, str]:
     """Returns what each node takes per million rows of the CSV, and for any number."""
-    few, many = (
+    fewer, more = (
         {node: statistics.median(each[node] for each in nodes[times]) for node in nodes[times][0]}
-        for times in (TIMES[0], TIMES[-1])
+        for times in (few, many)
     )
-    notes = {"start-up": f"Start-up takes {many['start-up']:.1f} s."}
+    notes = {"start-up": f"Start-up takes {more['start-up']:.1f} s."}
     for node, wanted in NODES.items():
-        slope = (many[node] - few[node]) / ((TIMES[-1] - TIMES[0]) * rows_of_the_file) * 1e6
-        fixed = few[node] - slope * TIMES[0] * rows_of_the_file / 1e6
+        slope = (more[node] - fewer[node]) / ((many - few) * rows_of_the_file) * 1e6
+        fixed = fewer[node] - slope * few * rows_of_the_file / 1e6
         limit = f" (wanted: {wanted:g})" if wanted else ""
         notes[node] = (
             f"{node} takes {slope:.1f} s per million rows{limit} and {fixed:.1f} s for any number."
