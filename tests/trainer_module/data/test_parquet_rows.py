@@ -265,7 +265,7 @@ NO_STATISTICS = {"write_statistics": False}
             pa.array([0, 1, None] * 1000),
             *(NO_STATISTICS, r"row group 0, row 2, column 'y': a null value"),
         ),
-        (large_lists(PAIRS, "float64"), Y, {}, "column 'x' is large_list<\w+: double>.*float32"),
+        (large_lists(PAIRS, "float64"), Y, {}, r"column 'x' is large_list<\w+: double>.*float32"),
         (large_lists([[1, 2]] * 3000, "int32"), Y, {}, "column 'x'.*int32.*float32"),
         (large_lists(PAIRS), Y.cast(pa.uint64()), {}, "column 'y' is uint64.*int64"),
         (large_lists(PAIRS), Y.cast(pa.string()), {}, "column 'y' is string.*int64"),
