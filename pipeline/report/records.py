@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,10 +35,12 @@ class NodeRecord:
     Attributes:
         name: Name of the node.
         outputs: Output key -> artifacts, oldest first.
+        after: Names of the nodes of the run whose outputs it read.
     """
 
     name: str
     outputs: dict[str, list[OutputArtifact]] = field(default_factory=dict)
+    after: tuple[str, ...] = ()
 
     def output(self, key: str) -> OutputArtifact | None:
         """Return the latest artifact of an output, or None."""
@@ -83,14 +85,35 @@ def latest_run(
         folder: The output folder, which may have been moved since the run; None: the folder of
             `metadata_path`.
     """
-    from ml_metadata.proto import metadata_store_pb2 as mlmd
-
     store, run = _latest(metadata_path, pipeline)
     if store is None or run is None:
         return {}
-    places = Places.of(folder or metadata_path.parent, metadata_path)
+    return _nodes_of(store, run, Places.of(folder or metadata_path.parent, metadata_path))
+
+
+def run_by_id(config: PipelineConfig, run_id: str) -> dict[str, NodeRecord]:
+    """Return the finished nodes of a run by name; empty if ML Metadata does not know the run.
+
+    Args:
+        config: Its configuration.
+        run_id: ML Metadata's name of the run, as `latest_run_id` returns it.
+    """
+    if not config.metadata_path.exists():
+        return {}
+    store = open_store(config.metadata_path, writable=False)
+    run = store.get_context_by_type_and_name("pipeline_run", run_id)
+    if run is None:
+        return {}
+    return _nodes_of(store, run, Places.of(config.output.folder, config.metadata_path))
+
+
+def _nodes_of(store: MetadataStore, run: mlmd.Context, places: Places) -> dict[str, NodeRecord]:
+    from ml_metadata.proto import metadata_store_pb2 as mlmd
+
     pipeline = _pipeline_name(store, run)
     records: dict[str, NodeRecord] = {}
+    read: dict[str, list[int]] = {}
+    producers: dict[int, str] = {}
     finished = {mlmd.Execution.COMPLETE, mlmd.Execution.CACHED}
     for execution in store.get_executions_by_context(run.id):
         if execution.last_known_state not in finished:
@@ -99,6 +122,8 @@ def latest_run(
         outputs: dict[str, list[OutputArtifact]] = {}
         events = store.get_events_by_execution_ids([execution.id])
         written = [e for e in events if e.type == mlmd.Event.OUTPUT]
+        read[name] = [e.artifact_id for e in events if e.type == mlmd.Event.INPUT]
+        producers |= dict.fromkeys((e.artifact_id for e in written), name)
         by_id = {a.id: a for a in store.get_artifacts_by_id([e.artifact_id for e in written])}
         for event in sorted(written, key=lambda e: e.artifact_id):
             artifact = by_id[event.artifact_id]
@@ -117,6 +142,9 @@ def latest_run(
                 OutputArtifact(places.artifact(artifact.uri), properties)
             )
         records[name] = NodeRecord(name, outputs)
+    for name, artifacts in read.items():
+        after = dict.fromkeys(producers[each] for each in artifacts if each in producers)
+        records[name] = replace(records[name], after=tuple(after))
     return records
 
 

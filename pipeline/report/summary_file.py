@@ -57,6 +57,8 @@ def summary_of(
     *,
     run_id: str,
     rows: Mapping[str, int],
+    started: datetime | None = None,
+    error: str = "",
 ) -> JsonObject:
     """Return the content of `summary.json`.
 
@@ -66,7 +68,11 @@ def summary_of(
         state: The durations of the nodes, and which were cached.
         run_id: The run's name in ML Metadata.
         rows: Number of rows of each split.
+        started: The start of the run; None: now.
+        error: Why the run failed; empty if it did not.
     """
+    now = datetime.now().astimezone()
+    stopped = next((node for node in state.nodes if node.status in ("failed", "interrupted")), None)
     names = config.evaluation.metric_names(config.label.kind)
     evaluation = _uri(records, NodeName.EVALUATOR, "evaluation")
     slices = [] if evaluation is None else _slices(config, evaluation, names)
@@ -75,9 +81,22 @@ def summary_of(
     return {
         "version": VERSION,
         "pipeline": config.name,
-        "run": {"id": run_id, "ended": datetime.now().astimezone().isoformat(timespec="seconds")},
+        "run": {
+            "id": run_id,
+            "started": (started or now).isoformat(timespec="seconds"),
+            "ended": now.isoformat(timespec="seconds"),
+            "result": stopped.status if stopped is not None else "failed" if error else "done",
+            "error": {"node": stopped.name if stopped else None, "message": error}
+            if error
+            else None,
+        },
         "nodes": [
-            {"name": node.name, "result": node.status, "seconds": round(node.seconds, 3)}
+            {
+                "name": node.name,
+                "result": node.status,
+                "seconds": round(node.seconds, 3),
+                "rows": node.rows,
+            }
             for node in state.nodes
         ],
         "label": {"column": config.label.column, "kind": config.label.kind},

@@ -7,7 +7,7 @@ import logging
 import os
 import shlex
 import sys
-import time
+from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -23,15 +23,16 @@ from pipeline.preflight.preflight_engine import check_engine
 from pipeline.report import console as views
 from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration
-from pipeline.report.records import find_output, latest_run_id, latest_run_of
+from pipeline.report.records import find_output, latest_run_of
 from pipeline.report.short_path import short
-from pipeline.report.summary_file import summary_of, write_summary
+from pipeline.report.summary_file import write_summary
 from pipeline.report.verdict import fails_a_threshold
 from pipeline.run import logs
 from pipeline.run.artifact_check import check_artifacts, record_artifacts
 from pipeline.run.cache_keys import keys_without_places
 from pipeline.run.folder_lock import AlreadyRunning, LockOwner, exclusive_run
 from pipeline.run.interrupts import interrupts_kept
+from pipeline.run.keep_record import keep_record
 from pipeline.run.next_steps import show_next_steps
 from trainer_module import prepare_process
 from trainer_module.options.setting_names import setting_names
@@ -85,7 +86,8 @@ def run(
 
 
 def _run_alone(config: PipelineConfig, out: Console, *, file: Path | None, verbose: bool) -> int:
-    log = config.log_folder / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
+    started = datetime.now().astimezone()
+    log = config.log_folder / f"run-{started:%Y%m%d-%H%M%S}.log"
     out.print(f"Pipeline {config.name}; log: {short(log)}", highlight=False, soft_wrap=True)
     # Read now, because standard output is the log file below.
     on_terminal, width = out.is_terminal, out.width if out.is_terminal else PIPE_WIDTH
@@ -93,13 +95,22 @@ def _run_alone(config: PipelineConfig, out: Console, *, file: Path | None, verbo
         console = Console(
             file=terminal, force_terminal=on_terminal, width=width, markup=False, emoji=False
         )
-        return _run(config, console, file=file, log=log, plain=verbose)
+        return _run(config, console, file=file, log=log, started=started, plain=verbose)
 
 
 def _run(
-    config: PipelineConfig, console: Console, *, file: Path | None, log: Path, plain: bool
+    config: PipelineConfig,
+    console: Console,
+    *,
+    file: Path | None,
+    log: Path,
+    started: datetime,
+    plain: bool,
 ) -> int:
     state = RunState([])
+    keep = functools.partial(
+        keep_record, config, started=started, command=command(), rows=_row_counts(config)
+    )
     try:
         with views.waiting("loading TFX and checking the configuration", console):
             # Of the trainings that a search may try, one that measures memory demands the most.
@@ -133,6 +144,7 @@ def _run(
     except KeyboardInterrupt:
         logging.getLogger("absl").warning("Interrupted.")
         node = next((n.name for n in state.nodes if n.status == "interrupted"), "the start")
+        keep(state, error="Interrupted.")
         console.print(
             f"\nInterrupted in {node}. "
             "Run the same command to continue: finished nodes are cached.",
@@ -147,16 +159,18 @@ def _run(
         where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
         console.print(f"\n{where}:", style="bold red", highlight=False)
         print_failure(error, state, config, console)
+        if record := keep(state, error=config.beam.describe(error)):
+            console.print(f"Report: {short(record.page)}", highlight=False, soft_wrap=True)
         console.print(f"Log: {short(log)}", highlight=False, soft_wrap=True)
         return exit_codes.FAILED
+    show = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
     summary.show(config, state, console)
     records = latest_run_of(config)
-    # TFX's command line only reads the pipeline: no node runs.
-    if any(node.status in ("done", "cached") for node in state.nodes):
-        rows = _row_counts(config)()
-        content = summary_of(config, records, state, run_id=latest_run_id(config), rows=rows)
-        written = write_summary(config, content)
-        console.print(f"summary   {short(written)}", markup=False, soft_wrap=True)
+    # None where TFX's command line only reads the pipeline: no node runs.
+    if record := keep(state):
+        written = write_summary(config, record.summary)
+        show(f"summary   {short(written)}")
+        show(f"report    {short(record.page)}")
     show_next_steps(config, records, file, console)
     refused = fails_a_threshold(config, state)
     return exit_codes.NOT_BLESSED if refused else exit_codes.DONE

@@ -1,0 +1,5 @@
+"""The page of a run: `report.html`, one file without any outside resource.
+
+A section (`sections/`) turns the artifacts of a run into elements (`elements.py`), and `render.py`
+turns elements into HTML. May import `report`, `graph`, `config` and `common`.
+"""

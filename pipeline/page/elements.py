@@ -1,0 +1,190 @@
+"""What a section of the page is made of: texts, tiles, tables, charts.
+
+They hold the values of the page, so that a test or a program can read them without a browser.
+`templates/elements.html.jinja` has the markup of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pipeline.common.json_types import JsonObject, JsonValue
+
+State: TypeAlias = Literal["", "good", "bad", "warning", "quiet"]
+"""How a value is marked; a mark is never the only sign, the text says the same."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+    state: State = ""
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of sentences."""
+
+    texts: Sequence[str]
+    state: State = ""
+
+
+@dataclass(frozen=True)
+class Code:
+    """A text in a fixed-width font, such as a command or a file.
+
+    Attributes:
+        title: What the text is.
+        text: The text; its line breaks are kept.
+        is_difference: Whether lines that begin with + or - are marked.
+    """
+
+    title: str
+    text: str
+    is_difference: bool = False
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number in large print, with its name above and a note below."""
+
+    name: str
+    value: str
+    note: str = ""
+    state: State = ""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Tiles side by side."""
+
+    tiles: Sequence[Tile]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A Vega-Lite chart.
+
+    Attributes:
+        title: What it shows; also its caption.
+        spec: Vega-Lite specification without `data`. Charts with equal specifications share one
+            copy in the page.
+        data: Column -> values, all of the same length. A reader can open them as a table.
+        description: One sentence for those who cannot see the chart.
+    """
+
+    title: str
+    spec: JsonObject
+    data: Mapping[str, Sequence[JsonValue]]
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        name: Its heading.
+        is_number: Numbers are aligned to the right and sorted by value.
+        help: A sentence about the values.
+    """
+
+    name: str
+    is_number: bool = False
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes:
+        text: What is shown.
+        value: What the column is sorted by; None: `text`, or last where the column is of numbers.
+        state: How it is marked.
+        note: A sentence about the value, shown on hover and read by screen readers.
+        link: A path relative to the page, or an address.
+    """
+
+    text: str
+    value: float | None = None
+    state: State = ""
+    note: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table; with `details`, a button opens them below it."""
+
+    cells: Sequence[Cell]
+    details: Sequence[Block] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that sorts by any column.
+
+    Attributes:
+        caption: What it lists.
+        columns: Its columns.
+        rows: Its rows.
+        filter: Name of what is typed to filter the rows, such as `columns`; "": no filter.
+    """
+
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    filter: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Blocks that open and close together."""
+
+    title: str
+    blocks: Sequence[Block]
+    is_open: bool = False
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Blocks side by side where the window is wide enough."""
+
+    blocks: Sequence[Block]
+
+
+Block: TypeAlias = Text | Items | Code | Tiles | Chart | Table | Group | Beside
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the page.
+
+    Attributes:
+        id: Its anchor.
+        title: Its heading.
+        blocks: Its content.
+    """
+
+    id: str
+    title: str
+    blocks: Sequence[Block]
+
+
+def number_cell(value: float | None, text: str | None = None, *, state: State = "") -> Cell:
+    """Return a cell with a number; `undefined` if it is None or not finite.
+
+    Args:
+        value: The number.
+        text: How it is written; None: with four significant digits.
+        state: How it is marked.
+    """
+    import math
+
+    if value is None or not math.isfinite(value):
+        return Cell("undefined", state="quiet")
+    return Cell(f"{value:,.4g}" if text is None else text, value=value, state=state)

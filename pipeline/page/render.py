@@ -1,0 +1,98 @@
+"""Elements -> one HTML file with its styles, its program and Vega-Lite inside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from pipeline.common.json_types import JsonValue
+from pipeline.page.elements import Chart, Section, Tile
+
+
+def render(
+    *,
+    title: str,
+    subtitle: str,
+    badge: Tile,
+    sections: Sequence[Section],
+    links: Mapping[str, str],
+) -> str:
+    """Return the text of a page.
+
+    Args:
+        title: Its heading.
+        subtitle: The line below the heading.
+        badge: The verdict beside the heading: its `value` and `state`.
+        sections: Its sections, in order.
+        links: Text -> path of pages, relative to this one.
+    """
+    charts = _Charts()
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pipeline.page"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.tests["kind"] = lambda block, name: type(block).__name__ == name
+    environment.filters["breakable"] = _breakable
+    environment.globals.update(add_chart=charts.add, in_script=in_script)
+    template = environment.get_template("page.html.jinja")
+    return template.render(
+        title=title,
+        subtitle=subtitle,
+        badge=badge,
+        sections=sections,
+        links=links,
+        specs=charts.specs,  # filled while the sections are written
+        vega=Markup(_vega()) if _has_chart(sections) else "",
+    )
+
+
+class _Charts:
+    """The specifications of a page, each once."""
+
+    def __init__(self) -> None:
+        self.specs: list[dict[str, JsonValue]] = []
+        self._places: dict[str, int] = {}
+
+    def add(self, chart: Chart) -> int:
+        """Return the place of the chart's specification."""
+        key = json.dumps(chart.spec, sort_keys=True)
+        if key not in self._places:
+            self._places[key] = len(self.specs)
+            self.specs.append(dict(chart.spec))
+        return self._places[key]
+
+
+def in_script(value: Any) -> Markup:
+    """Return a value as JSON that can stand in a script element; NaN and infinities are null."""
+    from pipeline.page.finite import finite
+
+    text = json.dumps(finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028"))
+
+
+def _breakable(name: str) -> Markup:
+    """Return a text that may continue in the next line behind an underscore."""
+    return Markup("_<wbr>").join(Markup.escape(part) for part in name.split("_"))
+
+
+def _has_chart(blocks: Sequence[Any]) -> bool:
+    for block in blocks:
+        inner = [*getattr(block, "blocks", ())]
+        inner += [each for row in getattr(block, "rows", ()) for each in row.details]
+        if isinstance(block, Chart) or _has_chart(inner):
+            return True
+    return False
+
+
+def _vega() -> str:
+    """Return Vega, Vega-Lite and Vega-Embed as one script that sets `window.vegaEmbed`."""
+    import vl_convert
+
+    return vl_convert.javascript_bundle().replace("</script", "<\\/script")

@@ -1,0 +1,169 @@
+"use strict";
+const root = document.documentElement;
+const specs = JSON.parse(document.getElementById("specs").textContent);
+
+// Light and dark: as the system has it, until the button is used.
+const dark = matchMedia("(prefers-color-scheme: dark)");
+function stored() { try { return localStorage.getItem("theme"); } catch { return null; } }
+function showTheme() {
+  root.dataset.theme = stored() || (dark.matches ? "dark" : "light");
+  document.querySelectorAll(".plot[data-drawn]").forEach(draw);
+}
+dark.addEventListener("change", showTheme);
+document.getElementById("theme").addEventListener("click", () => {
+  const next = root.dataset.theme === "dark" ? "light" : "dark";
+  try { localStorage.setItem("theme", next); } catch { /* private window */ }
+  root.dataset.theme = next;
+  document.querySelectorAll(".plot[data-drawn]").forEach(draw);
+});
+
+// Charts are drawn when they come into view.
+let library;
+function vega() {
+  if (!library) {
+    library = new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      const text = document.getElementById("vega").textContent;
+      script.src = URL.createObjectURL(new Blob([text], {type: "text/javascript"}));
+      script.onload = () => resolve(window.vegaEmbed);
+      script.onerror = () => reject(new Error("Vega cannot be read"));
+      document.head.append(script);
+    });
+  }
+  return library;
+}
+function rowsOf(data) {
+  const names = Object.keys(data), rows = [];
+  for (let i = 0; i < (names.length ? data[names[0]].length : 0); i++) {
+    rows.push(Object.fromEntries(names.map(name => [name, data[name][i]])));
+  }
+  return rows;
+}
+const dataOf = figure => JSON.parse(figure.querySelector("script[type='application/json']").textContent);
+function config() {
+  const css = getComputedStyle(root), value = name => css.getPropertyValue(name).trim();
+  const [ink, soft, line] = ["--ink", "--soft", "--line"].map(value);
+  const range = root.dataset.theme === "dark"
+    ? ["#8ab4f8", "#f0b962", "#6fd69b", "#ff9d94", "#c7a6f7", "#7fd6e0", "#d3c27a", "#e59ac5"]
+    : ["#1f5fbf", "#c2660a", "#14713d", "#b3261e", "#6f42c1", "#00707d", "#75620a", "#a02c73"];
+  return {
+    background: "transparent", font: getComputedStyle(document.body).fontFamily,
+    view: {stroke: null}, mark: {color: range[0]}, range: {category: range},
+    axis: {labelColor: soft, titleColor: soft, gridColor: line, domainColor: line, tickColor: line,
+      labelFontSize: 12, titleFontSize: 12, titleFontWeight: 400},
+    legend: {labelColor: ink, titleColor: soft, orient: "top", labelFontSize: 12, titleFontSize: 12},
+    title: {color: ink}, text: {color: ink}, header: {labelColor: ink, titleColor: soft},
+    rule: {color: soft},
+  };
+}
+async function draw(plot) {
+  const figure = plot.closest("figure");
+  const spec = {$schema: "https://vega.github.io/schema/vega-lite/v6.json",
+    autosize: {type: "fit-x", contains: "padding"}, ...specs[figure.dataset.spec],
+    data: {values: rowsOf(dataOf(figure))}, config: config()};
+  plot.dataset.drawn = "";
+  try {
+    const embed = await vega();
+    await embed(plot, spec, {renderer: "svg", actions: false, tooltip: {theme: root.dataset.theme}});
+    plot.style.minHeight = "0";
+  } catch (error) {
+    plot.textContent = `This chart cannot be drawn: ${error.message}`;
+    console.error(error);
+  }
+}
+const inView = new IntersectionObserver(entries => {
+  for (const entry of entries) {
+    if (entry.isIntersecting) { inView.unobserve(entry.target); draw(entry.target); }
+  }
+}, {rootMargin: "300px"});
+function watch(parent) {
+  parent.querySelectorAll(".plot:not([data-drawn])").forEach(plot => inView.observe(plot));
+  parent.querySelectorAll("details.numbers").forEach(details => {
+    details.addEventListener("toggle", () => listNumbers(details), {once: true});
+  });
+}
+function listNumbers(details) {
+  const data = dataOf(details.closest("figure")), names = Object.keys(data);
+  const frame = Object.assign(document.createElement("div"), {className: "frame", tabIndex: 0});
+  const table = document.createElement("table");
+  const head = table.createTHead().insertRow();
+  names.forEach(name => {
+    head.append(Object.assign(document.createElement("th"), {textContent: name, scope: "col"}));
+  });
+  const body = table.createTBody();
+  rowsOf(data).forEach(row => {
+    const line = body.insertRow();
+    names.forEach(name => { line.insertCell().textContent = row[name] ?? "undefined"; });
+  });
+  frame.append(table);
+  details.append(frame);
+}
+
+// Tables: sort by a heading, filter, open the details of a row.
+function detailsOf(row) {
+  const next = row.nextElementSibling;
+  return next && next.classList.contains("details") ? next : null;
+}
+function sortBy(table, head) {
+  const up = head.getAttribute("aria-sort") !== "ascending";
+  const index = Array.from(head.parentNode.children).indexOf(head);
+  table.querySelectorAll("thead [aria-sort]").forEach(each => each.removeAttribute("aria-sort"));
+  head.setAttribute("aria-sort", up ? "ascending" : "descending");
+  const isNumber = head.classList.contains("number");
+  const compare = new Intl.Collator(undefined, {numeric: true}).compare;
+  const rows = Array.from(table.tBodies[0].rows).filter(row => !row.classList.contains("details"));
+  const keyed = rows.map(row => {
+    const cell = row.cells[index];
+    return {row, extra: detailsOf(row), key: isNumber ? cell.dataset.v : cell.textContent};
+  });
+  keyed.sort((a, b) => {
+    if (isNumber && (a.key === "" || b.key === "")) return (a.key === "") - (b.key === "");
+    const order = isNumber ? Number(a.key) - Number(b.key) : compare(a.key, b.key);
+    return up ? order : -order;
+  });
+  table.tBodies[0].append(...keyed.flatMap(each => each.extra ? [each.row, each.extra] : [each.row]));
+}
+function filterRows(box) {
+  const wanted = box.querySelector(".filter").value.toLowerCase();
+  let shown = 0;
+  for (const row of box.querySelector("table").tBodies[0].rows) {
+    if (row.classList.contains("details")) continue;
+    // Not textContent: a row's template is no text of the row.
+    const hit = Array.from(row.cells).some(cell => cell.textContent.toLowerCase().includes(wanted));
+    row.hidden = !hit;
+    const extra = detailsOf(row);
+    if (extra) extra.hidden = !hit;
+    shown += hit;
+  }
+  const output = box.querySelector("output");
+  output.value = `${shown.toLocaleString("en")} ${output.value.replace(/^\S+ /, "")}`;
+}
+function toggleDetails(button) {
+  const row = button.closest("tr"), extra = detailsOf(row);
+  button.setAttribute("aria-expanded", extra ? "false" : "true");
+  if (extra) { extra.remove(); return; }
+  const line = document.createElement("tr");
+  line.className = "details";
+  const cell = line.insertCell();
+  cell.colSpan = row.cells.length;
+  cell.append(button.parentNode.querySelector("template").content.cloneNode(true));
+  row.after(line);
+  watch(line);
+}
+document.addEventListener("click", event => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  if (button.classList.contains("sort")) sortBy(button.closest("table"), button.closest("th"));
+  if (button.classList.contains("open")) toggleDetails(button);
+});
+document.addEventListener("input", event => {
+  if (event.target.classList.contains("filter")) filterRows(event.target.closest(".table"));
+});
+addEventListener("beforeprint", () => {
+  document.querySelectorAll(".plot:not([data-drawn])").forEach(plot => {
+    if (plot.checkVisibility()) draw(plot);
+  });
+});
+
+showTheme();
+watch(document);
