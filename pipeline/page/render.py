@@ -95,4 +95,4 @@ def _vega() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script that sets `window.vegaEmbed`."""
     import vl_convert
 
-    return vl_convert.javascript_bundle().replace("</script", "<\\/script")
+    return vl_convert.javascript_bundle(snippet=None).replace("</script", "<\\/script")
