@@ -16,6 +16,7 @@ from pipeline.cli import (
     image,
     profile,
     run,
+    runs,
     schedules,
     serving,
     submit,
@@ -35,6 +36,8 @@ Examples:
   python -m pipeline init houses.csv --label price       # writes houses.yaml
   python -m pipeline run houses.yaml
   python -m pipeline run my.yaml --set training.global_batch_size=512
+  python -m pipeline report my.yaml --open               # the page of the latest run
+  python -m pipeline runs diff my.yaml 20261126-0910     # against the latest run
   python -m pipeline profile my.yaml
   python -m pipeline features suggest data.csv --label price
   python -m pipeline features explain --config my.yaml
@@ -52,6 +55,8 @@ _COMMANDS = {
     "On this machine": (
         features.init,
         run.run,
+        runs.report,
+        runs.runs,
         run.predict,
         profile.profile,
         features.features,

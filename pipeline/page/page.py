@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from pipeline.config.config import PipelineConfig
-from pipeline.page.elements import Section, State, Text, Tile
+from pipeline.page.elements import Section, Text, Tile
 from pipeline.page.inputs import RunInputs
 from pipeline.page.render import render
 from pipeline.page.sections import graph, reproduce, verdict
+from pipeline.page.states import STATES
 from pipeline.report.records import run_by_id
-from pipeline.report.run_record import RunRecord, records_of
+from pipeline.report.run_record import INDEX, RunRecord, records_of
 from shared_core.atomic_files import atomic_write
 
 SECTIONS: tuple[tuple[str, str, Callable[[RunInputs], Section]], ...] = (
@@ -26,39 +26,32 @@ SECTIONS: tuple[tuple[str, str, Callable[[RunInputs], Section]], ...] = (
 LARGEST_BYTES = 5 * 2**20
 """Size that a page should not exceed."""
 
-_STATES: Mapping[str, State] = {
-    "blessed": "good",
-    "not blessed": "bad",
-    "failed": "bad",
-    "interrupted": "warning",
-}
 
-
-def write_page(config: PipelineConfig, record: RunRecord) -> Path:
+def write_page(record: RunRecord) -> Path:
     """Write `report.html` into the folder of a run's record, atomically, and return the file.
 
     A section that cannot be made says so on the page and in the log; the others are complete.
     """
-    run = inputs_of(config, record)
+    run = inputs_of(record)
     text = render(
-        title=config.name,
+        title=run.config.name,
         subtitle=_subtitle(record),
-        badge=Tile("verdict", record.result, state=_STATES.get(record.result, "")),
+        badge=Tile("verdict", record.result, state=STATES.get(record.result, "")),
         sections=[_section(run, *each) for each in SECTIONS],
-        links={"All runs": "../../index.html"},
+        links={"All runs": f"../../{INDEX}"},
     )
     with atomic_write(record.page) as stream:
         stream.write(text)
     return record.page
 
 
-def inputs_of(config: PipelineConfig, record: RunRecord) -> RunInputs:
+def inputs_of(record: RunRecord) -> RunInputs:
     """Return a run with its artifacts and the runs that it is compared with."""
-    before = [each for each in records_of(config.output.folder) if each.name < record.name]
+    before = [each for each in records_of(record.output_folder) if each.name < record.name]
     return RunInputs(
-        config=config,
+        config=record.config,
         record=record,
-        nodes=run_by_id(config, record.summary["run"]["id"]),
+        nodes=run_by_id(record.config, record.summary["run"]["id"]),
         previous=before[-1] if before else None,
         blessed=next((each for each in reversed(before) if each.result == "blessed"), None),
     )

@@ -95,4 +95,5 @@ def _vega() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script that sets `window.vegaEmbed`."""
     import vl_convert
 
-    return vl_convert.javascript_bundle(snippet=None).replace("</script", "<\\/script")
+    bundle = vl_convert.javascript_bundle()  # pyright: ignore[reportCallIssue]  has a default
+    return bundle.replace("</script", "<\\/script")

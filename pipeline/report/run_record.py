@@ -17,12 +17,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pydantic
+
+from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from shared_core.atomic_files import atomic_write
 
 RUNS = "runs"
 """Folder of the records in an output folder."""
+
+INDEX = "index.html"
+"""Page of all runs, in the output folder."""
 
 SUMMARY, CONFIG, PAGE = "summary.json", "config.json", "report.html"
 """Files of a record."""
@@ -50,9 +56,30 @@ class RunRecord:
 
     @functools.cached_property
     def settings(self) -> JsonObject:
-        """The content of config.json; empty if the file is missing."""
-        file = self.folder / CONFIG
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        """The content of config.json: the fields that were set."""
+        return json.loads((self.folder / CONFIG).read_text(encoding="utf-8"))
+
+    @functools.cached_property
+    def config(self) -> PipelineConfig:
+        """The configuration of the run, in the output folder as it is called now.
+
+        Raises:
+            ConfigError: config.json is missing or is of another version of this package.
+        """
+        settings = {**self.settings, "output": {"folder": str(self.output_folder)}}
+        try:
+            return PipelineConfig.model_validate(settings)
+        except pydantic.ValidationError as error:
+            raise ConfigError(
+                f"{self.folder / CONFIG}: cannot be read as a configuration "
+                f"({error.error_count()} errors, first {error.errors()[0]['loc']}). It may be of "
+                "another version of this package; read it with that version."
+            ) from None
+
+    @property
+    def output_folder(self) -> Path:
+        """The output folder that holds the record."""
+        return self.folder.parents[1]
 
     @property
     def page(self) -> Path:
@@ -82,3 +109,26 @@ def records_of(output_folder: str | Path) -> list[RunRecord]:
     """Return the records of an output folder, oldest first; a folder without summary is none."""
     folders = (file.parent for file in Path(output_folder).glob(f"{RUNS}/*/{SUMMARY}"))
     return [RunRecord(folder) for folder in sorted(folders)]
+
+
+def find_record(output_folder: str | Path, name: str) -> RunRecord:
+    """Return the record of the run with this name, or whose name alone begins so; `latest`.
+
+    Raises:
+        ConfigError: There is no such run, or more than one.
+    """
+    records = records_of(output_folder)
+    if not records:
+        raise ConfigError(
+            f"{output_folder}: holds no record of a run. `run` writes one when it ends; give the "
+            "YAML or the output folder of a pipeline that has run."
+        )
+    if name == "latest":
+        return records[-1]
+    found = [each for each in records if each.name == name]
+    found = found or [each for each in records if each.name.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(each.name for each in (found or records)[-5:])
+    problem = "names several runs" if found else "is no run"
+    raise ConfigError(f"{name}: {problem} of {output_folder}. Use one of: {names}; or latest.")

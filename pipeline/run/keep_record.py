@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pipeline.config.config import PipelineConfig
+from pipeline.page.index import write_index
 from pipeline.page.page import write_page
 from pipeline.report.made_by import made_by
 from pipeline.report.progress import RunState
@@ -48,7 +49,8 @@ def keep_record(
         _new_folder(config, started), config, {**summary, "made_by": made_by(command)}
     )
     try:
-        write_page(config, record)
+        write_page(record)
+        write_index(config.output.folder)
     except Exception:  # the result of the run matters more
         logging.getLogger("absl").exception("Cannot write the page of the run.")
     return record
