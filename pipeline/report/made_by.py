@@ -19,7 +19,7 @@ def made_by(command: str) -> JsonObject:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
-    commit = _git("rev-parse", "HEAD")
+    commit = _git("rev-parse", "--short=12", "HEAD")
     if commit:
         changed = _git("status", "--porcelain", "--untracked-files=no")
         found["git commit"] = commit + (" with changed files" if changed else "")

@@ -1,0 +1,109 @@
+"""The list of runs and the difference of two, compared with their records."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from run_records import SETTINGS, SUMMARY_OF_A_RUN, failed, write
+
+from pipeline.common.errors import ConfigError
+from pipeline.report.run_changes import changes
+from pipeline.report.run_list import show_difference, show_runs
+from pipeline.report.run_record import find_record, records_of
+
+NO_STORE = Path("no-such-store")
+
+
+def console() -> Console:
+    return Console(file=io.StringIO(), width=140, markup=False, emoji=False, highlight=False)
+
+
+def lines(shown: Console) -> list[list[str]]:
+    assert isinstance(shown.file, io.StringIO)
+    return [line.split() for line in shown.file.getvalue().splitlines()]
+
+
+def test_the_list_shows_result_time_metrics_and_what_changed(tmp_path: Path) -> None:
+    write(tmp_path, "20260130-100000")
+    write(tmp_path, "20260131-100000", settings={"training": {"epochs": 9}})
+    write(tmp_path, "20260131-110000", **failed("Trainer", "no memory"))
+    shown = console()
+    show_runs(tmp_path, NO_STORE, shown)
+    found = lines(shown)
+    assert found[0] == ["run", "result", "time", "mean_absolute_error", "changed"]
+    assert found[1] == ["20260130-100000", "blessed", "1", "min", "30", "s", "2.5000"]
+    assert found[2][-4:] == ["training.epochs:", "5", "→", "9"]
+    assert found[3][:2] == ["20260131-110000", "failed"]
+    assert "2.5000" not in found[3]
+
+
+def test_an_empty_folder_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no run"):
+        show_runs(tmp_path, NO_STORE, console())
+    with pytest.raises(ConfigError, match="holds no record"):
+        find_record(tmp_path, "latest")
+
+
+def test_runs_are_found_by_the_start_of_their_name(tmp_path: Path) -> None:
+    for name in ("20260130-100000", "20260131-100000", "20260131-110000"):
+        write(tmp_path, name)
+    assert find_record(tmp_path, "20260130").name == "20260130-100000"
+    assert find_record(tmp_path, "latest").name == "20260131-110000"
+    with pytest.raises(ConfigError, match="names several runs"):
+        find_record(tmp_path, "20260131")
+    with pytest.raises(ConfigError, match=r"is no run.*20260131-110000; or latest"):
+        find_record(tmp_path, "x")
+
+
+def test_a_record_follows_a_moved_folder(tmp_path: Path) -> None:
+    write(tmp_path / "before", "20260130-100000")
+    (tmp_path / "before").rename(tmp_path / "after")
+    (record,) = records_of(tmp_path / "after")
+    assert record.config.output.folder == str(tmp_path / "after")
+    assert record.config.training.epochs == 5
+
+
+def test_settings_are_named_by_their_field_and_lists_by_their_name(tmp_path: Path) -> None:
+    groups = [
+        {"name": "ages", "columns": ["age"], "scale": "min_max"},
+        *SETTINGS["features"]["groups"],
+    ]
+    one = write(tmp_path, "20260130-100000")
+    other = write(
+        tmp_path,
+        "20260131-100000",
+        settings={
+            "features": {**SETTINGS["features"], "groups": groups},
+            "training": {"micro_batch_size": 8},
+            "output": {"folder": "/third"},
+        },
+        rows={"train": 480, "eval": 60},
+    )
+    assert [change.text for change in changes(one, other)] == [
+        "training.epochs: 5 → default",
+        "features.groups.ages.name: default → ages",
+        'features.groups.ages.columns: default → ["age"]',
+        "features.groups.ages.scale: default → min_max",
+        "training.micro_batch_size: default → 8",
+        "rows.train: 240 → 480",
+    ]
+
+
+def test_the_difference_pairs_slices_and_nodes(tmp_path: Path) -> None:
+    one = write(tmp_path, "20260130-100000")
+    slices = [
+        {**SUMMARY_OF_A_RUN["slices"][0], "metrics": {"mean_absolute_error": 2.25}},
+        {"slice": {"city": "Bonn"}, "rows": 2, "metrics": {"mean_absolute_error": 1.0}},
+    ]
+    nodes = [{"name": "Trainer", "result": "done", "seconds": 3.0, "rows": 300}]
+    other = write(tmp_path, "20260131-100000", slices=slices, nodes=nodes)
+    shown = console()
+    show_difference(one, other, shown)
+    found = lines(shown)
+    assert ["mean_absolute_error", "2.5000", "2.2500", "-0.2500"] in found
+    assert ["mean_absolute_error", "of", "city=Bonn", "1.0000"] in found
+    assert ["time", "of", "Trainer", "0.5", "s", "3.0", "s", "+2.5", "s"] in found
+    assert found[0] == ["Settings,", "rows", "and", "versions", "are", "the", "same."]
