@@ -59,7 +59,7 @@ def parsed(*words: str) -> dict[str, Any]:
 
 
 def test_there_are_all_commands():
-    assert len(COMMANDS) == 27
+    assert len(COMMANDS) == 31
     expected = {("run",), ("features", "explain"), ("flink", "start"), ("image", "build")}
     assert expected < set(COMMANDS)
 
