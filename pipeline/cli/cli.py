@@ -37,7 +37,7 @@ Examples:
   python -m pipeline run houses.yaml
   python -m pipeline run my.yaml --set training.global_batch_size=512
   python -m pipeline report my.yaml --open               # the page of the latest run
-  python -m pipeline runs diff my.yaml 20261126-0910     # against the latest run
+  python -m pipeline runs my.yaml                        # all runs
   python -m pipeline profile my.yaml
   python -m pipeline features suggest data.csv --label price
   python -m pipeline features explain --config my.yaml

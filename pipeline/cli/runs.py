@@ -19,13 +19,13 @@ _EPILOG = """\
 Examples:
   python -m pipeline runs my.yaml                        # all runs
   python -m pipeline runs output/taxi
-  python -m pipeline runs diff output/taxi 20261126-0910 latest
+  python -m pipeline runs diff 20261126-0910 latest --config my.yaml
 """
 _OF = "the pipeline's YAML, or its output folder"
 
 
 @command("report", epilog="Example:\n  python -m pipeline report my.yaml --open\n")
-@value("--config", "YAML|FOLDER", _OF, type=options.FILE)
+@value("--config", "PATH", _OF, type=options.FILE)
 @option("--run", "NAME", "a run, as `runs` lists it, or the start of its name", default="latest")
 @flag("--open", "open the page in the browser", "open_page")
 def report(given: SimpleNamespace) -> int:
@@ -68,7 +68,7 @@ def runs() -> None:
 
 
 @runs.command("list")
-@value("--config", "YAML|FOLDER", _OF, type=options.FILE)
+@value("--config", "PATH", _OF, type=options.FILE)
 def list_(given: SimpleNamespace) -> int:
     """List all runs: start, result, time, metrics, what changed since the run before."""
     quiet()
@@ -80,9 +80,9 @@ def list_(given: SimpleNamespace) -> int:
 
 
 @runs.command("diff")
-@value("--config", "YAML|FOLDER", _OF, type=options.FILE)
-@value("--before", "RUN", "a run, as `runs` lists it, or the start of its name")
-@value("--after", "RUN", "the run to compare it with", required=False, default="latest")
+@click.argument("before", metavar="A", help="a run, as `runs` lists it, or the start of its name")
+@click.argument("after", metavar="[B]", help="another run (default: latest)", default="latest")
+@option("--config", "PATH", _OF, type=options.FILE, required=True)
 def diff(given: SimpleNamespace) -> int:
     """Compare two runs: settings, rows, versions, metrics of each slice, time of each node."""
     quiet()

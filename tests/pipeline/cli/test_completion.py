@@ -30,7 +30,7 @@ def completed(*words: str) -> set[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["ru"], {("plain", "run")}),
+        (["ru"], {("plain", "run"), ("plain", "runs")}),
         (["features", ""], {("plain", "suggest"), ("plain", "explain")}),
         (["flink", "sta"], {("plain", "start"), ("plain", "status")}),
         (["run", "--ver"], {("plain", "--verbose")}),
