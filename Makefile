@@ -19,7 +19,7 @@ ONLY_NVIDIA = sed -i -n '/^\#/p; /^nvidia-/,/[^\\]$$/p' cuda.txt
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster test-image test-1.21 flink flink-status flink-stop golden lint docs bench lock clean
+.PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster test-image test-browser test-1.21 flink flink-status flink-stop golden lint docs bench lock clean
 
 help:  ## list these commands
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -34,7 +34,7 @@ test: setup  ## every test, in two processes
 	@$(BIN)/python -m pytest $(TWO) --durations=15 $(ARGS)
 
 test-fast: setup  ## the tests that take seconds
-	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu and not distributed and not cluster and not image" $(ARGS)
+	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu and not distributed and not cluster and not image and not browser" $(ARGS)
 
 test-flink: setup  ## the tests that start a Flink cluster (needs Java and Maven)
 	@$(BIN)/python -m pytest -m flink tests/pipeline/engines $(ARGS)
@@ -51,6 +51,10 @@ test-cluster: setup  ## the tests that replay pipelines compiled for Kubeflow an
 test-image: setup  ## the tests that build images of both stacks and run in them (needs root)
 	@sh scripts/debian_base.sh bookworm && sh scripts/debian_base.sh trixie
 	@$(BIN)/python -m pytest -m image tests/image --durations=8 $(ARGS)
+
+test-browser: setup  ## the tests of a run's page in Chromium (needs root where Chromium is missing)
+	@sh scripts/chromium.sh
+	@$(BIN)/python -m pytest -m browser tests/browser $(ARGS)
 
 test-1.21: setup  ## the quick tests with TFX 1.21, in an image of that stack
 	@sh scripts/debian_base.sh trixie

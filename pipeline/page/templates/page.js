@@ -61,6 +61,9 @@ async function draw(plot) {
   const spec = {$schema: "https://vega.github.io/schema/vega-lite/v6.json",
     autosize: {type: "fit-x", contains: "padding"}, ...specs[figure.dataset.spec],
     data: {values: rowsOf(dataOf(figure))}, config: config()};
+  if (spec.height?.step) {  // Vega-Lite cannot fit the width beside a height by steps
+    spec.height = spec.height.step * new Set(spec.data.values.map(row => row.y)).size;
+  }
   plot.dataset.drawn = "";
   try {
     const embed = await vega();

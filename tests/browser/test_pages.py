@@ -1,0 +1,154 @@
+"""The pages as a person uses them: they render, sort, filter, open, print, and are accessible."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+from tests.browser.conftest import Pages, show_all
+
+pytestmark = pytest.mark.browser
+
+NAMES = ("run", "failed", "index")
+
+
+def file_of(pages: Pages, name: str) -> Path:
+    return getattr(pages, name)
+
+
+def texts(page: Page, selector: str) -> list[str]:
+    return [text.strip() for text in page.locator(selector).all_text_contents()]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_section_renders_and_is_accessible(
+    pages: Pages, opened: Callable, name: str, theme: str
+) -> None:
+    with opened(file_of(pages, name), theme=theme) as page:
+        assert page.evaluate("document.documentElement.dataset.theme") == theme
+        sections = texts(page, "main h2")
+        assert sections == texts(page, "nav a[href^='#']")
+        assert sections
+        show_all(page)
+        assert "cannot be" not in page.inner_text("main")
+        found = Axe().run(page).response["violations"]
+        serious = [each for each in found if each["impact"] in ("serious", "critical")]
+        told = [(each["id"], each["nodes"][0]["html"]) for each in serious]
+        assert told == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_to_files_that_exist(pages: Pages, opened: Callable, name: str) -> None:
+    file = file_of(pages, name)
+    with opened(file) as page:
+        hrefs = page.eval_on_selector_all("a[href]", "all => all.map(a => a.getAttribute('href'))")
+        anchors = [href[1:] for href in hrefs if href.startswith("#")]
+        assert all(page.locator(f"[id='{anchor}']").count() == 1 for anchor in anchors)
+        paths = [unquote(urlsplit(href).path) for href in hrefs if not href.startswith("#")]
+        assert paths
+        assert [path for path in paths if not (file.parent / path).exists()] == []
+
+
+def test_a_table_sorts_by_text_and_by_number(pages: Pages, opened: Callable) -> None:
+    with opened(pages.run) as page:
+        table = page.locator("table", has=page.locator("caption", has_text="Nodes")).first
+        names = [text.strip() for text in table.locator("tbody th").all_text_contents()]
+        head = table.locator("th", has=page.get_by_role("button", name="node", exact=True))
+        head.get_by_role("button").click()
+        assert head.get_attribute("aria-sort") == "ascending"
+        found = [text.strip() for text in table.locator("tbody th").all_text_contents()]
+        assert found == sorted(names)
+        seconds = table.get_by_role("button", name="seconds", exact=True)
+        seconds.press("Enter")
+        seconds.press("Enter")
+        values = [float(text) for text in table.locator("tbody td:nth-child(3)").all_inner_texts()]
+        assert values == sorted(values, reverse=True)
+        assert head.get_attribute("aria-sort") is None
+
+
+def test_filters_and_details(pages: Pages, opened: Callable) -> None:
+    with opened(pages.index) as page:
+        box = page.get_by_label("Filter runs")
+        rows = page.locator("#runs tbody tr:not([hidden])")
+        assert rows.count() == 2
+        box.fill("FAILED")
+        assert rows.count() == 1
+        assert page.locator("#runs output").inner_text() == "1 runs"
+        opener = rows.locator("button.open")
+        opener.press("Enter")
+        assert opener.get_attribute("aria-expanded") == "true"
+        assert "NormalizationValidator: " in page.locator("#runs tr.details").inner_text()
+        box.fill("")
+        opener.press("Enter")
+        assert page.locator("#runs tr.details").count() == 0
+        assert rows.count() == 2
+
+
+def test_the_page_says_what_the_run_found(pages: Pages, opened: Callable) -> None:
+    summary = json.loads((pages.run.parent / "summary.json").read_text())
+    with opened(pages.run) as page:
+        tiles = dict(zip(texts(page, "#verdict dt"), texts(page, "#verdict dd"), strict=True))
+        for name, metric in summary["metrics"].items():
+            assert tiles[name.replace("_", " ")].startswith(f"{metric['value']:.4f}")
+        nodes = texts(page, "#pipeline tbody th")
+        assert nodes == [node["name"] for node in summary["nodes"]]
+    failed = json.loads((pages.failed.parent / "summary.json").read_text())
+    with opened(pages.failed) as page:
+        assert failed["run"]["error"]["node"] == "NormalizationValidator"
+        assert "NormalizationValidator failed" in page.inner_text("#verdict")
+
+
+def test_the_numbers_of_a_chart_open_as_a_table(pages: Pages, opened: Callable) -> None:
+    with opened(pages.run) as page:
+        chart = page.locator("#pipeline figure.chart").first
+        chart.locator("summary").click()
+        chart.locator("table").wait_for()
+        names = page.locator("#pipeline tbody th").all_inner_texts()
+        assert [row.split("\t")[0] for row in chart.locator("tbody tr").all_inner_texts()] == names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_narrow_window_needs_no_sideways_scrolling(
+    pages: Pages, opened: Callable, name: str
+) -> None:
+    with opened(file_of(pages, name), width=360) as page:
+        show_all(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_the_theme_switches_and_charts_follow(pages: Pages, opened: Callable) -> None:
+    def colours(page: Page) -> set[str]:
+        svg = page.locator("#pipeline .plot svg").first.inner_html()
+        return set(re.findall(r'fill="(#\w+)"', svg))
+
+    with opened(pages.run) as page:
+        page.locator("#pipeline .plot").first.scroll_into_view_if_needed()
+        page.locator("#pipeline .plot svg").first.wait_for()
+        light = colours(page)
+        page.get_by_role("button", name="Switch between light and dark").click()
+        page.wait_for_function(
+            "before => document.querySelector('#pipeline .plot svg')?.innerHTML.includes(before)"
+            " === false",
+            arg=max(light),
+        )
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        assert not colours(page) & light
+
+
+def test_it_prints_with_its_charts(pages: Pages, opened: Callable, tmp_path: Path) -> None:
+    with opened(pages.run) as page:
+        page.locator("#pipeline .plot").first.scroll_into_view_if_needed()
+        page.locator("#pipeline .plot svg").first.wait_for()
+        page.emulate_media(media="print")
+        assert not page.locator("nav").is_visible()
+        file = tmp_path / "report.pdf"
+        page.pdf(path=file)
+        assert file.read_bytes().startswith(b"%PDF")
