@@ -19,7 +19,7 @@ document.getElementById("theme").addEventListener("click", () => {
 
 // Charts are drawn when they come into view.
 let library;
-function vega() {
+function loadVega() {
   if (!library) {
     library = new Promise((resolve, reject) => {
       const script = document.createElement("script");
@@ -66,7 +66,7 @@ async function draw(plot) {
   }
   plot.dataset.drawn = "";
   try {
-    const embed = await vega();
+    const embed = await loadVega();
     await embed(plot, spec, {renderer: "svg", actions: false, tooltip: {theme: root.dataset.theme}});
     plot.style.minHeight = "0";
   } catch (error) {
