@@ -32,7 +32,7 @@ def main() -> int:
 
     file = Path(os.environ.get(CONFIG_VARIABLE) or _ROOT / "examples" / "taxi" / "pipeline.yaml")
     add_import_paths(file)
-    return run(load_config(file), file=file)
+    return run(load_config(file), file=file).code
 
 
 if __name__ == "__main__":

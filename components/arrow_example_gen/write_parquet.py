@@ -16,6 +16,8 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
+from trainer_module.common.progress import RowCounter
+
 GROUP_ROWS = 2**16
 GROUP_BYTES = 2**26
 """Rows, and bytes in Arrow, of a row group: TFXIO reads one at a time, with a fixed cost each."""
@@ -53,6 +55,7 @@ class RowGroups(beam.DoFn):
         """
         super().__init__()
         self._shuffles = shuffles
+        self._counter = RowCounter()
 
     def start_bundle(self) -> None:
         """Start without batches."""
@@ -70,6 +73,7 @@ class RowGroups(beam.DoFn):
             self._held.append(batch)
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
+        self._counter.add(batch.num_rows)
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Yield the rest."""

@@ -21,6 +21,7 @@ from components.column_evaluation.read_batch import count_rows
 from components.column_evaluation.record_batches import prepare_record_batches
 from components.column_evaluation.slices import slice_rows
 from components.column_evaluation.tfma_combiners import is_column_combiner, rows_reason
+from trainer_module.common.progress import RowCounter
 
 
 def custom_extractors(
@@ -109,6 +110,7 @@ class _SliceBatches(beam.DoFn):
         for cross in eval_config.cross_slicing_specs:
             specs += [cross.baseline_spec, *cross.slicing_specs]
         self._specs = specs or [tfma.SlicingSpec()]
+        self._counter = RowCounter()
 
     def process(self, element: types.Extracts) -> Iterator[types.Extracts]:
         values = {
@@ -132,6 +134,7 @@ class _SliceBatches(beam.DoFn):
                 **{name: _select(value, at) for name, value in values.items()},
                 constants.SLICE_KEY_TYPES_KEY: slicer_lib.slice_keys_to_numpy_array([key]),
             }
+        self._counter.add(rows)
 
 
 def _dense_columns(name: str, value: Any) -> Any:

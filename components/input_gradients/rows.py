@@ -23,6 +23,7 @@ from components.input_gradients.summary import (
     PREDICTION,
     SLICE,
 )
+from trainer_module.common.progress import RowCounter
 
 MOST_BASELINES = 100
 
@@ -55,6 +56,7 @@ class WriteAttributions(beam.DoFn):
     def __init__(self, options: RowOptions):
         """Attribute rows by these options."""
         self._options = options
+        self._counter = RowCounter()
 
     def process(
         self, group: tuple[int, pa.RecordBatch], baselines: pa.RecordBatch | None = None
@@ -83,6 +85,7 @@ class WriteAttributions(beam.DoFn):
             batch_rows=options.batch_rows,
         )
         _write(_table(found, rows, options.slices), options.folder, number)
+        self._counter.add(rows.num_rows)
         yield rows.num_rows
 
 

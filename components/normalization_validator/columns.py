@@ -18,6 +18,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from components.normalization_validator.check import RULES
 from shared_core import feature_layout as layouts
 from shared_core.feature_layout import FeatureLayout, read_schema
+from trainer_module.common.progress import RowCounter
 
 #: Kinds whose value says that the source was missing: the value itself is not an imputed one.
 _NEVER_IMPUTED = frozenset({"missing_indicator"})
@@ -196,6 +197,7 @@ class BatchReader:
         self._mask = feature_set.mask
         columns = len(feature_set.column_names())
         self._rows = max(_LEAST_ROWS, min(_MOST_ROWS, _VALUES // columns))
+        self._counter = RowCounter()
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[Batch]:
         """Yield the values of a record batch in parts; those of Parquet have many rows.
@@ -204,7 +206,9 @@ class BatchReader:
             ValueError: a row holds another number of values than the schema says.
         """
         for start in range(0, batch.num_rows, self._rows):
-            yield self._read(batch.slice(start, self._rows))
+            part = batch.slice(start, self._rows)
+            yield self._read(part)
+            self._counter.add(part.num_rows)
 
     def _read(self, batch: pa.RecordBatch) -> Batch:
         mask = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import rich_click as click
+
 from pipeline.cli import options
 from pipeline.cli.base import choice, command, flag, list_exit_codes, option
 from pipeline.cli.quiet import quiet
@@ -15,6 +17,10 @@ from pipeline.common.errors import ConfigError
 @options.config_value()
 @options.set_option()
 @flag("--verbose", "also show TFX's log on the terminal")
+@flag("--quiet", "print only the verdict, and warnings and errors to standard error")
+@flag(
+    "--json", "print summary.json, or the error, as one JSON document; the rest to standard error"
+)
 @flag("--wait", "wait for a run that uses the same output folder (default: exit with code 4)")
 def run(given: SimpleNamespace) -> int:
     """Run a pipeline on this machine.
@@ -23,9 +29,34 @@ def run(given: SimpleNamespace) -> int:
     settings and code have not changed since an earlier run are taken from the cache.
     """
     from pipeline.run import runner
+    from pipeline.run.outcome import RunOutcome
 
-    config = options.load(given)
-    return runner.run(config, file=given.config, wait=given.wait, verbose=given.verbose)
+    if given.quiet and given.verbose:
+        raise click.UsageError(
+            "--quiet prints less and --verbose prints TFX's log. Leave one of them out."
+        )
+    try:
+        outcome = runner.run(
+            options.load(given),
+            file=given.config,
+            wait=given.wait,
+            verbose=given.verbose,
+            quiet=given.quiet,
+            as_json=given.json,
+        )
+    except (Exception, KeyboardInterrupt) as error:
+        if given.json:
+            RunOutcome.failure(_exit_code(error), str(error)).print_json()
+        raise
+    if given.json:
+        outcome.print_json()
+    return outcome.code
+
+
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, ConfigError):
+        return exit_codes.WRONG_INPUT
+    return exit_codes.INTERRUPTED if isinstance(error, KeyboardInterrupt) else exit_codes.FAILED
 
 
 @command("predict")

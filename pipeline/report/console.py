@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import re
 import time
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.live import Live
 from rich.spinner import Spinner
@@ -12,7 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.report.progress import Caution, Change, NodeState, RunState, duration
-from trainer_module.common.progress import EvaluationEnded, TrainingStep, TrialEnded, TrialFailed
+from trainer_module.common.progress import (
+    EvaluationEnded,
+    RowsProcessed,
+    TrainingStep,
+    TrialEnded,
+    TrialFailed,
+)
 
 _MARKS = {
     "waiting": ("·", "dim"),
@@ -23,6 +33,66 @@ _MARKS = {
 }
 
 _PLAIN_PROGRESS_SECONDS = 5.0
+
+_LEAST_DETAIL_WIDTH = 24
+"""Columns that the details of a node need beside its name; with fewer they are below it."""
+
+
+class Consoles(NamedTuple):
+    """Where a run prints.
+
+    Attributes:
+        progress: Progress, tables and the next commands.
+        warnings: Warnings and errors.
+        verdict: Whether the model is blessed, and where it is.
+    """
+
+    progress: Console
+    warnings: Console
+    verdict: Console
+
+    @classmethod
+    def of(cls, out: Console, err: Console, *, quiet: bool, as_json: bool) -> Consoles:
+        """Return the consoles of a run.
+
+        Args:
+            out: Standard output.
+            err: Standard error.
+            quiet: Print only warnings and errors, to `err`, and the verdict.
+            as_json: Keep `out` free for a JSON document, which has the verdict.
+        """
+        if not quiet:
+            every = err if as_json else out
+            return cls(every, every, every)
+        nowhere = Console(file=io.StringIO(), quiet=True)
+        return cls(nowhere, err, nowhere if as_json else out)
+
+
+def print_text(console: Console, text: str | Text) -> None:
+    """Print a text: wrapped between words on a terminal, else without line breaks of ours.
+
+    A path that is wider than the terminal stays whole, so that it can be copied.
+    """
+    shown = Text(text) if isinstance(text, str) else text
+    if console.is_terminal:
+        lines = []
+        for line in shown.split("\n", allow_blank=True):
+            lines += line.divide(_line_breaks(line.plain, console.width))
+        for line in lines:
+            line.rstrip()
+        shown = Text("\n").join(lines)
+    console.print(shown, highlight=False, soft_wrap=True)
+
+
+def _line_breaks(line: str, width: int) -> list[int]:
+    """Return where to break a line between words; rich would also break words, such as paths."""
+    found, column = [], 0
+    for word in re.finditer(r"^\s*\S+\s*|\S+\s*", line):
+        if column and column + cell_len(word.group().rstrip()) > width:
+            found.append(word.start())
+            column = 0
+        column += cell_len(word.group())
+    return found
 
 
 class View(Protocol):
@@ -39,7 +109,7 @@ class View(Protocol):
 
 def view(state: RunState, console: Console, *, plain: bool) -> View:
     """Return the view for the console: live on a terminal; lines in a pipe or with `plain`."""
-    if plain or not console.is_terminal:
+    if plain or not console.is_terminal or console.is_dumb_terminal:
         return PlainView(state, console)
     return LiveView(state, console)
 
@@ -90,17 +160,17 @@ class PlainView:
             text = f"{number} {node.name}: {node.status} in {duration(node.seconds)}"
             extra = node.text if node.status == "done" else ""
             self._print(f"{text} ({extra})" if extra else text)
-        elif isinstance(change, TrainingStep):
+        elif isinstance(change, TrainingStep | RowsProcessed):
             if time.monotonic() - self._last_progress >= _PLAIN_PROGRESS_SECONDS:
                 self._last_progress = time.monotonic()
-                self._print(f"{number} {node.name}: {node.detail}")
+                self._print(f"{number} {node.name}: {node.text}")
         elif isinstance(change, EvaluationEnded | TrialEnded | TrialFailed):
-            self._print(f"{number} {node.name}: {node.detail}")
+            self._print(f"{number} {node.name}: {node.text}")
         elif isinstance(change, Caution):
-            self._console.print(caution(node.name, change.sentence), soft_wrap=True)
+            print_text(self._console, caution(node.name, change.sentence))
 
     def _print(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        print_text(self._console, text)
 
 
 class LiveView:
@@ -109,7 +179,9 @@ class LiveView:
     def __init__(self, state: RunState, console: Console):
         """Create the table without drawing it."""
         self._state = state
+        self._console = console
         self._spinner = Spinner("dots", style="cyan")
+        self._ended = False
         self._live = Live(
             console=console,
             get_renderable=self._render,
@@ -125,30 +197,51 @@ class LiveView:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop redrawing and leave the table on the screen."""
+        """Stop redrawing and leave the whole table on the screen."""
+        self._ended = True
         self._live.stop()
         self._state.on_change = lambda node, change: None
 
     def _changed(self, node: NodeState, change: Change) -> None:
         if isinstance(change, Caution):
-            self._live.console.print(caution(node.name, change.sentence), soft_wrap=True)
+            print_text(self._console, caution(node.name, change.sentence))
 
     def _render(self) -> Group:
+        nodes = self._state.nodes
+        every = self._table(nodes)
+        if self._ended or len(self._console.render_lines(every)) < self._console.height:
+            return Group(every)
+        # A terminal cannot redraw what has scrolled out of it.
+        ended = [node for node in nodes if node.status not in ("waiting", "running")]
+        waiting = sum(node.status == "waiting" for node in nodes)
+        return Group(
+            Text(f"ended: {len(ended):,}", style="dim"),
+            self._table([node for node in nodes if node.status == "running"]),
+            Text(f"waiting: {waiting:,}", style="dim"),
+        )
+
+    def _table(self, nodes: Sequence[NodeState]) -> Table:
+        times = ["" if node.status == "waiting" else duration(node.seconds) for node in nodes]
+        taken = max((cell_len(node.name) for node in nodes), default=0)
+        taken += max(map(len, times), default=0) + 7  # the mark and the gaps
+        beside = self._console.width - taken >= _LEAST_DETAIL_WIDTH
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(width=1)
-        table.add_column(no_wrap=True)
-        table.add_column(justify="right", no_wrap=True)
-        table.add_column(overflow="fold")
-        for node in self._state.nodes:
+        table.add_column(no_wrap=beside, overflow="fold")
+        if beside:
+            table.add_column(justify="right", no_wrap=True)
+            table.add_column(overflow="fold")
+        for node, time_text in zip(nodes, times, strict=True):
             if node.status == "running":
                 mark, style = self._spinner, "bold"
             else:
                 symbol, style = _MARKS[node.status]
                 mark = Text(symbol, style=style)
-            table.add_row(
-                mark,
-                Text(node.name, style=style if node.status in ("waiting", "running") else ""),
-                Text("" if node.status == "waiting" else duration(node.seconds)),
-                Text(node.text, style="dim"),
-            )
-        return Group(table)
+            name = Text(node.name, style=style if node.status in ("waiting", "running") else "")
+            detail = Text(node.text, style="dim")
+            if beside:
+                table.add_row(mark, name, time_text, detail)
+            else:
+                cell = Text.assemble(name, f"  {time_text}" if time_text else "")
+                table.add_row(mark, Text("\n").join([cell, detail]) if detail else cell)
+        return table

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from pipeline.graph.node_names import NodeName
 from pipeline.graph.table import NODES
@@ -21,6 +22,7 @@ from trainer_module.common.progress import (
     MemoryProbe,
     Progress,
     RowsCounted,
+    RowsProcessed,
     SharpnessMeasured,
     TrainingEnded,
     TrainingStep,
@@ -31,6 +33,9 @@ from trainer_module.common.progress import (
     progress_of,
     sharpness_text,
 )
+
+_LENGTH_IN_SETTINGS = (NodeName.TUNER, NodeName.TRAINER)
+"""Nodes that report the time until their last step; settings, more than rows, decide it."""
 
 Status = Literal["waiting", "running", "done", "cached", "failed", "interrupted"]
 
@@ -45,9 +50,22 @@ class Caution:
 Change = Progress | Caution | Literal["start", "finish"]
 
 
+class Timing(NamedTuple):
+    """The wall time in seconds of a node that was computed, and its rows; None if unknown."""
+
+    seconds: float
+    rows: int | None
+
+
 @dataclass
 class NodeState:
-    """The state of one node of the graph."""
+    """The state of one node of the graph.
+
+    Attributes:
+        rows: Rows that the node reads; None if unknown.
+        processed: Rows that it has processed so far, where it reports them.
+        computed: The latest time that an earlier run computed it; None if unknown.
+    """
 
     name: str
     status: Status = "waiting"
@@ -55,8 +73,11 @@ class NodeState:
     ended: float = 0.0
     detail: str = ""
     rows: int | None = None
+    processed: int = 0
+    computed: Timing | None = None
     training: TrainingEnded | None = None
     sharpness: SharpnessMeasured | None = None
+    _counts: list[tuple[float, int]] = field(default_factory=list)  # first and last (time, rows)
 
     @property
     def seconds(self) -> float:
@@ -66,14 +87,46 @@ class NodeState:
         return (self.ended or time.monotonic()) - self.started
 
     @property
+    def seconds_left(self) -> float | None:
+        """Estimated seconds until the running node ends; None if unknown, or if they are over.
+
+        They follow from the time of an earlier run, in proportion to the rows; without one, from
+        the rate at which rows are processed now.
+        """
+        if self.status != "running" or self.name in _LENGTH_IN_SETTINGS:
+            return None
+        left = None
+        if self.computed is not None:
+            more = self.rows / self.computed.rows if self.rows and self.computed.rows else 1.0
+            left = self.computed.seconds * more - self.seconds
+        elif self.rows and len(self._counts) > 1:
+            (start, before), (now, processed) = self._counts[0], self._counts[-1]
+            rate = (processed - before) / max(now - start, 1e-9)
+            left = (self.rows - processed) / rate - (time.monotonic() - now)
+        return left if left is not None and left > 0 else None
+
+    def count(self, rows: int) -> None:
+        """Add rows that the node has processed."""
+        self.processed += rows
+        self._counts = [*self._counts[:1], (time.monotonic(), self.processed)]
+
+    @property
     def text(self) -> str:
-        """The rows, the throughput and the details that the node reports."""
+        """The rows, the throughput, the details that the node reports, and the time left."""
         parts = []
-        if self.rows is not None:
+        if self.status == "running" and self.processed:
+            of = f" of {self.rows:,}" if self.rows and self.rows >= self.processed else ""
+            parts.append(f"{self.processed:,}{of} rows")
+            parts.append(f"{self.processed / max(self.seconds, 1e-9):,.0f} rows/s")
+        elif self.rows is not None:
             parts.append(f"{self.rows:,} rows")
             if self.status == "done" and self.seconds > 0:
                 parts.append(f"{self.rows / self.seconds:,.0f} rows/s")
-        return ", ".join([*parts, self.detail] if self.detail else parts)
+        if self.detail:
+            parts.append(self.detail)
+        if (left := self.seconds_left) is not None:
+            parts.append(f"~{_about(left)} left")
+        return ", ".join(parts)
 
 
 @dataclass
@@ -84,9 +137,16 @@ class RunState:
     on_change: Callable[[NodeState, Change], None] = field(default=lambda node, change: None)
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> RunState:
-        """Return a state in which all nodes are waiting."""
-        return cls([NodeState(name) for name in names])
+    def of(
+        cls, names: Iterable[str], computed: Mapping[str, Timing] = MappingProxyType({})
+    ) -> RunState:
+        """Return a state in which all nodes are waiting.
+
+        Args:
+            names: The nodes, in execution order.
+            computed: The times of nodes that earlier runs computed, by name.
+        """
+        return cls([NodeState(name, computed=computed.get(name)) for name in names])
 
     def node(self, name: str) -> NodeState | None:
         """Return the node with this name, or None."""
@@ -151,6 +211,8 @@ class RunState:
         match record:
             case RowsCounted():
                 node.rows = record.rows
+            case RowsProcessed():
+                node.count(record.rows)
             case MemoryProbe():
                 node.detail = f"measuring the memory of micro-batches of {record.rows:,} rows"
             case TrainingStep():
@@ -206,6 +268,11 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _about(seconds: float) -> str:
+    """Return an estimated duration without fractions of a second."""
+    return duration(seconds) if seconds >= 59.5 else f"{max(1, round(seconds))} s"
 
 
 class ProgressHandler(logging.Handler):

@@ -22,7 +22,7 @@ from pipeline.config.evaluation import (
 from pipeline.graph.node_names import NodeName
 from pipeline.graph.table import NODES
 from pipeline.report import against_constant, attributions, baselines, calibration, classes, trials
-from pipeline.report.console import caution
+from pipeline.report.console import Consoles, caution, print_text
 from pipeline.report.progress import RunState, duration
 from pipeline.report.records import NodeRecord, OutputArtifact, find_output, latest_run_of
 from pipeline.report.short_path import short
@@ -34,30 +34,30 @@ from trainer_module.baselines.record import Baseline
 from trainer_module.common.progress import sharpness_text
 
 
-def show(config: PipelineConfig, state: RunState, console: Console) -> None:
+def show(config: PipelineConfig, state: RunState, consoles: Consoles) -> None:
     """Print the summary of the run that just ended."""
+    console = consoles.progress
     records = latest_run_of(config)
     console.print()
-    console.print(_nodes(config, state, records))
+    print_table(console, _nodes(config, state, records))
     console.print()
     results = find_output(records, NodeName.TUNER, "tuner_results")
     if config.tuning is not None and results is not None:
         print_table(console, trials.table(config.tuning, results.uri))
         console.print()
-    show_metrics(config, records, console)
+    show_metrics(config, records, console, warnings=consoles.warnings)
     for node in state.nodes:
         if node.training is not None and node.training.advice:
-            console.print(f"{node.name}: {node.training.advice}.", highlight=False, soft_wrap=True)
+            print_text(console, f"{node.name}: {node.training.advice}.")
         if node.sharpness is not None:
-            text = sharpness_text(node.sharpness)
-            console.print(f"{node.name}: {text}.", highlight=False, soft_wrap=True)
+            print_text(console, f"{node.name}: {sharpness_text(node.sharpness)}.")
     explained = attributions.read(records)
     if explained is not None:
         print_table(console, attributions.table_of(explained))
         console.print()
     for sentence in cautions(records):
-        console.print(caution(NodeName.TRANSFORM, sentence), soft_wrap=True)
-    show_verdict(config, records, console)
+        print_text(consoles.warnings, caution(NodeName.TRANSFORM, sentence))
+    show_verdict(config, records, consoles.verdict)
 
 
 def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecord]) -> Table:
@@ -65,7 +65,7 @@ def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecor
     table.add_column("node", no_wrap=True)
     table.add_column("result", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
-    below = Text(f"outputs, below {short(Path(config.pipeline_root))}")
+    below = Text(f"outputs, below\n{short(Path(config.pipeline_root))}")
     table.add_column(below, overflow="fold")
     for node in state.nodes:
         record = records.get(node.name)
@@ -91,16 +91,30 @@ def _main_outputs(node: str, outputs: Mapping[str, list[OutputArtifact]]) -> lis
     return [key for key in outputs if key in NODES[node].main_outputs] or list(outputs)[:1]
 
 
-def show_metrics(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    """Print the Evaluator's metrics, the baselines, and where a baseline is better."""
+def show_metrics(
+    config: PipelineConfig,
+    records: dict[str, NodeRecord],
+    console: Console,
+    *,
+    warnings: Console | None = None,
+) -> None:
+    """Print the Evaluator's metrics, the baselines, and where a baseline is better.
+
+    Args:
+        config: The configuration that ran.
+        records: The nodes of the run.
+        console: Where to print them.
+        warnings: Where to print warnings; None: the same console.
+    """
+    warnings = warnings or console
     evaluator = records.get(NodeName.EVALUATOR)
     if evaluator:
         print_table(console, metrics_table(config, evaluator, baselines.read(records)))
         console.print()
         _classes(config, records, console)
         _calibration(config, records, console)
-        _warn_by_baselines(config, records, console)
-        _few_rows(evaluator, console)
+        _warn_by_baselines(config, records, warnings)
+        _few_rows(evaluator, warnings)
 
 
 def metrics_table(
@@ -162,7 +176,7 @@ def _calibration(config: PipelineConfig, records: dict[str, NodeRecord], console
     if bins:
         counted = "weights" if config.features.weight else "rows"
         print_table(console, calibration.table_of(bins, counted=counted))
-        console.print(calibration.sentence(bins), highlight=False, soft_wrap=True)
+        print_text(console, calibration.sentence(bins))
         console.print()
 
 
@@ -182,8 +196,7 @@ def _warn_by_baselines(
         *too_good(shown, baselines.read_all(records)),
     ]
     for sentence in sentences:
-        text = Text.assemble(("warning", "bold yellow"), f": {sentence}.")
-        console.print(text, highlight=False, soft_wrap=True)
+        print_text(console, Text.assemble(("warning", "bold yellow"), f": {sentence}."))
 
 
 def _few_rows(evaluator: NodeRecord, console: Console) -> None:
@@ -192,12 +205,8 @@ def _few_rows(evaluator: NodeRecord, console: Console) -> None:
     judged = values.get(ROWS, FEW_JUDGED)
     if judged < FEW_JUDGED:
         rows = "1 row" if judged == 1 else f"{judged:.0f} rows"
-        console.print(
-            Text.assemble(
-                ("warning", "bold yellow"), f": the metrics are unreliable: only {rows} evaluated."
-            ),
-            soft_wrap=True,
-        )
+        text = f": the metrics are unreliable: only {rows} evaluated."
+        print_text(console, Text.assemble(("warning", "bold yellow"), text))
 
 
 def _count(value: float | None) -> str:

@@ -22,7 +22,7 @@ from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import METRICS, ROWS, WEIGHTS
 from pipeline.graph.node_names import NodeName
 from pipeline.report import against_constant, attributions, baselines, verdict
-from pipeline.report.progress import RunState
+from pipeline.report.progress import NodeState, RunState, Timing
 from pipeline.report.records import NodeRecord, find_output
 from pipeline.report.slices import slice_values, slices_of
 from shared_core.atomic_files import atomic_write
@@ -96,6 +96,7 @@ def summary_of(
                 "result": node.status,
                 "seconds": round(node.seconds, 3),
                 "rows": node.rows,
+                "computed": _computed(node),
             }
             for node in state.nodes
         ],
@@ -129,6 +130,28 @@ def summary_of(
         "model": _uri(records, NodeName.TRAINER, "model"),
         "pushed_model": str(pushed) if pushed is not None and pushed.exists() else None,
     }
+
+
+def _computed(node: NodeState) -> JsonObject | None:
+    """Return the time and the rows of the latest run that computed the node; None if unknown."""
+    if node.status == "done":
+        return {"seconds": round(node.seconds, 3), "rows": node.rows}
+    return None if node.computed is None else node.computed._asdict()
+
+
+def last_computed(config: PipelineConfig) -> dict[str, Timing]:
+    """Return how long each node last took, by the present `summary.json`; empty if it has none."""
+    try:
+        found = json.loads((Path(config.output.folder) / FILE).read_text(encoding="utf-8"))
+        if found["pipeline"] != config.name:
+            return {}
+        return {
+            node["name"]: Timing(float(node["computed"]["seconds"]), node["computed"]["rows"])
+            for node in found["nodes"]
+            if node["computed"] is not None
+        }
+    except (OSError, ValueError, LookupError, TypeError):  # none, an older one, or edited
+        return {}
 
 
 def _noise_scale(state: RunState) -> JsonObject | None:

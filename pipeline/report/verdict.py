@@ -13,6 +13,7 @@ from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import BETTER_THAN_CONSTANT, WHERE_UNDEFINED
 from pipeline.graph.node_names import NodeName
 from pipeline.report import against_constant
+from pipeline.report.console import print_text
 from pipeline.report.progress import RunState
 from pipeline.report.records import NodeRecord, OutputArtifact, find_output, latest_run_of
 from pipeline.report.short_path import short
@@ -28,17 +29,16 @@ def show_verdict(config: PipelineConfig, records: dict[str, NodeRecord], console
         return
     if blessing.properties.get("blessed") == 1:
         against = f"every threshold holds{_compared(config, blessing)}."
-        console.print(Text.assemble(("blessed", "bold green"), f": {against}"), soft_wrap=True)
+        print_text(console, Text.assemble(("blessed", "bold green"), f": {against}"))
     else:
         result, reasons = verdict(config, records, blessing)
-        console.print(Text.assemble((result, "bold red"), ", so not pushed:"))
+        print_text(console, Text.assemble((result, "bold red"), ", so not pushed:"))
         for reason in reasons:
-            console.print(f"  {reason}", markup=False, highlight=False, soft_wrap=True)
+            print_text(console, f"  {reason}")
     pushed = pushed_model(records)
     if pushed is not None:
-        console.print(
-            Text.assemble(("pushed", "bold green"), f" to {short(pushed)}"), soft_wrap=True
-        )
+        text = Text.assemble(("pushed", "bold green"), f" to {short(pushed)}")
+        console.print(text, highlight=False, soft_wrap=True)
 
 
 def verdict(

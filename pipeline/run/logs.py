@@ -8,11 +8,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
+
+
+class Terminal(NamedTuple):
+    """The streams that the process was started with."""
+
+    out: TextIO
+    err: TextIO
 
 
 @contextlib.contextmanager
-def logs_to(file: Path, *, verbose: bool) -> Iterator[TextIO]:
+def logs_to(file: Path, *, verbose: bool) -> Iterator[Terminal]:
     """Redirect all output of this process and its children to a file.
 
     It redirects file descriptors, because C++ libraries and Beam's worker processes write there
@@ -20,10 +27,10 @@ def logs_to(file: Path, *, verbose: bool) -> Iterator[TextIO]:
 
     Args:
         file: The log; its folder is created.
-        verbose: Also show the log on the terminal.
+        verbose: Also show the log on the real standard error.
 
     Yields:
-        The real standard output.
+        The real standard output and error.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
@@ -44,8 +51,8 @@ def logs_to(file: Path, *, verbose: bool) -> Iterator[TextIO]:
     os.dup2(target, 2)
     os.close(target)
     try:
-        with os.fdopen(os.dup(saved[0]), "w", encoding="utf-8", buffering=1) as terminal:
-            yield terminal
+        with _opened(saved[0]) as out, _opened(saved[1]) as err:
+            yield Terminal(out, err)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -55,6 +62,10 @@ def logs_to(file: Path, *, verbose: bool) -> Iterator[TextIO]:
             os.close(descriptor)
         if tee:
             tee.wait(timeout=10)
+
+
+def _opened(descriptor: int) -> TextIO:
+    return os.fdopen(os.dup(descriptor), "w", encoding="utf-8", buffering=1)
 
 
 @contextlib.contextmanager

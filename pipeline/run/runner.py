@@ -7,8 +7,10 @@ import logging
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import TextIO
 
 from rich.console import Console
 
@@ -25,7 +27,7 @@ from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration
 from pipeline.report.records import find_output, latest_run_of
 from pipeline.report.short_path import short
-from pipeline.report.summary_file import write_summary
+from pipeline.report.summary_file import last_computed, write_summary
 from pipeline.report.verdict import fails_a_threshold
 from pipeline.run import logs
 from pipeline.run.artifact_check import check_artifacts, record_artifacts
@@ -34,6 +36,7 @@ from pipeline.run.folder_lock import AlreadyRunning, LockOwner, exclusive_run
 from pipeline.run.interrupts import interrupts_kept
 from pipeline.run.keep_record import keep_record
 from pipeline.run.next_steps import show_next_steps
+from pipeline.run.outcome import RunOutcome
 from trainer_module import prepare_process
 from trainer_module.options.setting_names import setting_names
 
@@ -53,7 +56,9 @@ def run(
     file: Path | None = None,
     wait: bool = False,
     verbose: bool = False,
-) -> int:
+    quiet: bool = False,
+    as_json: bool = False,
+) -> RunOutcome:
     """Run every node in order on this machine.
 
     Args:
@@ -61,15 +66,18 @@ def run(
         file: Its YAML, shown to other runs that find the folder in use.
         wait: Wait for a run that uses the same output folder (default: exit with code 4).
         verbose: Also show TFX's log on the terminal.
+        quiet: Print only the verdict, and warnings and errors to standard error.
+        as_json: Print everything to standard error; the caller prints the outcome's document.
 
     Returns:
-        The exit code of the process: see `pipeline.common.exit_codes.OF_A_RUN`.
+        The exit code of the process, and the run as a JSON document.
 
     Raises:
         ConfigError: The preflight found an error; nothing has run.
     """
-    out = Console(markup=False, emoji=False)
-    say = functools.partial(out.print, markup=False, highlight=False, soft_wrap=True)
+    consoles_of = functools.partial(views.Consoles.of, quiet=quiet, as_json=as_json)
+    out, err = Console(markup=False, emoji=False), Console(stderr=True, markup=False, emoji=False)
+    say = functools.partial(views.print_text, consoles_of(out, err).warnings)
     if os.environ.get("TF_USE_LEGACY_KERAS", "0").lower() in ("1", "true"):
         say(f"Note: {_LEGACY_KERAS}")
     preflight.check_writable(config)
@@ -79,35 +87,52 @@ def run(
     }
     try:
         with exclusive_run(LockOwner.current(command(), file), places, wait=wait, say=say):
-            return _run_alone(config, out, file=file, verbose=verbose)
+            return _run_alone(config, (out, err), consoles_of, file=file, verbose=verbose)
     except AlreadyRunning as refusal:
         print(refusal, file=sys.stderr)
-        return exit_codes.IN_USE
+        return RunOutcome.failure(exit_codes.IN_USE, str(refusal))
 
 
-def _run_alone(config: PipelineConfig, out: Console, *, file: Path | None, verbose: bool) -> int:
+def _run_alone(
+    config: PipelineConfig,
+    streams: tuple[Console, Console],
+    consoles_of: Callable[[Console, Console], views.Consoles],
+    *,
+    file: Path | None,
+    verbose: bool,
+) -> RunOutcome:
     started = datetime.now().astimezone()
     log = config.log_folder / f"run-{started:%Y%m%d-%H%M%S}.log"
+    out = consoles_of(*streams).progress
     out.print(f"Pipeline {config.name}; log: {short(log)}", highlight=False, soft_wrap=True)
-    # Read now, because standard output is the log file below.
-    on_terminal, width = out.is_terminal, out.width if out.is_terminal else PIPE_WIDTH
+    # Read now, because standard output and error are the log file below.
+    kinds = [(each.is_terminal, each.width) for each in streams]
     with logs.logs_to(log, verbose=verbose) as terminal, logs.absl_to_stderr():
-        console = Console(
-            file=terminal, force_terminal=on_terminal, width=width, markup=False, emoji=False
-        )
-        return _run(config, console, file=file, log=log, started=started, plain=verbose)
+        consoles = consoles_of(*map(_console, terminal, kinds))
+        return _run(config, consoles, file=file, log=log, started=started, plain=verbose)
+
+
+def _console(stream: TextIO, kind: tuple[bool, int]) -> Console:
+    is_terminal, width = kind
+    return Console(
+        file=stream,
+        force_terminal=is_terminal,
+        width=width if is_terminal else PIPE_WIDTH,
+        markup=False,
+        emoji=False,
+    )
 
 
 def _run(
     config: PipelineConfig,
-    console: Console,
+    consoles: views.Consoles,
     *,
     file: Path | None,
     log: Path,
     started: datetime,
     plain: bool,
-) -> int:
-    state = RunState([])
+) -> RunOutcome:
+    state, console = RunState([]), consoles.progress
     keep = functools.partial(
         keep_record, config, started=started, command=command(), rows=_row_counts(config)
     )
@@ -123,10 +148,10 @@ def _run(
             corrections = check_artifacts(config.output.folder, config.metadata_path)
         for sentence in corrections:
             logging.getLogger("absl").warning("Note: %s.", sentence)
-            console.print(f"Note: {sentence}.", markup=False, highlight=False, soft_wrap=True)
+            views.print_text(consoles.warnings, f"Note: {sentence}.")
         with views.waiting(f"asking Beam's engine ({config.beam.name})", console):
             check_engine(config)
-        state = RunState.of(node.id for node in pipeline.components)
+        state = RunState.of((node.id for node in pipeline.components), last_computed(config))
         handler = _watch(state, config)
         try:
             with (
@@ -143,37 +168,39 @@ def _run(
             _record_artifacts(config)
     except KeyboardInterrupt:
         logging.getLogger("absl").warning("Interrupted.")
-        node = next((n.name for n in state.nodes if n.status == "interrupted"), "the start")
-        keep(state, error="Interrupted.")
-        console.print(
-            f"\nInterrupted in {node}. "
-            "Run the same command to continue: finished nodes are cached.",
-            soft_wrap=True,
+        node = next((n.name for n in state.nodes if n.status == "interrupted"), None)
+        message = (
+            f"Interrupted in {node or 'the start'}. "
+            "Run the same command to continue: finished nodes are cached."
         )
-        return exit_codes.INTERRUPTED
+        views.print_text(consoles.warnings, f"\n{message}")
+        keep(state, error=message)
+        return RunOutcome.failure(exit_codes.INTERRUPTED, message, node=node, log=log)
     except ConfigError:
         raise
     except Exception as error:
         logging.getLogger("absl").exception("The run failed.")
         node = next((n for n in state.nodes if n.status == "failed"), None)
         where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
+        console = consoles.warnings
         console.print(f"\n{where}:", style="bold red", highlight=False)
-        print_failure(error, state, config, console)
-        if record := keep(state, error=config.beam.describe(error)):
-            console.print(f"Report: {short(record.page)}", highlight=False, soft_wrap=True)
+        message = print_failure(error, state, config, console)
+        if record := keep(state, error=message):
+            console.print(f"Page: {short(record.page)}", highlight=False, soft_wrap=True)
         console.print(f"Log: {short(log)}", highlight=False, soft_wrap=True)
-        return exit_codes.FAILED
-    show = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
-    summary.show(config, state, console)
-    records = latest_run_of(config)
+        failed = node.name if node else None
+        return RunOutcome.failure(exit_codes.FAILED, message, node=failed, log=log)
+    summary.show(config, state, consoles)
+    content, records = {}, latest_run_of(config)
     # None where TFX's command line only reads the pipeline: no node runs.
     if record := keep(state):
-        written = write_summary(config, record.summary)
-        show(f"summary   {short(written)}")
-        show(f"report    {short(record.page)}")
+        content = record.summary
+        written = write_summary(config, content)
+        views.print_text(console, f"summary   {short(written)}")
+        views.print_text(console, f"page      {short(record.page)}")
     show_next_steps(config, records, file, console)
     refused = fails_a_threshold(config, state)
-    return exit_codes.NOT_BLESSED if refused else exit_codes.DONE
+    return RunOutcome(exit_codes.NOT_BLESSED if refused else exit_codes.DONE, content)
 
 
 def _record_artifacts(config: PipelineConfig) -> None:
@@ -185,23 +212,23 @@ def _record_artifacts(config: PipelineConfig) -> None:
 
 def print_failure(
     error: Exception, state: RunState, config: PipelineConfig, console: Console
-) -> None:
-    """Print the error; if the engine failed, print the cause and how to continue."""
+) -> str:
+    """Print and return the error; if the engine failed, also how to continue."""
     show = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
-    if damage := _damage(error, config):
-        show(damage)
-        return
-    diagnosis = config.beam.diagnose(error)
+    damage = _damage(error, config)
+    diagnosis = None if damage else config.beam.diagnose(error)
     if diagnosis is None:
-        show(config.beam.describe(error))
-        return
-    show(diagnosis.words)
+        message = damage or config.beam.describe(error)
+        views.print_text(console, message)
+        return message
+    views.print_text(console, diagnosis.words)
     finished = [node.name for node in state.nodes if node.status in ("done", "cached")]
     if finished:
         show(f"Finished, and taken from the cache by the next run: {', '.join(finished)}.")
     if diagnosis.fix:
         show(f"To fix it:   {diagnosis.fix}")
     show(f"To continue: {command()}")
+    return diagnosis.words
 
 
 def _damage(error: Exception, config: PipelineConfig) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import IO, Literal, NamedTuple
@@ -42,6 +43,13 @@ class RowsCounted(Progress):
     """A node has read its rows."""
 
     node: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class RowsProcessed(Progress):
+    """A running node has processed this many rows since its previous record."""
+
     rows: int
 
 
@@ -190,6 +198,27 @@ def progress_of(line: logging.LogRecord) -> Progress | None:
     """Return the record that is attached to a log line, if there is one."""
     found = getattr(line, _ATTRIBUTE, None)
     return found if isinstance(found, Progress) else None
+
+
+class RowCounter:
+    """Counts the rows of a running node and logs a `RowsProcessed` at most once a second.
+
+    An attribute of a Beam function. The progress of a run sees the records of the functions that
+    run in its process, as with Beam's in-memory engine; other workers only log them.
+    """
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._logged = time.monotonic()
+
+    def add(self, rows: int) -> None:
+        """Add the rows of a batch."""
+        self._rows += rows
+        now = time.monotonic()
+        if now - self._logged >= 1.0 and self._rows:
+            record = RowsProcessed(self._rows)
+            logging.getLogger("absl").info("%d rows more", record.rows, extra=attached(record))
+            self._rows, self._logged = 0, now
 
 
 class ProgressLines(logging.StreamHandler):
