@@ -37,6 +37,9 @@ from trainer_module.common.progress import (
 _LENGTH_IN_SETTINGS = (NodeName.TUNER, NodeName.TRAINER)
 """Nodes that report the time until their last step; settings, more than rows, decide it."""
 
+_CACHED_SECONDS = 1.0
+"""A node that is taken from the cache has ended by then, so no estimate is shown before."""
+
 Status = Literal["waiting", "running", "done", "cached", "failed", "interrupted"]
 
 
@@ -94,6 +97,8 @@ class NodeState:
         the rate at which rows are processed now.
         """
         if self.status != "running" or self.name in _LENGTH_IN_SETTINGS:
+            return None
+        if self.seconds < _CACHED_SECONDS:
             return None
         left = None
         if self.computed is not None:

@@ -54,8 +54,10 @@ def test_run_predict_and_explain(tmp_path, capfd, pipeline):
     assert main(["run", "--config", str(file)]) == 2
     assert f"output.folder={folder / 'out'}" in capfd.readouterr().err
     out = tmp_path / "out"
-    result = pipeline("run", "--config", file, f"--set=output.folder={out}")
+    result = pipeline("run", "--config", file, f"--set=output.folder={out}", "--quiet")
     assert result.code == 0, result.output
+    printed = [line for line in result.output.splitlines() if not line.startswith("warning: ")]
+    assert [line.split()[0] for line in printed] == ["blessed:", "pushed"]
     model = str(out / "serving_model")
     found = {}
     for data in ("held", "held/year=*/*.parquet"):

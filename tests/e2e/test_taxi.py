@@ -11,10 +11,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from attribution_files import check_attributions
+from command_line import TAXI
 from sklearn.metrics import roc_auc_score
 
 from pipeline.cli.cli import main
@@ -122,17 +124,29 @@ def test_normalization_report_covers_every_packed_column(taxi):
     assert (report.parent / "report.html").stat().st_size > 1000
 
 
+class Shown(NamedTuple):
+    """A run on a terminal: its exit code, what was shown, and what it printed for scripts."""
+
+    code: int
+    text: str
+    printed: str
+
+
 @pytest.fixture(scope="module")
-def on_a_terminal(taxi) -> tuple[int, str]:
-    """The same command a second time, on a terminal: its exit code, and what was shown."""
+def on_a_terminal(taxi) -> Shown:
+    """The same command a second time, on a terminal, with --json to another program."""
     ours, theirs = pty.openpty()
     arguments = ["run", "--config", "examples/taxi/pipeline.yaml"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline", *arguments, "--set", f"output.folder={taxi.folder}"],
+        [
+            *(sys.executable, "-m", "pipeline", *arguments),
+            *("--json", "--set", f"output.folder={taxi.folder}"),
+        ],
         cwd=ROOT,
         stdin=theirs,
-        stdout=theirs,
+        stdout=subprocess.PIPE,
         stderr=theirs,
+        text=True,
         env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"},
     )
     os.close(theirs)
@@ -141,7 +155,8 @@ def on_a_terminal(taxi) -> tuple[int, str]:
         while chunk := os.read(ours, 65536):
             chunks.append(chunk)
     os.close(ours)
-    return process.wait(timeout=60), b"".join(chunks).decode()
+    printed, _ = process.communicate(timeout=60)
+    return Shown(process.returncode, b"".join(chunks).decode(), printed)
 
 
 def without_colours(text: str) -> str:
@@ -149,9 +164,10 @@ def without_colours(text: str) -> str:
 
 
 def test_second_run_is_cached(on_a_terminal, taxi):
-    code, text = on_a_terminal
+    code, text, printed = on_a_terminal
     assert code == 0, text
-    found = json.loads((taxi.folder / "summary.json").read_text(encoding="utf-8"))
+    found = json.loads(printed)
+    assert found == json.loads((taxi.folder / "summary.json").read_text(encoding="utf-8"))
     assert found["verdict"]["result"] == "blessed"
     assert set(found["rows"]) == {"train", "eval"}
     assert 0.5 < found["metrics"]["auc"]["value"] <= 1.0
@@ -164,7 +180,7 @@ def test_second_run_is_cached(on_a_terminal, taxi):
 
 
 def test_a_terminal_shows_one_live_line_per_node_and_no_log_line(on_a_terminal):
-    code, text = on_a_terminal
+    code, text, _ = on_a_terminal
     assert code == 0
     assert "loading TFX" in text
     assert re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", text)
@@ -197,9 +213,22 @@ def test_explain_shows_the_strongest_columns_and_writes_rows(retrained, taxi):
 
 
 def test_a_failing_node_says_why_in_its_own_words(taxi):
-    result = taxi.again("normalization.z_score.max_abs_mean=0", "normalization.ignore=[]")
-    assert result.code == 1
-    assert result.lines("NormalizationValidator failed after")
-    assert "normalization.z_score.max_abs_mean" in result.output
-    assert result.lines("Log: ")
-    assert "Traceback" not in result.output
+    changes = (f"output.folder={taxi.folder}", "normalization.z_score.max_abs_mean=0")
+    changes = [f"--set={change}" for change in (*changes, "normalization.ignore=[]")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", "run", TAXI, *changes, "--json", "--quiet"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[1].startswith("NormalizationValidator failed after")
+    error = json.loads(done.stdout)["error"]
+    assert error["node"] == "NormalizationValidator"
+    assert error["exit_code"] == 1
+    assert "normalization.z_score.max_abs_mean" in error["message"]
+    assert error["message"] in done.stderr
+    assert f"Log: {error['log']}" in done.stderr
+    assert "Traceback" in Path(error["log"]).read_text(encoding="utf-8")
+    assert "Traceback" not in done.stderr + done.stdout

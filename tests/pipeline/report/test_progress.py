@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import io
 import logging
+import pickle
 import re
+import time
 
 import pytest
 from absl import logging as absl_logging
@@ -13,12 +15,21 @@ from rich.console import Console
 
 from pipeline.engines.beam_errors import error_message
 from pipeline.report.console import view
-from pipeline.report.progress import Change, NodeState, ProgressHandler, RunState, duration
+from pipeline.report.progress import (
+    Change,
+    NodeState,
+    ProgressHandler,
+    RunState,
+    Timing,
+    duration,
+)
 from trainer_module.common.progress import (
     EvaluationEnded,
     MemoryProbe,
     MicroBatchFound,
     Progress,
+    RowCounter,
+    RowsProcessed,
     SharpnessMeasured,
     TrainingEnded,
     TrainingStep,
@@ -95,6 +106,83 @@ def test_plain_lines(watched):
     assert "100 rows" in lines[1]
     assert "[4/5] Trainer: step 5/50, loss 0.2500, 1,234 examples/s, 1 min 01 s left" in lines
     assert "[4/5] Trainer: epoch 1: eval auc 0.9000" in lines
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time in seconds, as its only item."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_time_left_follows_from_the_run_before_in_proportion_to_the_rows(clock):
+    state = RunState.of(
+        ["Transform", "SchemaGen", "Trainer"],
+        {
+            "Transform": Timing(20.0, 1000),
+            "SchemaGen": Timing(20.0, None),
+            "Trainer": Timing(20.0, None),
+        },
+    )
+    for name, rows, left in (("Transform", 3000, 55.0), ("SchemaGen", None, 15.0)):
+        node = state.node(name)
+        node.rows = rows
+        assert node.seconds_left is None  # it waits
+        state.start(name)
+        assert node.seconds_left is None  # it may be cached
+        clock[0] += 5.0
+        assert node.seconds_left == left
+        assert node.text.endswith(f"~{left:.0f} s left")
+        clock[0] += 100.0
+        assert node.seconds_left is None  # longer than expected: nothing is known
+        state.finish(name)
+        assert node.seconds_left is None
+    state.start("Trainer")
+    clock[0] += 5.0
+    assert state.node("Trainer").text == ""  # its settings decide: it reports its steps
+
+
+def test_time_left_follows_from_the_rate_of_rows_in_a_first_run(watched, clock):
+    """Start-up, here 8 s before the first rows, does not count."""
+    state, logger = watched
+    log(logger, "Component %s is running.", "Evaluator")
+    node = state.node("Evaluator")
+    node.rows = 500
+    clock[0] += 8.0
+    send(logger, RowsProcessed(100))
+    assert node.text == "100 of 500 rows, 12 rows/s"
+    clock[0] += 2.0
+    send(logger, RowsProcessed(150))
+    assert node.text == "250 of 500 rows, 25 rows/s, ~3 s left"  # (500 - 250) / (150 / 2)
+    clock[0] += 1.0
+    assert node.seconds_left == pytest.approx(250 / 75 - 1.0)
+    send(logger, RowsProcessed(300))
+    assert node.text == "550 rows, 50 rows/s"  # more than were counted
+    log(logger, "Component %s is finished.", "Evaluator")
+    assert node.text == "500 rows, 45 rows/s"
+
+
+def test_rows_are_logged_once_a_second(watched, clock):
+    """Through absl's logger, as from a Beam function in the process of the run."""
+    state, _ = watched
+    state.start("Transform")
+    logger, handler = absl_logging.get_absl_logger(), ProgressHandler(state, row_counts=dict)
+    seen: list[Change] = []
+    state.on_change = lambda node, change: seen.append(change)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        counter = pickle.loads(pickle.dumps(RowCounter()))
+        for _ in range(10):
+            clock[0] += 0.25
+            counter.add(10)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    assert seen == [RowsProcessed(40), RowsProcessed(40)]
+    assert state.node("Transform").processed == 80
 
 
 def test_trials_of_a_search(watched):

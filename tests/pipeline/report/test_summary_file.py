@@ -18,7 +18,7 @@ from pipeline.config.config import PipelineConfig
 from pipeline.config.config_file import load_config
 from pipeline.report import slices, summary, summary_file, verdict
 from pipeline.report.against_constant import Comparison, explain_refusal, format_bound
-from pipeline.report.progress import NodeState, RunState
+from pipeline.report.progress import NodeState, RunState, Timing
 from pipeline.report.records import NodeRecord, OutputArtifact
 from pipeline.report.summary_file import summary_of, write_summary
 from trainer_module.baselines.record import Baseline, Baselines
@@ -29,8 +29,14 @@ TRAINING = TrainingEnded("epochs", 50, {}, noise_scale=512.0, global_batch=128.0
 SHARPNESS = SharpnessMeasured(12.5, 0.01, 2000, 9)
 STATE = RunState(
     [
-        NodeState("Trainer", "cached", training=TRAINING, sharpness=SHARPNESS),
-        NodeState("Evaluator", "done"),
+        NodeState(
+            "Trainer",
+            "cached",
+            training=TRAINING,
+            sharpness=SHARPNESS,
+            computed=Timing(15.3, None),
+        ),
+        NodeState("Evaluator", "done", started=10.0, ended=12.5, rows=8),
     ]
 )
 THRESHOLDS = {"binary_accuracy": {"lower_bound": 0.9}, "auc": {"upper_bound": 0.99}}
@@ -106,6 +112,10 @@ def test_it_is_what_the_evaluator_found_and_the_terminal_shows(write: Any, tmp_p
     assert found["gradient_noise_scale"] == {"rows": 512.0, "global_batch_rows": 128.0}
     assert found["sharpness"] == {"value": 12.5, "residual": 0.01, "rows": 2000}
     assert [node["result"] for node in found["nodes"]] == ["cached", "done"]
+    assert [node["rows"] for node in found["nodes"]] == [None, 8]
+    # For the next run, what a cached node took when it was computed.
+    computed = {"Trainer": Timing(15.3, None), "Evaluator": Timing(2.5, 8)}
+    assert summary_file.last_computed(config) == computed
     assert found["thresholds"]["auc"] == {
         "lower_bound": None,
         "upper_bound": 0.99,
@@ -227,6 +237,17 @@ def test_a_refusal_names_chance_where_that_can_explain_the_difference() -> None:
 )
 def test_the_bound_of_a_constant(metric: str, constant: float, shown: str) -> None:
     assert format_bound(Comparison(1.0, constant, 1.0, 50), metric) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"pipeline": "small", "nodes": [{"name": "Trainer"}]}', '{"pipeline": "other"}'],
+)
+def test_no_times_are_known_from_another_file(write: Any, text: str) -> None:
+    config = load_config(write())
+    assert summary_file.last_computed(config) == {}
+    write_summary(config, {}).write_text(text)
+    assert summary_file.last_computed(config) == {}
 
 
 def test_a_file_that_is_not_whole_takes_no_place(

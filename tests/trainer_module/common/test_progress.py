@@ -12,6 +12,7 @@ from trainer_module.common import progress
 
 RECORDS = [
     progress.RowsCounted("Trainer", 3),
+    progress.RowsProcessed(3),
     progress.TrainingStep(2, None, 1, 3, 0.25, 10.5, None, progress.TrialNumber(2, None)),
     progress.EvaluationEnded(1, {"auc": math.nan, "loss": 0.5}),
     progress.TrainingEnded("steps", 7, {"empty": 1}),
