@@ -17,22 +17,23 @@ import tensorflow as tf
 from on_workers import send_to_test
 
 from trainer_module import ParameterServerStep, TrainingLoop, TrainStep, create_strategy
+from trainer_module.model.default_model import PackedEmbedding
 
 ROWS = (12, 7, 11, 1)
 SCHEDULE = keras.optimizers.schedules.CosineDecay(0.02, 5000)
 
 
 def model_and_optimizer():
+    """5 numbers, and 3 ids of which the first and the last share their embeddings -> 1 value."""
     keras.utils.set_random_seed(0)
     layers = keras.layers
-    model = keras.Sequential(
-        [
-            keras.Input((5,)),
-            layers.Dense(16, activation="tanh", kernel_regularizer="l2", activity_regularizer="l2"),
-            layers.Dropout(0.2, seed=1),
-            layers.Dense(1, kernel_constraint="non_neg"),
-        ]
+    x, ids = keras.Input((5,)), keras.Input((3,), dtype="int64")
+    dense = layers.Dense(16, activation="tanh", kernel_regularizer="l2", activity_regularizer="l2")(
+        x
     )
+    embedded = PackedEmbedding([4, 3, 4], 2, starts=[0, 4, 0])(ids)
+    hidden = layers.Dropout(0.2, seed=1)(layers.Concatenate()([dense, embedded]))
+    model = keras.Model((x, ids), layers.Dense(1, kernel_constraint="non_neg")(hidden))
     return model, keras.optimizers.AdamW(SCHEDULE)
 
 
@@ -46,11 +47,13 @@ def batches():
     random = np.random.default_rng(0)
     for rows in itertools.cycle(ROWS):
         x = random.normal(size=(rows, 5)).astype("float32")
-        yield x, np.abs(x.sum(1, keepdims=True)), random.uniform(size=rows).astype("float32")
+        labels, weights = np.abs(x.sum(1, keepdims=True)), random.uniform(size=rows)
+        yield (x, random.integers(0, (4, 3, 4), (rows, 3))), labels, weights.astype("float32")
 
 
 def dataset():
-    specs = tuple(tf.TensorSpec([None, *shape], tf.float32) for shape in ((5,), (1,), ()))
+    x, labels, weights = (tf.TensorSpec([None, *shape], tf.float32) for shape in ((5,), (1,), ()))
+    specs = ((x, tf.TensorSpec([None, 3], tf.int64)), labels, weights)
     return tf.data.Dataset.from_generator(batches, output_signature=specs)
 
 
@@ -79,8 +82,8 @@ def main(back: str) -> None:
         for a, b in zip(variables, others, strict=True)
     ]
     send_to_test(["largest_error", max(errors)])
-    shards = step._variables_there._trained[0].there
-    send_to_test(["shards", [list(shard.shape) for shard in shards]])
+    kernel, _, table, *_ = (pair.there for pair in step._variables_there._trained)
+    send_to_test(["shards", [list(shard.shape) for shard in [*kernel, *table]]])
     send_to_test(["kill", None])
     rows = 0
     loops = 0

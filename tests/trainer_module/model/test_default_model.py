@@ -1,7 +1,7 @@
 """One table for all id columns, against one embedding layer per column.
 
-Shared ids: a training against full batches with a separate table per column whose gradients are
-added, in float64 to 1e-12.
+Shared ids: a training in replicas and in stages against full batches of a separate table per
+column whose gradients are added, by a tape for each row, in float64 to 1e-12.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import TrainerConfig, TrainStep
+from trainer_module import StagedModel, TrainerConfig, TrainStep, split_model
 from trainer_module.data.feature_layout import Column, FeatureLayout
 from trainer_module.model.default_model import PackedEmbedding, default_model
 from trainer_module.model.model_context import ModelContext
@@ -70,42 +70,61 @@ def test_columns_with_shared_ids_have_one_embedding():
     np.testing.assert_array_equal(first, last)
 
 
-def test_a_shared_table_gets_the_gradients_of_all_columns(strategies, float64):
+def network(table):
+    """Three id columns -> 1 value, through a table of embeddings."""
+    features = keras.Input((3,), dtype="int64")
+    hidden = keras.layers.Dense(3, activation="tanh", name="hidden")(table(features))
+    return keras.Model(features, keras.layers.Dense(1)(hidden))
+
+
+def gradients_of_rows(shared, ids, labels):
+    """Return the gradient of each row by each variable of a network with a shared table.
+
+    Of a network with a table per column, of which those of the first and third column are equal:
+    the gradients of these two tables are added.
+    """
+    table, *others = shared
+    model = network(PackedEmbedding([4, 3, 4], 2))
+    model.set_weights([np.concatenate([table, table[:4]]), *others])
+    rows = []
+    for i in range(len(ids)):
+        _, (tables, *rest) = full_batch.full_batch_gradients(
+            model, "mlp", ids[i : i + 1], labels[i : i + 1], None
+        )
+        added = tables.numpy()[:7]
+        added[:4] += tables.numpy()[7:]
+        rows.append([added, *(gradient.numpy() for gradient in rest)])
+    return rows
+
+
+@pytest.mark.parametrize(("placed", "clip"), [("mirrored2", None), ("none", 0.5), ("stages", None)])
+def test_a_shared_table_gets_the_gradients_of_all_columns(strategies, float64, placed, clip):
+    """Ragged windows, the last one with fewer rows than replicas; weights; a moving average."""
     random = np.random.default_rng(0)
-    windows = [
-        (
-            random.integers(0, (4, 3, 4), (11, 3)),
-            random.normal(size=(11, 1)),
-            random.uniform(size=11),
-        )
-        for _ in range(2)
-    ]
-    with strategies["mirrored2"].scope():
-        features = keras.Input((3,), dtype="int64")
-        table = PackedEmbedding([4, 3, 4], 2, starts=[0, 4, 0])
-        model = keras.Model(features, keras.layers.Dense(1)(table(features)))
-        step = TrainStep(
-            model,
-            keras.optimizers.SGD(0.5),
-            "mse",
-            strategy=strategies["mirrored2"],
-            micro_batch_size=2,
-        )
-    shared, (kernel, bias) = table.table.numpy(), model.layers[-1].get_weights()
-    separate = PackedEmbedding([4, 3, 4], 2)
-    reference = keras.Sequential(
-        [keras.Input((3,), dtype="int64"), separate, keras.layers.Dense(1)]
-    )
-    for ids, labels, weights in windows:
-        step((ids, labels, weights))
-        reference.set_weights([np.concatenate([shared, shared[:4]]), kernel, bias])
-        _, (table_gradient, *others) = full_batch.full_batch_gradients(
-            reference, "mlp", ids, labels, weights
-        )
-        shared[:7] -= 0.5 * table_gradient.numpy()[:7]
-        shared[:4] -= 0.5 * table_gradient.numpy()[7:]
-        kernel, bias = kernel - 0.5 * others[0].numpy(), bias - 0.5 * others[1].numpy()
-    assert full_batch.error(model.get_weights(), [shared, kernel, bias]) < 1e-12
+    strategy = strategies["none" if placed == "stages" else placed]
+    with strategy.scope():
+        model = network(PackedEmbedding([4, 3, 4], 2, starts=[0, 4, 0], name="embeddings"))
+        optimizer = keras.optimizers.SGD(0.5)
+    if placed == "stages":
+        model = StagedModel(split_model(model, ["embeddings"]), devices=["CPU:0", "CPU:1"])
+    options = {"micro_batch_size": 2, "ema_momentum": 0.9, "clip_per_example": clip}
+    step = TrainStep(model, optimizer, "mse", strategy=strategy, **options)
+    weights = model.get_weights()
+    averages = list(weights)
+    for rows in (11, 7, 1):
+        ids = random.integers(0, (4, 3, 4), (rows, 3))
+        labels, importance = random.normal(size=(rows, 1)), random.uniform(0.1, 2.0, rows)
+        step((ids, labels, importance))
+        found = gradients_of_rows(weights, ids, labels)
+        norms = [np.sqrt(sum((g**2).sum() for g in row)) for row in found]
+        factors = importance * [1.0 if clip is None else min(1.0, clip / norm) for norm in norms]
+        assert clip is None or max(norms) > clip
+        for i, of_variable in enumerate(zip(*found, strict=True)):
+            gradient = np.tensordot(factors, np.stack(of_variable), 1) / importance.sum()
+            weights[i] = weights[i] - 0.5 * gradient
+        averages = [0.9 * a + 0.1 * w for a, w in zip(averages, weights, strict=True)]
+    assert full_batch.error(model.get_weights(), weights) < 1e-12
+    assert full_batch.error([a.numpy() for a in step.averages], averages) < 1e-12
 
 
 def test_a_saved_and_quantized_model_with_shared_ids_predicts_the_same(tmp_path):
