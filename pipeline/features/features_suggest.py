@@ -22,14 +22,17 @@ from pipeline.features.date_probe import DateParts, date_parts
 from pipeline.features.feature_rules import Proposal, SuggestedStep, TableFacts, label_of, propose
 from pipeline.features.leaks import MAY_GIVE_AWAY, Choice, choose, find_leaks, warnings_of
 from pipeline.features.left_out import LeftOut, show_left_out
+from pipeline.features.name_hints import words_of
 from shared_core.atomic_files import message_stream
 from shared_core.nearest import nearest_column
 from transform import FeatureSpec, check_spec
 from transform.spec.common import OTHERS
+from transform.spec.encoders import Encode
 
 WIDTH = 100
 SHOWN_COLUMNS = 12  # per group, in its comment
 FEW_ROWS = 200
+SAME_VALUES = 0.8  # of the larger set of values are in both columns
 
 
 def suggest_file(
@@ -233,7 +236,42 @@ def _render(
         lines.append("  # Left out:")
         for proposal in left_out:
             lines += _comment(f"{proposal.column}: {proposal.measured}", "  #   ")
+    for names in _same_values(data, groups):
+        more = [f"and {len(names) - SHOWN_COLUMNS} more"] if len(names) > SHOWN_COLUMNS else []
+        lines += _comment(
+            f"{', '.join([*names[:SHOWN_COLUMNS], *more])}: mostly the same values. If a value "
+            "means the same in each column, put these columns into a group with share: true.",
+            "  # ",
+        )
     return "\n".join(lines) + "\n"
+
+
+def _same_values(data: DataFacts, groups: Sequence[SuggestedGroup]) -> list[list[str]]:
+    """Return lists of columns that could have the same ids.
+
+    Small ints of two columns are often equal by chance, so their names must end with one word.
+    """
+    encoded = {
+        member.column
+        for group in groups
+        if "encode" in group.step.options
+        and Encode.model_validate(group.step.options["encode"]).option.takes_share
+        for member in group.members
+    }
+    found: dict[tuple[str, ...], list[tuple[list[str], set[str]]]] = {}
+    for column in data.columns:
+        if column.name not in encoded or column.texts is None:
+            continue
+        ending = words_of(column.name)[-1:] if column.type == "int" else []
+        values = {text for text, _ in column.texts.top}
+        alike = found.setdefault((column.type, *ending), [])
+        for names, known in alike:
+            if len(values & known) >= SAME_VALUES * max(len(values), len(known)):
+                names.append(column.name)
+                break
+        else:
+            alike.append(([column.name], values))
+    return [names for alike in found.values() for names, _ in alike if len(names) > 1]
 
 
 def _of_which_rows(data: DataFacts) -> list[str]:

@@ -120,6 +120,8 @@ def test_taxi_rides(suggested: Any, tmp_path: Path) -> None:
     assert dropped in " ".join(text.replace("#", "").split())
     assert group_of(spec, "dropoff_latitude").missing_indicator
     assert "pickup_census_tract: 100.0% of the rows have no value" in text
+    hints = re.findall(r"# (.*): mostly the same values", text)
+    assert hints == ["pickup_community_area, dropoff_community_area"]
     assert "fare: skew +0.74; median 7.85, 99 % below 45.25, largest 700.1" in text
     preflight.check(load_config(whole_configuration(text, TAXI, tmp_path)))
 
@@ -168,6 +170,24 @@ def test_every_group_says_why_with_numbers(suggested: Any, tmp_path: Path) -> No
     for comment, _ in above:
         assert re.search(r"\d", comment)
     assert max(map(len, text.splitlines()[2:])) <= 100
+
+
+def test_columns_with_the_same_values_get_a_hint(suggested: Any, tmp_path: Path) -> None:
+    """Texts with any name, ints if the last word of their names is the same."""
+    index = np.arange(ROWS)
+    columns = {
+        "origin": [f"town {i % 20}" for i in index],
+        "company": [f"company {i % 20}" for i in index],
+        "destination": [f"town {7 * i % 23}" for i in index],
+        "nearest": [f"town {i % 12}" for i in index],
+        "pickup_area": index % 25,
+        "dropoff_area": 11 * index % 24,
+        "zone": index % 23,
+    }
+    text, spec = suggested(write_csv(tmp_path / "rides.csv", columns), None)
+    assert {name for group in spec.groups for name in group.columns} == set(columns)
+    hints = re.findall(r"# (.*): mostly the same values", text)
+    assert hints == ["origin, destination", "pickup_area, dropoff_area"]
 
 
 @pytest.mark.slow
