@@ -48,6 +48,10 @@ class ColumnMetric(metric_types.Metric):
             for each in create(*args, **kwargs)
         ]
 
+    @property
+    def compute_confidence_interval(self) -> bool:
+        return getattr(self.metric, "compute_confidence_interval", True)
+
     # TFMA looks at the names of the arguments.
     def _keras_computations(
         self,

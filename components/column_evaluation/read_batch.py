@@ -88,3 +88,10 @@ def count_rows(values: Any) -> int:
             'extractors of module_path="components.column_evaluation"'
         )
     return len(values)
+
+
+def select_rows(value: Any, at: np.ndarray | slice) -> Any:
+    """Return some rows of an array, of each array in nested dicts, or None for None."""
+    if isinstance(value, Mapping):
+        return {key: select_rows(each, at) for key, each in value.items()}
+    return None if value is None else value[at]

@@ -52,7 +52,8 @@ class _ColumnCombiner(beam.CombineFn):
         return add(self.combiner, accumulator, element)
 
     def merge_accumulators(self, accumulators: Any) -> Any:
-        return self.combiner.merge_accumulators(accumulators)
+        # Given a sequence, TFMA's cross entropy and regression errors add the first part twice.
+        return self.combiner.merge_accumulators(iter(accumulators))
 
     def compact(self, accumulator: Any) -> Any:
         return self.combiner.compact(accumulator)
