@@ -22,6 +22,8 @@ from components.arrow_example_gen.csv_options import CsvOptions
 from components.arrow_example_gen.csv_parser import ChunkParser
 from components.arrow_example_gen.csv_records import BadRecord, CsvRecords, OpenQuote, Record
 from components.arrow_example_gen.csv_text import (
+    WHOLE,
+    ByteRange,
     Utf8Stream,
     encoding_of,
     find_undecodable,
@@ -120,15 +122,17 @@ def blocks(
     options: CsvOptions,
     columns: Sequence[str] | None = None,
     *,
+    part: ByteRange = WHOLE,
     unreadable: list[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file as texts, null where there is no value.
+    """Yield the rows of a file, or of a part of it, as texts, null where there is no value.
 
     Args:
         file: its path.
         header: what `read_header` found.
         options: what the user says of the file.
         columns: the columns to read, in this order; None: all.
+        part: whole records; see `csv_parts.find_parts`.
         unreadable: gets each row with more or fewer cells than the header, which is skipped;
             None: such a row is an error.
 
@@ -151,9 +155,9 @@ def blocks(
     )
     size = max(BLOCK_BYTES, _BYTES_A_COLUMN * len(header.names))
     # The header is a record as others: its names may be there twice, or empty.
-    rows_to_skip = _header_rows(options)
+    rows_to_skip = _header_rows(options) if part.start == 0 else 0
     try:
-        with Utf8Stream(file, header.encoding) as stream:
+        with Utf8Stream(file, header.encoding, part) as stream:
             for chunk in chunks(stream, header.delimiter, options, size):
                 cells = parser.columns(chunk)
                 if cells and rows_to_skip:

@@ -127,5 +127,22 @@ def _regular_cut(data: bytes, delimiter: str, options: CsvOptions, *, is_last: b
     return _Cut(end, count + int(end_of_last(ends) < end))
 
 
+def end_of_last_record(data: bytes, delimiter: str, options: CsvOptions) -> int | None:
+    """Return the place behind the last whole record of a text; 0 without one.
+
+    Args:
+        data: from the start of a record.
+        delimiter: between cells.
+        options: quote and comment.
+
+    Returns:
+        None if only Python's `csv` module can decide where that is.
+    """
+    if options.quote.encode() not in data:
+        return max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+    cut = _regular_cut(data, delimiter, options, is_last=False)
+    return None if cut is None else cut.end
+
+
 def _has_line_with(start: bytes, data: bytes) -> bool:
     return data.startswith(start) or b"\n" + start in data or b"\r" + start in data

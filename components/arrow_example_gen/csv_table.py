@@ -10,6 +10,8 @@ import pyarrow as pa
 from components.arrow_example_gen import csv_blocks, csv_types
 from components.arrow_example_gen.csv_blocks import CsvHeader
 from components.arrow_example_gen.csv_options import CsvOptions
+from components.arrow_example_gen.csv_parts import Part, find_parts
+from components.arrow_example_gen.csv_text import WHOLE, ByteRange
 from components.arrow_example_gen.csv_types import Counts, CsvTypes, MixedColumn
 
 
@@ -40,10 +42,17 @@ class CsvTable:
         """Which columns without a name are left out, for the log; empty where there are none."""
         return "; ".join(header.dropped for header in self.headers.values() if header.dropped)
 
-    def blocks(self, file: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def parts(self, file: str) -> list[Part]:
+        """Return what several workers read of one of the files, in its order."""
+        header = self.headers[file]
+        return find_parts(file, header.delimiter, header.encoding, self.options)
+
+    def blocks(
+        self, file: str, columns: Sequence[str] | None = None, *, part: ByteRange = WHOLE
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one of the files, see `csv_blocks.blocks`."""
         wanted = self.columns if columns is None else columns
-        return csv_blocks.blocks(file, self.headers[file], self.options, wanted)
+        return csv_blocks.blocks(file, self.headers[file], self.options, wanted, part=part)
 
     def count(self, block: pa.RecordBatch) -> Counts:
         """Count by column what the cells of a block look like."""

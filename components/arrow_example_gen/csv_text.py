@@ -41,15 +41,58 @@ def encoding_of(file: str) -> str:
     return "utf-16-be" if nuls == [True, False, True, False] else "utf-8"
 
 
-class Utf8Stream:
-    """Reads a file as UTF-8, whatever its encoding."""
+class ByteRange(NamedTuple):
+    """Bytes of a file, up to its end without a `stop`."""
 
-    def __init__(self, file: str, encoding: str):
+    start: int = 0
+    stop: int | None = None
+
+
+WHOLE = ByteRange()
+
+
+class _Range(io.RawIOBase):
+    """Some bytes of a source, which it closes."""
+
+    def __init__(self, source: BinaryIO, part: ByteRange):
+        self._source = source
+        self._left = None if part.stop is None else part.stop - part.start
+        source.seek(part.start)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: memoryview) -> int:  # type: ignore[override]
+        found = self._source.read(len(into) if self._left is None else min(len(into), self._left))
+        if self._left is not None:
+            self._left -= len(found)
+        into[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._source.close()
+        super().close()
+
+
+class Utf8Stream:
+    """Reads a file, or some bytes of it, as UTF-8, whatever its encoding."""
+
+    def __init__(self, file: str, encoding: str, part: ByteRange = WHOLE):
+        """Open a file.
+
+        Args:
+            file: a path on any file system that Beam knows.
+            encoding: of the file.
+            part: from the start of a character to the end of one, of a file that is not compressed.
+        """
         self._source: Any = open_decompressed(file)
+        if part != WHOLE:
+            self._source = io.BufferedReader(_Range(self._source, part), _BYTES)
         self._is_utf8 = codecs.lookup(encoding).name == "utf-8"
         if not self._is_utf8:
             self._source = io.TextIOWrapper(self._source, encoding, newline="")
-        self._begun = False
+        self._begun = part.start > 0
 
     def read(self, size: int) -> bytes:
         """Return `size` bytes or characters, fewer only before the end, none at the end.

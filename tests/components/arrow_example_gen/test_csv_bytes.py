@@ -7,17 +7,16 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-
-pytest.importorskip("pyarrow")
-
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from components import CsvOptions
-from components.arrow_example_gen import csv_blocks, csv_parser
+from components.arrow_example_gen import csv_blocks, csv_parser, csv_parts
 from components.arrow_example_gen.csv_chunks import Chunk, chunks
 from components.arrow_example_gen.csv_table import open_table
 from components.arrow_example_gen.csv_text import Utf8Stream
@@ -31,13 +30,21 @@ BLOCK = 1024
 def _small_blocks(monkeypatch):
     monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", BLOCK)
     monkeypatch.setattr(csv_blocks, "_BYTES_A_COLUMN", 1)
+    monkeypatch.setattr(csv_parts, "PART_BYTES", 500)
+    monkeypatch.setattr(csv_parts, "_PIECE_BYTES", 256)
 
 
 def rows_of(file: Path, options: CsvOptions = RAW) -> list[list[str]]:
-    """The cells below the header as ExampleGen's reader has them."""
+    """The cells below the header as ExampleGen's reader has them, of the whole and of its parts."""
     table = open_table([str(file)], options)
-    batches = list(table.blocks(str(file)))
-    return [list(row) for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)]
+    whole = _rows(table.blocks(str(file)))
+    parts = [table.blocks(str(file), part=part.bytes) for part in table.parts(str(file))]
+    assert [row for blocks in parts for row in _rows(blocks)] == whole
+    return whole
+
+
+def _rows(blocks: Iterable[pa.RecordBatch]) -> list[list[str]]:
+    return [list(row) for block in blocks for row in zip(*block.to_pydict().values(), strict=True)]
 
 
 def by_python(text: str) -> list[list[str]]:
