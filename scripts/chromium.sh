@@ -1,7 +1,9 @@
 #!/bin/sh
-# Installs Debian's Chromium, which `make test-browser` drives, where it is missing.
+# Installs Debian's Chromium, which `make test-browser` drives, where neither it nor Chrome is there.
 set -eu
-! command -v chromium >/dev/null 2>&1 || exit 0
+for program in chromium google-chrome; do
+    ! command -v $program >/dev/null 2>&1 || exit 0
+done
 install='apt-get update && apt-get install -y --no-install-recommends chromium'
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
     echo "chromium.sh: this machine lacks Chromium; run \`$install\` as root." >&2

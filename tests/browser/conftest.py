@@ -42,7 +42,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    program = shutil.which("chromium")
+    program = shutil.which("chromium") or shutil.which("google-chrome")
     assert program, "Chromium is missing: `make test-browser` installs it"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
