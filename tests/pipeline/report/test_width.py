@@ -108,7 +108,7 @@ def test_sentences_break_between_words_on_a_terminal(width: int) -> None:
     console = terminal(width)
     print_text(console, f"{LONG}see {path} and 支払い 支払い 支払い\n  indented")
     lines = shown(console).splitlines()
-    assert path in lines  # whole, on a line of its own, so that it can be copied
+    assert path in lines  # whole, on a separate line, so that it can be copied
     assert_fits("\n".join(line for line in lines if line != path), width)
     assert " ".join(shown(console).split()) == " ".join(
         f"{LONG}see {path} and 支払い 支払い 支払い indented".split()
