@@ -13,9 +13,16 @@ LONGEST_TEXT = 60  # characters
 
 
 def raw_distribution(
-    feature: statistics_pb2.FeatureNameStatistics, name: str, split: str
+    feature: statistics_pb2.FeatureNameStatistics, name: str, split: str, *, most: int = MOST_TEXTS
 ) -> RawColumn | None:
-    """Return the distribution of a column; None where no row has a value."""
+    """Return the distribution of a column; None where no row has a value.
+
+    Args:
+        feature: Statistics of the column.
+        name: Its name.
+        split: Its split.
+        most: Largest number of bars of a column of texts.
+    """
     kind = feature.WhichOneof("stats")
     if kind == "num_stats":
         numbers, texts = feature.num_stats, None
@@ -35,7 +42,7 @@ def raw_distribution(
     }
     if texts is not None:
         buckets = sorted(texts.rank_histogram.buckets, key=lambda each: -each.sample_count)
-        shown = buckets[:MOST_TEXTS]
+        shown = buckets[:most]
         return RawColumn(
             **fields,
             bars=tuple(each.sample_count for each in shown),

@@ -131,7 +131,6 @@ function filterRows(box) {
   let shown = 0;
   for (const row of box.querySelector("table").tBodies[0].rows) {
     if (row.classList.contains("details")) continue;
-    // Not textContent: a row's template is no text of the row.
     const hit = Array.from(row.cells).some(cell => cell.textContent.toLowerCase().includes(wanted));
     row.hidden = !hit;
     const extra = detailsOf(row);
@@ -141,15 +140,27 @@ function filterRows(box) {
   const output = box.querySelector("output");
   output.value = `${shown.toLocaleString("en")} ${output.value.replace(/^\S+ /, "")}`;
 }
-function toggleDetails(button) {
+// The details of all rows of a table stand compressed behind it: render.py, packed().
+async function unpack(box) {
+  const text = box.querySelector(":scope > .packed").textContent;
+  const bytes = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).json();
+}
+const unpacked = new WeakMap();
+async function toggleDetails(button) {
   const row = button.closest("tr"), extra = detailsOf(row);
   button.setAttribute("aria-expanded", extra ? "false" : "true");
   if (extra) { extra.remove(); return; }
+  const box = button.closest(".table");
+  if (!unpacked.has(box)) unpacked.set(box, unpack(box));
+  const markup = (await unpacked.get(box))[button.dataset.place];
+  if (detailsOf(row) || button.getAttribute("aria-expanded") === "false") return;
   const line = document.createElement("tr");
   line.className = "details";
   const cell = line.insertCell();
   cell.colSpan = row.cells.length;
-  cell.append(button.parentNode.querySelector("template").content.cloneNode(true));
+  cell.innerHTML = markup;
   row.after(line);
   watch(line);
 }

@@ -1,0 +1,472 @@
+"""What became of each column: its chain of steps with the fitted numbers, before and after.
+
+From the report of NormalizationValidator (report.json: raw and transformed histograms, statistics,
+violated limits) and from the transform graph (layout, chains, vocabularies). Nothing is computed
+from data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+import pydantic
+
+from components.normalization_validator.artifacts import REPORT_JSON
+from components.normalization_validator.common_bars import common_window
+from components.normalization_validator.number_text import percent, short
+from components.normalization_validator.report import (
+    ColumnStatistics,
+    RawColumn,
+    Report,
+    Violation,
+)
+from pipeline.common.errors import ConfigError
+from pipeline.features.features_explain import Explained, explain_columns, step_text
+from pipeline.graph.node_names import NodeName
+from pipeline.page.distributions import by_split, raw_chart, transformed_chart
+from pipeline.page.elements import (
+    Beside,
+    Block,
+    Cell,
+    Column,
+    Group,
+    Items,
+    Row,
+    Section,
+    State,
+    Table,
+    Text,
+    Tile,
+    Tiles,
+)
+from pipeline.page.inputs import RunInputs
+from pipeline.report.summary import cautions
+from shared_core import feature_layout as layouts
+from shared_core.feature_layout import ASSETS, FeatureLayout
+
+_Output = tuple[ColumnStatistics, ...]
+"""A transformed column in each split, train first."""
+
+SHOWN_TERMS = 20
+"""Terms of a vocabulary, the most frequent first."""
+
+_NONE = Cell("")
+
+_STATISTICS = {
+    "mean": ("mean", "over values that were not imputed"),
+    "std": ("std", "over values that were not imputed"),
+    "min": ("min", "over every finite value"),
+    "max": ("max", "over every finite value"),
+    "moved": ("moved", "largest difference to train of the share of values in one interval"),
+    "shift": ("shift", "(mean - train mean) / train std"),
+    "imputed": ("imputed", "share of values that replace a missing one"),
+    "non_finite": ("NaN", "share of NaN and infinite values"),
+}
+_OF_OTHER_SPLITS = ("moved", "shift")
+"""Statistics that compare a split with train."""
+
+_CELL_OF = {
+    "moved": "moved",
+    "mean_shift": "shift",
+    "missing_shift": "imputed",
+    "imputed_share": "imputed",
+    "non_finite_share": "non_finite",
+}
+"""Statistic of a violation -> that of the table, where the names differ."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the transform graph and the statistics say of the columns of a report.
+
+    Attributes:
+        chains: Transformed column -> the chain of its source.
+        columns: Transformed column -> its entry in the layout.
+        terms: Vocabulary file -> its most frequent terms.
+        raw: Raw column -> its distribution in each split.
+        violations: Transformed column -> its violations.
+    """
+
+    chains: Mapping[str, Explained] = field(default_factory=dict)
+    columns: Mapping[str, layouts.Column] = field(default_factory=dict)
+    terms: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    raw: Mapping[str, Sequence[RawColumn]] = field(default_factory=dict)
+    violations: Mapping[str, Sequence[Violation]] = field(default_factory=dict)
+
+
+def section_of(run: RunInputs) -> Section:
+    """Return the section; without the validator's report, from the transform graph alone."""
+    report, no_report = _read_report(run)
+    graph = run.artifact(NodeName.TRANSFORM, "transform_graph")
+    layout = FeatureLayout.from_transform_graph(str(graph)) if graph else None
+    explained: list[Explained] = []
+    notes: list[Block] = [Text(no_report, "quiet")] if no_report else []
+    if graph is None:
+        notes.append(Text("This run has no transform graph; it may have been deleted.", "quiet"))
+    else:
+        try:
+            explained = explain_columns(run.nodes)
+        except ConfigError as error:
+            notes.append(Text(f"The steps of the columns are not known: {error}", "quiet"))
+    known = _Known(
+        chains={name: each for each in explained for name in each.chain.outputs},
+        columns={column.name: column for column in layout.columns} if layout else {},
+        terms=_terms(graph, layout),
+    )
+    blocks: list[Block] = []
+    if report is not None:
+        blocks += report_blocks(report, known)
+    elif layout is not None:
+        blocks.append(_layout_table(layout, known))
+    if graph is not None:
+        warnings = cautions(dict(run.nodes))
+        blocks += [Items(warnings, "warning")] if warnings else []
+    if layout is not None:
+        blocks += _unused(run, layout)
+    return Section("features", "Features", [*notes, *blocks])
+
+
+def _read_report(run: RunInputs) -> tuple[Report | None, str]:
+    """Return the validator's report, or None and a sentence that says why there is none."""
+    folder = run.artifact(NodeName.NORMALIZATION_VALIDATOR, "report") or _failed_report(run)
+    if folder is None:
+        if NodeName.NORMALIZATION_VALIDATOR in run.nodes:
+            return None, "The report of NormalizationValidator was deleted."
+        return None, "NormalizationValidator has not finished in this run: no histograms."
+    file = folder / REPORT_JSON
+    try:
+        return Report.model_validate_json(file.read_bytes()), ""
+    except (OSError, pydantic.ValidationError) as error:
+        return None, f"{file} cannot be read ({type(error).__name__}): no histograms."
+
+
+def _failed_report(run: RunInputs) -> Path | None:
+    """Return the folder of the report with which the node failed, beside TFX's deleted one."""
+    failed = run.summary["run"].get("error") or {}
+    if failed.get("node") != NodeName.NORMALIZATION_VALIDATOR:
+        return None
+    return next((path.parent for path in _named_files(failed["message"]) if path.is_file()), None)
+
+
+def _named_files(message: str) -> Iterator[Path]:
+    """Yield report.json beside the file that the node's message names."""
+    for line in message.splitlines():
+        if line.startswith("Report: "):
+            yield Path(line.removeprefix("Report: ")).parent / REPORT_JSON
+
+
+def report_blocks(report: Report, known: _Known | None = None) -> list[Block]:
+    """Return what a report of NormalizationValidator holds: tiles, violated limits, a table.
+
+    Args:
+        report: The content of report.json.
+        known: What the transform graph says beside it.
+    """
+    known = known or _Known()
+    violations: dict[str, list[Violation]] = {}
+    for violation in report.violations:
+        violations.setdefault(violation.column, []).append(violation)
+    known = _Known(
+        known.chains, known.columns, known.terms, by_split(report.raw), violations
+    )
+    train = report.split(report.limits.train_split)
+    sources = [report.sources.get(column.name, column.name) for column in train.columns]
+    count = len(report.violations)
+    limits: tuple[str, State] = (f"{count:,}", "bad" if count else "good")
+    tiles = [
+        Tile("columns", f"{len(set(sources)):,}", "raw, derived or crossed"),
+        Tile("model inputs", f"{len(sources):,}", "transformed columns"),
+        Tile("violated limits", limits[0], "of the section normalization", limits[1]),
+    ]
+    blocks: list[Block] = [Tiles(tiles)]
+    if count:
+        blocks.append(Items([violation.message for violation in report.violations], "bad"))
+    else:
+        blocks.append(Text("Every column is within its limits.", "good"))
+    blocks.append(_table(report, sources, known))
+    return blocks
+
+
+def _table(report: Report, sources: Sequence[str], known: _Known) -> Table:
+    shown = [key for key in _STATISTICS if len(report.splits) > 1 or key not in _OF_OTHER_SPLITS]
+    train = report.limits.train_split
+    columns = [
+        Column("transformed column"),
+        Column("from", help="the raw or derived column, where it has another name"),
+        Column("step", help="how it was scaled or encoded"),
+    ]
+    for key in shown:
+        title, text = _STATISTICS[key]
+        where = "the split farthest from train" if key in _OF_OTHER_SPLITS else train
+        columns.append(Column(title, is_number=True, help=f"{where}: {text}"))
+    if known.violations:
+        columns.append(Column("limits"))
+    rows = [_row(*each, shown, known) for each in _grouped(report, sources)]
+    caption = f"Transformed columns: statistics of {train}"
+    return Table(caption, columns, rows, filter="columns")
+
+
+def _grouped(
+    report: Report, sources: Sequence[str]
+) -> Iterator[tuple[str, _Output | None, Sequence[_Output]]]:
+    """Yield (source, output, folded outputs) of each row, the outputs of a source together.
+
+    A source that became several outputs has a row for each; those of 0 and 1 alone (indicators,
+    one_hot) are folded into the first one, or into a row of their source.
+    """
+    outputs = list(zip(*(split.columns for split in report.splits), strict=True))
+    first: dict[str, int] = {}
+    for place, source in enumerate(sources):
+        first.setdefault(source, place)
+    order = sorted(range(len(sources)), key=lambda place: first[sources[place]])
+    for source, places in groupby(order, key=lambda place: sources[place]):
+        found = [outputs[place] for place in places]
+        folded, shown = [], []
+        for output in found:
+            (folded if len(found) > 1 and _is_zero_one(output) else shown).append(output)
+        for output in shown or [None]:
+            yield source, output, folded
+            folded = []
+
+
+def _is_zero_one(output: _Output) -> bool:
+    """Whether every value in every split is 0 or 1."""
+    return all(_holds_zero_one(column) for column in output)
+
+
+def _holds_zero_one(column: ColumnStatistics) -> bool:
+    if column.is_id or column.non_finite or {column.min, column.max} - {0.0, 1.0, None}:
+        return False
+    histogram = column.histogram
+    if histogram is None:
+        return column.count == 0
+    counts = [a + b for a, b in zip(histogram.observed, histogram.imputed, strict=True)]
+    at = {int(value // histogram.width) - histogram.first_bin for value in (0.0, 1.0)}
+    return sum(counts[place] for place in at if 0 <= place < len(counts)) == sum(counts)
+
+
+def _row(
+    source: str,
+    output: _Output | None,
+    folded: Sequence[_Output],
+    shown: Sequence[str],
+    known: _Known,
+) -> Row:
+    """Return a row of the table.
+
+    Args:
+        source: The raw column.
+        output: What the row is about; None: the folded outputs alone.
+        folded: Outputs of 0 and 1, which are listed in the details.
+        shown: Statistics in the order of the columns.
+        known: What else is known.
+    """
+    train = (output or folded[0])[0]
+    name = train.name if output else source
+    step = train.kind or ""
+    if output is None:
+        step += f": {len(folded):,} columns of 0 and 1"
+    elif folded:
+        step += f" and {len(folded):,} of 0 and 1"
+    if output and (train.constant or not train.count):
+        step += ", constant" if train.constant else ", no value"
+    names = [each[0].name for each in (*((output,) if output else ()), *folded)]
+    broken = [violation for each in names for violation in known.violations.get(each, ())]
+    cells = [Cell(name), Cell(source if source != name else ""), Cell(step)]
+    for key in shown:
+        cells.append(_summary_cell(key, output, broken) if output else _NONE)
+    if known.violations:
+        where = dict.fromkeys(f"{each.statistic} in {each.split}" for each in broken)
+        text = f"violated: {', '.join(where)}" if broken else ""
+        note = "\n".join(each.message for each in broken)
+        cells.append(Cell(text, state="bad" if broken else "", note=note))
+    return Row(cells, _details(source, output, folded, known))
+
+
+def _summary_cell(key: str, output: _Output, broken: Sequence[Violation]) -> Cell:
+    """Return the value of train, or of the split that is farthest from it."""
+    column = output[0]
+    if key in _OF_OTHER_SPLITS:
+        column = max(output[1:], key=lambda each: abs(_number(key, each) or 0.0))
+    return _cell(key, column, [each for each in broken if each.column == column.name])
+
+
+def _cell(key: str, column: ColumnStatistics, broken: Sequence[Violation]) -> Cell:
+    value = _number(key, column)
+    if value is None:
+        return _NONE
+    text = percent(value) if key in ("imputed", "non_finite", "moved") else short(value)
+    messages = [
+        each.message
+        for each in broken
+        if each.split == column.split and _CELL_OF.get(each.statistic, each.statistic) == key
+    ]
+    if not math.isfinite(value):
+        return Cell(text, state="bad" if messages else "", note="\n".join(messages))
+    return Cell(text, value, "bad" if messages else "", "\n".join(messages))
+
+
+def _number(key: str, column: ColumnStatistics) -> float | None:
+    if key == "imputed":
+        return column.imputed_share
+    if key == "non_finite":
+        return column.non_finite_share
+    if key in _OF_OTHER_SPLITS:
+        moved = column.shift
+        return None if moved is None else moved.moved if key == "moved" else moved.mean
+    return getattr(column, key)
+
+
+def _details(
+    source: str, output: _Output | None, folded: Sequence[_Output], known: _Known
+) -> list[Block]:
+    """Return the steps, the values before and after, and the statistics of each split."""
+    blocks: list[Block] = []
+    first = (output or folded[0])[0]
+    if explained := known.chains.get(first.name):
+        blocks.append(Items(_steps(explained)))
+    if text := _vocabulary(known.columns.get(first.name), known):
+        blocks.append(Text(text))
+    charts: list[Block] = []
+    if source in known.raw:
+        charts.append(raw_chart(known.raw[source], f"Raw: {source}, share of the values"))
+    if output:
+        window = common_window([each.histogram for each in output if each.histogram is not None])
+        charts += [transformed_chart(each, window) for each in output]
+        charts.append(_split_table(output, known.violations.get(first.name, ())))
+    if charts:
+        blocks.append(Beside(charts))
+    if folded:
+        blocks.append(_folded_table(folded, known))
+    return blocks
+
+
+def _steps(explained: Explained) -> list[str]:
+    """Return a sentence for each step, as `features explain` prints it."""
+    missing = []
+    if explained.missing is not None:
+        missing = [f"missing in train: {percent(explained.missing)} of the rows"]
+    return [*missing, *map(step_text, explained.chain.steps)]
+
+
+def _vocabulary(column: layouts.Column | None, known: _Known) -> str:
+    if column is None or column.vocabulary_size is None:
+        return ""
+    text = f"Ids from 0 to {column.vocabulary_size - 1:,}"
+    terms = known.terms.get(column.vocabulary or "")
+    if terms is None:
+        return f"{text}."
+    known_terms = column.vocabulary_size - column.extra_ids
+    extra = f"{column.extra_ids:,} more for unknown and missing values"
+    listed = ", ".join(map(repr, terms))
+    return f"{text}: {known_terms:,} values of the vocabulary and {extra}. In order: {listed}" + (
+        ", ..." if known_terms > len(terms) else "."
+    )
+
+
+def _split_table(output: _Output, broken: Sequence[Violation]) -> Table:
+    """Return the statistics of a column: a row each, a column per split."""
+    columns = [
+        Column("statistic"),
+        *(Column(each.split, is_number=True) for each in output),
+    ]
+    rows = [
+        Row([Cell("values"), *(Cell(f"{each.values:,}", each.values) for each in output)]),
+    ]
+    if any(each.absent for each in output):
+        rows.append(
+            Row([Cell("absent"), *(Cell(f"{each.absent:,}", each.absent) for each in output)])
+        )
+    for key, (title, text) in _STATISTICS.items():
+        cells = [_cell(key, each, broken) for each in output]
+        if any(cell.text for cell in cells):
+            rows.append(Row([Cell(title, note=text), *cells]))
+    return Table("Statistics of each split", columns, rows)
+
+
+def _folded_table(folded: Sequence[_Output], known: _Known) -> Table:
+    """Return the outputs of 0 and 1: the share of 1 in each split."""
+    columns = [
+        Column("column of 0 and 1"),
+        *(Column(f"1 in {each.split}", is_number=True) for each in folded[0]),
+    ]
+    rows = []
+    for output in folded:
+        broken = known.violations.get(output[0].name, ())
+        cells = []
+        for each in output:
+            messages = "\n".join(v.message for v in broken if v.split == each.split)
+            state: State = "bad" if messages else ""
+            text = "" if each.mean is None else percent(each.mean)
+            cells.append(Cell(text, each.mean, state, messages))
+        rows.append(Row([Cell(output[0].name), *cells]))
+    filtered = "columns" if len(rows) > 20 else ""
+    return Table("Columns of 0 and 1: share of 1", columns, rows, filter=filtered)
+
+
+def _layout_table(layout: FeatureLayout, known: _Known) -> Table:
+    """Return the transformed columns without statistics."""
+    columns = [Column("transformed column"), Column("from"), Column("group"), Column("step")]
+    rows = []
+    for column in layout.columns:
+        explained = known.chains.get(column.name)
+        details: list[Block] = [Items(_steps(explained))] if explained else []
+        if text := _vocabulary(column, known):
+            details.append(Text(text))
+        source = column.source if column.source != column.name else ""
+        cells = [Cell(column.name), Cell(source), Cell(column.group), Cell(column.kind)]
+        rows.append(Row(cells, details))
+    return Table("Transformed columns", columns, rows, filter="columns")
+
+
+def _terms(graph: Path | None, layout: FeatureLayout | None) -> dict[str, list[str]]:
+    """Return vocabulary file -> its first terms, which are the most frequent ones."""
+    found: dict[str, list[str]] = {}
+    for column in layout.columns if layout else ():
+        if graph is None or column.vocabulary is None or column.vocabulary in found:
+            continue
+        file = graph / ASSETS / column.vocabulary
+        if file.is_file():
+            with file.open("rb") as lines:
+                found[column.vocabulary] = [
+                    line.rstrip(b"\n").decode(errors="replace")
+                    for line, _ in zip(lines, range(SHOWN_TERMS), strict=False)
+                ]
+    return found
+
+
+def _unused(run: RunInputs, layout: FeatureLayout) -> list[Block]:
+    """Return which raw columns are no feature, and what they are."""
+    from pipeline.report.split_statistics import read_statistics
+
+    folder = run.artifact(NodeName.STATISTICS_GEN, "statistics")
+    statistics = read_statistics(folder) if folder else {}
+    raw = {name for split in statistics.values() for name in split.columns}
+    spec = run.config.features
+    roles: dict[str, str] = {}
+    if spec.label is not None:
+        roles |= dict.fromkeys(spec.label.sources, f"the label {spec.label.column} is made of it")
+        roles[spec.label.column] = "the label"
+    if spec.weight is not None:
+        roles[spec.weight] = "the weight of the row"
+    roles |= dict.fromkeys(spec.passthrough, "passed through to those who read the rows")
+    for group in spec.groups:
+        if group.by is not None:
+            roles.setdefault(group.by, f"the key by which group {group.name} is scaled")
+    crossed = {column for cross in spec.crosses for column in cross.columns}
+    used = {column.source for column in layout.columns} | crossed
+    rest = "in no group of features"
+    if spec.derive is not None:
+        rest += f"; {spec.derive} may read it"
+    unused = sorted(raw - used)
+    if not unused:
+        return []
+    rows = [Row([Cell(name), Cell(roles.get(name, rest))]) for name in unused]
+    columns = [Column("raw column"), Column("reason")]
+    title = f"Left out: {len(unused):,} raw {'column' if len(unused) == 1 else 'columns'}"
+    table = Table("Raw columns that are no model input", columns, rows)
+    return [Group(title, [table])]
