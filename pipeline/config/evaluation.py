@@ -65,6 +65,9 @@ CONFUSION_MATRIX = "confusion_matrix"
 CALIBRATION_ERROR, CALIBRATION_BINS = "calibration_error", "calibration_bins"
 """Computed in addition for classes: the calibration of their probabilities."""
 
+SCORE_HISTOGRAM = "score_histogram"
+"""Computed in addition for a binary label: weights of both classes by predicted probability."""
+
 WHERE_UNDEFINED: dict[str, str] = {
     "auc": "all labels are of one class",
     "auc_precision_recall": "all labels are of one class",
@@ -240,6 +243,14 @@ class EvaluationConfig(Section):
         ]
         if self.against_constant:
             metrics.append(self._better_than_constant(kind))
+        if kind == "binary":
+            metrics.append(
+                tfma.MetricConfig(
+                    class_name="ScoreHistogram",
+                    module="components.evaluator_metrics.score_histogram",
+                    config=f'"name": "{SCORE_HISTOGRAM}"',
+                )
+            )
         if kind == "multiclass":
             metrics.append(
                 tfma.MetricConfig(

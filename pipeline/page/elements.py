@@ -157,7 +157,58 @@ class Beside:
     blocks: Sequence[Block]
 
 
-Block: TypeAlias = Text | Items | Code | Tiles | Chart | Table | Group | Beside
+@dataclass(frozen=True)
+class Thresholds:
+    """What a binary classifier finds at each threshold, with a slider.
+
+    Attributes:
+        title: What it shows; also its caption.
+        counted: Unit of the counts: rows or weights.
+        thresholds: Increasing; a row is predicted positive if its probability is above it.
+        true_positives: The positive rows above each threshold.
+        false_positives: The negative rows above each threshold.
+        positives: All positive rows.
+        negatives: All negative rows.
+        blocks: Charts whose specification has a parameter `threshold`, which follows the slider.
+    """
+
+    title: str
+    counted: str
+    thresholds: Sequence[float]
+    true_positives: Sequence[float]
+    false_positives: Sequence[float]
+    positives: float
+    negatives: float
+    blocks: Sequence[Chart] = ()
+
+    @property
+    def start(self) -> int:
+        """The place of the threshold that is nearest to 0.5, where the slider stands at first."""
+        return min(range(len(self.thresholds)), key=lambda i: abs(self.thresholds[i] - 0.5))
+
+    def rates_at(self, place: int) -> dict[str, float | None]:
+        """Return the rates at a threshold by name; None where the denominator is 0.
+
+        `page.js` has the same formulas.
+        """
+        tp, fp = self.true_positives[place], self.false_positives[place]
+        fn, tn = self.positives - tp, self.negatives - fp
+        ratios = {
+            "precision": (tp, tp + fp),
+            "recall": (tp, tp + fn),
+            "accuracy": (tp + tn, tp + fp + fn + tn),
+            "false positive rate": (fp, fp + tn),
+            "F1": (2 * tp, 2 * tp + fp + fn),
+        }
+        return {name: part / whole if whole else None for name, (part, whole) in ratios.items()}
+
+    def counts_at(self, place: int) -> tuple[float, float, float, float]:
+        """Return true positives, false negatives, false positives, true negatives."""
+        tp, fp = self.true_positives[place], self.false_positives[place]
+        return tp, self.positives - tp, fp, self.negatives - fp
+
+
+Block: TypeAlias = Text | Items | Code | Tiles | Chart | Table | Group | Beside | Thresholds
 
 
 @dataclass(frozen=True)

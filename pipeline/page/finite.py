@@ -1,4 +1,4 @@
-"""JSON without NaN and infinities."""
+"""Numbers of the page: JSON without NaN and infinities, six significant digits."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def finite(value: Any) -> JsonValue:
     if isinstance(value, list | tuple):
         return [finite(each) for each in value]
     return value
+
+
+def rounded(value: float) -> float:
+    """Return a number with six significant digits, which no chart shows more of."""
+    return float(f"{value:.6g}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from pipeline.common.json_types import JsonObject
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
+from pipeline.page.sampled_rows import NoSample, SampledRows, sample_of
 from pipeline.report.records import NodeRecord, find_output
 from pipeline.report.run_record import RunRecord
 
@@ -41,3 +43,11 @@ class RunInputs:
         output = find_output(self.nodes, node, key)
         folder = Path(output.uri) if output else None
         return folder if folder is not None and folder.is_dir() else None
+
+    @functools.cached_property
+    def sample(self) -> SampledRows | NoSample:
+        """A sample of the evaluated rows with predictions, or why there is none."""
+        try:
+            return sample_of(self)
+        except NoSample as reason:
+            return reason

@@ -10,7 +10,16 @@ from pathlib import Path
 from pipeline.page.elements import Section, Text, Tile
 from pipeline.page.inputs import RunInputs
 from pipeline.page.render import render
-from pipeline.page.sections import data, features, graph, reproduce, verdict
+from pipeline.page.sections import (
+    data,
+    evaluation,
+    explanation,
+    features,
+    graph,
+    reproduce,
+    training,
+    verdict,
+)
 from pipeline.page.states import STATES
 from pipeline.report.records import run_by_id
 from pipeline.report.run_record import INDEX, RunRecord, records_of
@@ -21,6 +30,9 @@ SECTIONS: tuple[tuple[str, str, Callable[[RunInputs], Section]], ...] = (
     ("pipeline", "Pipeline", graph.section_of),
     ("data", "Data", data.section_of),
     ("features", "Features", features.section_of),
+    ("training", "Training", training.section_of),
+    ("evaluation", "Evaluation", evaluation.section_of),
+    ("explanation", "Explanation", explanation.section_of),
     ("reproduce", "Reproduce", reproduce.section_of),
 )
 """Anchor, heading and function of each section, in the order of the page."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.common.json_types import JsonObject
 from trainer_module import TunerConfig
 
 _MOST_ROWS = 10
@@ -24,8 +26,8 @@ def table(tuning: TunerConfig, uri: str) -> Table:
         tuning: The settings of the tuning.
         uri: Folder of the Tuner's output `tuner_results`.
     """
-    trials = json.loads((Path(uri) / _RESULTS).read_text(encoding="utf-8"))
-    columns = [*tuning.search, *([_EPOCHS] if any(_EPOCHS in trial for trial in trials) else [])]
+    trials = results_of(uri)
+    columns = columns_of(tuning, trials)
     result = Table(box=None, header_style="bold", pad_edge=False)
     for heading in ("trial", tuning.objective, *columns):
         result.add_column(heading.removeprefix("tuner/"), justify="right", no_wrap=True)
@@ -33,7 +35,7 @@ def table(tuning: TunerConfig, uri: str) -> Table:
         result.add_row(
             str(int(trial["trial_id"]) + 1),
             f"{trial['score']:.4f}",
-            *(Text(_value(trial[column])) for column in columns),
+            *(Text(value_text(trial[column])) for column in columns),
             style="bold" if trial is trials[0] else "",
         )
     if len(trials) > _MOST_ROWS:
@@ -41,5 +43,20 @@ def table(tuning: TunerConfig, uri: str) -> Table:
     return result
 
 
-def _value(value: object) -> str:
+def results_of(uri: str) -> list[JsonObject]:
+    """Return the trials that reached a score, best first: `trial_id`, `score`, values by setting.
+
+    Args:
+        uri: Folder of the Tuner's output `tuner_results`.
+    """
+    return json.loads((Path(uri) / _RESULTS).read_text(encoding="utf-8"))
+
+
+def columns_of(tuning: TunerConfig, trials: Sequence[JsonObject]) -> list[str]:
+    """Return the settings that the trials differ in."""
+    return [*tuning.search, *([_EPOCHS] if any(_EPOCHS in trial for trial in trials) else [])]
+
+
+def value_text(value: object) -> str:
+    """Return the value of a setting, a number with four significant digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -171,9 +171,7 @@ def _most_frequent(column: FeatureNameStatistics) -> tuple[Cell, Cell]:
     return Cell(shown or "(empty text)", note=top.value), Cell(percent(share), share)
 
 
-def _difference(
-    before: FeatureNameStatistics | None, after: FeatureNameStatistics | None
-) -> Cell:
+def _difference(before: FeatureNameStatistics | None, after: FeatureNameStatistics | None) -> Cell:
     if before is None or after is None:
         return Cell("not in both", state="warning")
     value = distance(before, after)

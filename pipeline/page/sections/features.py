@@ -170,9 +170,7 @@ def report_blocks(report: Report, known: _Known | None = None) -> list[Block]:
     violations: dict[str, list[Violation]] = {}
     for violation in report.violations:
         violations.setdefault(violation.column, []).append(violation)
-    known = _Known(
-        known.chains, known.columns, known.terms, by_split(report.raw), violations
-    )
+    known = _Known(known.chains, known.columns, known.terms, by_split(report.raw), violations)
     train = report.split(report.limits.train_split)
     sources = [report.sources.get(column.name, column.name) for column in train.columns]
     count = len(report.violations)

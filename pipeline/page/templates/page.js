@@ -39,7 +39,7 @@ function rowsOf(data) {
   }
   return rows;
 }
-const dataOf = figure => JSON.parse(figure.querySelector("script[type='application/json']").textContent);
+const dataOf = figure => JSON.parse(figure.querySelector(":scope > script[type='application/json']").textContent);
 function config() {
   const css = getComputedStyle(root), value = name => css.getPropertyValue(name).trim();
   const [ink, soft, line] = ["--ink", "--soft", "--line"].map(value);
@@ -67,8 +67,11 @@ async function draw(plot) {
   plot.dataset.drawn = "";
   try {
     const embed = await loadVega();
-    await embed(plot, spec, {renderer: "svg", actions: false, tooltip: {theme: root.dataset.theme}});
+    const {view} = await embed(plot, spec, {renderer: "svg", actions: false, tooltip: {theme: root.dataset.theme}});
     plot.style.minHeight = "0";
+    plot.view = view;
+    const slider = figure.parentNode.closest("figure.thresholds");
+    if (slider) moveThreshold(slider, plot);
   } catch (error) {
     plot.textContent = `This chart cannot be drawn: ${error.message}`;
     console.error(error);
@@ -170,7 +173,33 @@ document.addEventListener("click", event => {
   if (button.classList.contains("sort")) sortBy(button.closest("table"), button.closest("th"));
   if (button.classList.contains("open")) toggleDetails(button);
 });
+// Thresholds: rates, counts and the marks in the charts follow the slider.
+const countText = new Intl.NumberFormat("en", {maximumSignificantDigits: 10});
+function moveThreshold(figure, ...plots) {
+  const threshold = Number(figure.querySelector(".threshold").value);
+  for (const plot of plots) {
+    if (plot.view) plot.view.signal("threshold", threshold).runAsync();
+  }
+}
+function slide(figure) {
+  const all = figure.counts ??= dataOf(figure);  // read once
+  const input = figure.querySelector("input"), i = Number(input.value);
+  const [tp, fp] = [all.tp[i], all.fp[i]], [fn, tn] = [all.p - tp, all.n - fp];
+  const rates = [[tp, tp + fp], [tp, tp + fn], [tp + tn, tp + fp + fn + tn], [fp, fp + tn],
+    [2 * tp, 2 * tp + fp + fn]];
+  figure.querySelectorAll(".rate").forEach((each, k) => {
+    const [part, whole] = rates[k];
+    each.textContent = whole ? (part / whole).toFixed(4) : "undefined";
+  });
+  figure.querySelectorAll(".count").forEach((each, k) => {
+    each.textContent = countText.format([tp, fn, fp, tn][k]);
+  });
+  figure.querySelector(".threshold").value = String(all.t[i]);
+  input.setAttribute("aria-valuetext", String(all.t[i]));
+  moveThreshold(figure, ...figure.querySelectorAll(".plot"));
+}
 document.addEventListener("input", event => {
+  if (event.target.type === "range") slide(event.target.closest(".thresholds"));
   if (event.target.classList.contains("filter")) filterRows(event.target.closest(".table"));
 });
 addEventListener("beforeprint", () => {

@@ -1,0 +1,101 @@
+"""The curves of a training, as the Trainer wrote them for TensorBoard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+SPLITS = ("train", "eval")
+"""Folders of event files in the Trainer's output `model_run`."""
+
+MOST_POINTS = 500
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A value by optimizer step.
+
+    Attributes:
+        split: `train` or `eval`.
+        name: Name of the scalar, such as `loss`.
+        steps: Optimizer steps, increasing.
+        values: The value at each step; NaN and infinities as they were written.
+        resumed: The first step after each restart from a checkpoint.
+    """
+
+    split: str
+    name: str
+    steps: Sequence[int]
+    values: Sequence[float]
+    resumed: Sequence[int] = ()
+
+
+def curves_of(model_run: Path) -> list[Curve]:
+    """Return the curves of a training, each with at most `MOST_POINTS` points.
+
+    A training that was resumed has a file for each start. Steps that were repeated after a restart
+    have the values of the last start.
+
+    Args:
+        model_run: Folder of the Trainer's output `model_run`; local.
+
+    Raises:
+        ModuleNotFoundError: The package tensorboard is not installed.
+    """
+    return [curve for split in SPLITS for curve in _curves(split, model_run / split)]
+
+
+def thin(
+    steps: Sequence[float], values: Sequence[float], points: int = MOST_POINTS
+) -> tuple[list[float], list[float]]:
+    """Return at most `points` points of a curve: both ends, and the extremes of equal parts."""
+    if len(steps) <= points:
+        return list(steps), list(values)
+    known = np.asarray(values, np.float64)
+    kept = {0, len(known) - 1}
+    for part in np.array_split(np.arange(len(known)), (points - 2) // 2):
+        finite = part[np.isfinite(known[part])]
+        chosen = finite if len(finite) else part
+        kept |= {int(chosen[known[chosen].argmin()]), int(chosen[known[chosen].argmax()])}
+    at = sorted(kept)
+    return [steps[i] for i in at], [values[i] for i in at]
+
+
+def _curves(split: str, folder: Path) -> Iterator[Curve]:
+    files = sorted(folder.glob("events.out.tfevents.*"), key=lambda file: file.name)
+    starts: dict[str, list[tuple[list[int], list[float]]]] = {}
+    for file in files:
+        for name, points in _scalars(file).items():
+            starts.setdefault(name, []).append(points)
+    for name, parts in starts.items():
+        steps: list[int] = []
+        values: list[float] = []
+        for part_steps, part_values in parts:
+            before = int(np.searchsorted(steps, part_steps[0]))
+            steps, values = steps[:before] + part_steps, values[:before] + part_values
+        shown_steps, shown_values = thin(steps, values)
+        resumed = [part_steps[0] for part_steps, _ in parts[1:]]
+        yield Curve(split, name, [int(each) for each in shown_steps], shown_values, resumed)
+
+
+def _scalars(file: Path) -> dict[str, tuple[list[int], list[float]]]:
+    """Return the steps and values of each scalar in an event file, up to a damaged record."""
+    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+
+    found: dict[str, tuple[list[int], list[float]]] = {}
+    for event in LegacyEventFileLoader(str(file)).Load():
+        for value in event.summary.value:
+            if value.WhichOneof("value") == "simple_value":
+                steps, values = found.setdefault(value.tag, ([], []))
+                steps.append(event.step)
+                values.append(value.simple_value)
+    return found
+
+
+def last_finite(values: Sequence[float]) -> float | None:
+    """Return the last finite value; None if there is none."""
+    return next((each for each in reversed(values) if math.isfinite(each)), None)
