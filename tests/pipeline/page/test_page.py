@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import html.parser
 import json
 import math
 import re
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -155,5 +157,9 @@ def test_the_page_of_all_runs(tmp_path: Path) -> None:
     names = ["20260131-110000", "20260131-100000", "20260130-100000"]
     assert links == [f"runs/{names[0]}/report.html", *(f"runs/{n}/report.html" for n in names)]
     shown = " ".join(" ".join(found.texts).split())
-    assert "Trainer: no memory" in shown
     assert "training.epochs: 4 → 5" in shown
+    (packed,) = re.findall(r'<script type="text/plain" class="packed">(.*?)</script>', text)
+    details = json.loads(zlib.decompress(base64.b64decode(packed)))
+    assert len(details) == 2  # the first run has none
+    assert "Trainer: no memory" in details[0]
+    assert "training.epochs: 4 → 5" in details[1]
