@@ -68,8 +68,8 @@ class WriteAttributions(beam.DoFn):
             baselines: Rows for the baseline; None: a row of zeros.
 
         Raises:
-            ValueError: Rows do not fit the model, there are no or too many baselines, or a row has
-                several values of a slice.
+            ValueError: Rows do not fit the model, there are no or too many baselines, a row has
+                several values of a slice, or an attribution is not finite.
         """
         options = self._options
         number, rows = group
@@ -84,6 +84,7 @@ class WriteAttributions(beam.DoFn):
             steps=options.steps,
             batch_rows=options.batch_rows,
         )
+        _check_finite(found, options)
         _write(_table(found, rows, options.slices), options.folder, number)
         self._counter.add(rows.num_rows)
         yield rows.num_rows
@@ -95,6 +96,17 @@ def _check_baselines(rows: int) -> None:
         raise ValueError(
             f"InputGradients: baseline has {count} rows: give from 1 to {MOST_BASELINES}, each of "
             "which takes the time of all rows; or leave it out for a baseline of zeros."
+        )
+
+
+def _check_finite(found: Attributed, options: RowOptions) -> None:
+    # The error is the sum of all numbers of a row.
+    wrong = ~np.isfinite(found.completeness_error)
+    if wrong.any():
+        raise ValueError(
+            f"InputGradients: {int(wrong.sum())} of {len(wrong)} rows of {options.what} have "
+            f"attributions that are not finite, for the model under {options.model}: look for NaN "
+            "and infinity in its features, in the baseline and in its weights."
         )
 
 

@@ -281,6 +281,14 @@ def test_errors_name_the_value_and_what_fits(model, tmp_path, change, message):
         Run(tmp_path, examples(tmp_path / "in", raw_rows(20)), model, **change)
 
 
+def test_rows_without_finite_attributions_are_counted(model, tmp_path):
+    rows = raw_rows(20)
+    for row, value in zip(rows, [np.nan, np.inf, 1e38], strict=False):
+        row["miles"] = [value]
+    with pytest.raises(Exception, match=r"2 of 20 rows of split 'eval' .* not finite.*features"):
+        Run(tmp_path, examples(tmp_path / "in", rows), model)
+
+
 def test_a_model_without_the_signature_is_rejected(tmp_path):
     module = tf.Module()
     serve = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([None], name="x")])
