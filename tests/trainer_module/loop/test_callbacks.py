@@ -195,8 +195,10 @@ def test_interrupted_export_keeps_the_previous_best(tmp_path):
 
 def test_tensorboard_shows_each_scalar_at_its_step(tmp_path):
     callback = TensorBoardScalars(str(tmp_path))
-    for step in (10, 20):
-        callback.on_loop(LoopProgress(step, 10, 20, 1, 1, step / 64, 2.0, 0.25, 64, 0.5))
+    rare = {10: {}, 20: {"noise_scale": 512.0, "task_weights": {"up": 1.5}}}
+    for step, values in rare.items():
+        progress = LoopProgress(step, 10, 20, 1, 1, step / 64, 2.0, 0.25, 64, 0.5, **values)
+        callback.on_loop(progress)
     callback.on_epoch(EpochEnd(20, 1, 0.5, {"loss": 0.375, "auc": 0.75}, {}))
     callback.on_end(FitResult("epochs", 20, 1, {}, {}, {}))
     found = {}
@@ -210,6 +212,8 @@ def test_tensorboard_shows_each_scalar_at_its_step(tmp_path):
     assert found == {
         **{("train", step, "loss"): step / 64 for step in (10, 20)},
         **{("train", step, tag): value for step in (10, 20) for tag, value in same.items()},
+        ("train", 20, "gradient_noise_scale"): 512.0,
+        ("train", 20, "task_weight/up"): 1.5,
         ("eval", 20, "loss"): 0.375,
         ("eval", 20, "auc"): 0.75,
     }

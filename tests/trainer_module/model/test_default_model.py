@@ -127,13 +127,16 @@ def test_a_shared_table_gets_the_gradients_of_all_columns(strategies, float64, p
     assert full_batch.error([a.numpy() for a in step.averages], averages) < 1e-12
 
 
-def test_a_saved_and_quantized_model_with_shared_ids_predicts_the_same(tmp_path):
+def test_a_saved_exported_or_quantized_model_with_shared_ids_predicts_the_same(tmp_path):
     model = shared_model()
     ids = np.stack([np.arange(4), np.arange(4) % 3, np.arange(4)[::-1]], axis=1)
     expected = model({"ids": ids}).numpy()
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(again({"ids": ids}), expected)
+    model.export(str(tmp_path / "export"), verbose=False)
+    exported = tf.saved_model.load(str(tmp_path / "export"))
+    np.testing.assert_allclose(exported.serve({"ids": ids}), expected, rtol=1e-6, atol=1e-6)
     table = again.get_layer("embeddings").table.numpy()
     again.quantize("int8")
     np.testing.assert_array_equal(again.get_layer("embeddings").table, table)
