@@ -1,4 +1,4 @@
-"""Runs TFX's Transform executor on the data of `_transform_data`, each time in a new process.
+"""Runs a Transform executor on the data of `_transform_data`, each time in a new process.
 
 Time and memory of one run would be those of the runs before it too: what TensorFlow, Beam and the
 allocator keep. Imports do not count, tracing and building the Beam graph do.
@@ -27,11 +27,12 @@ class Work(NamedTuple):
     """What the executor is to do.
 
     Attributes:
-        data: Folder with `Split-train/*.gz` and `schema/schema.pbtxt`.
+        data: Folder with `Split-train/*` and `schema/schema.pbtxt`.
         function: Dotted path of a `preprocessing_fn`.
         config: Its `custom_config`.
         statistics: TFX's default is True: statistics of the columns before and after.
         keep: Folder for the output, None: it is deleted.
+        columns: Whether it is our executor, on Parquet; else it is TFX's, on tf.Examples.
     """
 
     data: str
@@ -39,6 +40,7 @@ class Work(NamedTuple):
     config: dict[str, Any]
     statistics: bool = False
     keep: str | None = None
+    columns: bool = False
 
 
 class Run(NamedTuple):
@@ -92,15 +94,18 @@ def execute(work: Work) -> Run:
     # Whatever the functions import is imported before the clock starts.
     from tfx.components.transform import executor
 
+    from components.transform import executor as column_executor
+
     module, _, name = work.function.rpartition(".")
     getattr(importlib.import_module(module), name)
     with tempfile.TemporaryDirectory() as folder:
         inputs, outputs, properties = _artifacts(work, work.keep or folder)
-        context = executor.Executor.Context(
+        program = column_executor.Executor if work.columns else executor.Executor
+        context = program.Context(
             beam_pipeline_args=list(BEAM_ARGS), tmp_dir=f"{folder}/tmp", unique_id="1"
         )
         started, cpu_started = time.perf_counter(), time.process_time()
-        executor.Executor(context).Do(inputs, outputs, properties)
+        program(context).Do(inputs, outputs, properties)
         seconds = time.perf_counter() - started
         cpu_seconds = time.process_time() - cpu_started
         return Run(seconds, cpu_seconds, peak_memory(), _first_rows(work.keep or folder))
@@ -115,7 +120,10 @@ def peak_memory() -> int:
 
 def _artifacts(work: Work, folder: str) -> tuple[Any, Any, dict[str, Any]]:
     """What a TFX pipeline hands to the executor."""
+    from tfx.components.util import examples_utils
     from tfx.types import artifact_utils, standard_artifacts
+
+    from components.transform import executor as column_executor
 
     def artifact(kind: Any, uri: str) -> list[Any]:
         found = kind()
@@ -125,6 +133,8 @@ def _artifacts(work: Work, folder: str) -> tuple[Any, Any, dict[str, Any]]:
 
     examples = artifact(standard_artifacts.Examples, work.data)
     examples[0].split_names = artifact_utils.encode_split_names(["train"])
+    if work.columns:
+        examples_utils.set_payload_format(examples[0], column_executor.FORMAT_PARQUET)
     inputs = {
         "examples": examples,
         "schema": artifact(standard_artifacts.Schema, f"{work.data}/schema"),
@@ -152,20 +162,29 @@ def _artifacts(work: Work, folder: str) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def _first_rows(folder: str) -> np.ndarray:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
     import tensorflow as tf
     import tensorflow_transform as tft
 
-    spec = tft.TFTransformOutput(f"{folder}/graph").transformed_feature_spec()
-    files = sorted(tf.io.gfile.glob(f"{folder}/examples/Split-train/*.gz"))
-    rows = (
-        tf.data.TFRecordDataset(files, "GZIP")
-        .take(FIRST_ROWS)
-        .batch(FIRST_ROWS)
-        .get_single_element()
-    )
-    parsed = tf.io.parse_example(rows, spec)
-    dense = [parsed[name] for name in sorted(parsed) if parsed[name].dtype == tf.float32]
-    size = len(rows)
+    split = Path(folder) / "examples" / "Split-train"
+    if tables := sorted(split.glob("*.parquet")):
+        batch = next(pq.ParquetFile(tables[0]).iter_batches(FIRST_ROWS))
+        parsed = dict(zip(batch.schema.names, batch.columns, strict=True))
+        names = [n for n in sorted(parsed) if pa.types.is_floating(parsed[n].type.value_type)]
+        dense = [parsed[name].flatten().to_numpy() for name in names]
+        size = batch.num_rows
+    else:
+        spec = tft.TFTransformOutput(f"{folder}/graph").transformed_feature_spec()
+        rows = (
+            tf.data.TFRecordDataset(sorted(map(str, split.glob("*.gz"))), "GZIP")
+            .take(FIRST_ROWS)
+            .batch(FIRST_ROWS)
+            .get_single_element()
+        )
+        parsed = tf.io.parse_example(rows, spec)
+        size = len(rows)
+        dense = [parsed[name] for name in sorted(parsed) if parsed[name].dtype == tf.float32]
     return np.concatenate(
         [np.reshape(x, [size, -1]) for x in dense] or [np.zeros([size, 0])], axis=1
     )

@@ -1,4 +1,4 @@
-"""tf.Examples as ExampleGen writes them, made once and kept in output/benchmarks/transform."""
+"""Examples as an ExampleGen writes them, made once and kept in output/benchmarks/transform."""
 
 from __future__ import annotations
 
@@ -62,6 +62,31 @@ def parquet(rows: int, columns: int) -> str:
         writer.close()
 
     return f"{_made(f'parquet-{rows}x{columns}', make)}/data.parquet"
+
+
+def parquet_examples(rows: int, columns: int) -> str:
+    """The rows of `numbers` as ArrowExampleGen writes them; returns the folder as `numbers`."""
+
+    def make(folder: Path) -> None:
+        import pyarrow.parquet as pq
+
+        (folder / "Split-train").mkdir()
+        writer = None
+        for chunk in number_chunks(rows, columns, 0.0):
+            table = pa.table(dict(zip(names(columns), _number_lists(chunk), strict=True)))
+            writer = writer or pq.ParquetWriter(
+                folder / "Split-train" / "data_parquet-00000-of-00001.parquet",
+                table.schema,
+                compression="zstd",
+                use_dictionary=False,
+                use_compliant_nested_type=False,
+            )
+            writer.write_table(table)
+        assert writer is not None
+        writer.close()
+        _write_schema(folder, names(columns), "FLOAT", optional=False)
+
+    return _made(f"parquet-lists-{rows}x{columns}", make)
 
 
 def texts(rows: int, columns: int, *, values: int) -> str:
