@@ -28,13 +28,13 @@ def run(given: SimpleNamespace) -> int:
     Runs every node, shows its progress and prints a summary at the end. Nodes whose inputs,
     settings and code have not changed since an earlier run are taken from the cache.
     """
-    from pipeline.run import runner
-    from pipeline.run.outcome import RunOutcome
-
     if given.quiet and given.verbose:
         raise click.UsageError(
             "--quiet prints less and --verbose prints TFX's log. Leave one of them out."
         )
+    from pipeline.run import runner
+    from pipeline.run.outcome import RunOutcome
+
     try:
         outcome = runner.run(
             options.load(given),

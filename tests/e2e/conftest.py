@@ -24,13 +24,6 @@ class TaxiRun:
     folder: Path
     result: Result
 
-    def again(self, *arguments: str) -> Result:
-        """The same run once more, with changes."""
-        overrides = [f"--set={argument}" for argument in arguments]
-        return run_pipeline(
-            "run", "--config", TAXI, f"--set=output.folder={self.folder}", *overrides
-        )
-
     @property
     def pushed(self) -> Path:
         versions = sorted((self.folder / "serving_model").iterdir(), key=lambda path: path.name)
