@@ -17,6 +17,9 @@ from typing import IO, Literal, NamedTuple
 
 from trainer_module.common.json_values import Json
 
+LOG_SECONDS = 1.0
+"""Least time between two records of one `RowCounter`."""
+
 _ATTRIBUTE = "progress"
 _LINE = "progress: "
 
@@ -201,7 +204,7 @@ def progress_of(line: logging.LogRecord) -> Progress | None:
 
 
 class RowCounter:
-    """Counts the rows of a running node and logs a `RowsProcessed` at most once a second.
+    """Counts the rows of a running node and logs `RowsProcessed` once per `LOG_SECONDS` at most.
 
     An attribute of a Beam function. The progress of a run sees the records of the functions that
     run in its process, as with Beam's in-memory engine; other workers only log them.
@@ -215,7 +218,7 @@ class RowCounter:
         """Add the rows of a batch."""
         self._rows += rows
         now = time.monotonic()
-        if now - self._logged >= 1.0 and self._rows:
+        if now - self._logged >= LOG_SECONDS and self._rows:
             record = RowsProcessed(self._rows)
             logging.getLogger("absl").info("%d rows more", record.rows, extra=attached(record))
             self._rows, self._logged = 0, now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from itertools import accumulate, pairwise
 
@@ -12,6 +13,7 @@ import pytest
 
 from components.arrow_example_gen import write_parquet
 from components.arrow_example_gen.write_parquet import WriteParquet
+from trainer_module.common import progress
 
 TYPE = pa.large_list(pa.int64())
 
@@ -47,6 +49,14 @@ def test_batches_are_joined_up_to_the_size_of_a_row_group(tmp_path, monkeypatch,
         rows = batch(start, end)["n"].to_pylist()
         assert sorted(group) == sorted(rows)
         assert group != rows, "a row group has its rows in random order"
+
+
+def test_progress_counts_the_rows(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    with caplog.at_level(logging.INFO, logger="absl"):
+        written(tmp_path, [batch(0, 20), batch(20, 50)])
+    records = [progress.progress_of(line) for line in caplog.records]
+    assert [each.rows for each in records if each] == [20, 30]
 
 
 def test_a_split_without_a_row_has_the_columns(tmp_path):

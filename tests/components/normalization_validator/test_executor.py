@@ -28,7 +28,8 @@ from components.normalization_validator.artifacts import NormalizationBlessing, 
 from components.normalization_validator.executor import Executor, NormalizationError
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import ColumnStatistics, Report
-from trainer_module.common.progress import RowsCounted, progress_of
+from trainer_module.common import progress
+from trainer_module.common.progress import RowsCounted, RowsProcessed, progress_of
 
 pytestmark = pytest.mark.slow  # the fixtures run tensorflow_transform
 
@@ -230,12 +231,15 @@ def test_a_constant_that_the_raw_data_had_not_is_no_normalised_column(packed_exa
     )
 
 
-def test_progress_reaches_the_console(packed_examples, tmp_path, caplog):
+def test_progress_reaches_the_console(packed_examples, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
     with caplog.at_level(logging.INFO, logger="absl"):
         run = Run(packed_examples, tmp_path)
-    progress = [record for line in caplog.records if (record := progress_of(line))]
+    *running, ended = [record for line in caplog.records if (record := progress_of(line))]
     rows = sum(split.rows for split in run.report.splits)
-    assert progress == [RowsCounted("NormalizationValidator", rows)]
+    assert ended == RowsCounted("NormalizationValidator", rows)
+    assert sum(record.rows for record in running) == rows
+    assert {type(record) for record in running} == {RowsProcessed}
 
 
 def test_a_name_that_matches_no_column_is_refused_before_reading(packed_examples, tmp_path):
