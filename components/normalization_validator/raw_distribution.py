@@ -32,14 +32,12 @@ def raw_distribution(
         common = texts.common_stats
     else:
         return None
-    if not common.num_non_missing:
+    # TFDV counts an empty list, which is how examples hold a missing value, as "non missing".
+    empty = common.num_non_missing - common.tot_num_values if common.max_num_values <= 1 else 0
+    values = common.num_non_missing - empty
+    if not values:
         return None
-    fields = {
-        "name": name,
-        "split": split,
-        "values": common.num_non_missing,
-        "missing": common.num_missing,
-    }
+    fields = {"name": name, "split": split, "values": values, "missing": common.num_missing + empty}
     if texts is not None:
         buckets = sorted(texts.rank_histogram.buckets, key=lambda each: -each.sample_count)
         shown = buckets[:most]

@@ -7,28 +7,74 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from components.normalization_validator.common_bars import Window, bars_of
-from components.normalization_validator.number_text import short
+from components.normalization_validator.number_text import percent, short
 from components.normalization_validator.report import ColumnStatistics, RawColumn
 from pipeline.common.json_types import JsonObject
+from pipeline.page.drift import Quantiles, shares_up_to
 from pipeline.page.elements import Block, Chart, Text
 
 SHOWN_VALUES = 12
 """Bars of a chart of texts."""
 
+_CENTRAL_BARS = 16
 
-def raw_chart(columns: Sequence[RawColumn], title: str) -> Block:
-    """Return the values of a raw column, as shares of the values in each split.
+_SQUEEZED = 0.3
+"""Where the deciles take less of the range of the values, a chart shows only what is between."""
+
+
+def raw_chart(
+    columns: Sequence[RawColumn], title: str, quantiles: Mapping[str, Quantiles] | None = None
+) -> Block:
+    """Return the values of a raw column, as shares of the rows with a value in each split.
 
     Args:
         columns: The column in each split that has a value of it, the first one being that whose
             most frequent values are shown.
         title: Title of the chart.
+        quantiles: Split -> deciles of a column of numbers. With them, values far out do not
+            squeeze the others into one bar.
     """
     if not columns:
         return Text(f"{title}: not known.", "quiet")
     if any(column.labels is None for column in columns):
-        return _numbers([column for column in columns if column.labels is None], title)
+        numbers = [column for column in columns if column.labels is None]
+        known = [(quantiles or {}).get(column.split) for column in numbers]
+        return _central([each for each in known if each is not None], numbers, title) or _numbers(
+            numbers, title
+        )
     return _texts(columns, title)
+
+
+def _central(
+    quantiles: Sequence[Quantiles], columns: Sequence[RawColumn], title: str
+) -> Block | None:
+    """Return a chart from the lowest to the highest decile; None if it shows most of the range."""
+    if len(quantiles) < len(columns):
+        return None
+    low = min(each.edges[1] for each in quantiles)
+    high = max(each.edges[-2] for each in quantiles)
+    width = max(each.edges[-1] for each in quantiles) - min(each.edges[0] for each in quantiles)
+    if not 0 < high - low < _SQUEEZED * width:
+        return None
+    edges = np.linspace(low, high, _CENTRAL_BARS + 1)
+    data: dict[str, Sequence[float]] = {
+        "low": _rounded(edges[:-1], 6),
+        "high": _rounded(edges[1:], 6),
+    }
+    outside = []
+    for column, each in zip(columns, quantiles, strict=True):
+        up_to, below = shares_up_to(each, edges)
+        # A value on an edge belongs to the bar above it, but for the last one.
+        bounds = np.concatenate([below[:-1], up_to[-1:]])
+        data[column.split] = _rounded(np.diff(bounds), 4)
+        outside.append(f"{column.split} {percent(bounds[0])} and {percent(1 - bounds[-1])}")
+    splits = [column.split for column in columns]
+    return Chart(
+        title,
+        _overlaid(splits),
+        data,
+        f"From the lowest to the highest decile; below and above lie of {', of '.join(outside)}.",
+    )
 
 
 def _numbers(columns: Sequence[RawColumn], title: str) -> Block:

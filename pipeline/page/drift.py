@@ -37,7 +37,7 @@ def distance(before: FeatureNameStatistics, after: FeatureNameStatistics) -> flo
     if before.HasField("string_stats") and after.HasField("string_stats"):
         return _largest_difference(_shares(before), _shares(after))
     if before.HasField("num_stats") and after.HasField("num_stats"):
-        first, second = _quantiles(before), _quantiles(after)
+        first, second = quantiles_of(before), quantiles_of(after)
         return None if first is None or second is None else _mean_difference(first, second)
     return None
 
@@ -54,14 +54,20 @@ def _largest_difference(before: dict[str, float], after: dict[str, float]) -> fl
     return max(abs(before.get(value, 0.0) - after.get(value, 0.0)) for value in {**before, **after})
 
 
-class _Quantiles(NamedTuple):
-    """Edges `[n + 1]` of intervals, and the share of the values up to each."""
+class Quantiles(NamedTuple):
+    """TFDV's deciles of a column of numbers.
+
+    Attributes:
+        edges: Float64 `[11]`, ascending: lowest value, deciles, highest value.
+        shares: Float64 `[11]`, share of the values up to each.
+    """
 
     edges: np.ndarray
     shares: np.ndarray
 
 
-def _quantiles(column: FeatureNameStatistics) -> _Quantiles | None:
+def quantiles_of(column: FeatureNameStatistics) -> Quantiles | None:
+    """Return the deciles of a column; None if it has no numbers."""
     for histogram in column.num_stats.histograms:
         if histogram.type != QUANTILES or histogram.name or not histogram.buckets:
             continue
@@ -69,24 +75,24 @@ def _quantiles(column: FeatureNameStatistics) -> _Quantiles | None:
         edges = np.array([buckets[0].low_value, *(bucket.high_value for bucket in buckets)])
         counts = np.array([bucket.sample_count for bucket in buckets])
         if np.isfinite(edges[1:-1]).all() and counts.sum() > 0:
-            return _Quantiles(edges, np.concatenate([[0.0], np.cumsum(counts)]) / counts.sum())
+            return Quantiles(edges, np.concatenate([[0.0], np.cumsum(counts)]) / counts.sum())
     return None
 
 
-def _mean_difference(first: _Quantiles, second: _Quantiles) -> float:
+def _mean_difference(first: Quantiles, second: Quantiles) -> float:
     inner = np.concatenate([first.edges[1:-1], second.edges[1:-1]])
     if not inner.size or inner.min() == inner.max():
         return 0.0
     points = np.unique(inner)
     # F and G are linear between two points; the trapezoid of |F - G| is exact but for crossings.
-    right = np.abs(_up_to(first, points)[0] - _up_to(second, points)[0])
-    left = np.abs(_up_to(first, points)[1] - _up_to(second, points)[1])
+    right = np.abs(shares_up_to(first, points)[0] - shares_up_to(second, points)[0])
+    left = np.abs(shares_up_to(first, points)[1] - shares_up_to(second, points)[1])
     area = np.sum(np.diff(points) * (right[:-1] + left[1:]) / 2)
     return float(area / (points[-1] - points[0]))
 
 
-def _up_to(quantiles: _Quantiles, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shares of values up to each point, and below each point.
+def shares_up_to(quantiles: Quantiles, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the share of the values up to each point `[points]`, and that below each.
 
     Values are uniform within an interval. Where intervals have width 0, many values are equal: the
     interval before them then counts as those values, too.

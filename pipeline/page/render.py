@@ -52,7 +52,7 @@ def render(
         sections=sections,
         links=links,
         specs=charts.specs,  # filled while the sections are written
-        vega=Markup(_vega()) if _has_chart(sections) else "",
+        vega=packed([_vega()]) if _has_chart(sections) else "",
     )
 
 
@@ -104,5 +104,4 @@ def _vega() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script that sets `window.vegaEmbed`."""
     import vl_convert
 
-    bundle = vl_convert.javascript_bundle()  # pyright: ignore[reportCallIssue]  has a default
-    return bundle.replace("</script", "<\\/script")
+    return vl_convert.javascript_bundle()  # pyright: ignore[reportCallIssue]  has a default

@@ -14,7 +14,7 @@ from components.normalization_validator.raw_distribution import raw_distribution
 from components.normalization_validator.report import RawColumn
 from pipeline.graph.node_names import NodeName
 from pipeline.page.distributions import raw_chart
-from pipeline.page.drift import distance
+from pipeline.page.drift import Quantiles, distance, quantiles_of
 from pipeline.page.elements import (
     Beside,
     Block,
@@ -142,11 +142,11 @@ def _cells(column: FeatureNameStatistics | None, rows: int) -> list[Cell]:
 
 
 def _type(column: FeatureNameStatistics) -> str:
-    kind = type(column).DESCRIPTOR.enum_types_by_name["Type"].values_by_number[column.type].name
+    kind = column.Type.Name(column.type)
     names = {"INT": "integer", "FLOAT": "number", "STRING": "text", "BYTES": "bytes"}
     common = common_statistics(column)
     several = " (several)" if common is not None and common.max_num_values > 1 else ""
-    return names.get(kind, kind.lower()) + several
+    return f"{names.get(kind, kind.lower())}{several}"
 
 
 def _has_numbers(column: FeatureNameStatistics) -> bool:
@@ -184,7 +184,8 @@ def _details(name: str, splits: Mapping[str, SplitStatistics]) -> list[Block]:
     blocks: list[Block] = []
     distributions = _distributions(name, found)
     if distributions:
-        blocks.append(raw_chart(distributions, f"{name}: share of the values"))
+        title = f"{name}: share of the rows with a value"
+        blocks.append(raw_chart(distributions, title, _quantiles(found)))
     else:
         blocks.append(Text("No row has a value.", "quiet"))
     blocks.append(_statistics({split: (each, splits[split].rows) for split, each in found.items()}))
@@ -197,6 +198,11 @@ def _distributions(name: str, columns: Mapping[str, FeatureNameStatistics]) -> l
         for split, column in columns.items()
     )
     return [each for each in found if each is not None]
+
+
+def _quantiles(columns: Mapping[str, FeatureNameStatistics]) -> dict[str, Quantiles]:
+    found = {split: quantiles_of(column) for split, column in columns.items()}
+    return {split: each for split, each in found.items() if each is not None}
 
 
 def _statistics(columns: Mapping[str, tuple[FeatureNameStatistics, int]]) -> Table:
@@ -324,7 +330,8 @@ def _compared(name: str, before: SplitStatistics, now: SplitStatistics) -> list[
     for value, column in rows[:MOST_DRIFTED]:
         pair = {name: before.columns[column], "this run": now.columns[column]}
         sizes = {name: before.rows, "this run": now.rows}
-        chart = raw_chart(_distributions(column, pair), f"{column}: share of the values of train")
+        title = f"{column}: share of the rows of train with a value"
+        chart = raw_chart(_distributions(column, pair), title, _quantiles(pair))
         statistics = _statistics({run: (each, sizes[run]) for run, each in pair.items()})
         shares = [_missing(pair[run], sizes[run]) for run in pair]
         means = [_number("mean", each) for each in pair.values()]

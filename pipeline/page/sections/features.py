@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.features.features_explain import Explained, explain_columns, step_text
 from pipeline.graph.node_names import NodeName
 from pipeline.page.distributions import by_split, raw_chart, transformed_chart
+from pipeline.page.drift import Quantiles, quantiles_of
 from pipeline.page.elements import (
     Beside,
     Block,
@@ -44,6 +45,7 @@ from pipeline.page.elements import (
     Tiles,
 )
 from pipeline.page.inputs import RunInputs
+from pipeline.report.split_statistics import SplitStatistics, read_statistics
 from pipeline.report.summary import cautions
 from shared_core import feature_layout as layouts
 from shared_core.feature_layout import ASSETS, FeatureLayout
@@ -53,6 +55,9 @@ _Output = tuple[ColumnStatistics, ...]
 
 SHOWN_TERMS = 20
 """Terms of a vocabulary, the most frequent first."""
+
+SHOWN_VIOLATIONS = 10
+"""Violated limits that are listed above the table; the others are in a closed group."""
 
 _NONE = Cell("")
 
@@ -88,6 +93,7 @@ class _Known:
         columns: Transformed column -> its entry in the layout.
         terms: Vocabulary file -> its most frequent terms.
         raw: Raw column -> its distribution in each split.
+        quantiles: Raw column -> split -> its deciles.
         violations: Transformed column -> its violations.
     """
 
@@ -95,6 +101,7 @@ class _Known:
     columns: Mapping[str, layouts.Column] = field(default_factory=dict)
     terms: Mapping[str, Sequence[str]] = field(default_factory=dict)
     raw: Mapping[str, Sequence[RawColumn]] = field(default_factory=dict)
+    quantiles: Mapping[str, Mapping[str, Quantiles]] = field(default_factory=dict)
     violations: Mapping[str, Sequence[Violation]] = field(default_factory=dict)
 
 
@@ -103,6 +110,8 @@ def section_of(run: RunInputs) -> Section:
     report, no_report = _read_report(run)
     graph = run.artifact(NodeName.TRANSFORM, "transform_graph")
     layout = FeatureLayout.from_transform_graph(str(graph)) if graph else None
+    folder = run.artifact(NodeName.STATISTICS_GEN, "statistics")
+    statistics = read_statistics(folder) if folder else {}
     explained: list[Explained] = []
     notes: list[Block] = [Text(no_report, "quiet")] if no_report else []
     if graph is None:
@@ -116,6 +125,7 @@ def section_of(run: RunInputs) -> Section:
         chains={name: each for each in explained for name in each.chain.outputs},
         columns={column.name: column for column in layout.columns} if layout else {},
         terms=_terms(graph, layout),
+        quantiles=_quantiles(statistics),
     )
     blocks: list[Block] = []
     if report is not None:
@@ -126,7 +136,7 @@ def section_of(run: RunInputs) -> Section:
         warnings = cautions(dict(run.nodes))
         blocks += [Items(warnings, "warning")] if warnings else []
     if layout is not None:
-        blocks += _unused(run, layout)
+        blocks += _unused(run, layout, statistics)
     return Section("features", "Features", [*notes, *blocks])
 
 
@@ -170,7 +180,7 @@ def report_blocks(report: Report, known: _Known | None = None) -> list[Block]:
     violations: dict[str, list[Violation]] = {}
     for violation in report.violations:
         violations.setdefault(violation.column, []).append(violation)
-    known = _Known(known.chains, known.columns, known.terms, by_split(report.raw), violations)
+    known = replace(known, raw=by_split(report.raw), violations=violations)
     train = report.split(report.limits.train_split)
     sources = [report.sources.get(column.name, column.name) for column in train.columns]
     count = len(report.violations)
@@ -182,7 +192,10 @@ def report_blocks(report: Report, known: _Known | None = None) -> list[Block]:
     ]
     blocks: list[Block] = [Tiles(tiles)]
     if count:
-        blocks.append(Items([violation.message for violation in report.violations], "bad"))
+        messages = [violation.message for violation in report.violations]
+        blocks.append(Items(messages[:SHOWN_VIOLATIONS], "bad"))
+        if more := messages[SHOWN_VIOLATIONS:]:
+            blocks.append(Group(f"{len(more):,} more violated limits", [Items(more)]))
     else:
         blocks.append(Text("Every column is within its limits.", "good"))
     blocks.append(_table(report, sources, known))
@@ -331,7 +344,8 @@ def _details(
         blocks.append(Text(text))
     charts: list[Block] = []
     if source in known.raw:
-        charts.append(raw_chart(known.raw[source], f"Raw: {source}, share of the values"))
+        title = f"Raw: {source}, share of the rows with a value"
+        charts.append(raw_chart(known.raw[source], title, known.quantiles.get(source)))
     if output:
         window = common_window([each.histogram for each in output if each.histogram is not None])
         charts += [transformed_chart(each, window) for each in output]
@@ -437,12 +451,19 @@ def _terms(graph: Path | None, layout: FeatureLayout | None) -> dict[str, list[s
     return found
 
 
-def _unused(run: RunInputs, layout: FeatureLayout) -> list[Block]:
-    """Return which raw columns are no feature, and what they are."""
-    from pipeline.report.split_statistics import read_statistics
+def _quantiles(statistics: Mapping[str, SplitStatistics]) -> dict[str, dict[str, Quantiles]]:
+    found: dict[str, dict[str, Quantiles]] = {}
+    for split in statistics.values():
+        for name, column in split.columns.items():
+            if (quantiles := quantiles_of(column)) is not None:
+                found.setdefault(name, {})[split.split] = quantiles
+    return found
 
-    folder = run.artifact(NodeName.STATISTICS_GEN, "statistics")
-    statistics = read_statistics(folder) if folder else {}
+
+def _unused(
+    run: RunInputs, layout: FeatureLayout, statistics: Mapping[str, SplitStatistics]
+) -> list[Block]:
+    """Return which raw columns are no feature, and what they are."""
     raw = {name for split in statistics.values() for name in split.columns}
     spec = run.config.features
     roles: dict[str, str] = {}

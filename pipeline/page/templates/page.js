@@ -17,18 +17,24 @@ document.getElementById("theme").addEventListener("click", () => {
   document.querySelectorAll(".plot[data-drawn]").forEach(draw);
 });
 
+// Texts that render.py compressed: packed().
+async function unpack(script) {
+  const bytes = Uint8Array.from(atob(script.textContent), letter => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).json();
+}
+
 // Charts are drawn when they come into view.
 let library;
-function loadVega() {
+function loadVega() {  // window.vega is the library's own name
   if (!library) {
-    library = new Promise((resolve, reject) => {
+    library = unpack(document.getElementById("vega")).then(([text]) => new Promise((resolve, reject) => {
       const script = document.createElement("script");
-      const text = document.getElementById("vega").textContent;
       script.src = URL.createObjectURL(new Blob([text], {type: "text/javascript"}));
       script.onload = () => resolve(window.vegaEmbed);
       script.onerror = () => reject(new Error("Vega cannot be read"));
       document.head.append(script);
-    });
+    }));
   }
   return library;
 }
@@ -143,20 +149,14 @@ function filterRows(box) {
   const output = box.querySelector("output");
   output.value = `${shown.toLocaleString("en")} ${output.value.replace(/^\S+ /, "")}`;
 }
-// The details of all rows of a table stand compressed behind it: render.py, packed().
-async function unpack(box) {
-  const text = box.querySelector(":scope > .packed").textContent;
-  const bytes = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Response(stream).json();
-}
+// The details of all rows of a table are packed behind it.
 const unpacked = new WeakMap();
 async function toggleDetails(button) {
   const row = button.closest("tr"), extra = detailsOf(row);
   button.setAttribute("aria-expanded", extra ? "false" : "true");
   if (extra) { extra.remove(); return; }
   const box = button.closest(".table");
-  if (!unpacked.has(box)) unpacked.set(box, unpack(box));
+  if (!unpacked.has(box)) unpacked.set(box, unpack(box.querySelector(":scope > .packed")));
   const markup = (await unpacked.get(box))[button.dataset.place];
   if (detailsOf(row) || button.getAttribute("aria-expanded") === "false") return;
   const line = document.createElement("tr");
