@@ -77,7 +77,13 @@ def histogram(x: str, y: str = "rows", *, series: str | None = None) -> JsonObje
         series: Title of the legend; None: no field `series`. Several series overlap.
     """
     encoding: JsonObject = {
-        "x": {"field": "low", "type": "quantitative", "title": x, "scale": {"zero": False}},
+        "x": {
+            "field": "low",
+            "bin": "binned",  # else the bars would be horizontal
+            "type": "quantitative",
+            "title": x,
+            "scale": {"zero": False},
+        },
         "x2": {"field": "high"},
         "y": {"field": "y", "type": "quantitative", "title": y, "stack": None},
         "tooltip": [

@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from pipeline.page.sampled_rows import ExportedModel, SampledRows
 
 MOST_ROWS = 500
-MOST_VALUES = 20
+MOST_VALUES, MOST_TEXTS = 20, 12
 _FEWEST_ROWS = 30
 _MOST_CELLS = 4_000_000  # columns times values times rows times columns of a row
+_MOST_COLUMNS, _FEWEST_COLUMNS = 40, 10
+_ENDS = 0.01
+"""Share of the values at each end that numbers leave out: outliers would take up the charts."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,17 @@ class PartialDependence:
     values: Sequence[float | str]
     means: np.ndarray
     rows: int
+
+    @property
+    def size(self) -> float:
+        """The largest change of a mean prediction over the values."""
+        return float(np.ptp(self.means, axis=0).max())
+
+
+def affordable_columns(sample: SampledRows) -> int:
+    """Return of how many columns the partial dependence costs little."""
+    cells = MOST_VALUES * _FEWEST_ROWS * max(1, sample.rows.num_columns)
+    return min(_MOST_COLUMNS, max(_FEWEST_COLUMNS, _MOST_CELLS // cells))
 
 
 def partial_dependences(sample: SampledRows, columns: Sequence[str]) -> list[PartialDependence]:
@@ -104,7 +118,7 @@ def _grid(values: pa.Array, *, number: bool) -> list:
     """Return the values that a column is set to: quantiles, or the most frequent texts."""
     known = values.drop_null()
     if not number:
-        return [value for value, _ in Counter(known.to_pylist()).most_common(MOST_VALUES)]
+        return [value for value, _ in Counter(known.to_pylist()).most_common(MOST_TEXTS)]
     numbers = known.to_numpy(zero_copy_only=False)
     numbers = np.sort(numbers[np.isfinite(numbers)])
     if not len(numbers):
@@ -112,6 +126,6 @@ def _grid(values: pa.Array, *, number: bool) -> list:
     distinct = np.unique(numbers)
     if len(distinct) > MOST_VALUES:
         # Values that occur: an id between two ids has no meaning.
-        at = np.round(np.linspace(0, len(numbers) - 1, MOST_VALUES)).astype(int)
-        distinct = np.unique(numbers[at])
+        at = np.linspace(_ENDS, 1 - _ENDS, MOST_VALUES) * (len(numbers) - 1)
+        distinct = np.unique(numbers[np.round(at).astype(int)])
     return distinct.tolist()

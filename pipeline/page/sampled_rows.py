@@ -55,7 +55,9 @@ class SampledRows:
     @property
     def of_how_many(self) -> str:
         """How many rows the sample has, for titles and sentences."""
-        return f"{len(self.labels):,} of {self.total:,} rows of the {self.split} split"
+        count = f"{len(self.labels):,} of {self.total:,}"
+        share = f"all {self.total:,}" if len(self.labels) == self.total else count
+        return f"{share} rows of the {self.split} split"
 
     @property
     def losses(self) -> np.ndarray:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from pipeline.common.json_types import JsonObject
 from pipeline.config.evaluation import FEW_JUDGED, ROWS, WEIGHTS
 from pipeline.graph.node_names import NodeName
@@ -151,7 +153,7 @@ def _binary(run: RunInputs, metrics: JsonObject) -> list[Block]:
         negatives=counts.negatives,
         blocks=[_roc(counts), _precision_recall(counts)],
     )
-    return [shown, *_calibration(run, metrics)]
+    return [shown, *_calibration(run, metrics, _scores(counts))]
 
 
 def rounded_count(value: float) -> float:
@@ -200,12 +202,33 @@ def _precision_recall(counts: ThresholdCounts) -> Chart:
     return Chart("Precision and recall", spec, data, text)
 
 
-def _calibration(run: RunInputs, metrics: JsonObject) -> list[Block]:
+def _scores(counts: ThresholdCounts) -> Chart:
+    """Return how the probabilities of each class are distributed, in 20 intervals."""
+    edges = np.linspace(0, 1, 21)
+    at = np.searchsorted(counts.thresholds, edges - 1e-12)
+    data: dict[str, list] = {"low": [], "high": [], "y": [], "series": []}
+    for name, above, every in (
+        ("negative", counts.false_positives, counts.negatives),
+        ("positive", counts.true_positives, counts.positives),
+    ):
+        # A probability of 0 is not above the threshold 0.
+        rows = -np.diff(np.r_[every, above[at[1:]]])
+        data["low"] += [rounded(each) for each in edges[:-1]]
+        data["high"] += [rounded(each) for each in edges[1:]]
+        data["y"] += [rounded(each / every) for each in rows]
+        data["series"] += [name] * len(rows)
+    spec = charts.histogram("predicted probability", "share of the class", series="label")
+    text = "The better a model separates the classes, the less the bars overlap"
+    return Chart("Probabilities of both classes", {**spec, "height": 260}, data, text)
+
+
+def _calibration(run: RunInputs, metrics: JsonObject, *beside: Chart) -> list[Block]:
     bins = calibration.bins_of(metrics)
-    if not bins or not all(math.isfinite(each.observed + each.predicted) for each in bins):
-        return []
+    shown = _calibration_chart(run, metrics)
+    if not shown:
+        return [*beside]
     sentence = calibration.sentence(bins)
-    return [*_calibration_chart(run, metrics), Text(f"{sentence[0].upper()}{sentence[1:]}.")]
+    return [Beside([*shown, *beside]), Text(f"{sentence[0].upper()}{sentence[1:]}.")]
 
 
 def _calibration_chart(run: RunInputs, metrics: JsonObject) -> list[Chart]:

@@ -23,7 +23,11 @@ from pipeline.page.elements import (
 )
 from pipeline.page.finite import rounded
 from pipeline.page.inputs import RunInputs
-from pipeline.page.partial_dependence import PartialDependence, is_numeric, partial_dependences
+from pipeline.page.partial_dependence import (
+    PartialDependence,
+    affordable_columns,
+    partial_dependences,
+)
 from pipeline.page.sampled_rows import NoSample, SampledRows
 from pipeline.report import attributions
 
@@ -37,8 +41,8 @@ def section_of(run: RunInputs) -> Section:
     summary = attributions.read(run.nodes)
     if summary is None:
         text = (
-            "This run has no attributions. Add `explain: {}` to the configuration to measure how "
-            "strongly the predictions depend on each column."
+            "This run has no attributions. Add the line explain: {} to the configuration to "
+            "measure how strongly the predictions depend on each column."
         )
         blocks: list[Block] = [Text(text, "quiet")]
     else:
@@ -103,12 +107,12 @@ def _slices(slices: Sequence[SliceAttributions]) -> Group:
 
 
 def _columns(sample: SampledRows, summary: AttributionSummary | None) -> list[str]:
-    """Return at most ten raw columns: the strongest, else numbers before texts."""
+    """Return the raw columns to look at: the ten strongest, else as many as cost little."""
     known = [name for name in sample.model.columns if name in sample.rows.schema.names]
     if summary is not None:
         strongest = [name for name, _ in summary.strongest(len(summary.slices[0].mean))]
         return [name for name in strongest if name in known][:_MOST_COLUMNS]
-    return sorted(known, key=lambda name: not is_numeric(sample.rows, name))[:_MOST_COLUMNS]
+    return known[: affordable_columns(sample)]
 
 
 def _partial_dependence(
@@ -118,12 +122,16 @@ def _partial_dependence(
     if not found:
         text = "There is no partial dependence: no raw column has one value in each row."
         return [Text(text, "quiet")]
-    which = "strongest" if ranked else "first numeric"
+    if ranked:
+        which = f"the {len(found)} strongest columns"
+    else:
+        found = sorted(found, key=lambda each: -each.size)[:_MOST_COLUMNS]
+        which = f"of {len(columns)} columns, the {len(found)} that change it most"
     text = (
-        f"Mean prediction over {found[0].rows:,} of {sample.total:,} rows of the {sample.split} "
-        f"split, with one column set to a value and the others as they are (Friedman, 2001), for "
-        f"the {which} columns. Values are quantiles of the column, or its most frequent texts. "
-        "Combinations that do not occur in the data count, too."
+        f"Partial dependence: the mean prediction over {found[0].rows:,} of {sample.total:,} rows "
+        f"of the {sample.split} split, with one column set to a value and the others as they are "
+        f"(Friedman, 2001); {which}. Values are quantiles of the column, or its most frequent "
+        "texts. Combinations that do not occur in the data count, too."
     )
     outputs = _outputs(sample)
     low = min(float(np.nanmin(each.means[:, list(outputs)])) for each in found)

@@ -94,6 +94,9 @@ def _summary(
         batch = (run.summary["gradient_noise_scale"] or {}).get("global_batch_rows")
         note = "" if batch is None else f"global batch {batch:,.0f} rows"
         tiles.append(Tile("gradient noise scale", f"{last:,.0f} rows", note))
+    rate = _find(curves, "train", "learning_rate")
+    if rate is not None and _is_constant(rate):
+        tiles.append(Tile("learning rate", f"{rate.values[0]:.4g}", "constant"))
     sharpness = _find(curves, "train", "sharpness")
     if sharpness is not None:
         tiles.append(Tile("sharpness", f"{sharpness.values[-1]:.4g}"))
@@ -122,8 +125,9 @@ def _epochs(history: TrainingHistory | None, curves: Sequence[Curve]) -> list[Bl
             for split, values in both.items()
             if values is not None
         }
-        where = "training and eval split" if len(series) > 1 else f"{next(iter(series))} split"
-        found.append(_line_chart(f"{_name(name)}, {where}", _name(name), series, "epoch"))
+        where = "" if len(series) > 1 else f", {next(iter(series))} split"
+        title = f"{_name(name)} by epoch{where}"
+        found.append(_line_chart(f"{title[0].upper()}{title[1:]}", _name(name), series, "epoch"))
     return [*_beside(found), _epoch_table(logs)]
 
 
@@ -160,7 +164,8 @@ def _steps(curves: Sequence[Curve]) -> list[Block]:
     for name, (title, unit) in _TITLES.items():
         splits = ("train", "eval") if name == "loss" else ("train",)
         series = {split: each for split in splits if (each := _find(curves, split, name))}
-        if series:
+        # A constant learning rate is a tile.
+        if series and not (name == "learning_rate" and _is_constant(series["train"])):
             found.append(_line_chart(title, unit, series, "step"))
     weights = {
         each.name.partition("/")[2]: each for each in curves if each.name.startswith("task_weight/")
@@ -227,6 +232,10 @@ def _trials(run: RunInputs) -> list[Block]:
 def _setting(value: object) -> Cell:
     number = float(value) if isinstance(value, (int, float)) else None
     return Cell(trials.value_text(value), value=number)
+
+
+def _is_constant(curve: Curve) -> bool:
+    return min(curve.values) == max(curve.values)
 
 
 def _find(curves: Sequence[Curve], split: str, name: str) -> Curve | None:
