@@ -25,6 +25,7 @@ from pipeline.config.explain import ExplainConfig
 from pipeline.config.nodes import Nodes
 from pipeline.config.origin import Origin
 from pipeline.config.section import Section
+from pipeline.config.tracking import TrackingConfig
 from pipeline.engines.in_memory import InMemory
 from pipeline.engines.table import BeamConfig
 from trainer_module import TrainerConfig, TunerConfig
@@ -283,6 +284,9 @@ class PipelineConfig(Section):
     beam: BeamConfig = Field(default_factory=InMemory)
     metadata: MetadataConfig = Field(default_factory=MetadataConfig)
     output: OutputConfig
+    tracking: TrackingConfig | None = Field(
+        default=None, description="Export runs to a tracking server. Default: no export."
+    )
     cluster: Cluster | None = Field(
         default=None, description="Settings of `compile`, `replay` and `submit`, by target."
     )

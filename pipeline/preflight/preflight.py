@@ -14,6 +14,7 @@ from pipeline.data.csv_files import beyond_int64
 from pipeline.data.peek import DataPeek, peek
 from pipeline.graph.dotted import import_dotted
 from pipeline.preflight.preflight_rows import check_rows
+from pipeline.tracking.server import check_server
 from shared_core.nearest import nearest_column
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.gpu_check import GpuMissing, check_gpu_visible
@@ -60,6 +61,7 @@ def check(config: PipelineConfig) -> DataPeek | None:
     _check_names(config)
     _check_workers(config)
     _check_gpu(config)
+    check_server(config)
     return seen
 
 

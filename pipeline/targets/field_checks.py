@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pipeline.common.secret_checks import looks_secret
 from pipeline.config.cluster import KubeflowConfig, NodeResources, TargetConfig, VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.config.kubernetes import OBJECT_NAME
-from pipeline.targets.secret_checks import looks_secret
 
 # Kubernetes: keys of Secrets, variables, devices.
 _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")

@@ -9,6 +9,7 @@ import pytest
 from compiled_taxi import BUCKETS, ROOT, TAXI, compiled, executor_of, spec_of, taxi, taxi_at_target
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.secret_checks import looks_secret
 from pipeline.config.config_file import load_config
 from pipeline.serving.exported_model import ExportedModel
 from pipeline.serving.kserve import inference_service
@@ -16,7 +17,6 @@ from pipeline.targets.compile import compile_pipeline
 from pipeline.targets.engine_refusals import engine_refusals
 from pipeline.targets.field_checks import field_refusals
 from pipeline.targets.refusals import refusals
-from pipeline.targets.secret_checks import looks_secret
 
 both_targets = pytest.mark.parametrize("target", BUCKETS)
 TRAINER = "trainer@my-project.iam.gserviceaccount.com"

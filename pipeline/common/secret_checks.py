@@ -1,4 +1,4 @@
-"""Find environment variables that look like credentials, which a compiled file must not contain."""
+"""Find settings that look like credentials, which neither a compiled file nor a server may see."""
 
 from __future__ import annotations
 
