@@ -9,17 +9,19 @@ ARGS ?=
 PAGES := README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md docs .github
 BIN := .venv/bin
 TWO = -n 2 --dist loadgroup --no-loadscope-reorder
-LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" ../../pyproject.toml --extra pipeline --extra s3 --extra dev pyproject.toml -o lock.txt
+LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" ../../pyproject.toml --extra pipeline --extra s3 --extra mlflow --extra dev pyproject.toml -o lock.txt
 # What an image holds of it: without tools, for one Python, and with hashes.
 LOCK_IMAGE = uv pip compile --quiet --generate-hashes --no-annotate --custom-compile-command "make lock" --constraint lock.txt ../../pyproject.toml --extra pipeline --extra s3 pyproject.toml -o image.txt
 # The NVIDIA libraries that TensorFlow names as its extra `and-cuda`, for `image build --cuda`.
 LOCK_CUDA = uv pip compile --quiet --generate-hashes --no-annotate --custom-compile-command "make lock" --constraint lock.txt - -o cuda.txt
+# The server that `make test-mlflow` starts, in an environment apart: it has many packages.
+LOCK_MLFLOW = uv pip compile --quiet --universal --custom-compile-command "make lock" --python-version 3.10 - -o mlflow-server.txt
 ONLY_NVIDIA = sed -i -n '/^\#/p; /^nvidia-/,/[^\\]$$/p' cuda.txt
 
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster test-image test-browser test-1.21 flink flink-status flink-stop golden lint docs bench lock clean
+.PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster test-image test-browser test-mlflow test-1.21 flink flink-status flink-stop golden lint docs bench lock clean
 
 help:  ## list these commands
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -34,7 +36,7 @@ test: setup  ## every test, in two processes
 	@$(BIN)/python -m pytest $(TWO) --durations=15 $(ARGS)
 
 test-fast: setup  ## the tests that take seconds
-	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu and not distributed and not cluster and not image and not browser" $(ARGS)
+	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu and not distributed and not cluster and not image and not browser and not mlflow" $(ARGS)
 
 test-flink: setup  ## the tests that start a Flink cluster (needs Java and Maven)
 	@$(BIN)/python -m pytest -m flink tests/pipeline/engines $(ARGS)
@@ -55,6 +57,10 @@ test-image: setup  ## the tests that build images of both stacks and run in them
 test-browser: setup  ## the tests of a run's page in Chromium (needs root where Chromium is missing)
 	@sh scripts/chromium.sh
 	@$(BIN)/python -m pytest -m browser tests/browser $(ARGS)
+
+test-mlflow: setup  ## the tests that export runs to an MLflow server
+	@sh scripts/mlflow_server.sh
+	@$(BIN)/python -m pytest -m mlflow tests/pipeline/tracking --durations=5 $(ARGS)
 
 test-1.21: setup  ## the quick tests with TFX 1.21, in an image of that stack
 	@sh scripts/debian_base.sh trixie
@@ -90,6 +96,7 @@ lock: setup  ## resolve both stacks again, keeping pins that still fit (ARGS=--u
 	cd requirements/stack-1.21 && ../../$(BIN)/$(LOCK) --python-version 3.11 $(ARGS)
 	cd requirements/stack-1.21 && ../../$(BIN)/$(LOCK_IMAGE) --python-version 3.13.5 --python-platform x86_64-manylinux_2_40
 	cd requirements/stack-1.21 && echo 'tensorflow[and-cuda]' | ../../$(BIN)/$(LOCK_CUDA) --python-version 3.13.5 --python-platform x86_64-manylinux_2_40 $(ARGS) && $(ONLY_NVIDIA)
+	cd requirements && echo 'mlflow>=3.1,<4' | ../$(BIN)/$(LOCK_MLFLOW) $(ARGS)
 
 clean:  ## remove .venv, caches and builds; models in output/ stay
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis *.egg-info

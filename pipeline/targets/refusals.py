@@ -48,6 +48,7 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
         *_workers(there, profile),
         *engine_refusals(there, profile),
         *_data_in_memory(config, there, profile),
+        *_tracking(there),
     ]
 
 
@@ -148,6 +149,15 @@ def _workers(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
             f"training.strategy=tpu, and {profile.section}.resources.Trainer has "
             f"{f'accelerator={accelerator}' if accelerator else 'no accelerator'}: ask for a TPU "
             "there, or use mirrored."
+        )
+
+
+def _tracking(there: PipelineConfig) -> Iterator[str]:
+    """Yield an error if runs are to be exported: on a platform nothing runs after the last node."""
+    if there.tracking is not None:
+        yield (
+            f"tracking.mlflow={there.tracking.mlflow}: only `run` exports to MLflow, and the "
+            "platform runs the nodes alone. Use --set tracking=null."
         )
 
 

@@ -174,9 +174,8 @@ def _log_numbers(client: MlflowClient, run: str, config: PipelineConfig, ended: 
     for part in _parts(params, _PARAMS_PER_REQUEST):
         client.log_batch(run, params=part)
     now = round(time.time() * 1000)
-    metrics = [
-        Metric(name, value, now, 0) for name, value in metrics_of(ended.summary or {}).items()
-    ]
+    final = metrics_of(ended.summary) if ended.summary else {}
+    metrics = [Metric(name, value, now, 0) for name, value in final.items()]
     trained = find_output(ended.records, NodeName.TRAINER, "model_run")
     if trained is not None:
         metrics += [

@@ -84,6 +84,8 @@ def cause_of(error: BaseException) -> str:
     while below := below.__cause__ or below.__context__:
         if isinstance(below, OSError) and below.errno and below.strerror:
             return below.strerror
+        if isinstance(below, TimeoutError):
+            return "no answer in time"
     text = str(first).strip() or type(first).__name__
     return text.splitlines()[0][:_MAX_CAUSE]
 

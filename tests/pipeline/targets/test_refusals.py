@@ -51,6 +51,7 @@ kubeflow serving.push_folder=/models -> serving.push_folder=/models: a path of
 kubeflow .data_path=s3://bucket/{YYYY}/x.csv -> x\.csv: a date needs .*add \{MM\}, \{DD\}
 kubeflow .data_path=s3://bucket/{VERSION}/x.csv
   -> ^cluster\.kubeflow\.data_path=s3://.*add \{SPAN\} or a date
+kubeflow tracking.mlflow=http://h:5000 -> tracking.mlflow=http://h:5000: only `run`.*tracking=null
 kubeflow data.spans=7 -> data.spans=7: data.path=s3:.* has no \{SPAN\}
 kubeflow .data_path=s3://bucket/{SPAN}/x | data.eval_path=x.csv | .eval_path=s3://bucket/eval.csv
   -> one of them alone
