@@ -1,0 +1,218 @@
+"""Runs on a real MLflow server, read back through its client."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+import yaml
+from command_line import ROOT
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from pipeline.common import exit_codes
+from pipeline.config.config import PipelineConfig
+from pipeline.config.config_file import load_config
+from pipeline.report.records import find_output, latest_run_of
+from pipeline.run.runner import run
+
+from ..conftest import config_of, csv_text
+
+pytestmark = pytest.mark.mlflow
+
+MLFLOW = ROOT / "build" / "mlflow-server" / "bin" / "mlflow"
+
+
+class Server:
+    """A process of `mlflow server`."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.uri = f"http://127.0.0.1:{port}"
+        self.log = folder / "server.log"
+        command = [MLFLOW, "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+        command += ["--backend-store-uri", f"sqlite:///{folder}/runs.db"]
+        command += ["--artifacts-destination", str(folder / "artifacts")]
+        quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        with self.log.open("w") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**os.environ, **quiet},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait(self) -> None:
+        """Returns when it answers."""
+        for _ in range(600):
+            assert self._process.poll() is None, self.log.read_text()
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"{self.uri}/health", timeout=5).close()
+                return
+            time.sleep(0.2)
+        pytest.fail(self.log.read_text())
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+            self._process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    started = Server(tmp_path_factory.mktemp("server"))
+    try:
+        started.wait()
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=server.uri)
+
+
+@pytest.fixture(scope="module")
+def file(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The YAML of a pipeline that ran once, and whose model is blessed."""
+    folder = tmp_path_factory.mktemp("pipeline")
+    (folder / "rows.csv").write_text(csv_text())
+    config = config_of(folder)
+    config["evaluation"] |= {"slices": ["city"], "thresholds": {"auc": {"lower_bound": 0.0}}}
+    config["evaluation"]["require_better_than_constant"] = False
+    config["training"]["epochs"] = 2
+    config["tracking"] = {"mlflow": server.uri}
+    path = folder / "pipeline.yaml"
+    path.write_text(yaml.safe_dump(config))
+    assert run(load_config(path), file=path) == exit_codes.DONE
+    return path
+
+
+@pytest.fixture(scope="module")
+def config(file: Path) -> PipelineConfig:
+    return load_config(file)
+
+
+@pytest.fixture(scope="module")
+def exported(client: Any, config: PipelineConfig) -> Any:
+    return latest(client, config)
+
+
+def latest(client: Any, config: PipelineConfig) -> Any:
+    experiment = client.get_experiment_by_name(config.name)
+    return client.search_runs([experiment.experiment_id], order_by=["start_time DESC"])[0]
+
+
+def test_settings_and_tags(exported, config):
+    summary = json.loads(Path(config.output.folder, "summary.json").read_text())
+    assert exported.info.status == "FINISHED"
+    assert exported.data.params["training.epochs"] == "2"
+    assert exported.data.params["features.groups.0.columns"] == '["amount", "age"]'
+    assert exported.data.tags["pipeline"] == "small"
+    assert exported.data.tags["ml_metadata_run_id"] == summary["run"]["id"]
+    assert exported.data.tags["verdict"] == "blessed"
+    assert "failed_node" not in exported.data.tags
+
+
+def test_final_metrics(exported, config):
+    summary = json.loads(Path(config.output.folder, "summary.json").read_text())
+    values = {tuple(s["slice"].values()): s["metrics"]["auc"] for s in summary["slices"]}
+    assert set(values) == {(), ("Kyoto",), ("Lima",), ("Oslo",)}
+    for town, auc in values.items():
+        key = "/".join(["eval/auc", *(f"city:{name}" for name in town)])
+        assert exported.data.metrics[key] == auc
+
+
+def test_curves(exported, config, client):
+    trained = find_output(latest_run_of(config), "Trainer", "model_run")
+    events = EventAccumulator(f"{trained.uri}/eval").Reload()
+    assert "loss" in events.Tags()["scalars"]
+    for tag in events.Tags()["scalars"]:
+        points = client.get_metric_history(exported.info.run_id, f"training/eval/{tag}")
+        wanted = [(event.step, event.value) for event in events.Scalars(tag)]
+        assert sorted((p.step, p.value) for p in points) == wanted
+        assert len(wanted) == 2  # epochs
+
+
+def test_files(exported, config, client, file, tmp_path):
+    client.download_artifacts(exported.info.run_id, "summary.json", str(tmp_path))
+    client.download_artifacts(exported.info.run_id, "pipeline.yaml", str(tmp_path))
+    for source in (file, Path(config.output.folder, "summary.json")):
+        assert (tmp_path / source.name).read_bytes() == source.read_bytes()
+
+
+def test_model(exported, config, server):
+    """A user's `mlflow.tensorflow.load_model` gives the pushed model."""
+    import mlflow
+    from mlflow.tensorflow import load_model
+
+    mlflow.set_tracking_uri(server.uri)
+    loaded = load_model(f"runs:/{exported.info.run_id}/model")
+    (pushed,) = Path(config.push_folder).iterdir()
+    rows = {
+        "amount": tf.constant([[1.5], [30.0]]),
+        "age": tf.constant([[30], [40]], tf.int64),
+        "city": tf.constant([["Oslo"], ["Lima"]]),
+    }
+    answers = [
+        model.signatures["raw"](**rows)["outputs"].numpy().tolist()
+        for model in (loaded, tf.saved_model.load(str(pushed)))
+    ]
+    assert answers[0] == answers[1]
+
+
+def test_a_cached_run_is_a_run(exported, config, client, file):
+    assert run(config, file=file) == exit_codes.DONE
+    second = latest(client, config)
+    assert second.info.run_id != exported.info.run_id
+    assert second.info.status == "FINISHED"
+    for key in ("eval/auc", "training/eval/loss"):
+        assert second.data.metrics[key] == exported.data.metrics[key]
+
+
+def test_a_failed_run(file, client):
+    config = load_config(file, ["normalization.z_score.max_std_error=1e-9"])
+    assert run(config, file=file) == exit_codes.FAILED
+    failed = latest(client, config)
+    assert failed.info.status == "FAILED"
+    assert failed.data.tags["failed_node"] == "NormalizationValidator"
+    assert failed.data.params["normalization.z_score.max_std_error"] == "1e-09"
+    assert not failed.data.metrics
+    assert "verdict" not in failed.data.tags
+
+
+def test_a_server_that_stops_during_a_run(config, file, server, monkeypatch, capfd):
+    """The preflight finds it, and the run keeps its exit code and its results."""
+    from pipeline.run import runner
+
+    original = runner._run
+
+    def stop_and_run(*args, **kwargs):
+        code = original(*args, **kwargs)
+        server.stop()
+        return code
+
+    monkeypatch.setattr(runner, "_run", stop_and_run)
+    summary = Path(config.output.folder, "summary.json")
+    before = summary.read_bytes()
+    assert run(config, file=file) == exit_codes.DONE
+    assert summary.read_bytes() != before
+    printed = capfd.readouterr().out
+    assert f"not exported to tracking.mlflow={server.uri}: Connection refused" in printed
