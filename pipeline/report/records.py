@@ -163,19 +163,6 @@ def latest_run_id(config: PipelineConfig) -> str:
     return "" if run is None else run.name
 
 
-def failed_node(config: PipelineConfig) -> str:
-    """Return the node that failed in a configuration's latest run; "" if none did."""
-    from ml_metadata.proto import metadata_store_pb2 as mlmd
-
-    store, run = _latest(config.metadata_path, config.name)
-    if store is None or run is None:
-        return ""
-    for execution in store.get_executions_by_context(run.id):
-        if execution.last_known_state == mlmd.Execution.FAILED:
-            return _node_name(store, execution.id, config.name)
-    return ""
-
-
 def _latest(
     metadata_path: Path, pipeline: str | None
 ) -> tuple[MetadataStore | None, mlmd.Context | None]:

@@ -26,6 +26,7 @@ from pipeline.report import console as views
 from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration
 from pipeline.report.records import find_output, latest_run_of
+from pipeline.report.run_record import RunRecord
 from pipeline.report.short_path import short
 from pipeline.report.summary_file import last_computed, write_summary
 from pipeline.report.verdict import fails_a_threshold
@@ -37,6 +38,7 @@ from pipeline.run.interrupts import interrupts_kept
 from pipeline.run.keep_record import keep_record
 from pipeline.run.next_steps import show_next_steps
 from pipeline.run.outcome import RunOutcome
+from pipeline.tracking.export import export_run
 from trainer_module import prepare_process
 from trainer_module.options.setting_names import setting_names
 
@@ -133,9 +135,7 @@ def _run(
     plain: bool,
 ) -> RunOutcome:
     state, console = RunState([]), consoles.progress
-    keep = functools.partial(
-        keep_record, config, started=started, command=command(), rows=_row_counts(config)
-    )
+    keep = functools.partial(_keep, config, consoles, started=started)
     try:
         with views.waiting("loading TFX and checking the configuration", console):
             # Of the trainings that a search may try, one that measures memory demands the most.
@@ -201,6 +201,23 @@ def _run(
     show_next_steps(config, records, file, console)
     refused = fails_a_threshold(config, state)
     return RunOutcome(exit_codes.NOT_BLESSED if refused else exit_codes.DONE, content)
+
+
+def _keep(
+    config: PipelineConfig,
+    consoles: views.Consoles,
+    state: RunState,
+    *,
+    started: datetime,
+    error: str = "",
+) -> RunRecord | None:
+    """Write the record and the page of the run, and export it; None if no node started."""
+    record = keep_record(
+        config, state, started=started, command=command(), rows=_row_counts(config), error=error
+    )
+    if record is not None:
+        export_run(record, say=functools.partial(views.print_text, consoles.progress))
+    return record
 
 
 def _record_artifacts(config: PipelineConfig) -> None:

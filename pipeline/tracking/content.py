@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.common.secret_checks import looks_secret
@@ -37,7 +34,7 @@ def params_of(config: PipelineConfig) -> dict[str, str]:
 
 
 def has_secrets(config: PipelineConfig) -> list[str]:
-    """Return the fields of a configuration, and so of its YAML, that look like credentials."""
+    """Return the fields of a configuration that look like credentials."""
     values = config.model_dump(mode="json", by_alias=True, exclude_none=True)
     return [key for key, value in _flat(values) if _why_secret(key, value)]
 
@@ -65,19 +62,6 @@ def _metrics(summary: JsonObject) -> Iterator[tuple[str, float | None]]:
         yield f"rows/{split}", rows
     for node in summary["nodes"]:
         yield f"seconds/{node['name']}", node["seconds"]
-
-
-def git_commit(folder: Path) -> str | None:
-    """Return the commit of the git repository with the YAML; None if there is none."""
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run(
-            ["git", "-C", str(folder), "rev-parse", "HEAD"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        ).stdout.strip()
-    return None
 
 
 def _flat(value: JsonValue, path: str = "") -> Iterator[tuple[str, JsonValue]]:

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import logging
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from pipeline.common import exit_codes
 from pipeline.common.json_types import JsonObject
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
-from pipeline.report.records import (
-    NodeRecord,
-    failed_node,
-    find_output,
-    latest_run_id,
-    latest_run_of,
-)
-from pipeline.report.summary_file import FILE as SUMMARY
-from pipeline.tracking.content import git_commit, has_secrets, metrics_of, params_of
-from pipeline.tracking.curves import read_curves
+from pipeline.report.curves import curves_of
+from pipeline.report.records import find_output, run_by_id
+from pipeline.report.run_record import CONFIG, PAGE, SUMMARY, RunRecord
+from pipeline.tracking.content import has_secrets, metrics_of, params_of
 from pipeline.tracking.server import CHECK_SECONDS, EXPORT_SECONDS, cause_of, client_of
 
 if TYPE_CHECKING:
@@ -36,119 +24,71 @@ if TYPE_CHECKING:
 
 _PARAMS_PER_REQUEST = 100
 _METRICS_PER_REQUEST = 1000
-_STATUS = {
-    exit_codes.DONE: "FINISHED",
-    exit_codes.NOT_BLESSED: "FINISHED",
-    exit_codes.FAILED: "FAILED",
-    exit_codes.INTERRUPTED: "KILLED",
-}
+_STATUS = {"done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 _MODEL = "model"
 _SAVED_MODEL = "tf2model"
 
 
-@dataclass(frozen=True)
-class _Ended:
-    """A run that ended.
-
-    Attributes:
-        id: Its name in ML Metadata; "" if no node started.
-        records: Its finished nodes.
-        summary: Its `summary.json`; None if it did not finish.
-        files: Files of the run.
-    """
-
-    id: str
-    records: Mapping[str, NodeRecord]
-    summary: JsonObject | None
-    files: Sequence[Path]
-
-
-def export_run(
-    config: PipelineConfig, exit_code: int, *, file: Path | None, started: float, console: Console
-) -> None:
-    """Export the run that just ended, if `tracking` is set; print its page, or a warning.
+def export_run(record: RunRecord, *, say: Callable[[str], None]) -> None:
+    """Export a run that ended, if its configuration has `tracking`.
 
     Args:
-        config: The configuration that ran.
-        exit_code: The exit code of the run.
-        file: The YAML.
-        started: When it started, in seconds since the epoch.
-        console: The console to print to.
+        record: The record of the run.
+        say: Prints the address of the run's page on the server, or a warning.
     """
+    config = record.config
     if config.tracking is None:
         return
-    ended = _ended(config, started)
-    if exit_code in (exit_codes.DONE, exit_codes.NOT_BLESSED) and ended.summary is None:
-        return  # TFX's command line only reads the pipeline: no node ran
     uri = config.tracking.mlflow
+    secrets = has_secrets(config)
     try:
-        page = _export(config, ended, _STATUS[exit_code], file=file, started=started)
+        address = _export(config, record, with_settings=not secrets)
     except Exception as error:  # the results of the run matter more
         logging.getLogger("absl").exception("Cannot export the run to %s.", uri)
-        sentence = (
+        say(
             f"Warning: the run is not exported to tracking.mlflow={uri}: {cause_of(error)}. Its "
             "results are complete here; run the same command again to export them (finished nodes "
             "are cached)."
         )
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
         return
-    if file is not None and (secrets := has_secrets(config)):
-        console.print(
-            f"Note: {file} is not exported: {', '.join(secrets)} may be a credential.",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
+    if secrets:
+        say(
+            f"Note: {CONFIG} and {PAGE} are not exported: {', '.join(secrets)} may be a credential."
         )
-    console.print(f"mlflow    {page}", markup=False, highlight=False, soft_wrap=True)
+    say(f"mlflow    {address}")
 
 
-def _ended(config: PipelineConfig, started: float) -> _Ended:
-    def is_new(file: Path) -> bool:
-        return file.is_file() and file.stat().st_mtime >= started
-
-    run_id = latest_run_id(config)
-    with contextlib.suppress(ValueError):  # of an earlier run: this one started no node
-        if datetime.fromisoformat(run_id).timestamp() < started:
-            run_id = ""
-    folder = Path(config.output.folder)
-    summary = folder / SUMMARY
-    files = [file for file in (summary, folder / "report.html") if is_new(file)]
-    return _Ended(
-        id=run_id,
-        records=latest_run_of(config) if run_id else {},
-        summary=json.loads(summary.read_text(encoding="utf-8")) if summary in files else None,
-        files=files,
-    )
-
-
-def _export(
-    config: PipelineConfig, ended: _Ended, status: str, *, file: Path | None, started: float
-) -> str:
+def _export(config: PipelineConfig, record: RunRecord, *, with_settings: bool) -> str:
     """Return the address of the run's page on the server."""
     assert config.tracking is not None
     with client_of(config, seconds=CHECK_SECONDS) as client:
         experiment = _experiment(client, config.name)
         run = client.create_run(
             experiment,
-            start_time=round(started * 1000),
-            run_name=ended.id or datetime.fromtimestamp(started).isoformat(),
-            tags=_tags(config, ended, file),
+            start_time=_milliseconds(record, "started"),
+            run_name=record.name,
+            tags=_tags(record.summary),
         ).info.run_id
     with client_of(config, seconds=EXPORT_SECONDS) as client:
         try:
-            _log_numbers(client, run, config, ended)
-            for each in ended.files:
-                client.log_artifact(run, str(each))
-            if file is not None and not has_secrets(config):
-                client.log_artifact(run, str(file))
-            _log_model(client, run, ended.summary)
+            _log_numbers(client, run, config, record)
+            for name in (SUMMARY, CONFIG, PAGE) if with_settings else (SUMMARY,):
+                if (record.folder / name).is_file():
+                    client.log_artifact(run, str(record.folder / name))
+            _log_model(client, run, record.summary)
         except Exception as error:
             with contextlib.suppress(Exception):  # the server may be gone
                 client.set_tag(run, "export_error", cause_of(error))
                 client.set_terminated(run, "FAILED")
             raise
-        client.set_terminated(run, status)
+        client.set_terminated(
+            run, _STATUS[record.summary["run"]["result"]], _milliseconds(record, "ended")
+        )
     return f"{config.tracking.mlflow.rstrip('/')}/#/experiments/{experiment}/runs/{run}"
+
+
+def _milliseconds(record: RunRecord, time: str) -> int:
+    return round(datetime.fromisoformat(record.summary["run"][time]).timestamp() * 1000)
 
 
 def _experiment(client: MlflowClient, name: str) -> str:
@@ -156,39 +96,41 @@ def _experiment(client: MlflowClient, name: str) -> str:
     return client.create_experiment(name) if found is None else found.experiment_id
 
 
-def _tags(config: PipelineConfig, ended: _Ended, file: Path | None) -> dict[str, str]:
+def _tags(summary: JsonObject) -> dict[str, str]:
+    run = summary["run"]
     tags = {
-        "pipeline": config.name,
-        "ml_metadata_run_id": ended.id,
-        "verdict": ended.summary["verdict"]["result"] if ended.summary else "",
-        "failed_node": failed_node(config) if ended.id and not ended.summary else "",
-        "mlflow.source.git.commit": git_commit(file.resolve().parent) if file else "",
+        "pipeline": summary["pipeline"],
+        "ml_metadata_run_id": run["id"],
+        "verdict": summary["verdict"]["result"] if run["result"] == "done" else None,
+        "failed_node": run["error"]["node"] if run["error"] else None,
+        "mlflow.source.git.commit": summary["made_by"].get("git commit"),
     }
     return {name: value for name, value in tags.items() if value}
 
 
-def _log_numbers(client: MlflowClient, run: str, config: PipelineConfig, ended: _Ended) -> None:
+def _log_numbers(client: MlflowClient, run: str, config: PipelineConfig, record: RunRecord) -> None:
     from mlflow.entities import Metric, Param
 
     params = [Param(name, value) for name, value in params_of(config).items()]
     for part in _parts(params, _PARAMS_PER_REQUEST):
         client.log_batch(run, params=part)
-    now = round(time.time() * 1000)
-    final = metrics_of(ended.summary) if ended.summary else {}
-    metrics = [Metric(name, value, now, 0) for name, value in final.items()]
-    trained = find_output(ended.records, NodeName.TRAINER, "model_run")
-    if trained is not None:
+    ended = _milliseconds(record, "ended")
+    metrics = [Metric(name, value, ended, 0) for name, value in metrics_of(record.summary).items()]
+    nodes = run_by_id(config, record.summary["run"]["id"])
+    trained = find_output(nodes, NodeName.TRAINER, "model_run")
+    for curve in curves_of(Path(trained.uri)) if trained is not None else ():
+        name = f"training/{curve.split}/{curve.name}"
         metrics += [
-            Metric(point.name, point.value, point.time_ms, point.step)
-            for point in read_curves(trained.uri)
+            Metric(name, value, ended, step)
+            for step, value in zip(curve.steps, curve.values, strict=True)
         ]
     for part in _parts(metrics, _METRICS_PER_REQUEST):
         client.log_batch(run, metrics=part)
 
 
-def _log_model(client: MlflowClient, run: str, summary: JsonObject | None) -> None:
+def _log_model(client: MlflowClient, run: str, summary: JsonObject) -> None:
     """Upload the pushed SavedModel in the form of MLflow's flavor `tensorflow`."""
-    pushed = summary["pushed_model"] if summary else None
+    pushed = summary["pushed_model"]
     if pushed is None:
         return
     from mlflow.models import Model

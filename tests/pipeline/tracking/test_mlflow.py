@@ -24,6 +24,7 @@ from pipeline.common import exit_codes
 from pipeline.config.config import PipelineConfig
 from pipeline.config.config_file import load_config
 from pipeline.report.records import find_output, latest_run_of
+from pipeline.report.run_record import records_of
 from pipeline.run.runner import run
 
 from ..conftest import config_of, csv_text
@@ -101,7 +102,7 @@ def file(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     config["tracking"] = {"mlflow": server.uri}
     path = folder / "pipeline.yaml"
     path.write_text(yaml.safe_dump(config))
-    assert run(load_config(path), file=path) == exit_codes.DONE
+    assert run(load_config(path), file=path).code == exit_codes.DONE
     return path
 
 
@@ -151,11 +152,11 @@ def test_curves(exported, config, client):
         assert len(wanted) == 2  # epochs
 
 
-def test_files(exported, config, client, file, tmp_path):
-    client.download_artifacts(exported.info.run_id, "summary.json", str(tmp_path))
-    client.download_artifacts(exported.info.run_id, "pipeline.yaml", str(tmp_path))
-    for source in (file, Path(config.output.folder, "summary.json")):
-        assert (tmp_path / source.name).read_bytes() == source.read_bytes()
+def test_files(exported, config, client, tmp_path):
+    record, *_ = records_of(config.output.folder)
+    for name in ("summary.json", "config.json", "report.html"):
+        client.download_artifacts(exported.info.run_id, name, str(tmp_path))
+        assert (tmp_path / name).read_bytes() == (record.folder / name).read_bytes()
 
 
 def test_model(exported, config, server):
@@ -179,7 +180,7 @@ def test_model(exported, config, server):
 
 
 def test_a_cached_run_is_a_run(exported, config, client, file):
-    assert run(config, file=file) == exit_codes.DONE
+    assert run(config, file=file).code == exit_codes.DONE
     second = latest(client, config)
     assert second.info.run_id != exported.info.run_id
     assert second.info.status == "FINISHED"
@@ -189,12 +190,12 @@ def test_a_cached_run_is_a_run(exported, config, client, file):
 
 def test_a_failed_run(file, client):
     config = load_config(file, ["normalization.z_score.max_std_error=1e-9"])
-    assert run(config, file=file) == exit_codes.FAILED
+    assert run(config, file=file).code == exit_codes.FAILED
     failed = latest(client, config)
     assert failed.info.status == "FAILED"
     assert failed.data.tags["failed_node"] == "NormalizationValidator"
     assert failed.data.params["normalization.z_score.max_std_error"] == "1e-09"
-    assert not failed.data.metrics
+    assert "eval/auc" not in failed.data.metrics
     assert "verdict" not in failed.data.tags
 
 
@@ -202,17 +203,17 @@ def test_a_server_that_stops_during_a_run(config, file, server, monkeypatch, cap
     """The preflight finds it, and the run keeps its exit code and its results."""
     from pipeline.run import runner
 
-    original = runner._run
+    original = runner.keep_record
 
-    def stop_and_run(*args, **kwargs):
-        code = original(*args, **kwargs)
+    def keep_and_stop(*args, **kwargs):
+        record = original(*args, **kwargs)
         server.stop()
-        return code
+        return record
 
-    monkeypatch.setattr(runner, "_run", stop_and_run)
+    monkeypatch.setattr(runner, "keep_record", keep_and_stop)
     summary = Path(config.output.folder, "summary.json")
     before = summary.read_bytes()
-    assert run(config, file=file) == exit_codes.DONE
+    assert run(config, file=file).code == exit_codes.DONE
     assert summary.read_bytes() != before
     printed = capfd.readouterr().out
     assert f"not exported to tracking.mlflow={server.uri}: Connection refused" in printed
