@@ -14,6 +14,9 @@ from markupsafe import Markup
 from pipeline.common.json_types import JsonValue
 from pipeline.page.elements import Chart, Section, Tile
 
+SHOWN_ROWS = 200
+"""Rows of a table that are shown at once; a button shows the others."""
+
 
 def render(
     *,
@@ -43,7 +46,7 @@ def render(
     environment.tests["kind"] = lambda block, name: type(block).__name__ == name
     environment.filters["breakable"] = _breakable
     environment.filters["packed"] = packed
-    environment.globals.update(add_chart=charts.add, in_script=in_script)
+    environment.globals.update(add_chart=charts.add, in_script=in_script, shown_rows=SHOWN_ROWS)
     template = environment.get_template("page.html.jinja")
     return template.render(
         title=title,

@@ -12,6 +12,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
+from pipeline.page.elements import Cell, Column, Row, Section, Table, Tile, number_cell
+from pipeline.page.render import SHOWN_ROWS, render
 from tests.browser.conftest import Pages, show_all
 
 pytestmark = pytest.mark.browser
@@ -152,3 +154,34 @@ def test_it_prints_with_its_charts(pages: Pages, opened: Callable, tmp_path: Pat
         file = tmp_path / "report.pdf"
         page.pdf(path=file)
         assert file.read_bytes().startswith(b"%PDF")
+
+
+def test_a_long_table_shows_its_first_rows(opened: Callable, tmp_path: Path) -> None:
+    rows = [Row([Cell(f"column {i}"), number_cell(i)]) for i in range(450)]
+    table = Table("Many", [Column("name"), Column("size", is_number=True)], rows, filter="columns")
+    file = tmp_path / "long.html"
+    text = render(
+        title="long",
+        subtitle="",
+        badge=Tile("", ""),
+        sections=[Section("many", "Many", [table])],
+        links={},
+    )
+    file.write_text(text)
+    with opened(file) as page:
+        shown = page.locator("tbody tr:not([hidden])")
+        assert shown.count() == SHOWN_ROWS == 200
+        page.get_by_role("button", name="size").press("Enter")
+        page.get_by_role("button", name="size").press("Enter")
+        assert shown.count() == 200
+        assert shown.first.inner_text().split("\t") == ["column 449", "449"]
+        box = page.get_by_label("Filter columns")
+        box.fill("column 1")
+        assert page.locator("output").inner_text() == "111 columns"
+        assert shown.count() == 111
+        box.fill("")
+        assert shown.count() == 200
+        page.get_by_role("button", name="show all").click()
+        assert shown.count() == 450
+        box.fill("column 44")
+        assert shown.count() == 11

@@ -134,20 +134,34 @@ function sortBy(table, head) {
     return up ? order : -order;
   });
   table.tBodies[0].append(...keyed.flatMap(each => each.extra ? [each.row, each.extra] : [each.row]));
+  showRows(table.closest(".table"));
 }
+const leftOut = new WeakSet();  // rows that a filter leaves out
 function filterRows(box) {
   const wanted = box.querySelector(".filter").value.toLowerCase();
-  let shown = 0;
+  let found = 0;
   for (const row of box.querySelector("table").tBodies[0].rows) {
     if (row.classList.contains("details")) continue;
     const hit = Array.from(row.cells).some(cell => cell.textContent.toLowerCase().includes(wanted));
-    row.hidden = !hit;
-    const extra = detailsOf(row);
-    if (extra) extra.hidden = !hit;
-    shown += hit;
+    hit ? leftOut.delete(row) : leftOut.add(row);
+    found += hit;
   }
   const output = box.querySelector("output");
-  output.value = `${shown.toLocaleString("en")} ${output.value.replace(/^\S+ /, "")}`;
+  output.value = `${found.toLocaleString("en")} ${output.value.replace(/^\S+ /, "")}`;
+  showRows(box);
+}
+// The browser lays out all rows that are shown, so a long table shows its first rows.
+function showRows(box) {
+  const more = box.querySelector(".more");
+  let room = more ? Number(more.dataset.shown) : Infinity;
+  for (const row of box.querySelector("table").tBodies[0].rows) {
+    if (row.classList.contains("details")) {
+      row.hidden = row.previousElementSibling.hidden;
+    } else {
+      row.hidden = leftOut.has(row) || room <= 0;
+      if (!leftOut.has(row)) room -= 1;
+    }
+  }
 }
 // The details of all rows of a table are packed behind it.
 const unpacked = new WeakMap();
@@ -172,6 +186,11 @@ document.addEventListener("click", event => {
   if (!button) return;
   if (button.classList.contains("sort")) sortBy(button.closest("table"), button.closest("th"));
   if (button.classList.contains("open")) toggleDetails(button);
+  if (button.classList.contains("more")) {
+    const box = button.closest(".table");
+    button.remove();
+    showRows(box);
+  }
 });
 // Thresholds: rates, counts and the marks in the charts follow the slider.
 const countText = new Intl.NumberFormat("en", {maximumSignificantDigits: 10});

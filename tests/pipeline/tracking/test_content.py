@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.config.config_file import load_config
-from pipeline.tracking.content import git_commit, has_secrets, metrics_of, params_of
-from pipeline.tracking.curves import MAX_POINTS, read_curves
-from trainer_module.loop.callbacks.tensorboard import write_scalars
+from pipeline.tracking.content import has_secrets, metrics_of, params_of
 
 
 def summary(slices):
@@ -90,38 +87,3 @@ def test_any_slice_has_a_legal_name(values):
     assert len(metrics) == len(values) + 3
     for name in metrics:
         validation._validate_metric(name, 0.5, 0, 0)
-
-
-def test_a_long_curve_is_sampled_and_keeps_its_end(tmp_path):
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-    writer = EventFileWriter(str(tmp_path / "train"))
-    for step in range(3 * MAX_POINTS):
-        event = Event(wall_time=1.5, step=step)
-        event.summary.value.add(tag="loss", simple_value=step / 2)
-        writer.add_event(event)
-    writer.close()
-    write_scalars(str(tmp_path / "eval"), 3000, {"loss": float("nan")})
-    points = list(read_curves(str(tmp_path)))
-    train = [point for point in points if point.name == "training/train/loss"]
-    assert len(train) == MAX_POINTS
-    assert all(point.value == point.step / 2 and point.time_ms == 1500 for point in train)
-    assert train[-1].step == 3 * MAX_POINTS - 1
-    (end,) = [point for point in points if point.name == "training/eval/loss"]
-    assert end.step == 3000
-    assert end.value != end.value
-
-
-def test_without_tensorboard_files_there_is_no_curve(tmp_path):
-    assert list(read_curves(str(tmp_path))) == []
-
-
-def test_the_commit_is_of_the_yaml(tmp_path):
-    assert git_commit(tmp_path) is None
-    author = ("-c", "user.name=a", "-c", "user.email=a@b")
-    for command in (["init", "-q"], [*author, "commit", "-q", "--allow-empty", "-m", "x"]):
-        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
-    commit = git_commit(tmp_path)
-    assert commit is not None
-    assert len(commit) == 40
