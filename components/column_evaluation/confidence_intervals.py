@@ -58,7 +58,7 @@ class ConfidenceIntervals(metric_types.Metric):
             metric_specs.to_computations(other_specs(eval_config), eval_config=eval_config)
         )
         baseline = model_util.get_baseline_model_spec(eval_config)
-        combiner = SampleCombiner(
+        combiner = _SampleCombiner(
             [
                 each.combiner
                 for each in computations
@@ -90,7 +90,8 @@ def add_confidence_intervals(eval_config: tfma.EvalConfig) -> None:
     if not options.confidence_intervals.method:
         options.confidence_intervals.method = _JACKKNIFE  # TFMA's default
     metric = tfma.MetricConfig(class_name=ConfidenceIntervals.__name__, module=__name__)
-    eval_config.metrics_specs.append(tfma.MetricsSpec(metrics=[metric]))
+    # Before metrics that TFMA derives from intervals.
+    eval_config.metrics_specs.insert(0, tfma.MetricsSpec(metrics=[metric]))
 
 
 class Sampling(NamedTuple):
@@ -161,7 +162,7 @@ class _WholeExtracts(metric_types.Preprocessor):
         yield extracts
 
 
-class Samples(NamedTuple):
+class _Samples(NamedTuple):
     """The accumulator of all samples.
 
     Attributes:
@@ -173,7 +174,7 @@ class Samples(NamedTuple):
     parts: list[Any]
 
 
-class SampleCombiner(beam.CombineFn):
+class _SampleCombiner(beam.CombineFn):
     """Combine batches into the values of all metrics in each sample."""
 
     def __init__(
@@ -184,7 +185,7 @@ class SampleCombiner(beam.CombineFn):
         baseline_model: str | None,
         sampling: Sampling,
     ):
-        """Combine metrics that can add batches.
+        """Combine the metrics of each sample.
 
         Args:
             combiners: The combiners of the metrics.
@@ -200,11 +201,11 @@ class SampleCombiner(beam.CombineFn):
     def setup(self, *args: Any, **kwargs: Any) -> None:
         self._metrics.setup(*args, **kwargs)
 
-    def create_accumulator(self) -> Samples:
+    def create_accumulator(self) -> _Samples:
         parts = [self._metrics.create_accumulator() for _ in range(self._sampling.samples)]
-        return Samples(np.zeros(self._sampling.samples, np.int64), parts)
+        return _Samples(np.zeros(self._sampling.samples, np.int64), parts)
 
-    def add_input(self, accumulator: Samples, element: Any) -> Samples:
+    def add_input(self, accumulator: _Samples, element: Any) -> _Samples:
         counts = element[COUNTS_KEY]
         parts = []
         for part, count in zip(accumulator.parts, counts.T, strict=True):
@@ -212,19 +213,19 @@ class SampleCombiner(beam.CombineFn):
             values = {name: select_rows(element[name], at) for name in _INPUTS}
             inputs = metric_types.StandardMetricInputs(values)
             parts.append(self._metrics.add_input(part, inputs) if at.size else part)
-        return Samples(accumulator.rows + counts.sum(axis=0, dtype=np.int64), parts)
+        return _Samples(accumulator.rows + counts.sum(axis=0, dtype=np.int64), parts)
 
-    def merge_accumulators(self, accumulators: Iterable[Samples]) -> Samples:
+    def merge_accumulators(self, accumulators: Iterable[_Samples]) -> _Samples:
         rows, parts = zip(*accumulators, strict=True)
         merged = [self._metrics.merge_accumulators(each) for each in zip(*parts, strict=True)]
-        return Samples(sum(rows), merged)
+        return _Samples(np.sum(rows, axis=0), merged)
 
-    def compact(self, accumulator: Samples) -> Samples:
-        return Samples(
+    def compact(self, accumulator: _Samples) -> _Samples:
+        return _Samples(
             accumulator.rows, [self._metrics.compact(each) for each in accumulator.parts]
         )
 
-    def extract_output(self, accumulator: Samples) -> dict[Any, list[metric_types.MetricsDict]]:
+    def extract_output(self, accumulator: _Samples) -> dict[Any, list[metric_types.MetricsDict]]:
         """Return the metrics of each sample that has rows."""
         rows, parts = accumulator
         if self._sampling.is_jackknife:

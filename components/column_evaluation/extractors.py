@@ -129,7 +129,8 @@ class _SliceBatches(beam.DoFn):
         }
         rows = count_rows(values[constants.PREDICTIONS_KEY])
         if self._sampling is not None:
-            content = [element.get(constants.INPUT_KEY), values]
+            serialized = element.get(constants.INPUT_KEY)
+            content = values if serialized is None else serialized
             values[COUNTS_KEY] = self._sampling.count_rows(content, rows)
         transformed = element.get(constants.TRANSFORMED_FEATURES_KEY) or {}
         preferred = (

@@ -28,6 +28,7 @@ from components.column_evaluation.extractors import (
     _SliceBatches,
     find_rows_reason,
 )
+from components.column_evaluation.tfma_combiners import is_column_combiner
 from pipeline.config.evaluation import METRICS, EvaluationConfig
 
 KINDS = ("binary", "multiclass", "regression")
@@ -132,7 +133,10 @@ def results(config: tfma.EvalConfig, parts: list[list[dict[str, Any]]]) -> dict[
                 copy = pickle.loads(pickle.dumps(c.combiner.compact(accumulator)))
                 merged.setdefault(key, []).append(copy)
         for key, accumulators_of_key in merged.items():
-            output = c.combiner.extract_output(c.combiner.merge_accumulators(accumulators_of_key))
+            # Given a sequence, some combiners of TFMA add the first part twice.
+            as_given = list if is_column_combiner(c.combiner) else iter
+            whole = c.combiner.merge_accumulators(as_given(accumulators_of_key))
+            output = c.combiner.extract_output(whole)
             found.setdefault(key, {}).update(output)
     return found
 
