@@ -179,6 +179,12 @@ def test_second_run_is_cached(on_a_terminal, taxi):
     assert ran == {"LatestBlessedModel", "Evaluator", "Pusher"} or ran == {"LatestBlessedModel"}
 
 
+def test_no_line_is_wider_than_the_terminal_except_paths_to_copy(on_a_terminal, taxi):
+    lines = without_colours(on_a_terminal.text.replace("\r", "\n")).splitlines()
+    assert all(len(line) <= 120 or str(taxi.folder) in line for line in lines)
+    assert not any("…" in line for line in lines)
+
+
 def test_a_terminal_shows_one_live_line_per_node_and_no_log_line(on_a_terminal):
     code, text, _ = on_a_terminal
     assert code == 0
