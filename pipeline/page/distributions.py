@@ -70,10 +70,10 @@ def _central(
         outside.append(f"{column.split} {percent(bounds[0])} and {percent(1 - bounds[-1])}")
     splits = [column.split for column in columns]
     return Chart(
-        title,
+        f"{title}, from the lowest to the highest decile",
         _overlaid(splits),
         data,
-        f"From the lowest to the highest decile; below and above lie of {', of '.join(outside)}.",
+        f"Below and above lie: of {', of '.join(outside)}.",
     )
 
 
@@ -123,7 +123,7 @@ def _texts(columns: Sequence[RawColumn], title: str) -> Block:
     more = len(columns[0].labels or ()) - len(values)
     return Chart(
         title,
-        _grouped([column.split for column in columns]),
+        _grouped([column.split for column in columns], len(values)),
         data,
         f"The {len(values)} most frequent values." if more > 0 else "",
     )
@@ -185,10 +185,10 @@ def _overlaid(splits: Sequence[str]) -> JsonObject:
     }
 
 
-def _grouped(splits: Sequence[str]) -> JsonObject:
+def _grouped(splits: Sequence[str], values: int) -> JsonObject:
     return {
         "width": "container",
-        "height": {"step": max(18 // len(splits), 7), "for": "offset"},
+        "height": values * max(22, 9 * len(splits)),
         "transform": [{"fold": list(splits), "as": ["split", "share"]}],
         "mark": {"type": "bar", "tooltip": True},
         "encoding": {

@@ -177,7 +177,7 @@ async function toggleDetails(button) {
   line.className = "details";
   const cell = line.insertCell();
   cell.colSpan = row.cells.length;
-  cell.innerHTML = markup;
+  cell.append(Object.assign(document.createElement("div"), {innerHTML: markup}));
   row.after(line);
   watch(line);
 }
