@@ -66,10 +66,11 @@ def thin(
 
 
 def _curves(split: str, folder: Path) -> Iterator[Curve]:
-    files = sorted(folder.glob("events.out.tfevents.*"), key=lambda file: file.name)
+    # Names of files have whole seconds; a restart may follow within one.
+    files = sorted(map(_scalars, folder.glob("events.out.tfevents.*")), key=lambda file: file[0])
     starts: dict[str, list[tuple[list[int], list[float]]]] = {}
-    for file in files:
-        for name, points in _scalars(file).items():
+    for _, scalars in files:
+        for name, points in scalars.items():
             starts.setdefault(name, []).append(points)
     for name, parts in starts.items():
         steps: list[int] = []
@@ -78,22 +79,27 @@ def _curves(split: str, folder: Path) -> Iterator[Curve]:
             before = int(np.searchsorted(steps, part_steps[0]))
             steps, values = steps[:before] + part_steps, values[:before] + part_values
         shown_steps, shown_values = thin(steps, values)
-        resumed = [part_steps[0] for part_steps, _ in parts[1:]]
+        resumed = tuple(part_steps[0] for part_steps, _ in parts[1:])
         yield Curve(split, name, [int(each) for each in shown_steps], shown_values, resumed)
 
 
-def _scalars(file: Path) -> dict[str, tuple[list[int], list[float]]]:
-    """Return the steps and values of each scalar in an event file, up to a damaged record."""
+def _scalars(file: Path) -> tuple[float, dict[str, tuple[list[int], list[float]]]]:
+    """Return when an event file begins, and steps and values of each scalar.
+
+    A file that ends in a damaged record is read up to there.
+    """
     from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
+    start = math.inf
     found: dict[str, tuple[list[int], list[float]]] = {}
     for event in LegacyEventFileLoader(str(file)).Load():
+        start = min(start, event.wall_time)
         for value in event.summary.value:
             if value.WhichOneof("value") == "simple_value":
                 steps, values = found.setdefault(value.tag, ([], []))
                 steps.append(event.step)
                 values.append(value.simple_value)
-    return found
+    return start, found
 
 
 def last_finite(values: Sequence[float]) -> float | None:

@@ -41,6 +41,12 @@ _TITLES: Mapping[str, tuple[str, str]] = {
 }
 """Scalar of the training -> title of its chart, and of its vertical axis."""
 
+_ENDS: Mapping[str, str] = {
+    "epochs": "last epoch",
+    "steps": "last step",
+    "early_stopping": "early stopping",
+}
+
 _MOST_EPOCHS = 1_000
 
 
@@ -67,7 +73,7 @@ def _summary(
         if history.steps is not None:
             tiles.append(Tile("optimizer steps", f"{history.steps:,}", f"{history.epochs} epochs"))
         if history.stopped:
-            tiles.append(Tile("ended by", history.stopped.replace("_", " ")))
+            tiles.append(Tile("ended by", _ENDS.get(history.stopped, history.stopped)))
         skipped = {reason: count for reason, count in history.skipped.items() if count}
         note = ", ".join(f"{reason.replace('_', ' ')}: {n:,}" for reason, n in skipped.items())
         state = "warning" if skipped else ""

@@ -1,0 +1,87 @@
+"""A small SavedModel with the signatures and descriptions of an export of the Trainer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tensorflow as tf
+
+CITIES = ["Lima", "Oslo", "Rome"]
+
+
+def score(kind: str, area: np.ndarray, city: np.ndarray) -> np.ndarray:
+    """Return the prediction of the model in float64, `[rows]` or `[rows, classes]`.
+
+    Args:
+        kind: binary, multiclass or regression.
+        area: `[rows]`, 0 where it is missing.
+        city: Texts `[rows]`, empty where one is missing.
+    """
+    z = 0.5 * area - 1.0 * (city == "Oslo")
+    if kind == "regression":
+        return z
+    if kind == "binary":
+        return 1 / (1 + np.exp(-z))
+    logits = np.stack([z, 0 * z, -z], axis=1)
+    powers = np.exp(logits)
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def export(kind: str, folder: Path) -> None:
+    """Write the SavedModel; it refuses a row with two values of `area`."""
+    parsed = {
+        "area": tf.io.FixedLenFeature([1], tf.float32, [0.0]),
+        "city": tf.io.FixedLenFeature([1], tf.string, [""]),
+        "label": tf.io.FixedLenFeature([1], tf.float32, [float("nan")]),
+    }
+    signature = [tf.TensorSpec([None], tf.string, name="examples")]
+
+    @tf.function(input_signature=signature)
+    def serve(examples):
+        rows = tf.io.parse_example(examples, parsed)
+        z = 0.5 * rows["area"] - tf.cast(rows["city"] == "Oslo", tf.float32)
+        if kind == "regression":
+            return {"outputs": z}
+        if kind == "binary":
+            return {"outputs": tf.sigmoid(z)}
+        return {"outputs": tf.nn.softmax(tf.concat([z, 0 * z, -z], axis=1))}
+
+    @tf.function(input_signature=signature)
+    def transform(examples):
+        return {"label": tf.io.parse_example(examples, parsed)["label"]}
+
+    module = tf.Module()
+    signatures = {"serving_default": serve, "transform_features": transform}
+    tf.saved_model.save(module, str(folder), signatures=signatures)
+    (folder / "assets.extra").mkdir()
+    label = {
+        "version": 1,
+        "column": "label",
+        "kind": kind,
+        "classes": {"binary": ["no", "yes"], "multiclass": ["a", "b", "c"]}.get(kind),
+        "outputs": "values" if kind == "regression" else "probabilities",
+    }
+    (folder / "assets.extra" / "label.json").write_text(json.dumps(label))
+    columns = [{"name": "area", "dtype": "float32"}, {"name": "city", "dtype": "string"}]
+    (folder / "assets.extra" / "raw_columns.json").write_text(json.dumps({"columns": columns}))
+
+
+def write_rows(
+    folder: Path, area: np.ndarray, city: np.ndarray, label: np.ndarray, *, group: int = 1000
+) -> None:
+    """Write raw rows as ExampleGen does; NaN areas and empty cities are missing values."""
+    folder.mkdir(parents=True)
+    lists = {
+        "area": pa.array(
+            [None if np.isnan(each) else [each] for each in area], pa.large_list(pa.float32())
+        ),
+        "city": pa.array(
+            [[each.encode()] if each else None for each in city], pa.large_list(pa.large_binary())
+        ),
+        "label": pa.array([[each] for each in label], pa.large_list(pa.float32())),
+    }
+    pq.write_table(pa.table(lists), folder / "part-00000.parquet", row_group_size=group)
