@@ -212,7 +212,7 @@ def _scores(counts: ThresholdCounts) -> Chart:
         ("positive", counts.true_positives, counts.positives),
     ):
         # A probability of 0 is not above the threshold 0.
-        rows = -np.diff(np.r_[every, above[at[1:]]])
+        rows = np.r_[every, above[at[1:-1]]] - above[at[1:]]
         data["low"] += [rounded(each) for each in edges[:-1]]
         data["high"] += [rounded(each) for each in edges[1:]]
         data["y"] += [rounded(each / every) for each in rows]

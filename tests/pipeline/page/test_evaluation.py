@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from frame_evaluation import evaluate_frame
 from small_export import CITIES, export, score, write_rows
@@ -69,11 +71,12 @@ def inputs(folder: Path, kind: str, metrics: list[str], nodes: dict[str, NodeRec
                 "groups": [{"name": "areas", "columns": ["area"], "scale": "z_score"}],
                 "label": {"column": "label", "kind": kind},
             },
+            "training": {"epochs": 1},
             "evaluation": {"metrics": metrics},
             "output": {"folder": str(folder)},
         }
     )
-    summary = {"metrics": dict.fromkeys(metrics, {}), "judged_split": "eval"}
+    summary = {"metrics": {name: {} for name in metrics}, "judged_split": "eval"}
     record: RunRecord = write_record(folder / "runs" / "20260101-000000", config, summary)
     return RunInputs(config, record, nodes)
 
@@ -183,7 +186,8 @@ def test_the_probabilities_of_a_class_add_up_to_one(binary: Case, section: Secti
     edges = np.linspace(0, 1, 21)
     for label, name in ((0, "negative"), (1, "positive")):
         shown = [v for v, s in zip(chart.data["y"], chart.data["series"], strict=True) if s == name]
-        counts = np.histogram(p[y == label], edges)[0]
+        # An interval has its upper end: a row at a threshold is not above it.
+        counts = np.bincount(np.searchsorted(edges[1:], p[y == label]), minlength=20)
         np.testing.assert_allclose(shown, counts / counts.sum(), atol=1e-6)
 
 
@@ -286,8 +290,8 @@ def test_several_classes_have_a_confusion_matrix(tmp_path: Path) -> None:
 
 
 def test_a_regression_has_residuals(tmp_path: Path) -> None:
-    found = case(tmp_path, "regression", ["mean_absolute_error"])
-    section = evaluation.section_of(found.run)
+    found = case(tmp_path, "regression", ["mean_absolute_error"], evaluated=False)
+    section = Section("evaluation", "Evaluation", regression_blocks(found.run.sample))
     residuals = found.predictions - found.labels
     chart = only(section, Chart, "Residuals").data
     low, high = np.quantile(residuals, [0.005, 0.995])
@@ -304,6 +308,14 @@ def test_a_regression_has_residuals(tmp_path: Path) -> None:
     assert worst == pytest.approx(np.abs(residuals).max(), rel=1e-5)
 
 
+def regression_blocks(sample: Any) -> list[Block]:
+    assert isinstance(sample, SampledRows)
+    return [
+        *evaluation.residuals.blocks_of(sample, counted="rows"),
+        *evaluation.worst_rows.blocks_of(sample, label="label"),
+    ]
+
+
 def test_labels_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
     export("regression", tmp_path / "model" / "Format-Serving")
     labels = np.array([1.0, np.nan, 3.0])
@@ -313,26 +325,24 @@ def test_labels_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
         NodeName.EXAMPLE_GEN: NodeRecord("rows", artifact("examples", tmp_path / "rows")),
     }
     sample = inputs(tmp_path, "regression", ["r2"], nodes).sample
-    assert isinstance(sample, SampledRows)
-    blocks = [
-        *evaluation.residuals.blocks_of(sample, counted="rows"),
-        *evaluation.worst_rows.blocks_of(sample, label="label"),
-    ]
-    section = Section("evaluation", "Evaluation", blocks)
+    section = Section("evaluation", "Evaluation", regression_blocks(sample))
     assert "1 rows are left out" in texts(section)
     assert len(only(section, Table, "The 2 worst rows").rows) == 2
-    nothing = dataclasses.replace(sample, labels=np.full(3, np.nan))
-    assert "no label" in evaluation.residuals.blocks_of(nothing, counted="rows")[0].text
-    assert "no worst rows" in evaluation.worst_rows.blocks_of(nothing, label="label")[0].text
-
-
-def test_rows_that_the_model_refuses_are_reported(tmp_path: Path) -> None:
-    found = case(tmp_path, "regression", ["r2"], evaluated=False)
-    rows, _ = read_rows(tmp_path / "examples" / "Split-eval")
-    sample = found.run.sample
     assert isinstance(sample, SampledRows)
-    assert rows.num_rows == len(sample.labels) == ROWS
-    (tmp_path / "examples" / "Split-eval" / "part-00000.parquet").unlink()
+    nothing = dataclasses.replace(sample, labels=np.full(3, np.nan))
+    section = Section("evaluation", "Evaluation", regression_blocks(nothing))
+    assert "no label and prediction are both numbers" in texts(section)
+    assert "no row has a loss" in texts(section)
+
+
+def test_rows_that_are_gone_or_refused_are_reported(tmp_path: Path) -> None:
+    found = case(tmp_path, "regression", ["r2"], evaluated=False)
+    file = tmp_path / "examples" / "Split-eval" / "part-00000.parquet"
+    table = pq.read_table(file)
+    twice = pa.array([[1.0, 2.0]] * ROWS, pa.large_list(pa.float32()))
+    pq.write_table(table.set_column(0, "area", twice), file)
+    assert "cannot predict the sampled rows" in str(found.run.sample)
+    file.unlink()
     again = RunInputs(found.run.config, found.run.record, found.run.nodes)
     assert isinstance(again.sample, NoSample)
     assert "no Parquet files" in str(again.sample)
