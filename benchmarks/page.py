@@ -65,10 +65,10 @@ def main() -> None:
                 print(name, {what: f"{each:.3f} s" for what, each in found[name][-1].items()})
         browser.close()
         size = pages[wide].stat().st_size / 2**20
-    rows = [
-        Row(f"{what}, {wide}", TAXI, *([one[what] for one in found[name]] for name in pages))
-        for what in WANTED
-    ]
+    rows = []
+    for what in WANTED:
+        ours, taxis = ([one[what] for one in found[name]] for name in pages)
+        rows.append(Row(f"{what}, {wide}", TAXI, ours, taxis))
     notes = {
         f"{what}, {wide}": f"{what.capitalize()} takes "
         f"{statistics.median(one[what] for one in found[wide]):.3f} s with {wide} "
