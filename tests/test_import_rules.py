@@ -31,7 +31,7 @@ FLOORS = {
     "pipeline": (
         *("__main__", "local_runner", "kubeflow_runner", "cli"),
         *("serving", "replay", "targets", "platforms", "image", "run"),
-        *("preflight", "features", "page", "tracking", "report"),
+        *("preflight", "page", "features", "tracking", "report"),
         "graph",
         *("data", "config", "engines", "flink", "common"),
     ),

@@ -48,6 +48,6 @@ class RunInputs:
     def sample(self) -> SampledRows | NoSample:
         """A sample of the evaluated rows with predictions, or why there is none."""
         try:
-            return sample_of(self)
+            return sample_of(self.config, self.artifact)
         except NoSample as reason:
             return reason

@@ -7,17 +7,21 @@ the exported model predicts a bounded sample when the page is written.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+
+from pipeline.config.config import PipelineConfig
+from pipeline.graph.node_names import NodeName
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pipeline.page.inputs import RunInputs
+Artifact: TypeAlias = Callable[[NodeName, str], Path | None]
+"""The folder of a node's output, or None: `RunInputs.artifact`."""
 
 MOST_ROWS = 10_000
 _MOST_VALUES = 1_000_000  # rows times columns
@@ -143,26 +147,24 @@ class ExportedModel:
         return {name: np.concatenate(values) for name, values in parts.items()}
 
 
-def sample_of(run: RunInputs) -> SampledRows:
+def sample_of(config: PipelineConfig, artifact: Artifact) -> SampledRows:
     """Return a sample of the evaluated rows, with predictions.
 
     Raises:
         NoSample: The model or the rows are gone, or the model cannot take them.
     """
-    from pipeline.graph.node_names import NodeName
-
     exported, examples = (
-        run.artifact(node, key)
+        artifact(node, key)
         for node, key in ((NodeName.TRAINER, "model"), (NodeName.EXAMPLE_GEN, "examples"))
     )
-    split = run.config.data.evaluation_split
+    split = config.data.evaluation_split
     if exported is None or examples is None:
         raise NoSample("This run has no exported model or no rows, or they were deleted.")
     rows, total = read_rows(examples / f"Split-{split}")
     model = ExportedModel(exported / "Format-Serving")
     try:
         predictions, transformed = model.predict(rows), model.transformed(rows)
-        labels = _numbers(transformed, run.config.label.column, rows.num_rows)
+        labels = _numbers(transformed, config.label.column, rows.num_rows)
     except NoSample:
         raise
     except Exception as error:  # TensorFlow's, of rows that the model refuses
@@ -170,7 +172,7 @@ def sample_of(run: RunInputs) -> SampledRows:
         raise NoSample(
             f"The exported model cannot predict the sampled rows: {type(error).__name__}: {line}"
         ) from error
-    weight = run.config.features.weight
+    weight = config.features.weight
     return SampledRows(
         model=model,
         rows=rows,

@@ -8,8 +8,6 @@ from datetime import datetime
 from pathlib import Path
 
 from pipeline.config.config import PipelineConfig
-from pipeline.page.index import write_index
-from pipeline.page.page import write_page
 from pipeline.report.made_by import made_by
 from pipeline.report.progress import RunState
 from pipeline.report.records import latest_run_id, run_by_id
@@ -49,6 +47,9 @@ def keep_record(
         _new_folder(config, started), config, {**summary, "made_by": made_by(command)}
     )
     try:
+        from pipeline.page.index import write_index
+        from pipeline.page.page import write_page
+
         write_page(record)
         write_index(config.output.folder)
     except Exception:  # the result of the run matters more

@@ -16,7 +16,7 @@ TARGETS = {
     *("help", "setup", "run", "test", "test-fast", "test-flink", "test-gpu", "lint", "bench"),
     "test-distributed",
     "test-cluster",
-    *("test-image", "test-mlflow", "test-1.21"),
+    *("test-image", "test-browser", "test-mlflow", "test-1.21"),
     "golden",
     "docs",
     *("lock", "clean"),
@@ -49,7 +49,14 @@ def test_ci_runs_all_and_fails_with_any(checkout, machine, own_environment):
     environment = own_environment | {"PATH": f"{machine.bin}{os.pathsep}{own_environment['PATH']}"}
     (machine.bin / "make").unlink()
     steps = ["lint", "docs", "test", "test-distributed"]
-    suites = ["test-1.21", "test-cluster", "test-flink", "test-image", "test-mlflow"]
+    suites = [
+        "test-1.21",
+        "test-browser",
+        "test-cluster",
+        "test-flink",
+        "test-image",
+        "test-mlflow",
+    ]
     for failing, status in {**dict.fromkeys(steps + suites, 1), "none": 0}.items():
         log.unlink(missing_ok=True)
         machine.script(
