@@ -20,11 +20,11 @@ from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
 from pipeline.report.records import NodeRecord, find_output, latest_run, latest_run_of
+from pipeline.report.split_statistics import TRAIN_SPLIT, read_statistics
 
 if TYPE_CHECKING:
     from transform.output.chains import Chain, ChainStep
 
-TRAIN_SPLIT = "train"
 SHOWN_VALUES = 4  # of a list in the table; --json has all of them
 PIPE_WIDTH = 160
 _SHORT = {"standard_deviation": "std", "lower_quartile": "q25", "upper_quartile": "q75"}
@@ -170,11 +170,6 @@ def _record(one: Explained) -> JsonObject:
 
 def _rows(records: Mapping[str, NodeRecord]) -> int | None:
     """Return the number of rows in the train split; None if unknown."""
-    from tensorflow_metadata.proto.v0 import statistics_pb2
-
     output = find_output(records, NodeName.STATISTICS_GEN, "statistics")
-    file = Path(output.uri) / f"Split-{TRAIN_SPLIT}" / "FeatureStats.pb" if output else None
-    if file is None or not file.is_file():
-        return None
-    parsed = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
-    return parsed.datasets[0].num_examples
+    train = read_statistics(Path(output.uri)).get(TRAIN_SPLIT) if output else None
+    return train.rows if train else None

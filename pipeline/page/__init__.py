@@ -1,5 +1,5 @@
 """The page of a run: `report.html`, one file without any outside resource.
 
 A section (`sections/`) turns the artifacts of a run into elements (`elements.py`), and `render.py`
-turns elements into HTML. May import `report`, `graph`, `config` and `common`.
+turns elements into HTML. May import `features`, `report`, `graph`, `config` and `common`.
 """

@@ -62,11 +62,13 @@ def write_page(record: RunRecord) -> Path:
 def inputs_of(record: RunRecord) -> RunInputs:
     """Return a run with its artifacts and the runs that it is compared with."""
     before = [each for each in records_of(record.output_folder) if each.name < record.name]
+    previous = before[-1] if before else None
     return RunInputs(
         config=record.config,
         record=record,
         nodes=run_by_id(record.config, record.summary["run"]["id"]),
-        previous=before[-1] if before else None,
+        previous=previous,
+        previous_nodes=run_by_id(record.config, previous.summary["run"]["id"]) if previous else {},
         blessed=next((each for each in reversed(before) if each.result == "blessed"), None),
     )
 

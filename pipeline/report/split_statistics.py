@@ -37,13 +37,20 @@ def read_statistics(folder: Path) -> dict[str, SplitStatistics]:
 
     Args:
         folder: Folder of the ExampleStatistics artifact.
+
+    Raises:
+        ValueError: A file is damaged.
     """
+    from google.protobuf.message import DecodeError
     from tensorflow_metadata.proto.v0 import statistics_pb2
 
     found = []
     for file in folder.glob(f"Split-*/{FILE}"):
         split = file.parent.name.removeprefix("Split-")
-        parsed = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
+        try:
+            parsed = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
+        except DecodeError as error:
+            raise ValueError(f"{file} is damaged: {error}") from None
         for dataset in parsed.datasets[:1]:
             columns = {".".join(each.path.step) or each.name: each for each in dataset.features}
             found.append(SplitStatistics(split, dataset.num_examples, columns))

@@ -28,6 +28,7 @@ from pipeline.report.progress import ProgressHandler, RunState, duration
 from pipeline.report.records import find_output, latest_run_of
 from pipeline.report.run_record import RunRecord
 from pipeline.report.short_path import short
+from pipeline.report.split_statistics import read_statistics
 from pipeline.report.summary_file import last_computed, write_summary
 from pipeline.report.verdict import fails_a_threshold
 from pipeline.run import logs
@@ -300,14 +301,9 @@ def _row_counts(config: PipelineConfig):
     """Return a function that reads row counts per split from the statistics, once they exist."""
 
     def counts() -> dict[str, int]:
-        from tensorflow_metadata.proto.v0 import statistics_pb2
-
         output = find_output(latest_run_of(config), NodeName.STATISTICS_GEN, "statistics")
-        result = {}
-        for file in Path(output.uri).glob("Split-*/FeatureStats.pb") if output else ():
-            statistics = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
-            result[file.parent.name.removeprefix("Split-")] = statistics.datasets[0].num_examples
-        return result
+        statistics = read_statistics(Path(output.uri)) if output else {}
+        return {split: each.rows for split, each in statistics.items()}
 
     return counts
 

@@ -29,7 +29,7 @@ from pipeline.page.elements import (
     Tiles,
 )
 from pipeline.page.inputs import RunInputs
-from pipeline.report.records import find_output, run_by_id
+from pipeline.report.records import find_output
 from pipeline.report.split_statistics import (
     TRAIN_SPLIT,
     SplitStatistics,
@@ -288,11 +288,7 @@ def _drift(run: RunInputs, splits: Mapping[str, SplitStatistics]) -> list[Block]
     if run.previous is None:
         return [Text("Drift: there is no earlier run to compare the data with.", "quiet")]
     name = run.previous.name
-    before = find_output(
-        run_by_id(run.config, run.previous.summary["run"]["id"]),
-        NodeName.STATISTICS_GEN,
-        "statistics",
-    )
+    before = find_output(run.previous_nodes, NodeName.STATISTICS_GEN, "statistics")
     if before is None:
         return [Text(f"Drift: run {name} has no statistics to compare with.", "quiet")]
     folder, own = Path(before.uri), run.artifact(NodeName.STATISTICS_GEN, "statistics")

@@ -108,19 +108,20 @@ class _Known:
 def section_of(run: RunInputs) -> Section:
     """Return the section; without the validator's report, from the transform graph alone."""
     report, no_report = _read_report(run)
-    graph = run.artifact(NodeName.TRANSFORM, "transform_graph")
-    layout = FeatureLayout.from_transform_graph(str(graph)) if graph else None
-    folder = run.artifact(NodeName.STATISTICS_GEN, "statistics")
-    statistics = read_statistics(folder) if folder else {}
-    explained: list[Explained] = []
     notes: list[Block] = [Text(no_report, "quiet")] if no_report else []
+    layout, explained, warnings = None, [], []
+    graph = run.artifact(NodeName.TRANSFORM, "transform_graph")
     if graph is None:
-        notes.append(Text("This run has no transform graph; it may have been deleted.", "quiet"))
+        text = "This run has no transform graph: Transform has not finished, or it was deleted."
+        notes.append(Text(text, "quiet"))
     else:
         try:
+            layout = FeatureLayout.from_transform_graph(str(graph))
             explained = explain_columns(run.nodes)
-        except ConfigError as error:
+            warnings = cautions(dict(run.nodes))
+        except (ConfigError, OSError, ValueError) as error:  # damaged, or another version's
             notes.append(Text(f"The steps of the columns are not known: {error}", "quiet"))
+    statistics = _statistics(run)
     known = _Known(
         chains={name: each for each in explained for name in each.chain.outputs},
         columns={column.name: column for column in layout.columns} if layout else {},
@@ -132,12 +133,20 @@ def section_of(run: RunInputs) -> Section:
         blocks += report_blocks(report, known)
     elif layout is not None:
         blocks.append(_layout_table(layout, known))
-    if graph is not None:
-        warnings = cautions(dict(run.nodes))
-        blocks += [Items(warnings, "warning")] if warnings else []
+    if warnings:
+        blocks.append(Items(warnings, "warning"))
     if layout is not None:
         blocks += _unused(run, layout, statistics)
     return Section("features", "Features", [*notes, *blocks])
+
+
+def _statistics(run: RunInputs) -> dict[str, SplitStatistics]:
+    """Return the statistics of the raw columns; none if the section Data cannot read them."""
+    folder = run.artifact(NodeName.STATISTICS_GEN, "statistics")
+    try:
+        return read_statistics(folder) if folder else {}
+    except ValueError:
+        return {}
 
 
 def _read_report(run: RunInputs) -> tuple[Report | None, str]:
