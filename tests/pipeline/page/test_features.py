@@ -1,0 +1,296 @@
+"""The section Features, compared with the report of NormalizationValidator and the layout."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_inputs import blocks_of, inputs, texts_of
+from run_records import failed
+from tensorflow_metadata.proto.v0 import schema_pb2
+
+from components.normalization_validator.check import find_violations
+from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
+from components.normalization_validator.limits import NormalizationLimits
+from components.normalization_validator.report import ColumnStatistics, RawColumn, Report
+from components.normalization_validator.statistics import ComputeStatistics, Measured, with_shifts
+from pipeline.page.elements import Chart, Group, Items, Section, Table, Text, Tile, Tiles
+from pipeline.page.page import LARGEST_BYTES
+from pipeline.page.render import render
+from pipeline.page.sections.features import _holds_zero_one, report_blocks, section_of
+
+COLUMNS = (
+    Column("fare", "z_score", 0),
+    Column("<b>", "min_max", 1),
+    Column("flat", "z_score", 2),
+    Column("never", None, 3),
+    Column("fare_missing", "missing_indicator", 4, source="fare", is_aspect=True),
+    Column("town=Ulm", "one_hot", 5, source="town", is_aspect=True),
+    Column("town_other", "one_hot", 6, source="town", is_aspect=True),
+)
+RAW = (
+    RawColumn(name="fare", split="train", values=9, missing=1, bars=(9.0, 0.0), low=1.0, high=3.0),
+    RawColumn(
+        name="town", split="eval", values=5, missing=5, bars=(3, 2), labels=("Ulm", "<Bonn>")
+    ),
+)
+REPORT = ("NormalizationValidator", "report")
+GRAPH = ("Transform", "transform_graph")
+
+
+def measured(split: str, values: np.ndarray, imputed: np.ndarray, columns: tuple) -> Measured:
+    features = FeatureSet((Feature("x", len(columns), columns),), None, schema_pb2.Schema())
+    combine = ComputeStatistics(features, split)
+    batch = Batch(len(values), (Values(values, imputed, 0),))
+    return combine.extract_output(combine.add_input(combine.create_accumulator(), batch))
+
+
+def _split(split: str, rows: int, offset: float) -> Measured:
+    """Returns four columns and three of 0 and 1; the first value of `fare` is far out."""
+    rng = np.random.default_rng(rows)
+    x = np.stack(
+        [
+            rng.normal(offset, 1, rows),
+            rng.random(rows),
+            np.zeros(rows),
+            np.full(rows, np.nan),
+            rng.random(rows) < 0.25,
+            np.arange(rows) % 2 == 0,
+            np.arange(rows) % 2 == 1,
+        ],
+        axis=1,
+    )
+    imputed = rng.random(x.shape) < 0.1
+    imputed[:, 4:] = False
+    x[imputed[:, 0], 0] = 0.0
+    x[0, 0] = 1e6
+    return measured(split, x, imputed, COLUMNS)
+
+
+def report_of(measured: list[Measured], raw: tuple[RawColumn, ...], sources: dict) -> Report:
+    splits = tuple(with_shifts(each, measured[0]) for each in measured)
+    limits = NormalizationLimits()
+    violations = find_violations({s.split: s.columns for s in splits}, limits)
+    return Report(
+        blessed=not violations,
+        limits=limits,
+        splits=splits,
+        violations=tuple(violations),
+        sources=sources,
+        raw=raw,
+    )
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    found = [_split("train", 2000, 0.0), _split("eval", 1500, 3.0)]
+    return report_of(found, RAW, {c.name: c.source or c.name for c in COLUMNS})
+
+
+@pytest.fixture(scope="module")
+def table(report: Report) -> Table:
+    return next(block for block in report_blocks(report) if isinstance(block, Table))
+
+
+def details(table: Table, name: str) -> list:
+    return list(next(row.details for row in table.rows if row.cells[0].text == name))
+
+
+def test_a_row_per_column_and_the_numbers_of_the_report(report: Report, table: Table) -> None:
+    rows = {row.cells[0].text: row for row in table.rows}
+    assert list(rows) == ["fare", "<b>", "flat", "never", "town"]
+    train, evaluated = (report.split(name).columns for name in ("train", "eval"))
+    names = [column.name for column in table.columns]
+    fare = dict(zip(names, rows["fare"].cells, strict=True))
+    for name in ("mean", "std", "min", "max"):
+        assert fare[name].value == getattr(train[0], name)
+    assert fare["imputed"].value == train[0].imputed_share
+    assert evaluated[0].shift is not None
+    assert (fare["moved"].value, fare["shift"].value) == (
+        evaluated[0].shift.moved,
+        evaluated[0].shift.mean,
+    )
+    assert fare["step"].text == "z_score and 1 of 0 and 1"
+    assert rows["flat"].cells[2].text == "z_score, constant"
+    assert rows["town"].cells[2].text == "one_hot: 2 columns of 0 and 1"
+    (splits,) = (t for t in blocks_of(rows["fare"].details, Table) if "split" in t.caption)
+    assert texts_of(splits)["values"] == {
+        "statistic": "values",
+        "train": "2,000",
+        "eval": "1,500",
+    }
+    (mean,) = (row for row in splits.rows if row.cells[0].text == "mean")
+    assert [cell.value for cell in mean.cells[1:]] == [train[0].mean, evaluated[0].mean]
+
+
+def test_outputs_of_0_and_1_are_folded(table: Table) -> None:
+    (town,) = blocks_of(details(table, "town"), Table)
+    assert texts_of(town) == {
+        name: {"column of 0 and 1": name, "1 in train": "50.00%", "1 in eval": "50.00%"}
+        for name in ("town=Ulm", "town_other")
+    }
+    fare = blocks_of(details(table, "fare"), Table)[-1]
+    assert list(texts_of(fare)) == ["fare_missing"]
+
+
+def test_numbers_between_0_and_1_are_not_folded(report: Report) -> None:
+    """A `min_max` column has the same ends as an indicator."""
+    columns = {column.name: column for column in report.splits[0].columns}
+    assert not _holds_zero_one(columns["<b>"].model_copy(update={"min": 0.0, "max": 1.0}))
+    assert _holds_zero_one(columns["town_other"])
+
+
+def test_histograms_have_every_value_of_the_report(report: Report, table: Table) -> None:
+    raw, *transformed = blocks_of(details(table, "fare"), Chart)
+    assert raw.data == {"low": [1, 2], "high": [2, 3], "train": [1, 0]}
+    for chart, split in zip(transformed, report.splits, strict=True):
+        column = split.columns[0]
+        assert sum(chart.data["imputed"]) == column.imputed
+        assert chart.title.startswith(f"Transformed, {split.split} (")
+        outside = sum(map(int, re.findall(r"(\d+) values? lie", chart.title)))
+        assert sum(chart.data["observed"]) == column.count - outside
+    first, second = transformed
+    assert first.spec == second.spec  # one copy in the page
+    assert (first.data["low"][0], first.data["high"][-1]) == (
+        second.data["low"][0],
+        second.data["high"][-1],
+    )
+    (town,) = blocks_of(details(table, "town"), Chart)
+    assert town.data == {"value": ["Ulm", "<Bonn>"], "eval": [0.6, 0.4]}
+    assert (
+        blocks_of(details(table, "flat"), Text)[0].text == "Transformed, train: every value is 0."
+    )
+    assert "no finite value" in blocks_of(details(table, "never"), Text)[0].text
+
+
+def test_violated_limits_are_listed_and_marked(report: Report, table: Table) -> None:
+    messages = [violation.message for violation in report.violations]
+    (listed,) = blocks_of(report_blocks(report), Items)
+    assert (listed.texts, listed.state) == (messages, "bad")
+    marked = []
+    for row in table.rows:
+        for inner in blocks_of(row.details, Table):
+            for cell in (cell for line in inner.rows for cell in line.cells):
+                marked += cell.note.split("\n") if cell.state == "bad" else []
+    assert sorted(marked) == sorted(messages)
+    limits = {row.cells[0].text: row.cells[-1].text for row in table.rows}
+    assert "non_finite_share in train" in limits["never"]
+    assert limits["flat"] == ""
+    blessed = report.model_copy(update={"violations": (), "blessed": True})
+    texts = [text.text for text in blocks_of(report_blocks(blessed), Text)]
+    assert texts == ["Every column is within its limits."]
+    many = report.model_copy(update={"violations": report.violations * 20})
+    (group,) = blocks_of(report_blocks(many), Group)
+    assert group.title == f"{20 * len(messages) - 10} more violated limits"
+
+
+def test_one_split_has_nothing_to_compare(report: Report) -> None:
+    alone = report.model_copy(update={"splits": report.splits[:1]})
+    table = next(block for block in report_blocks(alone) if isinstance(block, Table))
+    assert not {"moved", "shift"} & {column.name for column in table.columns}
+
+
+def test_a_column_of_many_outputs_is_made_in_linear_time(
+    report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No output is compared with the others, which took 12 s for 4,000 of them."""
+    wide, names = [], [f"town={i}" for i in range(200)]
+    for split in report.splits:
+        columns = tuple(split.columns[-1].model_copy(update={"name": name}) for name in names)
+        wide.append(split.model_copy(update={"columns": columns}))
+    compared = []
+    monkeypatch.setattr(ColumnStatistics, "__eq__", lambda *both: compared.append(both))
+    sources = dict.fromkeys(names, "town")
+    report_blocks(report.model_copy(update={"splits": tuple(wide), "sources": sources}))
+    assert not compared
+
+
+def test_a_thousand_columns_fit_into_the_page() -> None:
+    names = [f"sensor_{i:04d}" for i in range(1000)]
+    columns = tuple(Column(name, "z_score", i, source=name) for i, name in enumerate(names))
+    rng = np.random.default_rng(0)
+    found, raw = [], []
+    for split, rows in (("train", 600), ("eval", 300)):
+        x = rng.lognormal(size=[rows, len(names)])
+        found.append(measured(split, x, x < 0.3, columns))
+        bars = rng.random([len(names), 10])
+        raw += [
+            RawColumn(
+                name=name, split=split, values=rows, missing=0, bars=tuple(b), low=0.01, high=30.7
+            )
+            for name, b in zip(names, bars.tolist(), strict=True)
+        ]
+    report = report_of(found, tuple(raw), {name: name for name in names})
+    section = Section("features", "Features", report_blocks(report))
+    text = render(title="", subtitle="", badge=Tile("", ""), sections=[section], links={})
+    assert len(text.encode()) < 0.6 * LARGEST_BYTES  # the other sections need room
+
+
+def write_graph(folder: Path) -> Path:
+    columns = [
+        {"name": "area", "source": "area", "group": "sizes", "kind": "z_score",
+         "output": "packed_float", "position": 0},
+        {"name": "city", "source": "city", "group": "names", "kind": "vocabulary",
+         "output": "packed_int", "position": 0, "vocabulary": "city", "extra_ids": 2},
+    ]  # fmt: skip
+    assets = folder / "transform_fn" / "assets"
+    assets.mkdir(parents=True)
+    layout = {"format": "tfx-largebatch/feature_layout", "version": 1, "columns": columns}
+    (assets / "feature_layout").write_text(json.dumps(layout))
+    (assets / "city").write_text("Oslo\nUlm\n")
+    return folder
+
+
+def test_without_a_report_the_layout_is_shown(tmp_path: Path) -> None:
+    run = inputs(tmp_path / "out", {GRAPH: write_graph(tmp_path / "graph")})
+    blocks = section_of(run).blocks
+    texts = [text.text for text in blocks_of(blocks, Text)]
+    assert texts[0] == "NormalizationValidator has not finished in this run: no histograms."
+    assert texts[1].startswith("The steps of the columns are not known: ")
+    (table,) = blocks_of(blocks, Table)
+    assert texts_of(table)["city"]["step"] == "vocabulary"
+    (text,) = blocks_of(details(table, "city"), Text)
+    assert text.text == (
+        "Ids from 0 to 3: 2 values of the vocabulary and 2 more for unknown and missing values. "
+        "In order: 'Oslo', 'Ulm'."
+    )
+
+
+def test_raw_columns_that_are_no_input_have_a_reason(tmp_path: Path) -> None:
+    tfdv = pytest.importorskip("tensorflow_data_validation")
+    pandas = pytest.importorskip("pandas")
+    data = pandas.DataFrame({"area": [1.0, 2.0], "city": ["a", "b"], "price": [1, 2], "id": [3, 4]})
+    split = tmp_path / "statistics" / "Split-train"
+    split.mkdir(parents=True)
+    found = tfdv.generate_statistics_from_dataframe(data)
+    (split / "FeatureStats.pb").write_bytes(found.SerializeToString())
+    graph = write_graph(tmp_path / "graph")
+    artifacts = {GRAPH: graph, ("StatisticsGen", "statistics"): split.parent}
+    (group,) = blocks_of(section_of(inputs(tmp_path / "out", artifacts)).blocks, Group)
+    assert group.title == "Left out: 2 raw columns"
+    assert {row.cells[0].text: row.cells[1].text for row in group.blocks[0].rows} == {
+        "price": "the label",
+        "id": "in no group of features",
+    }
+
+
+def test_the_report_of_a_validator_that_failed_is_shown(tmp_path: Path, report: Report) -> None:
+    kept = tmp_path / "report" / "7-failed"
+    kept.mkdir(parents=True)
+    (kept / "report.json").write_text(report.to_json())
+    message = f"The transformed examples are not normalised.\nReport: {kept / 'report.json'}\nFix"
+    run = inputs(tmp_path / "out", {}, **failed("NormalizationValidator", message))
+    (tiles,) = blocks_of(section_of(run).blocks, Tiles)
+    assert tiles.tiles[-1].value == str(len(report.violations))
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"format": "other"}'])
+def test_a_report_that_cannot_be_read_is_named(tmp_path: Path, content: str) -> None:
+    folder = tmp_path / "report"
+    folder.mkdir()
+    (folder / "report.json").write_text(content)
+    blocks = section_of(inputs(tmp_path / "out", {REPORT: folder})).blocks
+    assert f"{folder / 'report.json'} cannot be read" in blocks_of(blocks, Text)[0].text
