@@ -50,8 +50,8 @@ def curves_of(model_run: Path) -> list[Curve]:
 
 
 def thin(
-    steps: Sequence[float], values: Sequence[float], points: int = MOST_POINTS
-) -> tuple[list[float], list[float]]:
+    steps: Sequence[int], values: Sequence[float], points: int = MOST_POINTS
+) -> tuple[list[int], list[float]]:
     """Return at most `points` points of a curve: both ends, and the extremes of equal parts."""
     if len(steps) <= points:
         return list(steps), list(values)
@@ -80,7 +80,7 @@ def _curves(split: str, folder: Path) -> Iterator[Curve]:
             steps, values = steps[:before] + part_steps, values[:before] + part_values
         shown_steps, shown_values = thin(steps, values)
         resumed = tuple(part_steps[0] for part_steps, _ in parts[1:])
-        yield Curve(split, name, [int(each) for each in shown_steps], shown_values, resumed)
+        yield Curve(split, name, shown_steps, shown_values, resumed)
 
 
 def _scalars(file: Path) -> tuple[float, dict[str, tuple[list[int], list[float]]]]:

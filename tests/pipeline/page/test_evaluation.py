@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,9 @@ def texts(section: Section) -> str:
     return " ".join(each.text for each in blocks_of(section.blocks) if isinstance(each, Text))
 
 
-def inputs(folder: Path, kind: str, metrics: list[str], nodes: dict[str, NodeRecord]) -> RunInputs:
+def inputs(
+    folder: Path, kind: str, metrics: list[str], nodes: Mapping[str, NodeRecord]
+) -> RunInputs:
     config = PipelineConfig.model_validate(
         {
             "name": "houses",
@@ -101,7 +103,7 @@ def case(folder: Path, kind: str, metrics: list[str], *, evaluated: bool = True)
         labels = (random.uniform(size=(ROWS, 1)) > p.cumsum(axis=1)).sum(axis=1).astype(float)
     export(kind, folder / "model" / "Format-Serving")
     write_rows(folder / "examples" / "Split-eval", area, city, labels)
-    nodes = {
+    nodes: dict[str, NodeRecord] = {
         NodeName.TRAINER: NodeRecord("Trainer", artifact("model", folder / "model")),
         NodeName.EXAMPLE_GEN: NodeRecord("rows", artifact("examples", folder / "examples")),
     }
@@ -320,7 +322,7 @@ def test_labels_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
     export("regression", tmp_path / "model" / "Format-Serving")
     labels = np.array([1.0, np.nan, 3.0])
     write_rows(tmp_path / "rows" / "Split-eval", np.arange(3.0), np.array(["Oslo"] * 3), labels)
-    nodes = {
+    nodes: dict[str, NodeRecord] = {
         NodeName.TRAINER: NodeRecord("Trainer", artifact("model", tmp_path / "model")),
         NodeName.EXAMPLE_GEN: NodeRecord("rows", artifact("examples", tmp_path / "rows")),
     }

@@ -1,0 +1,150 @@
+"""The section Training against what a training wrote: its checkpoint and its event files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipeline.config.config import PipelineConfig
+from pipeline.graph.node_names import NodeName
+from pipeline.page.elements import Beside, Chart, Group, Section, Table, Text, Tile, Tiles
+from pipeline.page.inputs import RunInputs
+from pipeline.page.sections import training
+from pipeline.report.records import NodeRecord, OutputArtifact
+from pipeline.report.run_record import write_record
+from pipeline.report.training_history import history_of
+from trainer_module.loop.callbacks import FitResult, TensorBoardScalars
+from trainer_module.loop.checkpoints import Checkpoints
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.loop.training_loop import TrainingLoop
+from trainer_module.step.train_step import TrainStep
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FitResult]:
+    """A folder `model_run`, and the result of the training: one of its 12 windows is skipped."""
+    folder = tmp_path_factory.mktemp("model_run")
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])
+    step = TrainStep(model, keras.optimizers.SGD(0.05), "mse", micro_batch_size=4, non_finite="skip")
+    features = np.random.default_rng(0).normal(size=(16, 2)).astype("float32")
+    labels = features.sum(axis=1, keepdims=True)
+    odd = features.copy()
+    odd[0, 0] = np.inf
+    rows = [tf.data.Dataset.from_tensor_slices((x, labels)).batch(4) for x in (odd, features)]
+    loop = TrainingLoop(
+        step,
+        rows[0],
+        epochs=3,
+        evaluate=Evaluation(model, "mse", rows[1]),
+        callbacks=[TensorBoardScalars(str(folder))],
+        checkpoints=Checkpoints(str(folder / "checkpoints" / "a1b2"), step),
+    )
+    return folder, loop.fit()
+
+
+def inputs(folder: Path, nodes: dict[str, NodeRecord], **sections: Any) -> RunInputs:
+    config = PipelineConfig.model_validate(
+        {
+            "name": "houses",
+            "data": {"path": str(folder / "rows.csv")},
+            "features": {
+                "groups": [{"name": "areas", "columns": ["area"], "scale": "z_score"}],
+                "label": {"column": "price", "kind": "regression"},
+            },
+            "training": {"epochs": 3},
+            "output": {"folder": str(folder)},
+            **sections,
+        }
+    )
+    summary = {"gradient_noise_scale": None, "sharpness": None}
+    return RunInputs(config, write_record(folder / "runs" / "1", config, summary), nodes)
+
+
+def node(name: str, key: str, folder: Path) -> dict[str, NodeRecord]:
+    return {name: NodeRecord(name, {key: [OutputArtifact(str(folder), {})]})}
+
+
+def charts(section: Section) -> dict[str, Chart]:
+    found: dict[str, Chart] = {}
+    for block in section.blocks:
+        inner = block.blocks if isinstance(block, Group) else [block]
+        for each in inner:
+            if isinstance(each, Beside):
+                found |= {one.title: one for one in each.blocks if isinstance(one, Chart)}
+    return found
+
+
+def tiles(section: Section) -> dict[str, Tile]:
+    (found,) = (block for block in section.blocks if isinstance(block, Tiles))
+    return {each.name: each for each in found.tiles}
+
+
+def test_the_values_are_those_of_the_training(
+    trained: tuple[Path, FitResult], tmp_path: Path
+) -> None:
+    folder, result = trained
+    section = training.section_of(inputs(tmp_path, node(NodeName.TRAINER, "model_run", folder)))
+    loss = charts(section)["Loss by epoch"].data
+    shown = {
+        name: [y for y, s in zip(loss["y"], loss["series"], strict=True) if s == name]
+        for name in ("train", "eval")
+    }
+    np.testing.assert_allclose(shown["train"], result.history["loss"], rtol=1e-5)
+    np.testing.assert_allclose(shown["eval"], result.history["val_loss"], rtol=1e-5)
+    found = tiles(section)
+    skipped = sum(result.skipped.values())
+    assert skipped == 3
+    assert (found["skipped windows"].value, found["skipped windows"].state) == ("3", "warning")
+    assert found["skipped windows"].note == "non finite: 3"
+    assert (found["optimizer steps"].value, found["ended by"].value) == ("12", "last epoch")
+    assert (found["restarts"].value, found["learning rate"].value) == ("0", "0.05")
+    assert {"Loss by step", "Gradient norm", "Speed"} <= set(charts(section))
+    (group,) = (b for b in section.blocks if isinstance(b, Group) and b.title == "All epochs")
+    (table,) = (each for each in group.blocks if isinstance(each, Table))
+    assert [c.name for c in table.columns] == ["epoch", "train loss", "eval loss"]
+    assert table.rows[2].cells[2].value == result.history["val_loss"][2]
+
+
+def test_without_a_checkpoint_curves_are_by_step(
+    trained: tuple[Path, FitResult], tmp_path: Path
+) -> None:
+    shutil.copytree(trained[0], tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    nodes = node(NodeName.TRAINER, "model_run", tmp_path / "run")
+    section = training.section_of(inputs(tmp_path, nodes))
+    assert "Loss by step" in charts(section)
+    assert "No checkpoint" in " ".join(b.text for b in section.blocks if isinstance(b, Text))
+    assert history_of(tmp_path / "run" / "checkpoints") is None
+    for split in ("train", "eval"):
+        shutil.rmtree(tmp_path / "run" / split)
+    section = training.section_of(inputs(tmp_path, nodes))
+    assert section.blocks[0] == Text("The Trainer wrote no curves and left no checkpoint.", "quiet")
+
+
+def test_a_run_without_a_trainer_says_so(tmp_path: Path) -> None:
+    section = training.section_of(inputs(tmp_path, {}))
+    assert section.blocks == [Text("This run has no output of a Trainer.", "quiet")]
+
+
+def test_trials_are_listed_best_first(tmp_path: Path) -> None:
+    found = [
+        {"trial_id": "03", "score": 0.91, "optimizer.learning_rate": 0.0123456},
+        {"trial_id": "00", "score": 0.9, "optimizer.learning_rate": 0.1},
+    ]
+    (tmp_path / "tuner_results.json").write_text(json.dumps(found))
+    search = {"search": {"optimizer.learning_rate": {"min": 1e-4, "max": 0.1}}}
+    nodes = node(NodeName.TUNER, "tuner_results", tmp_path)
+    section = training.section_of(inputs(tmp_path, nodes, tuning=search))
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    assert [[c.text for c in row.cells] for row in table.rows] == [
+        ["4", "0.91", "0.01235"],
+        ["1", "0.9", "0.1"],
+    ]
