@@ -44,7 +44,7 @@ def gradient_norms(
 ) -> tf.Tensor:
     """Return ‖w_i ∇l_i‖ for each row i.
 
-    The gradients of Dense and Embedding layers are not materialised: their norms are computed from
+    The gradients of Dense layers and embeddings are not materialised: their norms are computed from
     the inputs and the gradients of the outputs (Goodfellow 2015, arXiv:1510.01799). All other
     layers, layers that share a variable, and models with random numbers go through
     `per_example_gradients`. Like there, a row's loss must not depend on other rows.

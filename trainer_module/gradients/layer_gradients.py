@@ -1,4 +1,4 @@
-"""Per-example gradients of Dense and Embedding layers without materialising them.
+"""Per-example gradients of Dense layers and embeddings without materialising them.
 
 The gradient of row i of a dense kernel is A_iᵀ D_i for the layer's inputs A_i `[places, inputs]`
 and the gradients D_i `[places, units]` of its outputs before the activation. So its squared norm is
@@ -16,11 +16,14 @@ import keras
 import tensorflow as tf
 
 from trainer_module.common.replaced_calls import replaced_calls
+from trainer_module.common.table_lookup import TableLookup
 from trainer_module.window.micro_batch import upcast_to_float32
+
+_LOOKUPS = (keras.layers.Embedding, TableLookup)
 
 
 class LayerCall(NamedTuple):
-    """One call of a layer: its inputs, or ids, and its outputs before the activation."""
+    """One call of a layer: its inputs, or rows of its table, and outputs before the activation."""
 
     inputs: tf.Tensor
     outputs: tf.Tensor
@@ -30,8 +33,9 @@ class LayerGradients(NamedTuple):
     """What determines the gradients of one layer's variables, for each row of a chunk.
 
     Attributes:
-        layer: A Dense or an Embedding layer.
-        inputs: A `[rows, places, inputs]`, or ids `[rows, places]`; places of all calls.
+        layer: A Dense layer, an Embedding, or a TableLookup such as PackedEmbedding.
+        inputs: A `[rows, places, inputs]`, or rows of a table, int `[rows, places]`; places of all
+            calls.
         gradients: D `[rows, places, units]`.
     """
 
@@ -42,7 +46,7 @@ class LayerGradients(NamedTuple):
     def squared_norms(self) -> tf.Tensor:
         """Return the squared norm of each row's gradient, over all variables of the layer."""
         a, d = self.inputs, self.gradients
-        if isinstance(self.layer, keras.layers.Embedding):
+        if isinstance(self.layer, _LOOKUPS):
             same = tf.cast(a[:, :, tf.newaxis] == a[:, tf.newaxis, :], d.dtype)
             return tf.einsum("ist,isk,itk->i", same, d, d)
         places, size = a.shape[1], a.shape[2] * d.shape[2]
@@ -62,27 +66,32 @@ class LayerGradients(NamedTuple):
         a, d = self.inputs, self.gradients
         d *= tf.cast(factors, d.dtype)[:, tf.newaxis, tf.newaxis]
         flat = tf.reshape(d, [-1, d.shape[2]])
-        if isinstance(self.layer, keras.layers.Embedding):
-            ids = tf.reshape(a, [-1])
-            return [tf.math.unsorted_segment_sum(flat, ids, self.layer.input_dim)]
+        if isinstance(self.layer, _LOOKUPS):
+            (table,) = variables_of(self.layer)
+            return [tf.math.unsorted_segment_sum(flat, tf.reshape(a, [-1]), table.shape[0])]
         kernel = tf.matmul(tf.reshape(a, [-1, a.shape[2]]), flat, transpose_a=True)
         return [kernel, tf.reduce_sum(flat, 0)] if self.layer.use_bias else [kernel]
 
 
 def variables_of(layer: keras.layers.Layer) -> list[Any]:
-    """Return the trainable variables of a Dense or Embedding layer, kernel before bias."""
+    """Return the trainable variables of a supported layer, kernel before bias."""
     if isinstance(layer, keras.layers.Embedding):
         return [layer._embeddings]
+    if isinstance(layer, TableLookup):
+        return [layer.table]
     return [layer._kernel, layer.bias] if layer.use_bias else [layer._kernel]
 
 
 def supported_layers(model: keras.Model) -> list[keras.layers.Layer]:
-    """Return the trainable Dense and Embedding layers that compute as Keras defines them."""
+    """Return the trainable Dense layers and embeddings that compute as they are defined."""
     trained = {id(v) for v in model.trainable_variables}
     return [
         layer
         for layer in model._flatten_layers()
-        if type(layer) in (keras.layers.Dense, keras.layers.Embedding)
+        if (
+            type(layer) in (keras.layers.Dense, keras.layers.Embedding)
+            or getattr(type(layer), "call", None) is TableLookup.call
+        )
         and layer.built
         and "call" not in vars(layer)  # replaced by `recompute`, for example
         and not getattr(layer, "lora_enabled", False)
@@ -114,7 +123,7 @@ def join_calls(
     for call, gradient in zip(calls, gradients, strict=True):
         if gradient is None:
             continue
-        of_ids = isinstance(layer, keras.layers.Embedding)
+        of_ids = isinstance(layer, _LOOKUPS)
         outputs.append(_with_one_axis_of_places(upcast_to_float32(gradient), 1))
         # A Dense layer takes integers too.
         found = call.inputs if of_ids else tf.cast(call.inputs, outputs[-1].dtype)
@@ -145,6 +154,13 @@ def _recorder(layer: Any, tape: tf.GradientTape, calls: list[LayerCall]) -> Any:
         calls.append(LayerCall(tf.convert_to_tensor(ids), outputs))
         return outputs
 
+    def call_table(ids: Any, **_: Any) -> Any:
+        rows = layer.table_rows(ids)
+        outputs = ops.cast(ops.take(constant(layer.table), rows, axis=0), layer.compute_dtype)
+        tape.watch(outputs)
+        calls.append(LayerCall(rows, outputs))
+        return ops.reshape(outputs, (-1, outputs.shape[1] * outputs.shape[2]))
+
     def call_dense(inputs: Any, **_: Any) -> Any:
         outputs = ops.matmul(inputs, constant(layer.kernel))
         if layer.use_bias:
@@ -153,4 +169,6 @@ def _recorder(layer: Any, tape: tf.GradientTape, calls: list[LayerCall]) -> Any:
         calls.append(LayerCall(tf.convert_to_tensor(inputs), outputs))
         return outputs if layer.activation is None else layer.activation(outputs)
 
+    if isinstance(layer, TableLookup):
+        return call_table
     return call_embedding if isinstance(layer, keras.layers.Embedding) else call_dense

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.common.json_values import Json
+from trainer_module.common.table_lookup import TableLookup
 from trainer_module.common.tensors import Shape
 from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.text_bags import WEIGHT, other_places, text_bags
@@ -24,7 +25,7 @@ _ACTIVATIONS = {"binary": "sigmoid", "multiclass": "softmax", "regression": None
 
 
 @keras.saving.register_keras_serializable(package="trainer_module")
-class PackedEmbedding(keras.layers.Layer):
+class PackedEmbedding(TableLookup):
     """Look up all id columns in one table, with a separate range of rows for each column.
 
         [rows, columns] -> [rows, columns * size]
@@ -70,14 +71,13 @@ class PackedEmbedding(keras.layers.Layer):
             shape=(rows, self.size), initializer=self.initializer, name="table"
         )
 
-    def call(self, ids: tf.Tensor) -> tf.Tensor:
-        """Return the concatenated embeddings of ids `[rows, columns]`."""
+    def table_rows(self, ids: tf.Tensor) -> tf.Tensor:
+        """Return the row of the table for each id, int32 `[rows, columns]`."""
         ops = keras.ops
         local = ops.cast(ids, "int32") - ops.convert_to_tensor(self.first_ids, "int32")
         last = ops.convert_to_tensor([n - 1 for n in self.sizes], "int32")
         local = ops.where((local < 0) | (local > last), last, local)
-        found = ops.take(self.table, local + ops.convert_to_tensor(self.starts, "int32"), axis=0)
-        return ops.reshape(found, (-1, len(self.sizes) * self.size))
+        return local + ops.convert_to_tensor(self.starts, "int32")
 
     def compute_output_shape(self, input_shape: Shape) -> tuple[int | None, int]:
         """Return (rows, columns * size)."""

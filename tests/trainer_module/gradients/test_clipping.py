@@ -11,6 +11,7 @@ import tensorflow as tf
 from trainer_module import clipped_gradient_sum, gradient_norms, per_example_gradients
 from trainer_module.gradients.chunk_gradients import layers_by_norm_identity
 from trainer_module.losses.weighted_loss import as_loss_function
+from trainer_module.model.default_model import PackedEmbedding
 from trainer_module.window.spec import WindowSpec
 
 L = keras.layers
@@ -43,6 +44,13 @@ def shared_dense():
     return keras.Model(x, L.Dense(1)(layer(layer(x))))
 
 
+def packed_embeddings():
+    """Two columns with the same ids; the first one has two ids less, which count as its last."""
+    ids = keras.Input((2,), dtype="int64")
+    table = PackedEmbedding([5, 7], 3, starts=[0, 0])
+    return keras.Model(ids, L.Dense(1)(table(ids)))
+
+
 # Model, its features, and how many layers are computed by the identity.
 CASES = {
     "mlp": (full_batch.mlp, (5,), 2),
@@ -51,6 +59,7 @@ CASES = {
     "many_places": (lambda: model_of((9, 2), L.Dense(2, activation="relu")), (9, 2), 2),
     "shared": (shared_dense, (5,), 2),
     "embeddings": (full_batch.embeddings, "ids", 2),
+    "packed_embeddings": (packed_embeddings, "ids", 2),
     "convolution": (lambda: model_of((6, 2), L.Conv1D(3, 2), L.Dense(3)), (6, 2), 2),
     "tied": (full_batch.tokens, "tokens", 1),
     "time_distributed": (lambda: model_of((3, 4), L.TimeDistributed(L.Dense(2))), (3, 4), 2),
