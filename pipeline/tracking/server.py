@@ -67,8 +67,8 @@ def check_server(config: PipelineConfig) -> None:
             experiment = client.get_experiment_by_name(config.name)
         except Exception as error:
             raise ConfigError(
-                f"{field}: no MLflow server answers there ({cause_of(error)}). Start it, correct "
-                "the URI, or run without it: --set tracking=null"
+                f"{field}: the MLflow server cannot be used ({cause_of(error)}). Start it, correct "
+                "the URI or the login, or run without it: --set tracking=null"
             ) from None
     if experiment is not None and experiment.lifecycle_stage == "deleted":
         raise ConfigError(
