@@ -44,7 +44,7 @@ def main() -> None:
             data, module = way
             examples = Path(folder) / data / str(times)
             if not examples.exists():
-                in_own_process(write_examples, split, schema, examples, times=times, data=data)
+                in_own_process(write_examples, split, examples, times=times, data=data)
             with tempfile.TemporaryDirectory() as output:
                 seconds, count = in_own_process(
                     evaluate, str(examples), model, schema, output, module=module, data=data
@@ -70,36 +70,23 @@ def main() -> None:
     _report.publish(__file__, rows, quick=arguments.quick, notes=notes)
 
 
-def write_examples(split: Path, schema: str, folder: Path, *, times: int, data: str) -> None:
-    """Writes the rows of a split so many times over."""
+def write_examples(split: Path, folder: Path, *, times: int, data: str) -> None:
+    """Writes the rows of a Parquet split so many times over."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     import tensorflow as tf
-    from tfx.utils import io_utils
-    from tfx_bsl.coders import example_coder
+
+    from components.arrow_example_gen.examples import serialize
 
     (folder / "Split-eval").mkdir(parents=True)
-    files = [str(path) for path in sorted(split.iterdir())]
-    if files[0].endswith(".gz"):
-        records = list(tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator())
-        serialized = io_utils.SchemaReader().read(schema).SerializeToString()
-        decoder = example_coder.ExamplesToRecordBatchDecoder(serialized)
-        table = pa.Table.from_batches([decoder.DecodeBatch(records)])
-    else:
-        table = pa.concat_tables([pq.read_table(path) for path in files])
-    missing = [] if data == "Parquet" else None
-    columns = [
-        pa.array([values or missing for values in column.to_pylist()], column.type)
-        for column in table.columns
-    ]
-    table = pa.Table.from_arrays(columns, table.schema.names)
+    table = pa.concat_tables(pq.read_table(path) for path in sorted(split.glob("*.parquet")))
     if data == "Parquet":
         table = pa.concat_tables([table] * times)
-        pq.write_table(table, folder / "Split-eval" / "rows.parquet", row_group_size=1 << 20)
+        pq.write_table(table, folder / "Split-eval" / "rows.parquet")
         return
     (batch,) = table.combine_chunks().to_batches()
     with tf.io.TFRecordWriter(str(folder / "Split-eval" / "rows.gz"), "GZIP") as writer:
-        for row in example_coder.RecordBatchToExamples(batch) * times:
+        for row in serialize(batch) * times:
             writer.write(row)
 
 

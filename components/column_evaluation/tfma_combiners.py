@@ -1,8 +1,8 @@
 """Add a batch to the accumulators of TFMA's combiners.
 
-This module and `confidence_intervals` alone use private names of TFMA. An adder computes the sums of a batch with NumPy and
-adds them to TFMA's accumulator, so that merging, results and keys stay TFMA's. Only a histogram has
-another accumulator, `Buckets`.
+Only this module and `confidence_intervals` use private names of TFMA. An adder computes the sums
+of a batch with NumPy and adds them to TFMA's accumulator, so that merging, results and keys stay
+TFMA's. Only a histogram has another accumulator, `Buckets`.
 """
 
 from __future__ import annotations
