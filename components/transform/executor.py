@@ -21,6 +21,7 @@ from tfx_bsl.tfxio.tfxio import TFXIO
 
 from components.arrow_example_gen.damage import damage_named
 from components.transform.record_batches import BoundedParquet, WriteParquet
+from components.transform.shared_trace import traces_shared
 
 FORMAT_PARQUET = example_gen_pb2.PayloadFormat.FORMAT_PARQUET  # pyright: ignore
 FILE_FORMAT_PARQUET = "FILE_FORMAT_PARQUET"
@@ -61,7 +62,7 @@ class Executor(tfx_executor.Executor):
     ) -> None:
         """Analyze and transform the examples, tf.Examples or Parquet; see TFX's executor."""
         uris = [examples.uri for examples in input_dict[EXAMPLES_KEY]]
-        with damage_named(*uris, beam_args=self._beam_pipeline_args or ()):
+        with damage_named(*uris, beam_args=self._beam_pipeline_args or ()), traces_shared():
             self._do(input_dict, output_dict, exec_properties)
         for examples in output_dict.get(TRANSFORMED_EXAMPLES_KEY) or ():
             examples_utils.set_payload_format(examples, FORMAT_PARQUET)

@@ -33,6 +33,7 @@ from pipeline.report.summary_file import last_computed, write_summary
 from pipeline.report.verdict import fails_a_threshold
 from pipeline.run import logs
 from pipeline.run.artifact_check import check_artifacts, record_artifacts
+from pipeline.run.beam_reflection import reflection_remembered
 from pipeline.run.cache_keys import keys_without_places
 from pipeline.run.folder_lock import AlreadyRunning, LockOwner, exclusive_run
 from pipeline.run.interrupts import interrupts_kept
@@ -159,6 +160,7 @@ def _run(
                 views.view(state, console, plain=plain),
                 interrupts_kept(),
                 keys_without_places(config.output.folder),
+                reflection_remembered(),
             ):
                 runner.run(pipeline)
         except BaseException as error:

@@ -10,6 +10,7 @@ traced into a separate graph, whose operations are renamed on the way into Trans
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,12 +38,20 @@ def traced(function: Callable[[dict[str, ColumnTensor]], object], inputs: Column
     """
     if not tf.executing_eagerly():
         specs = {name: tf.type_spec_from_value(tensor) for name, tensor in inputs.items()}
-        concrete = tf.function(function, autograph=False).get_concrete_function(specs)
+        concrete = _tf_function(function).get_concrete_function(specs)
         outputs = concrete.structured_outputs
         if not concrete.captured_inputs and _is_renamable(outputs):
             return _imported(concrete, outputs, inputs)
     with tf.name_scope(SCOPE):
         return function(dict(inputs))
+
+
+@functools.lru_cache(maxsize=1)
+def _tf_function(
+    function: Callable[[dict[str, ColumnTensor]], object],
+) -> tf.types.experimental.GenericFunction:
+    """Return the function that keeps its traces: TFT traces `preprocessing_fn` six times."""
+    return tf.function(function, autograph=False)
 
 
 def _is_renamable(outputs: object) -> bool:
