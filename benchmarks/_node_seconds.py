@@ -39,24 +39,18 @@ class Clock(logging.Handler):
                 self.seconds[name] = processor_seconds() - self._started
 
 
-def main() -> None:
-    """Run it."""
-    import absl.logging
+def main() -> int:
+    """Run it as the command line does."""
+    from pipeline.__main__ import main as run_command
 
-    from pipeline.config.config_file import load_config
-
-    config = load_config(sys.argv[1], sys.argv[2:])
-    from tfx.orchestration.local.local_dag_runner import LocalDagRunner
-
-    from pipeline.graph.build import create_pipeline
-
-    absl.logging.use_absl_handler()
-    absl.logging.set_verbosity(absl.logging.INFO)
     clock = Clock()
     logging.getLogger("absl").addHandler(clock)
-    LocalDagRunner().run(create_pipeline(config))
+    config, *overrides = sys.argv[1:]
+    settings = [f"--set={override}" for override in overrides]
+    code = run_command(["run", "--config", config, *settings])
     print(json.dumps(clock.seconds))
+    return code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -33,9 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    # TensorFlow and TFX create many objects that stay. Garbage collection after each 700 new ones,
-    # Python's default, takes a fifth of the time to import them and a tenth of that to trace.
-    gc.set_threshold(50_000, 10, 10)
+    # TensorFlow and TFX create a million objects that stay. Garbage collection after each 700 new
+    # ones, Python's default, takes a fifth of the time to import them; `run` lowers the threshold
+    # once they are imported.
+    gc.set_threshold(500_000, 10, 10)
     from pipeline.cli.cli import main as run_command
 
     return run_command(argv)

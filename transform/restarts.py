@@ -1,9 +1,9 @@
 """Steps that apply a graph, in workers that outlive an attempt of their job or have several splits.
 
 A step keeps its graph in the worker's process, and TFT asserts that it is never asked for another
-folder's (`_RunMetaGraphDoFn.process`, in 1.16 and 1.21). On Flink, where a job is started again, the
-second attempt writes the graph into another folder: a busy machine on which Flink lost sight of a
-TaskManager ended in "AssertionError".
+folder's (`_RunMetaGraphDoFn.process`, in 1.16 and 1.21). On Flink, where a job is started again,
+the second attempt writes the graph into another folder: a busy machine on which Flink lost sight of
+a TaskManager ended in "AssertionError".
 
 TFT has a step per split, and each loads the graph. Here, all steps of a process share it.
 """

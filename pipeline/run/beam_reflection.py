@@ -1,8 +1,8 @@
-"""Remember what Beam's in-process runner finds out again and again while it builds and starts steps.
+"""Remember what Beam looks up repeatedly while it builds and starts the steps of a pipeline.
 
-For each of its steps, Beam inspects the signatures of about 30 methods up to eight times, nearly all
-of them inherited from `DoFn`, and parses the command line up to three times. In a run on few rows,
-that takes longer than the rows.
+For each of its steps, Beam inspects the signatures of about 30 methods up to eight times, nearly
+all of them inherited from `DoFn`, and parses the command line up to three times. In a run on few
+rows, that takes longer than the rows.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _remember_methods(inspect_arguments: Any) -> Any:
 
 
 def _remember_views(view_as: Any) -> Any:
-    """Return a method that remembers the views of options, which share the values of the options."""
+    """Return a method that remembers the views of options: they share the values of the options."""
     known: weakref.WeakKeyDictionary[Any, dict[type, Any]] = weakref.WeakKeyDictionary()
 
     @functools.wraps(view_as)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import logging
 import os
 import shlex
@@ -148,6 +149,7 @@ def _run(
             preflight.check(config)
             runner, pipeline = _prepare(config)
             corrections = check_artifacts(config.output.folder, config.metadata_path)
+            _keep_imported_objects()
         for sentence in corrections:
             logging.getLogger("absl").warning("Note: %s.", sentence)
             views.print_text(consoles.warnings, f"Note: {sentence}.")
@@ -221,6 +223,13 @@ def _keep(
     if record is not None:
         export_run(record, say=functools.partial(views.print_text, consoles.progress))
     return record
+
+
+def _keep_imported_objects() -> None:
+    """Exclude what is imported from garbage collection, which would look at it in vain."""
+    if gc.get_freeze_count() == 0:  # else a second run of a process would keep the first one's
+        gc.freeze()
+    gc.set_threshold(50_000, 10, 10)
 
 
 def _record_artifacts(config: PipelineConfig) -> None:

@@ -212,7 +212,8 @@ class Examples:
 
     def _parsed(self, blocks: tf.data.Dataset) -> tf.data.Dataset:
         """Parse one block per call: a call per row would take several times as long."""
-        return blocks.map(self._parse, num_parallel_calls=os.cpu_count() or 1)
+        parse = tf.autograph.experimental.do_not_convert(self._parse)
+        return blocks.map(parse, num_parallel_calls=os.cpu_count() or 1)
 
     @property
     def _source(self) -> RowSource:

@@ -121,7 +121,11 @@ class ParquetRows:
     def _in_order(self, every: int) -> tf.data.Dataset:
         rows = _BLOCKS_IN_ORDER * block_rows(self.feature_spec)
         groups = tf.data.Dataset.range(self.parts)
-        return groups.flat_map(lambda group: self._group(group, rows, every)).prefetch(1)
+        # Autograph's conversion takes longer than reading some thousand rows.
+        group_rows = tf.autograph.experimental.do_not_convert(
+            lambda group: self._group(group, rows, every)
+        )
+        return groups.flat_map(group_rows).prefetch(1)
 
     def in_turn(self, order: tf.Tensor) -> tf.data.Dataset:
         """Return all rows in blocks, one block of each of several row groups in turn."""
