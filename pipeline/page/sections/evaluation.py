@@ -129,7 +129,7 @@ def _slice_curves(run: RunInputs, metrics: JsonObject) -> list[Block]:
         return []
     if not counts.is_defined:
         return [Text(_undefined(counts), "quiet")]
-    return [Beside([_roc(counts), *_calibration_chart(run, metrics)])]
+    return [Beside([_roc(counts, metrics), *_calibration_chart(run, metrics)])]
 
 
 def _binary(run: RunInputs, metrics: JsonObject) -> list[Block]:
@@ -151,7 +151,7 @@ def _binary(run: RunInputs, metrics: JsonObject) -> list[Block]:
         false_positives=[rounded_count(each) for each in counts.false_positives],
         positives=counts.positives,
         negatives=counts.negatives,
-        blocks=[_roc(counts), _precision_recall(counts)],
+        blocks=[_roc(counts, metrics), _precision_recall(counts)],
     )
     return [shown, *_calibration(run, metrics, _scores(counts))]
 
@@ -170,8 +170,11 @@ def _undefined(counts: ThresholdCounts) -> str:
     return f"There are no curves: all rows are {which}."
 
 
-def _roc(counts: ThresholdCounts) -> Chart:
+def _roc(counts: ThresholdCounts, metrics: JsonObject) -> Chart:
     x, y = counts.roc()
+    # The Evaluator's own value, from 10,000 thresholds, where the metric is computed.
+    area = _number(metrics, "auc")
+    area = counts.auc if area is None or not math.isfinite(area) else area
     t = [None, *(rounded_count(each) for each in counts.thresholds[::-1]), None]
     data = {
         "x": [rounded(each) for each in x],
@@ -180,8 +183,8 @@ def _roc(counts: ThresholdCounts) -> Chart:
         "place": list(range(len(x))),
     }
     spec = charts.threshold_curve("false positive rate", "true positive rate", diagonal=True)
-    text = f"The area under the curve is {counts.auc:.4f}"
-    return Chart(f"ROC curve, area {counts.auc:.4f}", spec, data, text)
+    text = f"The area under the curve is {area:.4f}"
+    return Chart(f"ROC curve, area {area:.4f}", spec, data, text)
 
 
 def _precision_recall(counts: ThresholdCounts) -> Chart:
