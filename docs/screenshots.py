@@ -1,6 +1,6 @@
 """Take the pictures of docs/runs.md: `python docs/screenshots.py`.
 
-Runs the taxi pipeline twice into a folder of its own, and opens the page of the latest run and that
+Runs the taxi pipeline twice into a temporary folder, and opens the page of the latest run and that
 of all runs in Chromium.
 """
 

@@ -43,8 +43,8 @@ def test_every_section_renders_and_is_accessible(
         assert "cannot be" not in page.inner_text("main")
         found = Axe().run(page).response["violations"]
         serious = [each for each in found if each["impact"] in ("serious", "critical")]
-        told = [(each["id"], each["nodes"][0]["html"]) for each in serious]
-        assert told == []
+        reported = [(each["id"], each["nodes"][0]["html"]) for each in serious]
+        assert reported == []
 
 
 @pytest.mark.parametrize("name", NAMES)

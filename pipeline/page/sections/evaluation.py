@@ -34,7 +34,7 @@ from pipeline.report.slices import slices_of
 
 _ALL_ROWS = "all rows"
 _MOST_WITH_CURVES = 50
-"""Slices that have curves of their own, those with the most rows."""
+"""Slices that have curves: those with the most rows."""
 
 
 def section_of(run: RunInputs) -> Section:

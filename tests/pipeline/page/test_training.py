@@ -33,7 +33,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FitResult]:
     folder = tmp_path_factory.mktemp("model_run")
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])
-    step = TrainStep(model, keras.optimizers.SGD(0.05), "mse", micro_batch_size=4, non_finite="skip")
+    step = TrainStep(
+        model, keras.optimizers.SGD(0.05), "mse", micro_batch_size=4, non_finite="skip"
+    )
     features = np.random.default_rng(0).normal(size=(16, 2)).astype("float32")
     labels = features.sum(axis=1, keepdims=True)
     odd = features.copy()
