@@ -36,6 +36,7 @@ from components.column_evaluation.confidence_intervals import (
     _SampleCombiner,
     find_sampling,
 )
+from pipeline.config.evaluation import METRICS as OFFERED
 from pipeline.config.evaluation import EvaluationConfig
 
 SAMPLES = 20
@@ -102,12 +103,16 @@ def config_of(method: str | None, names: Sequence[str], models: Sequence[str]) -
     config.model_specs.extend([model] * (len(models) - 1))
     for spec, name in zip(config.model_specs, models, strict=True):
         spec.name, spec.prediction_key, spec.is_baseline = name, MODELS[name], name == "base"
+    set_method(config, method)
+    return config
+
+
+def set_method(config: tfma.EvalConfig, method: str | None) -> None:
     if method:
         config.options.compute_confidence_intervals.value = True
         config.options.confidence_intervals.method = getattr(
             config_pb2.ConfidenceIntervalOptions, method
         )
-    return config
 
 
 def evaluate(folder: Path, method: str | None) -> tuple[dict[Any, Any], dict[Any, Any]]:
@@ -278,30 +283,33 @@ def tfma_intervals(method: str, config: tfma.EvalConfig, rows: pd.DataFrame) -> 
     return fn.extract_output(accumulator)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_standard_errors_are_those_of_tfma(method: str) -> None:
-    rows = rows_of(3, 300).assign(city="x")
-    config = config_of(method, FEW_METRICS, ["ours"])
-    expected = tfma_intervals(method, config, rows)
+def column_intervals(config: tfma.EvalConfig, batches: list[list[np.ndarray]]) -> dict[Any, Any]:
+    """Return the intervals by columns from batches of labels, predictions and weights."""
     assert custom_extractors(None, config, None)
     combiner, derived, from_samples = split_computations(config)
     combiner.setup()
     sampling, parts = find_sampling(config), []
     assert sampling is not None
-    for _, part in rows.groupby(np.arange(len(rows)) // 120):
-        y, p, w = (part[[name]].to_numpy() for name in "ypw")
-        values = dict(zip(KEYS, (y, p, w, sampling.count_rows([y, p, w], len(y))), strict=True))
+    for batch in batches:
+        values = dict(zip(KEYS, (*batch, sampling.count_rows(batch, len(batch[0]))), strict=True))
         inputs = metric_types.StandardMetricInputs(values)
-        accumulator = [
-            c.add_input(
-                c.create_accumulator(), values if isinstance(c, _SampleCombiner) else inputs
-            )
-            for c in combiner._combiners
-        ]
+        accumulator = []
+        for each in combiner._combiners:
+            element = values if isinstance(each, _SampleCombiner) else inputs
+            accumulator.append(each.add_input(each.create_accumulator(), element))
         parts.append(pickle.loads(pickle.dumps(combiner.compact(accumulator))))
     values = derive(combiner.extract_output(combiner.merge_accumulators(parts)), derived)
     (to_intervals,) = from_samples
-    found = to_intervals.result(values)
+    return to_intervals.result(values)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_standard_errors_are_those_of_tfma(method: str) -> None:
+    rows = rows_of(3, 300)
+    config = config_of(method, FEW_METRICS, ["ours"])
+    expected = tfma_intervals(method, config, rows)
+    groups = [part for _, part in rows.groupby(np.arange(len(rows)) // 120)]
+    found = column_intervals(config, [[g[[name]].to_numpy() for name in "ypw"] for g in groups])
     compared = 0
     for key, value in expected.items():
         if key.name in METRICS:
@@ -310,6 +318,34 @@ def test_standard_errors_are_those_of_tfma(method: str) -> None:
             error = found[key].sample_standard_deviation
             assert 0.5 < error / value.sample_standard_deviation < 2, key
     assert compared == len(FEW_METRICS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["multiclass", "regression"])
+def test_metrics_of_other_labels_have_intervals(kind: Any, method: str) -> None:
+    names = [name for name, metric in OFFERED.items() if kind in metric.kinds]
+    config = EvaluationConfig.model_validate({"metrics": names}).eval_config(
+        label="y", kind=kind, weight=None
+    )
+    set_method(config, method)
+    random, batches = np.random.default_rng(0), []
+    for rows in (300, 200):
+        y, p = random.integers(3, size=[rows, 1]), random.dirichlet([1, 1, 1], rows)
+        if kind == "regression":
+            y, p = random.normal(2, 1, [rows, 1]), random.normal(2, 2, [rows, 1])
+        batches.append([y, p.astype(np.float32), np.ones([rows, 1])])
+    found = {key.name: value for key, value in column_intervals(config, batches).items()}
+    for name in names:
+        assert found[name].sample_standard_deviation > 0, name
+        assert found[name].sample_mean == pytest.approx(float(found[name]), rel=0.2), name
+    # The standard error of a mean.
+    y, p, _ = (np.concatenate(each) for each in zip(*batches, strict=True))
+    name, of_rows = ("sparse_categorical_accuracy", p.argmax(axis=1) == y.ravel())
+    if kind == "regression":
+        name, of_rows = "mean_absolute_error", np.abs(y - p)
+    assert float(found[name]) == pytest.approx(of_rows.mean(), rel=1e-6)
+    error = of_rows.std() / np.sqrt(len(y))
+    assert 0.5 < found[name].sample_standard_deviation / error < 2
 
 
 def test_samples_depend_on_the_batch_alone() -> None:
