@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import apache_beam as beam
 import pytest
 from apache_beam.coders import VarIntCoder
@@ -16,7 +18,7 @@ COUNT = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("count", VarIntC
 class Number(beam.DoFn):
     """Numbers the values of a key."""
 
-    def process(self, element, count=COUNT, offset=10):
+    def process(self, element: Any, count: Any = COUNT, offset: int = 10):
         number = count.read() or 0
         count.write(number + 1)
         yield element[0], number + offset
@@ -53,7 +55,7 @@ def test_views_share_the_values_of_their_options():
 def test_a_pipeline_with_state_gives_the_same(tmp_path):
     def outputs(folder):
         with beam.Pipeline("FnApiRunner") as pipeline:
-            (
+            _ = (
                 pipeline
                 | beam.Create([("a", 1), ("a", 2), ("b", 3)])
                 | beam.ParDo(Number())
