@@ -226,7 +226,7 @@ def _keep(
 
 
 def _keep_imported_objects() -> None:
-    """Exclude what is imported from garbage collection, which would only cost time."""
+    """Exclude what is imported from garbage collection: it stays until the process ends."""
     if gc.get_freeze_count() == 0:  # else a second run of a process would keep the first one's
         gc.freeze()
     gc.set_threshold(50_000, 10, 10)
