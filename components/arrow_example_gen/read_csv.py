@@ -79,10 +79,11 @@ class _Rows(beam.PTransform):
         super().__init__()
         self._table, self._types = table, types
 
-    def expand(self, _pipeline: Any) -> Any:
+    def expand(self, pipeline: Any) -> Any:
         return (
-            self._types
-            | "Parts" >> beam.FlatMap(_numbered_parts)
+            pipeline
+            | "Once" >> beam.Create([None], reshuffle=False)
+            | "Parts" >> beam.FlatMap(_numbered_parts, AsSingleton(self._types))
             | "Spread" >> beam.Reshuffle()
             | "Read" >> beam.FlatMap(_read, self._table, AsSingleton(self._types))
         )
@@ -121,7 +122,7 @@ def _found(counted: list[_Counted], table: CsvTable) -> Found:
     return Found(table.types(csv_types.together(each.counts for each in in_order)), parts)
 
 
-def _numbered_parts(found: Found) -> list[Numbered]:
+def _numbered_parts(_: None, found: Found) -> list[Numbered]:
     return found[1]
 
 
