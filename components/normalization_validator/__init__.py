@@ -7,10 +7,12 @@ statistics.py  the mergeable statistics of one feature, exact whatever the order
 value_grid.py  the bins on which splits are compared
 shift.py       how far a split is from train, by ranks
 raw_columns.py what StatisticsGen says of the raw columns: a constant that lost its values
-raw_distribution.py  histograms of the raw columns, for report.html
+raw_distribution.py  histograms of the raw columns, for pages
 limits.py      what is accepted
 check.py       statistics against limits: the sentence that names each violated one
 report.py      report.json
+outputs.py     its columns in the order of pages; outputs of 0 and 1 folded
+common_bars.py its histograms on bars that all splits share
 html.py        report.html (templates/: its markup; plots.py: its histograms;
                number_text.py: its numbers)
 artifacts.py   the two output types

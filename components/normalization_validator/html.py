@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 import jinja2
 from markupsafe import Markup, escape
 
+from components.normalization_validator.common_bars import common_window
 from components.normalization_validator.number_text import NONE, percent, short
-from components.normalization_validator.plots import common_window, histogram_plot, raw_plot
+from components.normalization_validator.outputs import Output, lines_of, sources_of
+from components.normalization_validator.plots import histogram_plot, raw_plot
 from components.normalization_validator.report import (
     ColumnStatistics,
     RawColumn,
     Report,
     Violation,
 )
-
-_Output = tuple[ColumnStatistics, ...]
-"""A transformed column in each split, train first."""
 
 _Marked = dict[str, dict[tuple[str, str], str]]
 """Column -> (split, cell) -> sentences of the violated limits."""
@@ -91,12 +89,11 @@ class _Row(NamedTuple):
 
 def render(report: Report) -> str:
     """Return the page's text; the same report gives the same text."""
-    train = report.split(report.limits.train_split)
     verdict = "within limits"
     if not report.blessed:
         count = len(report.violations)
         verdict = f"{count:,} limit{'s' if count != 1 else ''} violated"
-    sources = [report.sources.get(column.name, column.name) for column in train.columns]
+    sources = sources_of(report)
     tiles = [("Columns", f"{len(set(sources)):,}"), ("Outputs", f"{len(sources):,}")]
     tiles += [(f"Rows in {split.split}", f"{split.rows:,}") for split in report.splits]
     tiles += [("Violated limits", f"{len(report.violations):,}")]
@@ -106,7 +103,7 @@ def render(report: Report) -> str:
         tiles=tiles,
         messages=[violation.message for violation in report.violations],
         head=_HEAD,
-        rows=list(_rows(report, sources)),
+        rows=list(_rows(report)),
     )
 
 
@@ -127,40 +124,14 @@ def _breakable(name: str) -> Markup:
     return escape(name).replace("_", Markup("_<wbr/>"))
 
 
-def _rows(report: Report, sources: Sequence[str]) -> Iterator[_Row]:
-    """Yield the rows of the table, the outputs of a raw column one after the other."""
-    outputs = list(zip(*(split.columns for split in report.splits), strict=True))
-    first: dict[str, int] = {}
-    for place, source in enumerate(sources):
-        first.setdefault(source, place)
-    order = sorted(range(len(sources)), key=lambda place: first[sources[place]])
+def _rows(report: Report) -> Iterator[_Row]:
+    """Yield the rows of the table."""
     raw = {(each.name, each.split): each for each in report.raw}
     marked = _by_cell(report.violations)
-    for source, places in groupby(order, key=lambda place: sources[place]):
-        found = [outputs[place] for place in places]
-        folded, shown = [], []
-        for output in found:
-            (folded if len(found) > 1 and _is_zero_one(output) else shown).append(output)
-        lines = [raw.get((source, column.split)) for column in found[0]]
-        for output in shown or [None]:
-            yield _row(source, output, folded, lines, marked)
-            folded, lines = [], [None] * len(lines)  # in the first row of the column alone
-
-
-def _is_zero_one(output: _Output) -> bool:
-    """Whether every value in every split is 0 or 1."""
-    return all(_holds_zero_one(column) for column in output)
-
-
-def _holds_zero_one(column: ColumnStatistics) -> bool:
-    if column.is_id or column.non_finite or {column.min, column.max} - {0.0, 1.0, None}:
-        return False
-    histogram = column.histogram
-    if histogram is None:
-        return column.count == 0
-    counts = [a + b for a, b in zip(histogram.observed, histogram.imputed, strict=True)]
-    at = {int(value // histogram.width) - histogram.first_bin for value in (0.0, 1.0)}
-    return sum(counts[place] for place in at if 0 <= place < len(counts)) == sum(counts)
+    splits = [split.split for split in report.splits]
+    for line in lines_of(report):
+        beside = [raw.get((line.source, each)) if line.is_first else None for each in splits]
+        yield _row(line.source, line.output, line.folded, beside, marked)
 
 
 def _by_cell(violations: Sequence[Violation]) -> _Marked:
@@ -174,8 +145,8 @@ def _by_cell(violations: Sequence[Violation]) -> _Marked:
 
 def _row(
     source: str,
-    output: _Output | None,
-    folded: Sequence[_Output],
+    output: Output | None,
+    folded: Sequence[Output],
     raw: Sequence[RawColumn | None],
     marked: _Marked,
 ) -> _Row:
@@ -209,14 +180,14 @@ def _row(
     )
 
 
-def _folded(output: _Output, marked: _Marked) -> _Line:
+def _folded(output: Output, marked: _Marked) -> _Line:
     """Return the share of 1 in each split of an output of 0 and 1."""
     shares = ", ".join(f"{c.split} {NONE if c.mean is None else percent(c.mean)}" for c in output)
     messages = marked.get(output[0].name, {}).values()
     return _Line(f"{output[0].name}: 1 in {shares}", "\n".join(messages))
 
 
-def _numbers(key: str, output: _Output, marked: _Marked) -> _Cell:
+def _numbers(key: str, output: Output, marked: _Marked) -> _Cell:
     lines, values = [], []
     for column in output:
         value, text = _number(key, column)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from pathlib import Path
 
 import pydantic
@@ -18,6 +17,7 @@ import pydantic
 from components.normalization_validator.artifacts import REPORT_JSON
 from components.normalization_validator.common_bars import common_window
 from components.normalization_validator.number_text import percent, short
+from components.normalization_validator.outputs import Line, Output, lines_of, sources_of
 from components.normalization_validator.report import (
     ColumnStatistics,
     RawColumn,
@@ -49,9 +49,6 @@ from pipeline.report.split_statistics import SplitStatistics, read_statistics
 from pipeline.report.summary import cautions
 from shared_core import feature_layout as layouts
 from shared_core.feature_layout import ASSETS, FeatureLayout
-
-_Output = tuple[ColumnStatistics, ...]
-"""A transformed column in each split, train first."""
 
 SHOWN_TERMS = 20
 """Terms of a vocabulary, the most frequent first."""
@@ -190,8 +187,7 @@ def report_blocks(report: Report, known: _Known | None = None) -> list[Block]:
     for violation in report.violations:
         violations.setdefault(violation.column, []).append(violation)
     known = replace(known, raw=by_split(report.raw), violations=violations)
-    train = report.split(report.limits.train_split)
-    sources = [report.sources.get(column.name, column.name) for column in train.columns]
+    sources = sources_of(report)
     count = len(report.violations)
     limits: tuple[str, State] = (f"{count:,}", "bad" if count else "good")
     tiles = [
@@ -207,11 +203,11 @@ def report_blocks(report: Report, known: _Known | None = None) -> list[Block]:
             blocks.append(Group(f"{len(more):,} more violated limits", [Items(more)]))
     else:
         blocks.append(Text("Every column is within its limits.", "good"))
-    blocks.append(_table(report, sources, known))
+    blocks.append(_table(report, known))
     return blocks
 
 
-def _table(report: Report, sources: Sequence[str], known: _Known) -> Table:
+def _table(report: Report, known: _Known) -> Table:
     shown = [key for key in _STATISTICS if len(report.splits) > 1 or key not in _OF_OTHER_SPLITS]
     train = report.limits.train_split
     columns = [
@@ -225,66 +221,20 @@ def _table(report: Report, sources: Sequence[str], known: _Known) -> Table:
         columns.append(Column(title, is_number=True, help=f"{where}: {text}"))
     if known.violations:
         columns.append(Column("limits"))
-    rows = [_row(*each, shown, known) for each in _grouped(report, sources)]
+    rows = [_row(line, shown, known) for line in lines_of(report)]
     caption = f"Transformed columns: statistics of {train}"
     return Table(caption, columns, rows, filter="columns")
 
 
-def _grouped(
-    report: Report, sources: Sequence[str]
-) -> Iterator[tuple[str, _Output | None, Sequence[_Output]]]:
-    """Yield (source, output, folded outputs) of each row, the outputs of a source together.
-
-    A source that became several outputs has a row for each; those of 0 and 1 alone (indicators,
-    one_hot) are folded into the first one, or into a row of their source.
-    """
-    outputs = list(zip(*(split.columns for split in report.splits), strict=True))
-    first: dict[str, int] = {}
-    for place, source in enumerate(sources):
-        first.setdefault(source, place)
-    order = sorted(range(len(sources)), key=lambda place: first[sources[place]])
-    for source, places in groupby(order, key=lambda place: sources[place]):
-        found = [outputs[place] for place in places]
-        folded, shown = [], []
-        for output in found:
-            (folded if len(found) > 1 and _is_zero_one(output) else shown).append(output)
-        for output in shown or [None]:
-            yield source, output, folded
-            folded = []
-
-
-def _is_zero_one(output: _Output) -> bool:
-    """Whether every value in every split is 0 or 1."""
-    return all(_holds_zero_one(column) for column in output)
-
-
-def _holds_zero_one(column: ColumnStatistics) -> bool:
-    if column.is_id or column.non_finite or {column.min, column.max} - {0.0, 1.0, None}:
-        return False
-    histogram = column.histogram
-    if histogram is None:
-        return column.count == 0
-    counts = [a + b for a, b in zip(histogram.observed, histogram.imputed, strict=True)]
-    at = {int(value // histogram.width) - histogram.first_bin for value in (0.0, 1.0)}
-    return sum(counts[place] for place in at if 0 <= place < len(counts)) == sum(counts)
-
-
-def _row(
-    source: str,
-    output: _Output | None,
-    folded: Sequence[_Output],
-    shown: Sequence[str],
-    known: _Known,
-) -> Row:
+def _row(line: Line, shown: Sequence[str], known: _Known) -> Row:
     """Return a row of the table.
 
     Args:
-        source: The raw column.
-        output: What the row is about; None: the folded outputs alone.
-        folded: Outputs of 0 and 1, which are listed in the details.
+        line: The source and its outputs.
         shown: Statistics in the order of the columns.
         known: What else is known.
     """
+    source, output, folded, _ = line
     train = (output or folded[0])[0]
     name = train.name if output else source
     step = train.kind or ""
@@ -307,7 +257,7 @@ def _row(
     return Row(cells, _details(source, output, folded, known))
 
 
-def _summary_cell(key: str, output: _Output, broken: Sequence[Violation]) -> Cell:
+def _summary_cell(key: str, output: Output, broken: Sequence[Violation]) -> Cell:
     """Return the value of train, or of the split that is farthest from it."""
     column = output[0]
     if key in _OF_OTHER_SPLITS:
@@ -342,7 +292,7 @@ def _number(key: str, column: ColumnStatistics) -> float | None:
 
 
 def _details(
-    source: str, output: _Output | None, folded: Sequence[_Output], known: _Known
+    source: str, output: Output | None, folded: Sequence[Output], known: _Known
 ) -> list[Block]:
     """Return the steps, the values before and after, and the statistics of each split."""
     blocks: list[Block] = []
@@ -389,7 +339,7 @@ def _vocabulary(column: layouts.Column | None, known: _Known) -> str:
     )
 
 
-def _split_table(output: _Output, broken: Sequence[Violation]) -> Table:
+def _split_table(output: Output, broken: Sequence[Violation]) -> Table:
     """Return the statistics of a column: a row each, a column per split."""
     columns = [
         Column("statistic"),
@@ -409,7 +359,7 @@ def _split_table(output: _Output, broken: Sequence[Violation]) -> Table:
     return Table("Statistics of each split", columns, rows)
 
 
-def _folded_table(folded: Sequence[_Output], known: _Known) -> Table:
+def _folded_table(folded: Sequence[Output], known: _Known) -> Table:
     """Return the outputs of 0 and 1: the share of 1 in each split."""
     columns = [
         Column("column of 0 and 1"),

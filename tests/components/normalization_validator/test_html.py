@@ -11,8 +11,9 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.normalization_validator.check import find_violations
 from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
-from components.normalization_validator.html import _holds_zero_one, render
+from components.normalization_validator.html import render
 from components.normalization_validator.limits import NormalizationLimits
+from components.normalization_validator.outputs import holds_zero_one
 from components.normalization_validator.report import ColumnStatistics, RawColumn, Report
 from components.normalization_validator.statistics import ComputeStatistics, Measured, with_shifts
 
@@ -169,5 +170,5 @@ def test_numbers_between_0_and_1_are_not_folded(report):
     """A `min_max` column has the same ends as an indicator."""
     columns = {column.name: column for column in report.splits[0].columns}
     ends = {"min": 0.0, "max": 1.0}
-    assert not _holds_zero_one(columns['<b>&"quoted"\''].model_copy(update=ends))
-    assert _holds_zero_one(columns["town_other"])
+    assert not holds_zero_one(columns['<b>&"quoted"\''].model_copy(update=ends))
+    assert holds_zero_one(columns["town_other"])
