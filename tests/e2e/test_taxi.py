@@ -14,13 +14,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from attribution_files import check_attributions
 from command_line import TAXI
+from run_inputs import blocks_of, texts_of
 from sklearn.metrics import roc_auc_score
 
+from components.normalization_validator.number_text import percent, short
 from pipeline.cli.cli import main
 from pipeline.common import exit_codes
+from pipeline.page.elements import Table
+from pipeline.page.page import inputs_of
+from pipeline.page.sections import data, features
+from pipeline.report.run_record import records_of
 
 pytestmark = pytest.mark.slow
 
@@ -122,6 +129,36 @@ def test_normalization_report_covers_every_packed_column(taxi):
     columns = {(column["name"], column["split"]) for s in splits for column in s["columns"]}
     assert {("fare", "train"), ("fare", "eval"), ("company", "train")} <= columns
     assert (report.parent / "report.html").stat().st_size > 1000
+
+
+def test_the_page_has_the_numbers_of_the_artifacts(taxi):
+    """References: report.json of the validator, and the rows of ExampleGen."""
+    run = inputs_of(records_of(taxi.folder)[0])
+    (report,) = taxi.folder.glob("artifacts/NormalizationValidator/report/*/report.json")
+    train = {c["name"]: c for c in json.loads(report.read_text())["splits"][0]["columns"]}
+    blocks = features.section_of(run).blocks
+    (table,) = (each for each in blocks_of(blocks, Table) if "Transformed" in each.caption)
+    place = [column.name for column in table.columns].index("mean")
+    found = {row.cells[0].text: row.cells[place].value for row in table.rows}
+    folded = {name for name in train if name.endswith("_missing")}
+    assert found == {name: train[name]["mean"] for name in train if name not in folded}
+    steps = next(row.details[0].texts for row in table.rows if row.cells[0].text == "miles")
+    assert [text.split(":")[0] for text in steps[1:]] == [
+        "clip absolute",
+        "impute mean",
+        "scale z_score",
+    ]
+    (raw,) = (t for t in blocks_of(data.section_of(run).blocks, Table) if "Raw" in t.caption)
+    files = next(taxi.folder.glob("artifacts/ArrowExampleGen/examples/*/Split-train"))
+    rows = pyarrow.parquet.read_table(files)
+    shown = texts_of(raw)
+    for name in ("fare", "company", "dropoff_latitude"):
+        present = rows[name].combine_chunks().flatten()
+        assert shown[name]["missing"] == percent(1 - len(present) / rows.num_rows)
+    assert shown["fare"]["mean"] == short(float(np.mean(rows["fare"].combine_chunks().flatten())))
+    assert shown["company"]["distinct"] == str(
+        len(rows["company"].combine_chunks().flatten().unique())
+    )
 
 
 class Shown(NamedTuple):
