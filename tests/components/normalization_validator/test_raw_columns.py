@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow_data_validation as tfdv
-from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 from tfx.types import standard_artifacts
 
 from components.normalization_validator import raw_columns
 from components.normalization_validator.columns import Column, Feature, FeatureSet
 from components.normalization_validator.limits import NormalizationLimits
+from components.normalization_validator.raw_distribution import raw_distribution
 from components.normalization_validator.report import ColumnStatistics, SplitStatistics
 
 
@@ -144,3 +145,19 @@ def test_large_floats_that_are_constant_in_float32_are_reported(raw):
     (sentence,) = found
     assert sentence.startswith("column 'large': the raw column is 1e+09 in every row, as tf.Exam")
     assert "(int64)" in sentence
+
+
+def test_an_empty_list_is_a_missing_value():
+    """As examples hold it; TFDV counts the row as one with values."""
+    feature = statistics_pb2.FeatureNameStatistics(type=statistics_pb2.FeatureNameStatistics.STRING)
+    texts = feature.string_stats
+    texts.common_stats.num_non_missing, texts.common_stats.num_missing = 10, 2
+    texts.common_stats.tot_num_values, texts.common_stats.max_num_values = 7, 1
+    for label, count in (("a", 3), ("b", 4)):
+        texts.rank_histogram.buckets.add(label=label, sample_count=count)
+    found = raw_distribution(feature, "city", "train", most=1)
+    assert found is not None
+    assert (found.values, found.missing) == (7, 5)
+    assert (found.labels, found.bars) == (("b",), (4.0,))
+    texts.common_stats.tot_num_values = 0
+    assert raw_distribution(feature, "city", "train") is None
