@@ -127,7 +127,9 @@ def results(config: tfma.EvalConfig, parts: list[list[dict[str, Any]]]) -> dict[
             for extracts in part:
                 inputs = metric_types.StandardMetricInputs(extracts)
                 for key in extracts[constants.SLICE_KEY_TYPES_KEY]:
-                    before = accumulators.get(key) or c.combiner.create_accumulator()
+                    before = accumulators.get(key)
+                    if before is None:
+                        before = c.combiner.create_accumulator()
                     accumulators[key] = c.combiner.add_input(before, inputs)
             for key, accumulator in accumulators.items():
                 copy = pickle.loads(pickle.dumps(c.combiner.compact(accumulator)))
