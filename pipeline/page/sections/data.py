@@ -5,6 +5,7 @@ From the artifacts of StatisticsGen and ExampleValidator (TFDV); the data are no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -157,7 +158,9 @@ def _number(name: str, column: FeatureNameStatistics) -> Cell:
     if not _has_numbers(column):
         return _NONE
     value = getattr(column.num_stats, name)
-    return Cell(short(value) if value == value else "undefined", value if value == value else None)
+    if math.isnan(value):
+        return Cell("undefined", state="quiet")
+    return Cell(short(value), value if math.isfinite(value) else None)
 
 
 def _most_frequent(column: FeatureNameStatistics) -> tuple[Cell, Cell]:

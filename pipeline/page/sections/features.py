@@ -320,7 +320,7 @@ def _steps(explained: Explained) -> list[str]:
     """Return a sentence for each step, as `features explain` prints it."""
     missing = []
     if explained.missing is not None:
-        missing = [f"missing in train: {percent(explained.missing)} of the rows"]
+        missing = [f"missing in train: {percent(explained.missing)}"]
     return [*missing, *map(step_text, explained.chain.steps)]
 
 
