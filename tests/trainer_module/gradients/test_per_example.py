@@ -10,9 +10,11 @@ import tensorflow as tf
 
 from trainer_module import (
     GradientReduction,
+    StagedModel,
     clipped_gradient_sum,
     input_gradients,
     per_example_gradients,
+    split_model,
 )
 
 
@@ -120,38 +122,55 @@ def test_reductions(float64):
             assert full_batch.error(tf.nest.flatten(found[name]), tf.nest.flatten(value)) < 1e-12
 
 
-def test_sums_are_over_all_replicas(float64, strategies):
-    strategy = strategies["mirrored2"]
+@pytest.mark.parametrize(
+    ("name", "replicas"), [("one_device", 1), ("mirrored2", 2), ("mirrored3", 3)]
+)
+def test_rows_are_those_of_each_replica_and_sums_those_of_all(float64, strategies, name, replicas):
+    strategy = strategies[name]
     with strategy.scope():
         model = full_batch.mlp()
     data = full_batch.batch("mlp")
-    parts = [[x[:4] for x in data], [x[4:] for x in data]]
+    options = {"chunk_size": 3}
     moment = GradientReduction.second_moment()
-    wanted = [
-        *per_example_gradients(model, "mse", *data, chunk_size=3, reduce=moment),
-        *clipped_gradient_sum(model, "mse", *data, chunk_size=3, clip_norm=0.5),
+    rows = per_example_gradients(model, "mse", *data, **options)
+    sums = [
+        *per_example_gradients(model, "mse", *data, **options, reduce=moment),
+        *clipped_gradient_sum(model, "mse", *data, **options, clip_norm=0.5),
     ]
 
     @tf.function
     def on_replicas(*data):
         def run(*data):
-            return [
-                *per_example_gradients(model, "mse", *data, chunk_size=3, reduce=moment),
-                *clipped_gradient_sum(model, "mse", *data, chunk_size=3, clip_norm=0.5),
+            return per_example_gradients(model, "mse", *data, **options), [
+                *per_example_gradients(model, "mse", *data, **options, reduce=moment),
+                *clipped_gradient_sum(model, "mse", *data, **options, clip_norm=0.5),
             ]
 
         return strategy.run(run, args=data)
 
+    parts = [np.array_split(x, replicas) for x in data]
     values = [
         strategy.experimental_distribute_values_from_function(
-            lambda context, i=i: tf.constant(parts[context.replica_id_in_sync_group][i])
+            lambda context, part=part: tf.constant(part[context.replica_id_in_sync_group])
         )
-        for i in range(3)
+        for part in parts
     ]
-    for each in on_replicas(*values):
-        assert (
-            full_batch.error(strategy.experimental_local_results(each), [wanted.pop(0)] * 2) < 1e-12
-        )
+    local = strategy.experimental_local_results
+    found_rows, found_sums = on_replicas(*values)
+    together = [np.concatenate(local(each)) for each in found_rows]
+    assert full_batch.error(together, rows) < 1e-12
+    for each, wanted in zip(found_sums, sums, strict=True):
+        assert full_batch.error(local(each), [wanted] * replicas) < 1e-12
+
+
+def test_stages_have_the_gradients_of_the_whole_model(float64):
+    model = full_batch.layer_norm()
+    data = full_batch.batch("layer_norm")
+    wanted = per_example_gradients(model, "mse", *data, chunk_size=3)
+    parts = split_model(model, [model.layers[1].name])
+    staged = StagedModel(parts, devices=["CPU:0", "CPU:1"])
+    found = per_example_gradients(staged, "mse", *data, chunk_size=3)
+    assert full_batch.error(found, wanted) < 1e-12
 
 
 @pytest.mark.parametrize("chunk_size", [1, 4, 64])
