@@ -161,14 +161,16 @@ def main() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     rows: list[Row] = []
     scores: dict[str, dict[str, list[float]]] = {}
+    sizes: dict[str, int] = {}
     for name in names:
         started = time.perf_counter()
         trainers, splits = prepare(TABLES[name], seeds, steps)
         scores[name] = scores_of(TABLES[name], trainers, splits)
+        sizes[name] = len(splits[0].labels)
         rows += score_rows(name, scores[name])
         if name == (TIMED if TIMED in names else names[0]):
             rows += cost_rows(name, trainers, splits[0], arguments.runs, quick=arguments.quick)
-        notes = {**table_notes(scores), "ranks": ranks_note(scores), "load": load_note()}
+        notes = {**table_notes(scores), "ranks": ranks_note(scores, sizes), "load": load_note()}
         _report.publish(__file__, rows, quick=arguments.quick, notes=notes)
         print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
         keras.backend.clear_session()
@@ -319,17 +321,35 @@ def table_notes(scores: dict[str, dict[str, list[float]]]) -> dict[str, str]:
     }
 
 
-def ranks_note(scores: dict[str, dict[str, list[float]]]) -> str:
-    """Returns a sentence with the mean rank of each option over the tables."""
+def ranks_note(scores: dict[str, dict[str, list[float]]], rows: dict[str, int]) -> str:
+    """Returns sentences with the mean rank of each option: over all tables, and by their size.
+
+    Args:
+        scores: Of each table and option, one per seed.
+        rows: Training rows of each table.
+    """
+    groups = {
+        "": list(scores),
+        f" of less than {MANY:,} training rows": [name for name in scores if rows[name] < MANY],
+        f" of {MANY:,} training rows or more": [name for name in scores if rows[name] >= MANY],
+    }
+    found = [
+        f"Mean ranks over {len(names)} tables{which} (1 is the best): {_mean_ranks(scores, names)}."
+        for which, names in groups.items()
+        if names
+    ]
+    return " ".join(found)
+
+
+def _mean_ranks(scores: dict[str, dict[str, list[float]]], names: list[str]) -> str:
     ranks: dict[str, list[float]] = {}
-    for name, found in scores.items():
+    for name in names:
         sign = 1 if TABLES[name].kind == "regression" else -1
-        means = pd.Series({model: sign * statistics.mean(v) for model, v in found.items()})
+        means = pd.Series({model: sign * statistics.mean(v) for model, v in scores[name].items()})
         for model, rank in means.round(6).rank().items():
             ranks.setdefault(str(model), []).append(float(rank))
     of_each = sorted((statistics.mean(found), model) for model, found in ranks.items())
-    shown = ", ".join(f"{model} {rank:.2f}" for rank, model in of_each)
-    return f"Mean ranks over {len(scores)} tables (1 is the best): {shown}."
+    return ", ".join(f"{model} {rank:.2f}" for rank, model in of_each)
 
 
 def load_note() -> str:

@@ -30,8 +30,11 @@ def test_numbers_are_scaled_by_the_training_rows_alone():
 def test_equal_scores_share_their_rank():
     scores = {"mlp": [0.5], "residual": [0.7], "tabm": [0.7], models.BOOSTING: [0.9]}
     errors = {name: [1 - values[0]] for name, values in scores.items()}
-    note = models.ranks_note({"titanic": scores, "cars": errors})
-    assert note.endswith("HistGradientBoosting 1.00, residual 2.50, tabm 2.50, mlp 4.00."), note
+    sizes = {"titanic": 1_052, "cars": 318}
+    note = models.ranks_note({"titanic": scores, "cars": errors}, sizes)
+    ranks = "HistGradientBoosting 1.00, residual 2.50, tabm 2.50, mlp 4.00."
+    assert note.startswith(f"Mean ranks over 2 tables (1 is the best): {ranks}"), note
+    assert note.count(ranks) == 2  # over all and over the small tables: there are no large ones
 
 
 @pytest.mark.slow
