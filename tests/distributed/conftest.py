@@ -49,7 +49,8 @@ def several(folders, tmp_path_factory):
         (3, 1): ["matrix:3:4"],
     }
     for layout, names in checks.items():
-        names += [f"twenty_steps:{folders[3]}", f"evaluation:{folders[3]}", "not_finite"]
+        names += [f"twenty_steps:{folders[3]}", f"evaluation:{folders[3]}"]
+        names += ["not_finite", "row_gradients"]
         names += [f"seen:{folder}:{batch}:30" for folder in folders.values() for batch in (7, 40)]
         if layout == (2, 1):
             names += [f"seen:{folders[3]}:7:0", f"short_epochs:{tmp_path_factory.mktemp('short')}"]

@@ -109,6 +109,19 @@ def test_batches_that_each_worker_has_whole_are_cut_too(several, one_process):
             np.testing.assert_allclose(value, right, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_gradients_of_rows_are_those_of_one_process(several, one_process, layout):
+    """Of its rows on each replica, and a mean over all rows on all. Tolerance 1e-5, float32."""
+    expected_rows, expected_means = checks.done("row_gradients", one_process[1])
+    workers = [worker["row_gradients"] for worker in several(*layout)]
+    for place, (rows,) in enumerate(expected_rows):
+        found = joined(joined(of_rows[place]) for of_rows, _ in workers)
+        np.testing.assert_allclose(found, rows, rtol=1e-5, atol=1e-6)
+    for place, (mean,) in enumerate(expected_means):
+        for found in joined(means[place] for _, means in workers):
+            np.testing.assert_allclose(found, mean, rtol=1e-5, atol=1e-6)
+
+
 def test_epochs_of_so_many_steps_end_alike_on_all_workers(several):
     """Also after kills. Reference: the batches by their numbers."""
     expected = [[0, 1, 2], [3, 4, 5], [6], [0, 1, 2], [3, 4, 5]]

@@ -20,7 +20,13 @@ import tensorflow as tf
 from exactness import SELECTION, check
 from on_workers import send_to_test
 
-from trainer_module import TrainingLoop, TrainStep, create_strategy
+from trainer_module import (
+    GradientReduction,
+    TrainingLoop,
+    TrainStep,
+    create_strategy,
+    per_example_gradients,
+)
 from trainer_module.devices.multi_worker import is_multi_worker
 from trainer_module.devices.worker_group import Disagreement, current_workers
 from trainer_module.loop.callbacks import Callback
@@ -119,6 +125,35 @@ def whole_batches(strategy):
     return [[weight.tolist() for weight in model.get_weights()], result.history["loss"]]
 
 
+def row_gradients(strategy):
+    """The gradients of the rows of each replica of this worker, and a sum of those of all rows."""
+    keras.utils.set_random_seed(2)
+    with strategy.scope():
+        model = full_batch.mlp()
+    batch = tuple(np.asarray(part, "float32") for part in full_batch.batch("mlp"))
+    replicas = strategy.num_replicas_in_sync
+    parts = [np.array_split(part, replicas) for part in batch]
+    values = [
+        strategy.experimental_distribute_values_from_function(
+            lambda context, part=part: tf.constant(part[context.replica_id_in_sync_group])
+        )
+        for part in parts
+    ]
+
+    def on_replica(*data):
+        moment = GradientReduction.second_moment()
+        return [
+            per_example_gradients(model, "mse", *data, chunk_size=2),
+            per_example_gradients(model, "mse", *data, chunk_size=2, reduce=moment),
+        ]
+
+    found = tf.function(lambda *data: strategy.run(on_replica, args=data))(*values)
+    return [
+        [[part.numpy().tolist() for part in strategy.experimental_local_results(t)] for t in each]
+        for each in found
+    ]
+
+
 def not_finite(strategy):
     """The error of a window whose last row is NaN."""
     with strategy.scope():
@@ -201,7 +236,7 @@ def other_mean(strategy):
 
 _ALL = (
     *(matrix, seen, twenty_steps, evaluation, whole_batches, not_finite),
-    *(short_epochs, other_mean),
+    *(row_gradients, short_epochs, other_mean),
 )
 CHECKS: dict[str, Callable] = {each.__name__: each for each in _ALL}
 
