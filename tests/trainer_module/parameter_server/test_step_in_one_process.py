@@ -13,7 +13,9 @@ import sys
 PROGRAM = """
 import json, os, socket
 import keras, numpy as np, tensorflow as tf
-from trainer_module import ParameterServerStep, ScaledLearningRate, Step, TrainStep
+from trainer_module import (
+    ParameterServerStep, ScaledLearningRate, Step, TrainStep, per_example_gradients,
+)
 
 def free():
     with socket.socket() as s:
@@ -58,12 +60,25 @@ ours, theirs = iter(data), iter(data)
 for _ in range(4):
     found, expected = step.run(ours, 1), alone.run(theirs, 1)
     np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-5)
-errors = [
-    float(np.abs(a - b).max() / np.abs(b).max())
-    for a, b in zip(step.model.get_weights(), alone.model.get_weights(), strict=True)
-]
+
+def error(found, expected):
+    pairs = zip(found, expected, strict=True)
+    return max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)
+
+def row_gradients(model):
+    x, y, w = (tf.constant(part) for part in next(batches()))
+    return tf.function(
+        lambda: per_example_gradients(model, "mse", x, y, w, chunk_size=5), autograph=False
+    )
+
+coordinator = tf.distribute.coordinator.ClusterCoordinator(cluster)
+on_worker = coordinator.schedule(row_gradients(step.model))
+coordinator.join()
+found = {"chief": row_gradients(step.model)(), "worker": on_worker.fetch()}
+expected = [g.numpy() for g in row_gradients(alone.model)()]
 print(json.dumps({
-    "error": max(errors),
+    "error": error(step.model.get_weights(), alone.model.get_weights()),
+    "row_errors": {k: error([np.asarray(g) for g in v], expected) for k, v in found.items()},
     "steps": [int(step.step.numpy()), int(alone.step.numpy())],
     "are_steps": [isinstance(step, Step), isinstance(alone, Step)],
     "state": [len(step.state()), len(alone.state())],
@@ -79,6 +94,8 @@ def test_windows_and_transforms_are_those_of_one_process():
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["error"] < 2e-6
+    assert set(found["row_errors"]) == {"chief", "worker"}  # where the gradients are computed
+    assert max(found["row_errors"].values()) < 1e-5
     assert found["steps"] == [4, 4]
     assert found["are_steps"] == [True, True]
     assert found["state"] == [4, 4]
