@@ -98,7 +98,7 @@ def write_record(
 ) -> RunRecord:
     """Write the record of a run atomically, file by file; summary.json is the last one."""
     with atomic_write(folder / CONFIG) as stream:
-        stream.write(config.model_dump_json(indent=1, exclude_unset=True) + "\n")
+        stream.write(config.model_dump_json(indent=1, by_alias=True, exclude_unset=True) + "\n")
     with atomic_write(folder / SUMMARY) as stream:
         json.dump(summary, stream, indent=1, ensure_ascii=False, allow_nan=False)
         stream.write("\n")

@@ -221,7 +221,7 @@ def _keep(
         config, state, started=started, command=command(), rows=_row_counts(config), error=error
     )
     if record is not None:
-        export_run(record, say=functools.partial(views.print_text, consoles.progress))
+        export_run(config, record, say=functools.partial(views.print_text, consoles.progress))
     return record
 
 

@@ -29,14 +29,14 @@ _MODEL = "model"
 _SAVED_MODEL = "tf2model"
 
 
-def export_run(record: RunRecord, *, say: Callable[[str], None]) -> None:
+def export_run(config: PipelineConfig, record: RunRecord, *, say: Callable[[str], None]) -> None:
     """Export a run that ended, if its configuration has `tracking`.
 
     Args:
+        config: The configuration that ran.
         record: The record of the run.
         say: Prints the address of the run's page on the server, or a warning.
     """
-    config = record.config
     if config.tracking is None:
         return
     uri = config.tracking.mlflow

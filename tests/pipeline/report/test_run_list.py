@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
-from run_records import SETTINGS, SUMMARY_OF_A_RUN, failed, write
+from run_records import SETTINGS, SUMMARY_OF_A_RUN, failed
+from run_records import write as write_run
 
 from pipeline.common.errors import ConfigError
+from pipeline.config.config_file import load_config
 from pipeline.report.run_changes import changes
 from pipeline.report.run_list import show_difference, show_runs
-from pipeline.report.run_record import find_record, records_of
+from pipeline.report.run_record import find_record, records_of, write_record
 
 NO_STORE = Path("no-such-store")
 
@@ -27,9 +30,9 @@ def lines(shown: Console) -> list[list[str]]:
 
 
 def test_the_list_shows_result_time_metrics_and_what_changed(tmp_path: Path) -> None:
-    write(tmp_path, "20260130-100000")
-    write(tmp_path, "20260131-100000", settings={"training": {"epochs": 9}})
-    write(tmp_path, "20260131-110000", **failed("Trainer", "no memory"))
+    write_run(tmp_path, "20260130-100000")
+    write_run(tmp_path, "20260131-100000", settings={"training": {"epochs": 9}})
+    write_run(tmp_path, "20260131-110000", **failed("Trainer", "no memory"))
     shown = console()
     show_runs(tmp_path, NO_STORE, shown)
     found = lines(shown)
@@ -49,7 +52,7 @@ def test_an_empty_folder_says_what_to_give(tmp_path: Path) -> None:
 
 def test_runs_are_found_by_the_start_of_their_name(tmp_path: Path) -> None:
     for name in ("20260130-100000", "20260131-100000", "20260131-110000"):
-        write(tmp_path, name)
+        write_run(tmp_path, name)
     assert find_record(tmp_path, "20260130").name == "20260130-100000"
     assert find_record(tmp_path, "latest").name == "20260131-110000"
     with pytest.raises(ConfigError, match="names several runs"):
@@ -59,11 +62,21 @@ def test_runs_are_found_by_the_start_of_their_name(tmp_path: Path) -> None:
 
 
 def test_a_record_follows_a_moved_folder(tmp_path: Path) -> None:
-    write(tmp_path / "before", "20260130-100000")
+    write_run(tmp_path / "before", "20260130-100000")
     (tmp_path / "before").rename(tmp_path / "after")
     (record,) = records_of(tmp_path / "after")
     assert record.config.output.folder == str(tmp_path / "after")
     assert record.config.training.epochs == 5
+
+
+def test_the_configuration_of_a_record_is_that_of_the_run(write: Any, tmp_path: Path) -> None:
+    """Also fields whose name in the YAML is a word of Python."""
+    nodes = [{"class": "outside.counting.RowCounter", "name": "rows", "before": "Trainer"}]
+    config = load_config(write(lambda c: c.update(nodes=nodes)))
+    folder = Path(config.output.folder, "runs", "20260130-100000")
+    record = write_record(folder, config, SUMMARY_OF_A_RUN)
+    assert record.config == config
+    assert load_config(folder / "config.json") == config
 
 
 def test_settings_are_named_by_their_field_and_lists_by_their_name(tmp_path: Path) -> None:
@@ -71,8 +84,8 @@ def test_settings_are_named_by_their_field_and_lists_by_their_name(tmp_path: Pat
         {"name": "ages", "columns": ["age"], "scale": "min_max"},
         *SETTINGS["features"]["groups"],
     ]
-    one = write(tmp_path, "20260130-100000")
-    other = write(
+    one = write_run(tmp_path, "20260130-100000")
+    other = write_run(
         tmp_path,
         "20260131-100000",
         settings={
@@ -93,13 +106,13 @@ def test_settings_are_named_by_their_field_and_lists_by_their_name(tmp_path: Pat
 
 
 def test_the_difference_pairs_slices_and_nodes(tmp_path: Path) -> None:
-    one = write(tmp_path, "20260130-100000")
+    one = write_run(tmp_path, "20260130-100000")
     slices = [
         {**SUMMARY_OF_A_RUN["slices"][0], "metrics": {"mean_absolute_error": 2.25}},
         {"slice": {"city": "Bonn"}, "rows": 2, "metrics": {"mean_absolute_error": 1.0}},
     ]
     nodes = [{"name": "Trainer", "result": "done", "seconds": 3.0, "rows": 300}]
-    other = write(tmp_path, "20260131-100000", slices=slices, nodes=nodes)
+    other = write_run(tmp_path, "20260131-100000", slices=slices, nodes=nodes)
     shown = console()
     show_difference(one, other, shown)
     found = lines(shown)
