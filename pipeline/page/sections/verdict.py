@@ -29,8 +29,9 @@ def section_of(run: RunInputs) -> Section:
     blocks: list[Block] = []
     error = summary["run"].get("error")
     if error:
-        where = f"{error['node']} failed: " if error["node"] else ""
-        blocks.append(Text(f"{where}{error['message']}", "bad"))
+        failed = summary["run"]["result"] == "failed" and error["node"]
+        where = f"{error['node']} failed: " if failed else ""
+        blocks.append(Text(f"{where}{error['message']}", "bad" if failed else "warning"))
     verdict = summary["verdict"]
     if verdict["reasons"]:
         blocks.append(Items([f"{verdict['result']}: {each}" for each in verdict["reasons"]], "bad"))
@@ -40,7 +41,7 @@ def section_of(run: RunInputs) -> Section:
         blocks.append(Text(text, "good"))
     elif not error:
         blocks.append(Text("No node of this run judged a model.", "quiet"))
-    if summary["metrics"]:
+    if summary["slices"]:  # a model was evaluated
         blocks += [_tiles(run), _thresholds(summary), _baselines(run)]
     return Section("verdict", "Verdict", [each for each in blocks if each is not None])
 

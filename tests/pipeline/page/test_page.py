@@ -79,11 +79,18 @@ def test_the_verdict_has_the_values_of_the_summary(tmp_path: Path) -> None:
 def test_a_run_that_failed_says_where_and_why(tmp_path: Path) -> None:
     record = write(tmp_path, "20260131-100000", **failed("Transform", "column 'x' <b>is</b> gone"))
     section = verdict.section_of(inputs_of(record))
-    assert section.blocks[0] == Text("Transform failed: column 'x' <b>is</b> gone", "bad")
+    assert section.blocks == [Text("Transform failed: column 'x' <b>is</b> gone", "bad")]
     text = write_page(record).read_text(encoding="utf-8")
     assert "&lt;b&gt;is" in text
     assert "<b>is" not in text
     assert "cannot be made" not in text
+
+
+def test_a_run_that_was_interrupted_is_no_failure(tmp_path: Path) -> None:
+    fields = failed("Trainer", "Interrupted in Trainer.")
+    fields["run"]["result"] = "interrupted"
+    section = verdict.section_of(inputs_of(write(tmp_path, "20260131-100000", **fields)))
+    assert section.blocks == [Text("Interrupted in Trainer.", "warning")]
 
 
 def test_nodes_and_what_changed(tmp_path: Path) -> None:
