@@ -29,8 +29,8 @@ def section_of(run: RunInputs) -> Section:
     blocks: list[Block] = []
     error = summary["run"].get("error")
     if error:
-        failed = summary["run"]["result"] == "failed" and error["node"]
-        where = f"{error['node']} failed: " if failed else ""
+        failed = summary["run"]["result"] == "failed"
+        where = f"{error['node']} failed: " if failed and error["node"] else ""
         blocks.append(Text(f"{where}{error['message']}", "bad" if failed else "warning"))
     verdict = summary["verdict"]
     if verdict["reasons"]:
