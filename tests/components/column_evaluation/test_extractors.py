@@ -39,7 +39,7 @@ def options(**fields: Any) -> config_pb2.Options:
             "AUC",
             options=options(compute_confidence_intervals=True),
             slicing_specs=[tfma.SlicingSpec(), tfma.SlicingSpec(feature_keys=["city"])],
-            cross_slicing_specs=[tfma.CrossSlicingSpec(baseline_spec={})],
+            cross_slicing_specs=[config_pb2.CrossSlicingSpec(baseline_spec={})],
         ),
         config_of("AUC", options=options(min_slice_size=5)),
         config_of("AUC", slicing_specs=[tfma.SlicingSpec(slice_keys_sql="SELECT 1")]),
