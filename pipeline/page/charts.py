@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from pipeline.common.json_types import JsonObject, JsonValue
 
 
-def lines(
-    x: str, y: str, *, series: str | None = None, points: bool = False, log_y: bool = False
-) -> JsonObject:
+def lines(x: str, y: str, *, series: str | None = None, points: bool = False) -> JsonObject:
     """Return a line chart of the fields `x`, `y` and, for several lines, `series`.
 
     Args:
@@ -21,12 +19,10 @@ def lines(
         y: Title of the vertical axis; the field is `y`.
         series: Title of the legend; None: one line, no field `series`.
         points: Also draw the points.
-        log_y: Use a logarithmic vertical axis.
     """
-    scale: JsonObject = {"type": "log"} if log_y else {"zero": False}
     encoding: JsonObject = {
         "x": {"field": "x", "type": "quantitative", "title": x, "scale": {"zero": False}},
-        "y": {"field": "y", "type": "quantitative", "title": y, "scale": scale},
+        "y": {"field": "y", "type": "quantitative", "title": y, "scale": {"zero": False}},
         "tooltip": [
             {"field": "x", "type": "quantitative", "title": x},
             {"field": "y", "type": "quantitative", "title": y, "format": ".5~g"},
@@ -43,13 +39,12 @@ def lines(
     }
 
 
-def bars(x: str, y: str, *, sort: Sequence[str] | str | None = None) -> JsonObject:
-    """Return horizontal bars: a text in the field `y` and a number in the field `x`.
+def bars(x: str, y: str) -> JsonObject:
+    """Return horizontal bars, as in the data: a text in the field `y`, a number in the field `x`.
 
     Args:
         x: Title of the numbers.
         y: Title of the texts.
-        sort: The order of the texts; None: as in the data.
     """
     return {
         "width": "container",
@@ -60,7 +55,7 @@ def bars(x: str, y: str, *, sort: Sequence[str] | str | None = None) -> JsonObje
                 "field": "y",
                 "type": "nominal",
                 "title": y,
-                "sort": None if sort is None else sort,
+                "sort": None,
                 "axis": {"labelLimit": 240},
             },
             "x": {"field": "x", "type": "quantitative", "title": x},

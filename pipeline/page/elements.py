@@ -6,6 +6,7 @@ They hold the values of the page, so that a test or a program can read them with
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -234,8 +235,6 @@ def number_cell(value: float | None, text: str | None = None, *, state: State = 
         text: How it is written; None: with four significant digits.
         state: How it is marked.
     """
-    import math
-
     if value is None or not math.isfinite(value):
         return Cell("undefined", state="quiet")
     return Cell(f"{value:,.4g}" if text is None else text, value=value, state=state)

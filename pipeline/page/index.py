@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -117,29 +117,35 @@ def _metrics(records: Sequence[RunRecord]) -> list[Block]:
 
 def _curves(records: Sequence[RunRecord]) -> list[Block]:
     """Return the curves of the latest trainings, overlaid; a run with a cached model made none."""
-    trainings: dict[Path, RunRecord] = {}
+    trainings: dict[Path, str] = {}
     for record in records:
         nodes = run_by_id(record.config, record.summary["run"]["id"])
         output = find_output(nodes, NodeName.TRAINER, "model_run")
         if output is not None and Path(output.uri).is_dir():
-            trainings.setdefault(Path(output.uri), record)
-    shown = list(trainings.items())[-OVERLAID:]
+            trainings.setdefault(Path(output.uri), record.name)
+    if len(trainings) < 2:
+        return []
+    note = "Click a run in a legend to show it alone; click beside it to show all."
+    return [Text(note, "quiet"), Beside(overlay(trainings))]
+
+
+def overlay(trainings: Mapping[Path, str]) -> list[Chart]:
+    """Return a chart of the training loss, and of each curve of the eval split, with all runs.
+
+    Args:
+        trainings: Folder of the Trainer's output `model_run` -> name of its run; the last
+            `OVERLAID` are drawn.
+    """
     charts: dict[str, dict[str, list[JsonValue]]] = {}
-    for folder, record in shown:
+    for folder, name in list(trainings.items())[-OVERLAID:]:
         for curve in curves_of(folder):
             if curve.split == "eval" or curve.name == "loss":
                 title = f"{curve.name} on {curve.split} rows"
                 data = charts.setdefault(title, {"x": [], "y": [], "series": []})
                 data["x"] += curve.steps
                 data["y"] += [rounded(value) for value in curve.values]
-                data["series"] += [record.name] * len(curve.steps)
-    if len(shown) < 2:
-        return []
-    note = "Click a run in a legend to show it alone; click beside it to show all."
-    return [
-        Text(note, "quiet"),
-        Beside([Chart(title, _overlaid(title), data) for title, data in charts.items()]),
-    ]
+                data["series"] += [name] * len(curve.steps)
+    return [Chart(title, _overlaid(title), data) for title, data in charts.items()]
 
 
 def _overlaid(title: str) -> JsonObject:

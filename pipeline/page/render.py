@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from pipeline.common.json_types import JsonValue
 from pipeline.page.elements import Chart, Section, Tile
+from pipeline.page.finite import finite
 
 SHOWN_ROWS = 200
 """Rows of a table that are shown at once; a button shows the others."""
@@ -77,8 +78,6 @@ class _Charts:
 
 def in_script(value: Any) -> Markup:
     """Return a value as JSON that can stand in a script element; NaN and infinities are null."""
-    from pipeline.page.finite import finite
-
     text = json.dumps(finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028"))
 

@@ -44,15 +44,15 @@ def _made_by(record: RunRecord) -> dict[str, JsonValue]:
 
 
 def _differences(before: JsonValue, after: JsonValue, missing: str) -> Iterator[Change]:
-    ours, theirs = dict(_leaves(before)), dict(_leaves(after))
+    ours, theirs = ({name: _text(v) for name, v in leaves(each)} for each in (before, after))
     for name in [*ours, *(each for each in theirs if each not in ours)]:
         one, other = ours.get(name, missing), theirs.get(name, missing)
         if one != other and name not in _PLACES:
             yield Change(name, one, other)
 
 
-def _leaves(value: JsonValue, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the dotted name and the text of each value; a list of plain values is one value.
+def leaves(value: JsonValue, name: str = "") -> Iterator[tuple[str, JsonValue]]:
+    """Yield the dotted name of each value in a document; a list of plain values is one value.
 
     The parts of a list are named by their field `name` where they have one, so that a group of
     features that was inserted does not shift the others.
@@ -66,6 +66,10 @@ def _leaves(value: JsonValue, name: str = "") -> Iterator[tuple[str, str]]:
             for place, each in enumerate(value)
         ]
     if not parts:
-        yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield name, value
     for key, each in parts:
-        yield from _leaves(each, f"{name}.{key}" if name else key)
+        yield from leaves(each, f"{name}.{key}" if name else key)
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.common.secret_checks import looks_secret
 from pipeline.config.config import PipelineConfig
+from pipeline.report.run_changes import leaves
 
 # mlflow.utils.validation: the limits of an MLflow server.
 MAX_KEY = 250
@@ -28,7 +29,7 @@ def params_of(config: PipelineConfig) -> dict[str, str]:
     values = config.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_ELSEWHERE)
     return _named(
         (key.replace("/", "_"), _param_text(key, value))
-        for key, value in _flat(values)
+        for key, value in leaves(values)
         if value not in ([], {})
     )
 
@@ -36,7 +37,7 @@ def params_of(config: PipelineConfig) -> dict[str, str]:
 def has_secrets(config: PipelineConfig) -> list[str]:
     """Return the fields of a configuration that look like credentials."""
     values = config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return [key for key, value in _flat(values) if _why_secret(key, value)]
+    return [key for key, value in leaves(values) if _why_secret(key, value)]
 
 
 def metrics_of(summary: JsonObject) -> dict[str, float]:
@@ -62,19 +63,6 @@ def _metrics(summary: JsonObject) -> Iterator[tuple[str, float | None]]:
         yield f"rows/{split}", rows
     for node in summary["nodes"]:
         yield f"seconds/{node['name']}", node["seconds"]
-
-
-def _flat(value: JsonValue, path: str = "") -> Iterator[tuple[str, JsonValue]]:
-    """Yield the leaves of a document with their dotted paths; a list of values is a leaf."""
-    if isinstance(value, Mapping) and value:
-        items: Iterable[tuple[object, JsonValue]] = value.items()
-    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
-        items = enumerate(value)
-    else:
-        yield path, value
-        return
-    for key, each in items:
-        yield from _flat(each, f"{path}.{key}" if path else str(key))
 
 
 def _param_text(key: str, value: JsonValue) -> str:

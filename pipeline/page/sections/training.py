@@ -30,6 +30,7 @@ from pipeline.page.finite import rounded
 from pipeline.page.inputs import RunInputs
 from pipeline.report import trials
 from pipeline.report.curves import Curve, curves_of, last_finite, thin
+from pipeline.report.run_record import CONFIG
 from pipeline.report.training_history import EVAL, TrainingHistory, history_of
 
 _TITLES: Mapping[str, tuple[str, str]] = {
@@ -204,7 +205,7 @@ def _line_chart(title: str, y: str, series: Mapping[str, Curve], x: str) -> Char
 def _trace(run: RunInputs, folder: Path) -> list[Block]:
     if (folder / "plugins" / "profile").is_dir():
         return [Code("Trace of some steps", f"tensorboard --logdir {folder}")]
-    command = f"python -m pipeline profile --config {run.record.folder / 'config.json'}"
+    command = f"python -m pipeline profile --config {run.record.folder / CONFIG}"
     return [Group("Where the time of a step goes", [Code("Measure it", command)])]
 
 

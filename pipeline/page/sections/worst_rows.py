@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipeline.page.elements import Block, Cell, Column, Row, Table, Text, number_cell
+from pipeline.page.partial_dependence import is_numeric
 from pipeline.page.sampled_rows import SampledRows
 
 MOST_ROWS = 20
@@ -51,7 +52,7 @@ def blocks_of(sample: SampledRows, *, label: str) -> list[Block]:
         Column(loss, True, help_text),
         Column(f"label {label}", regression),
         Column("prediction", True, "" if regression else "probability of the predicted class"),
-        *(Column(name, _is_number(sample, name)) for name in names[:_MOST_COLUMNS]),
+        *(Column(name, is_numeric(sample.rows, name)) for name in names[:_MOST_COLUMNS]),
     ]
     title = f"The {len(found)} worst rows, on {sample.of_how_many}"
     return [Table(title, columns, found)]
@@ -79,14 +80,6 @@ def _prediction(sample: SampledRows, row: int) -> Cell:
     chosen, names = int(both.argmax()), sample.model.classes
     name = names[chosen] if chosen < len(names) else str(chosen)
     return Cell(f"{name} ({both[chosen]:.4f})", float(both[chosen]))
-
-
-def _is_number(sample: SampledRows, name: str) -> bool:
-    import pyarrow.types as types
-
-    kind = sample.rows.schema.field(name).type
-    kind = kind.value_type if hasattr(kind, "value_type") else kind
-    return types.is_integer(kind) or types.is_floating(kind)
 
 
 def _value(values: object) -> Cell:

@@ -5,67 +5,23 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
-from tensorflow_metadata.proto.v0 import schema_pb2
+from measured_columns import COLUMNS, RAW, measured_split
 
 from components.normalization_validator.check import find_violations
-from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
 from components.normalization_validator.html import render
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.outputs import holds_zero_one
-from components.normalization_validator.report import ColumnStatistics, RawColumn, Report
-from components.normalization_validator.statistics import ComputeStatistics, Measured, with_shifts
+from components.normalization_validator.report import ColumnStatistics, Report
+from components.normalization_validator.statistics import with_shifts
 
-COLUMNS = (
-    Column("fare", "z_score", 0),
-    Column('<b>&"quoted"\'', "min_max", 1),
-    Column("flat", "z_score", 2),
-    Column("never", None, 3),
-    Column("fare_missing", "missing_indicator", 4, source="fare", is_aspect=True),
-    Column("town=Ulm", "one_hot", 5, source="town", is_aspect=True),
-    Column("town_other", "one_hot", 6, source="town", is_aspect=True),
-)
 SOURCES = {c.name: c.source or c.name for c in COLUMNS}
 SHOWN = ("fare", '<b>&"quoted"\'', "flat", "never", "town")
-RAW = (
-    RawColumn(name="fare", split="train", values=9, missing=1, bars=(9.0, 0.0), low=1.0, high=3.0),
-    RawColumn(
-        name="town", split="eval", values=5, missing=5, bars=(3, 2), labels=("Ulm", "<Bonn>")
-    ),
-)
-
-
-def _measured(split: str, rows: int, offset: float) -> Measured:
-    """Four columns and three of 0 and 1; the first value of `fare` is far out."""
-    rng = np.random.default_rng(rows)
-    x = np.stack(
-        [
-            rng.normal(offset, 1, rows),
-            rng.random(rows),
-            np.zeros(rows),
-            np.full(rows, np.nan),
-            rng.random(rows) < 0.25,
-            np.arange(rows) % 2 == 0,
-            np.arange(rows) % 2 == 1,
-        ],
-        axis=1,
-    )
-    imputed = rng.random(x.shape) < 0.1
-    imputed[:, 4:] = False
-    x[imputed[:, 0], 0] = 0.0
-    x[0, 0] = 1e6
-    combine = ComputeStatistics(
-        FeatureSet((Feature("x", len(COLUMNS), COLUMNS),), None, schema_pb2.Schema()), split
-    )
-    return combine.extract_output(
-        combine.add_input(combine.create_accumulator(), Batch(rows, (Values(x, imputed, 0),)))
-    )
 
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    measured = _measured("train", 2000, 0.0), _measured("eval", 1500, 3.0)
+    measured = measured_split("train", 2000, 0.0), measured_split("eval", 1500, 3.0)
     splits = tuple(with_shifts(each, measured[0]) for each in measured)
     limits = NormalizationLimits()
     violations = find_violations({s.split: s.columns for s in splits}, limits)

@@ -8,66 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from measured_columns import COLUMNS, RAW, measured, measured_split
 from run_inputs import blocks_of, inputs, texts_of
 from run_records import failed
-from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.normalization_validator.check import find_violations
-from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
+from components.normalization_validator.columns import Column
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import RawColumn, Report
-from components.normalization_validator.statistics import ComputeStatistics, Measured, with_shifts
+from components.normalization_validator.statistics import Measured, with_shifts
 from pipeline.page.elements import Chart, Group, Items, Section, Table, Text, Tile, Tiles
 from pipeline.page.page import LARGEST_BYTES
 from pipeline.page.render import render
 from pipeline.page.sections.features import report_blocks, section_of
 
-COLUMNS = (
-    Column("fare", "z_score", 0),
-    Column("<b>", "min_max", 1),
-    Column("flat", "z_score", 2),
-    Column("never", None, 3),
-    Column("fare_missing", "missing_indicator", 4, source="fare", is_aspect=True),
-    Column("town=Ulm", "one_hot", 5, source="town", is_aspect=True),
-    Column("town_other", "one_hot", 6, source="town", is_aspect=True),
-)
-RAW = (
-    RawColumn(name="fare", split="train", values=9, missing=1, bars=(9.0, 0.0), low=1.0, high=3.0),
-    RawColumn(
-        name="town", split="eval", values=5, missing=5, bars=(3, 2), labels=("Ulm", "<Bonn>")
-    ),
-)
 REPORT = ("NormalizationValidator", "report")
 GRAPH = ("Transform", "transform_graph")
-
-
-def measured(split: str, values: np.ndarray, imputed: np.ndarray, columns: tuple) -> Measured:
-    features = FeatureSet((Feature("x", len(columns), columns),), None, schema_pb2.Schema())
-    combine = ComputeStatistics(features, split)
-    batch = Batch(len(values), (Values(values, imputed, 0),))
-    return combine.extract_output(combine.add_input(combine.create_accumulator(), batch))
-
-
-def _split(split: str, rows: int, offset: float) -> Measured:
-    """Returns four columns and three of 0 and 1; the first value of `fare` is far out."""
-    rng = np.random.default_rng(rows)
-    x = np.stack(
-        [
-            rng.normal(offset, 1, rows),
-            rng.random(rows),
-            np.zeros(rows),
-            np.full(rows, np.nan),
-            rng.random(rows) < 0.25,
-            np.arange(rows) % 2 == 0,
-            np.arange(rows) % 2 == 1,
-        ],
-        axis=1,
-    )
-    imputed = rng.random(x.shape) < 0.1
-    imputed[:, 4:] = False
-    x[imputed[:, 0], 0] = 0.0
-    x[0, 0] = 1e6
-    return measured(split, x, imputed, COLUMNS)
 
 
 def report_of(measured: list[Measured], raw: tuple[RawColumn, ...], sources: dict) -> Report:
@@ -86,7 +42,7 @@ def report_of(measured: list[Measured], raw: tuple[RawColumn, ...], sources: dic
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    found = [_split("train", 2000, 0.0), _split("eval", 1500, 3.0)]
+    found = [measured_split("train", 2000, 0.0), measured_split("eval", 1500, 3.0)]
     return report_of(found, RAW, {c.name: c.source or c.name for c in COLUMNS})
 
 
@@ -101,7 +57,7 @@ def details(table: Table, name: str) -> list:
 
 def test_a_row_per_column_and_the_numbers_of_the_report(report: Report, table: Table) -> None:
     rows = {row.cells[0].text: row for row in table.rows}
-    assert list(rows) == ["fare", "<b>", "flat", "never", "town"]
+    assert list(rows) == ["fare", COLUMNS[1].name, "flat", "never", "town"]
     train, evaluated = (report.split(name).columns for name in ("train", "eval"))
     names = [column.name for column in table.columns]
     fare = dict(zip(names, rows["fare"].cells, strict=True))

@@ -25,8 +25,8 @@ def summary(slices):
 def test_params_are_the_fields_that_are_set(write):
     config = load_config(write(), ["features.groups.0.clip={min: 0}"])
     params = params_of(config)
-    assert params["features.groups.0.clip.min"] == "0.0"
-    assert params["features.groups.0.columns"] == '["amount", "age"]'
+    assert params["features.groups.numbers.clip.min"] == "0.0"
+    assert params["features.groups.numbers.columns"] == '["amount", "age"]'
     assert params["training.global_batch_size"] == "16"
     assert "training.clip_norm" not in params  # not set
     assert not [name for name in params if name.startswith(("cluster", "tracking"))]
@@ -35,8 +35,8 @@ def test_params_are_the_fields_that_are_set(write):
 def test_a_long_value_is_cut_to_the_limit(write):
     columns = json.dumps([f"column_{i}" for i in range(1000)])
     text = params_of(load_config(write(), [f"features.groups.0.columns={columns}"]))
-    assert len(text["features.groups.0.columns"]) == 6000
-    assert text["features.groups.0.columns"].startswith(columns[:5999])
+    assert len(text["features.groups.numbers.columns"]) == 6000
+    assert text["features.groups.numbers.columns"].startswith(columns[:5999])
 
 
 @pytest.mark.parametrize(

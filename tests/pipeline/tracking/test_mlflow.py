@@ -127,7 +127,7 @@ def test_settings_and_tags(exported, config):
     summary = json.loads(Path(config.output.folder, "summary.json").read_text())
     assert exported.info.status == "FINISHED"
     assert exported.data.params["training.epochs"] == "2"
-    assert exported.data.params["features.groups.0.columns"] == '["amount", "age"]'
+    assert exported.data.params["features.groups.numbers.columns"] == '["amount", "age"]'
     assert exported.data.tags["pipeline"] == "small"
     assert exported.data.tags["ml_metadata_run_id"] == summary["run"]["id"]
     assert exported.data.tags["verdict"] == "blessed"
