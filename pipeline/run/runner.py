@@ -221,7 +221,11 @@ def _keep(
         config, state, started=started, command=command(), rows=_row_counts(config), error=error
     )
     if record is not None:
-        export_run(config, record, say=functools.partial(views.print_text, consoles.progress))
+        say, warn = (
+            functools.partial(views.print_text, console)
+            for console in (consoles.progress, consoles.warnings)
+        )
+        export_run(config, record, say=say, warn=warn)
     return record
 
 

@@ -29,13 +29,20 @@ _MODEL = "model"
 _SAVED_MODEL = "tf2model"
 
 
-def export_run(config: PipelineConfig, record: RunRecord, *, say: Callable[[str], None]) -> None:
+def export_run(
+    config: PipelineConfig,
+    record: RunRecord,
+    *,
+    say: Callable[[str], None],
+    warn: Callable[[str], None],
+) -> None:
     """Export a run that ended, if its configuration has `tracking`.
 
     Args:
         config: The configuration that ran.
         record: The record of the run.
-        say: Prints the address of the run's page on the server, or a warning.
+        say: Prints the address of the run's page on the server.
+        warn: Prints that the run is not exported, or what of it.
     """
     if config.tracking is None:
         return
@@ -45,14 +52,14 @@ def export_run(config: PipelineConfig, record: RunRecord, *, say: Callable[[str]
         address = _export(config, record, with_settings=not secrets)
     except Exception as error:  # the results of the run matter more
         logging.getLogger("absl").exception("Cannot export the run to %s.", uri)
-        say(
+        warn(
             f"Warning: the run is not exported to tracking.mlflow={uri}: {cause_of(error)}. Its "
             "results are complete here; run the same command again to export them (finished nodes "
             "are cached)."
         )
         return
     if secrets:
-        say(
+        warn(
             f"Note: {CONFIG} and {PAGE} are not exported: {', '.join(secrets)} may be a credential."
         )
     say(f"mlflow    {address}")
