@@ -110,10 +110,10 @@ def test_the_page_says_what_the_run_found(pages: Pages, opened: Callable) -> Non
 
 def test_the_numbers_of_a_chart_open_as_a_table(pages: Pages, opened: Callable) -> None:
     with opened(pages.run) as page:
-        chart = page.locator("#pipeline figure.chart").first
+        chart = page.get_by_role("figure", name="Seconds of each node")
+        names = page.locator("#pipeline tbody th").all_inner_texts()
         chart.locator("summary").click()
         chart.locator("table").wait_for()
-        names = page.locator("#pipeline tbody th").all_inner_texts()
         assert [row.split("\t")[0] for row in chart.locator("tbody tr").all_inner_texts()] == names
 
 

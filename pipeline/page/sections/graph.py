@@ -111,7 +111,7 @@ def _drawing(run: RunInputs) -> list[Block]:
             data[key].append(value)
     description = "The table below has the same nodes, with the nodes that each one reads from."
     spec = charts.node_graph(levels=max(rows.values()) + 1)
-    return [Chart("Which node reads from which", spec, data, description)]
+    return [Chart("Which node reads from which", spec, data, description, has_numbers=False)]
 
 
 def _shown(result: str) -> str:
