@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import apache_beam as beam
@@ -11,6 +12,16 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from apache_beam.transforms import core, userstate
 
 from pipeline.run.beam_reflection import reflection_remembered
+
+
+@pytest.fixture(autouse=True)
+def _beams_functions(monkeypatch):
+    """Beam's own functions outside the blocks under test: those of tests/conftest.py remember."""
+    monkeypatch.setattr(
+        core, "get_function_args_defaults", inspect.unwrap(core.get_function_args_defaults)
+    )
+    monkeypatch.setattr(PipelineOptions, "view_as", inspect.unwrap(PipelineOptions.view_as))
+
 
 COUNT = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("count", VarIntCoder()))
 
