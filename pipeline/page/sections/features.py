@@ -25,7 +25,9 @@ from components.normalization_validator.report import (
     Violation,
 )
 from pipeline.common.errors import ConfigError
+from pipeline.config.config import PipelineConfig
 from pipeline.features.features_explain import Explained, explain_columns, step_text
+from pipeline.features.statistics_facts import describe, facts_of, left_out_reason
 from pipeline.graph.node_names import NodeName
 from pipeline.page.distributions import by_split, raw_chart, transformed_chart
 from pipeline.page.drift import Quantiles, quantiles_of
@@ -422,9 +424,41 @@ def _quantiles(statistics: Mapping[str, SplitStatistics]) -> dict[str, dict[str,
 def _unused(
     run: RunInputs, layout: FeatureLayout, statistics: Mapping[str, SplitStatistics]
 ) -> list[Block]:
-    """Return which raw columns are no feature, and what they are."""
-    raw = {name for split in statistics.values() for name in split.columns}
-    spec = run.config.features
+    """Return which raw columns are no feature, and why."""
+    crossed = {column for cross in run.config.features.crosses for column in cross.columns}
+    used = {column.source for column in layout.columns} | crossed
+    unused = sorted({name for split in statistics.values() for name in split.columns} - used)
+    if not unused:
+        return []
+    roles = _roles(run.config)
+    first = next(iter(statistics.values()))  # train, from which features are made
+    derive = run.config.features.derive
+    rows = []
+    for name in unused:
+        reason = roles.get(name) or _why_unused(name, first)
+        if derive is not None and name not in roles:
+            reason += f"; {derive} may read it"
+        rows.append(Row([Cell(name), Cell(reason)]))
+    columns = [Column("raw column"), Column("reason", help=f"numbers are of {first.split}")]
+    noun = "column" if len(unused) == 1 else "columns"
+    caption = f"Raw {noun} that are no model input, by the statistics of {first.split}"
+    filtered = "columns" if len(rows) > 20 else ""
+    table = Table(caption, columns, rows, filter=filtered)
+    return [Group(f"Left out: {len(unused):,} raw {noun}", [table])]
+
+
+def _why_unused(name: str, split: SplitStatistics) -> str:
+    """Return the reason of `features suggest`; without one, what the values are."""
+    if name not in split.columns:
+        return f"not in {split.split}"
+    facts = facts_of(name, split.columns[name], split.rows)
+    reason = left_out_reason(facts)
+    return reason or f"no feature of the configuration uses it: {describe(facts)}"
+
+
+def _roles(config: PipelineConfig) -> dict[str, str]:
+    """Return raw column -> what the configuration uses it for."""
+    spec = config.features
     roles: dict[str, str] = {}
     if spec.label is not None:
         roles |= dict.fromkeys(spec.label.sources, f"the label {spec.label.column} is made of it")
@@ -435,16 +469,6 @@ def _unused(
     for group in spec.groups:
         if group.by is not None:
             roles.setdefault(group.by, f"the key by which group {group.name} is scaled")
-    crossed = {column for cross in spec.crosses for column in cross.columns}
-    used = {column.source for column in layout.columns} | crossed
-    rest = "in no group of features"
-    if spec.derive is not None:
-        rest += f"; {spec.derive} may read it"
-    unused = sorted(raw - used)
-    if not unused:
-        return []
-    rows = [Row([Cell(name), Cell(roles.get(name, rest))]) for name in unused]
-    columns = [Column("raw column"), Column("reason")]
-    title = f"Left out: {len(unused):,} raw {'column' if len(unused) == 1 else 'columns'}"
-    table = Table("Raw columns that are no model input", columns, rows)
-    return [Group(title, [table])]
+    if config.data.split.column is not None:
+        roles.setdefault(config.data.split.column, f"splits rows by {config.data.split.by}")
+    return roles

@@ -17,6 +17,8 @@ from components.normalization_validator.columns import Column
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import RawColumn, Report
 from components.normalization_validator.statistics import Measured, with_shifts
+from pipeline.features.column_facts import measure
+from pipeline.features.features_suggest import suggest
 from pipeline.page.elements import Chart, Group, Items, Section, Table, Text, Tile, Tiles
 from pipeline.page.page import LARGEST_BYTES
 from pipeline.page.render import render
@@ -193,21 +195,73 @@ def test_without_a_report_the_layout_is_shown(tmp_path: Path) -> None:
     )
 
 
-def test_raw_columns_that_are_no_input_have_a_reason(tmp_path: Path) -> None:
+def left_out(folder: Path, columns: dict[str, list]) -> dict[str, str]:
+    """Returns raw column -> the reason on the page of a run on these columns, whose label is price.
+
+    Features of the run are area and city.
+    """
     tfdv = pytest.importorskip("tensorflow_data_validation")
     pandas = pytest.importorskip("pandas")
-    data = pandas.DataFrame({"area": [1.0, 2.0], "city": ["a", "b"], "price": [1, 2], "id": [3, 4]})
-    split = tmp_path / "statistics" / "Split-train"
+    split = folder / "statistics" / "Split-train"
     split.mkdir(parents=True)
-    found = tfdv.generate_statistics_from_dataframe(data)
+    found = tfdv.generate_statistics_from_dataframe(pandas.DataFrame(columns))
     (split / "FeatureStats.pb").write_bytes(found.SerializeToString())
-    graph = write_graph(tmp_path / "graph")
+    graph = write_graph(folder / "graph")
     artifacts = {GRAPH: graph, ("StatisticsGen", "statistics"): split.parent}
-    (group,) = blocks_of(section_of(inputs(tmp_path / "out", artifacts)).blocks, Group)
-    assert group.title == "Left out: 2 raw columns"
-    assert {row.cells[0].text: row.cells[1].text for row in group.blocks[0].rows} == {
+    (group,) = blocks_of(section_of(inputs(folder / "out", artifacts)).blocks, Group)
+    (table,) = group.blocks
+    assert group.title == f"Left out: {len(table.rows)} raw columns"
+    return {row.cells[0].text: row.cells[1].text for row in table.rows}
+
+
+def test_columns_that_are_no_input_have_the_reason_of_suggest(tmp_path: Path) -> None:
+    n = 240
+    columns = {
+        "area": [float(i % 37) for i in range(n)],
+        "city": ["ab"[i % 2] for i in range(n)],
+        "price": [i * 13 % 7 % 2 for i in range(n)],
+        "always": ["x"] * n,
+        "number": [7] * n,
+        "ratio": [0.25] * n,
+        "empty": [None] * n,
+        "seldom": ["rare" if i == 3 else None for i in range(n)],
+        "mostly": [1.5 * i if i < 4 else None for i in range(n)],
+        "note": [f"called at {i}, said é{i * 7}" for i in range(n)],
+        "customer": [f"c{i % 60}" for i in range(n)],
+        "mixed": ["see note" if i % 12 == 0 else f"{i % 77}.25" for i in range(n)],
+        "serial": [str(2**63 + i // 9) for i in range(n)],
+        "seen": [f"{1 + i % 28}.{1 + i % 12}.2024" if i % 2 else f"2024/{1 + i % 12}/03"
+                 for i in range(n)],
+        "day": ["2024-05-31"] * (n - 1) + [None],
+    }  # fmt: skip
+    frame = pytest.importorskip("pandas").DataFrame(columns)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    data = str(tmp_path / "rows.csv")
+    suggested = dict(suggest(measure(data), data, label="price").left_out)
+    assert set(suggested) == set(columns) - {"area", "city", "price"}
+    assert left_out(tmp_path, columns) == {**suggested, "price": "the label"}
+
+
+def test_other_columns_that_are_no_input_say_what_they_hold(tmp_path: Path) -> None:
+    """Suggest might use them, or needs distinct numbers, which TFDV does not count."""
+    n = 80
+    columns = {
+        "area": [1.0] * n,
+        "city": ["a"] * n,
+        "price": [0, 1] * (n // 2),
+        "town": [None if i == 7 else f"town {i % 4}" for i in range(n)],
+        "row_id": list(range(1, n + 1)),
+        "size": [None, *np.linspace(-0.5, 2.5, n - 1)],
+        "review": [f"the {w} food was {w} and we will come back" for w in ("good", "bad")]
+        * (n // 2),
+    }
+    start = "no feature of the configuration uses it: "
+    assert left_out(tmp_path, columns) == {
         "price": "the label",
-        "id": "in no group of features",
+        "town": f"{start}4 different texts, 1.2% missing",
+        "row_id": f"{start}whole numbers from 1 to {n}, ids by their name",
+        "size": f"{start}numbers from -0.5 to 2.5, 1.2% missing",
+        "review": f"{start}2 different texts",
     }
 
 
