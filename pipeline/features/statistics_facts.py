@@ -43,18 +43,19 @@ def left_out_reason(facts: ColumnFacts) -> str | None:
 
 
 def describe(facts: ColumnFacts) -> str:
-    """Return what the values of a column are, as a phrase: `5 different texts, 1.2% missing`."""
+    """Return what the values of a column are, as a phrase."""
     if not facts.present:
         return "no row has a value"
     found = "values"
     if facts.texts is not None and facts.type == "string":
         found = f"{facts.texts.number} different texts"
     elif facts.numbers is not None:
-        kind = "whole numbers" if facts.type == "int" else "numbers"
-        found = f"{kind} from {facts.numbers.minimum:.10g} to {facts.numbers.maximum:.10g}"
-        if facts.type == "int" and is_id_name(facts.name):
-            found += ", ids by their name"
-    return found + (f", {facts.missing_share:.1%} missing" if facts.missing else "")
+        low, high = facts.numbers.minimum, facts.numbers.maximum
+        found = f"numbers from {low:.6g} to {high:.6g}"
+        if facts.type == "int":
+            ids = ", ids by their name" if is_id_name(facts.name) else ""
+            found = f"whole numbers from {low:.0f} to {high:.0f}{ids}"
+    return found + (f"; {facts.missing:,} of {facts.rows:,} missing" if facts.missing else "")
 
 
 def facts_of(name: str, column: FeatureNameStatistics, rows: int) -> ColumnFacts:

@@ -15,8 +15,11 @@ from pipeline.common.json_types import JsonValue
 from pipeline.page.elements import Chart, Section, Tile
 from pipeline.page.finite import finite
 
-SHOWN_ROWS = 200
+SHOWN_ROWS = 100
 """Rows of a table that are shown at once; a button shows the others."""
+
+PACKED_ROWS = 50
+"""Rows of a table whose details are compressed together: opening one row unpacks these alone."""
 
 
 def render(
@@ -47,7 +50,8 @@ def render(
     environment.tests["kind"] = lambda block, name: type(block).__name__ == name
     environment.filters["breakable"] = _breakable
     environment.filters["packed"] = packed
-    environment.globals.update(add_chart=charts.add, in_script=in_script, shown_rows=SHOWN_ROWS)
+    environment.globals.update(add_chart=charts.add, in_script=in_script)
+    environment.globals.update(shown_rows=SHOWN_ROWS, packed_rows=PACKED_ROWS)
     template = environment.get_template("page.html.jinja")
     return template.render(
         title=title,

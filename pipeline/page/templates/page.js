@@ -19,9 +19,8 @@ document.getElementById("theme").addEventListener("click", () => {
 
 // Texts that render.py compressed: packed().
 async function unpack(script) {
-  const bytes = Uint8Array.from(atob(script.textContent), letter => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Response(stream).json();
+  const bytes = await fetch(`data:;base64,${script.textContent}`);
+  return new Response(bytes.body.pipeThrough(new DecompressionStream("deflate"))).json();
 }
 
 // Charts are drawn when they come into view.
@@ -70,7 +69,7 @@ async function draw(plot) {
   if (spec.height?.step) {  // Vega-Lite cannot fit the width beside a height by steps
     spec.height = spec.height.step * new Set(spec.data.values.map(row => row.y)).size;
   }
-  plot.dataset.drawn = "";
+  plot.dataset.drawn = root.dataset.theme;
   try {
     const embed = await loadVega();
     const {view} = await embed(plot, spec, {renderer: "svg", actions: false, tooltip: {theme: root.dataset.theme}});
@@ -111,38 +110,58 @@ function listNumbers(details) {
   details.append(frame);
 }
 
-// Tables: sort by a heading, filter, open the details of a row.
-function detailsOf(row) {
-  const next = row.nextElementSibling;
-  return next && next.classList.contains("details") ? next : null;
+// Tables: sort by a heading, filter, open the details of a row. The browser lays out all rows of
+// the document, so it holds those that are shown: of a long table the first ones.
+const tables = new WeakMap();  // .table -> its rows in their order
+const texts = new WeakMap();  // row -> its text in lower case
+const leftOut = new WeakSet();  // rows that a filter leaves out
+const opened = new WeakMap();  // row -> the row of its details
+function rowsIn(box) {
+  if (!tables.has(box)) {
+    const rows = Array.from(box.querySelector("table").tBodies[0].rows);
+    tables.set(box, rows.filter(row => !row.classList.contains("details")));
+  }
+  return tables.get(box);
 }
-function sortBy(table, head) {
+function showRows(box) {
+  const more = box.querySelector(":scope > .more"), body = box.querySelector("table").tBodies[0];
+  const shown = rowsIn(box).filter(row => !leftOut.has(row)).slice(0, more?.dataset.shown);
+  shown.forEach(row => { row.hidden = false; });
+  const lines = new Set(shown.flatMap(row => opened.has(row) ? [row, opened.get(row)] : [row]));
+  Array.from(body.rows).forEach(line => { if (!lines.has(line)) line.remove(); });
+  let next = body.firstElementChild;
+  for (const line of lines) {  // rows in place stay: to insert one again is to lay it out again
+    if (line === next) next = next.nextElementSibling; else body.insertBefore(line, next);
+  }
+  body.querySelectorAll(".plot[data-drawn]").forEach(plot => {  // of the theme before
+    if (plot.dataset.drawn !== root.dataset.theme) draw(plot);
+  });
+}
+const compareTexts = new Intl.Collator(undefined, {numeric: true}).compare;
+function sortBy(box, head) {
   const up = head.getAttribute("aria-sort") !== "ascending";
   const index = Array.from(head.parentNode.children).indexOf(head);
-  table.querySelectorAll("thead [aria-sort]").forEach(each => each.removeAttribute("aria-sort"));
+  head.parentNode.querySelectorAll("[aria-sort]").forEach(each => each.removeAttribute("aria-sort"));
   head.setAttribute("aria-sort", up ? "ascending" : "descending");
   const isNumber = head.classList.contains("number");
-  const compare = new Intl.Collator(undefined, {numeric: true}).compare;
-  const rows = Array.from(table.tBodies[0].rows).filter(row => !row.classList.contains("details"));
-  const keyed = rows.map(row => {
-    const cell = row.cells[index];
-    return {row, extra: detailsOf(row), key: isNumber ? cell.dataset.v : cell.textContent};
+  const keyed = rowsIn(box).map(row => {
+    const cell = row.children[index];
+    return {row, key: isNumber ? parseFloat(cell.dataset.v) : cell.textContent};
   });
   keyed.sort((a, b) => {
-    if (isNumber && (a.key === "" || b.key === "")) return (a.key === "") - (b.key === "");
-    const order = isNumber ? Number(a.key) - Number(b.key) : compare(a.key, b.key);
+    if (a.key !== a.key || b.key !== b.key) return (a.key !== a.key) - (b.key !== b.key);  // NaN
+    const order = isNumber ? a.key - b.key : compareTexts(a.key, b.key);
     return up ? order : -order;
   });
-  table.tBodies[0].append(...keyed.flatMap(each => each.extra ? [each.row, each.extra] : [each.row]));
-  showRows(table.closest(".table"));
+  tables.set(box, keyed.map(each => each.row));
+  showRows(box);
 }
-const leftOut = new WeakSet();  // rows that a filter leaves out
 function filterRows(box) {
   const wanted = box.querySelector(".filter").value.toLowerCase();
   let found = 0;
-  for (const row of box.querySelector("table").tBodies[0].rows) {
-    if (row.classList.contains("details")) continue;
-    const hit = Array.from(row.cells).some(cell => cell.textContent.toLowerCase().includes(wanted));
+  for (const row of rowsIn(box)) {
+    if (!texts.has(row)) texts.set(row, Array.from(row.children, cell => cell.textContent).join("\n").toLowerCase());
+    const hit = texts.get(row).includes(wanted);
     hit ? leftOut.delete(row) : leftOut.add(row);
     found += hit;
   }
@@ -150,41 +169,30 @@ function filterRows(box) {
   output.value = `${found.toLocaleString("en")} ${output.value.replace(/^\S+ /, "")}`;
   showRows(box);
 }
-// The browser lays out all rows that are shown, so a long table shows its first rows.
-function showRows(box) {
-  const more = box.querySelector(".more");
-  let room = more ? Number(more.dataset.shown) : Infinity;
-  for (const row of box.querySelector("table").tBodies[0].rows) {
-    if (row.classList.contains("details")) {
-      row.hidden = row.previousElementSibling.hidden;
-    } else {
-      row.hidden = leftOut.has(row) || room <= 0;
-      if (!leftOut.has(row)) room -= 1;
-    }
-  }
-}
-// The details of all rows of a table are packed behind it.
+// The details of the rows of a table are packed behind it, in parts.
 const unpacked = new WeakMap();
 async function toggleDetails(button) {
-  const row = button.closest("tr"), extra = detailsOf(row);
-  button.setAttribute("aria-expanded", extra ? "false" : "true");
-  if (extra) { extra.remove(); return; }
-  const box = button.closest(".table");
-  if (!unpacked.has(box)) unpacked.set(box, unpack(box.querySelector(":scope > .packed")));
-  const markup = (await unpacked.get(box))[button.dataset.place];
-  if (detailsOf(row) || button.getAttribute("aria-expanded") === "false") return;
-  const line = document.createElement("tr");
-  line.className = "details";
-  const cell = line.insertCell();
+  const row = button.closest("tr"), line = opened.get(row);
+  button.setAttribute("aria-expanded", line ? "false" : "true");
+  if (line) { line.remove(); opened.delete(row); return; }
+  const box = button.closest(".table"), [part, place] = button.dataset.place.split(" ");
+  const script = box.querySelectorAll(":scope > .packed")[part];
+  if (!unpacked.has(script)) unpacked.set(script, unpack(script));
+  const markup = (await unpacked.get(script))[place];
+  if (opened.has(row) || button.getAttribute("aria-expanded") === "false") return;
+  const extra = document.createElement("tr");
+  extra.className = "details";
+  const cell = extra.insertCell();
   cell.colSpan = row.cells.length;
   cell.append(Object.assign(document.createElement("div"), {innerHTML: markup}));
-  row.after(line);
-  watch(line);
+  opened.set(row, extra);
+  row.after(extra);
+  watch(extra);
 }
 document.addEventListener("click", event => {
   const button = event.target.closest("button");
   if (!button) return;
-  if (button.classList.contains("sort")) sortBy(button.closest("table"), button.closest("th"));
+  if (button.classList.contains("sort")) sortBy(button.closest(".table"), button.closest("th"));
   if (button.classList.contains("open")) toggleDetails(button);
   if (button.classList.contains("more")) {
     const box = button.closest(".table");

@@ -258,9 +258,9 @@ def test_other_columns_that_are_no_input_say_what_they_hold(tmp_path: Path) -> N
     start = "no feature of the configuration uses it: "
     assert left_out(tmp_path, columns) == {
         "price": "the label",
-        "town": f"{start}4 different texts, 1.2% missing",
+        "town": f"{start}4 different texts; 1 of {n} missing",
         "row_id": f"{start}whole numbers from 1 to {n}, ids by their name",
-        "size": f"{start}numbers from -0.5 to 2.5, 1.2% missing",
+        "size": f"{start}numbers from -0.5 to 2.5; 1 of {n} missing",
         "review": f"{start}2 different texts",
     }
 
