@@ -12,6 +12,10 @@ import pytest
 from command_line import TAXI, run_pipeline
 from playwright.sync_api import Browser, Page, sync_playwright
 
+DRAWN = """[...document.querySelectorAll('.plot')].every(plot => !plot.checkVisibility()
+    || plot.querySelector('svg') || plot.textContent)"""
+"""In JavaScript: every chart that is not in a closed group has its drawing, or says why not."""
+
 
 class Pages(NamedTuple):
     """Files of pages.
@@ -53,38 +57,63 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def opened(chromium: Browser) -> Callable:
-    """Returns a context manager: file -> the open page, which must print and request nothing."""
+class Window:
+    """A page of the browser, which must print and request nothing."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.problems: list[str] = []
+        page.on("console", lambda each: self.problems.append(f"{each.type}: {each.text}"))
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("request", lambda each: self._look_at(each.url))
+
+    def _look_at(self, url: str) -> None:
+        if not url.startswith(("file:", "blob:", "data:")):
+            self.problems.append(url)
+
+
+@pytest.fixture(scope="session")
+def opened(chromium: Browser) -> Iterator[Callable]:
+    """Returns a context manager: file -> its page, which stays open for the tests that read it.
+
+    A test that changes what another one reads asks for a page `alone`.
+    """
+    context = chromium.new_context(viewport={"width": 1200, "height": 900})
+    windows: dict[Path, Window] = {}
 
     @contextmanager
-    def open_page(file: Path, *, theme: str = "light", width: int = 1200) -> Iterator[Page]:
-        context = chromium.new_context(
-            color_scheme="dark" if theme == "dark" else "light",
-            viewport={"width": width, "height": 900},
-        )
-        page = context.new_page()
-        printed: list[str] = []
-        requested: list[str] = []
-        page.on("console", lambda message: printed.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: printed.append(str(error)))
-        page.on("request", lambda request: requested.append(request.url))
-        page.goto(file.as_uri())
-        yield page
-        context.close()
-        assert printed == []
-        assert [url for url in requested if not url.startswith(("file:", "blob:", "data:"))] == []
+    def open_page(file: Path, *, alone: bool = False) -> Iterator[Page]:
+        window = None if alone else windows.get(file)
+        if window is None:
+            window = Window(context.new_page())
+            window.page.goto(file.as_uri())
+            if not alone:
+                windows[file] = window
+        yield window.page
+        assert window.problems == []
+        if alone:
+            window.page.evaluate("localStorage.clear()")
+            window.page.close()
 
-    return open_page
+    yield open_page
+    context.close()
 
 
 def show_all(page: Page) -> None:
     """Opens all groups and the details of the first rows, and draws every chart."""
-    page.evaluate("document.querySelectorAll('details.group').forEach(each => each.open = true)")
-    for table in page.locator(".table").all():
-        for button in table.locator("button.open").all()[:2]:
-            button.click()
-    for plot in page.locator(".plot").all():
-        if plot.is_visible():
-            plot.scroll_into_view_if_needed()
-            plot.locator("svg").first.wait_for()
+    page.evaluate(
+        """() => {
+            document.querySelectorAll('details.group').forEach(each => { each.open = true; });
+            document.querySelectorAll('.table').forEach(table => {
+                [...table.querySelectorAll('button.open[aria-expanded=false]')].slice(0, 2)
+                    .forEach(button => button.click());
+            });
+        }"""
+    )
+    page.wait_for_function(
+        "document.querySelectorAll('tr.details').length"
+        " === document.querySelectorAll('button.open[aria-expanded=true]').length"
+    )
+    # beforeprint draws what has not come into view.
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_function(DRAWN)

@@ -84,7 +84,9 @@ async function draw(plot) {
 }
 const inView = new IntersectionObserver(entries => {
   for (const entry of entries) {
-    if (entry.isIntersecting) { inView.unobserve(entry.target); draw(entry.target); }
+    if (!entry.isIntersecting) continue;
+    inView.unobserve(entry.target);
+    if (!entry.target.dataset.drawn) draw(entry.target);  // else it was printed
   }
 }, {rootMargin: "300px"});
 function watch(parent) {
