@@ -31,9 +31,9 @@ def left_out_reason(facts: ColumnFacts) -> str | None:
     Args:
         facts: Statistics of the column, from `facts_of`.
     """
-    needs_rows = facts.numbers is not None and not is_constant(facts)
-    needs_rows |= facts.several and facts.type == "int"
-    if needs_rows and facts.missing_share <= MOSTLY_MISSING:
+    is_settled = facts.missing_share > MOSTLY_MISSING or is_constant(facts)
+    is_settled |= facts.several and facts.type == "float"
+    if facts.texts is None and not is_settled:
         return None
     top = facts.texts.top if facts.texts is not None else ()
     rows = ([text] for text, count in top for _ in range(count))

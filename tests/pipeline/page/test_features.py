@@ -19,6 +19,7 @@ from components.normalization_validator.report import RawColumn, Report
 from components.normalization_validator.statistics import Measured, with_shifts
 from pipeline.features.column_facts import measure
 from pipeline.features.features_suggest import suggest
+from pipeline.features.statistics_facts import describe, facts_of, left_out_reason
 from pipeline.page.elements import Chart, Group, Items, Section, Table, Text, Tile, Tiles
 from pipeline.page.page import LARGEST_BYTES
 from pipeline.page.render import render
@@ -263,6 +264,28 @@ def test_other_columns_that_are_no_input_say_what_they_hold(tmp_path: Path) -> N
         "size": f"{start}numbers from -0.5 to 2.5; 1 of {n} missing",
         "review": f"{start}2 different texts",
     }
+
+
+@pytest.mark.parametrize(
+    ("column", "reason", "values"),
+    [
+        ("num_stats { min: 1 max: 2 %s } type: FLOAT", "rows hold several floats; derive columns "
+         "from them", "numbers from 1 to 2"),
+        ("num_stats { min: 1 max: 2 %s } type: INT", None, "whole numbers from 1 to 2"),
+        ("struct_stats { %s } type: STRUCT", None, "values"),
+        ("type: STRING", "no row has a value", "no row has a value"),
+    ],
+)  # fmt: skip
+def test_several_values_structures_and_no_type(
+    column: str, reason: str | None, values: str
+) -> None:
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0.statistics_pb2 import FeatureNameStatistics
+
+    common = "common_stats { num_non_missing: 9 max_num_values: 2 tot_num_values: 18 }"
+    text = column.replace("%s", common)
+    facts = facts_of("pair", text_format.Parse(text, FeatureNameStatistics()), 9)
+    assert (left_out_reason(facts), describe(facts)) == (reason, values)
 
 
 def test_the_report_of_a_validator_that_failed_is_shown(tmp_path: Path, report: Report) -> None:
