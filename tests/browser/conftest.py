@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from command_line import TAXI, run_pipeline
+from command_line import TAXI, run_command
 from playwright.sync_api import Browser, Page, sync_playwright
 
 DRAWN = """[...document.querySelectorAll('.plot')].every(plot => !plot.checkVisibility()
@@ -31,15 +33,26 @@ class Pages(NamedTuple):
     index: Path
 
 
+RUNS = """
+import json, sys
+from pipeline.__main__ import main
+print("exit codes:", [main(arguments) for arguments in json.loads(sys.argv[1])])
+"""
+
+
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
-    """Runs the taxi pipeline, and again with a limit that its features violate."""
+    """Runs the taxi pipeline, and again with a limit that its features violate.
+
+    Both in one process, which imports TensorFlow and TFX once.
+    """
     folder = tmp_path_factory.mktemp("taxi") / "out"
-    command = ("run", "--config", TAXI, "--set", f"output.folder={folder}")
-    whole = run_pipeline(*command, "--set=training.epochs=3", "--set=explain={rows: 200}")
-    assert whole.code == 0, whole.output
-    limits = ("--set=normalization.z_score.max_abs_mean=0", "--set=normalization.ignore=[]")
-    assert run_pipeline(*command, *limits).code == 1
+    command = ["run", "--config", str(TAXI), "--set", f"output.folder={folder}"]
+    whole = ["--set=training.epochs=3", "--set=explain={rows: 200}"]
+    limits = ["--set=normalization.z_score.max_abs_mean=0", "--set=normalization.ignore=[]"]
+    runs = json.dumps([[*command, *whole], [*command, *limits]])
+    done = run_command(sys.executable, "-c", RUNS, runs)
+    assert done.lines("exit codes: [0, 1]"), done.output
     run, failed = sorted(folder.glob("runs/*/report.html"))
     return Pages(run, failed, folder / "index.html")
 
@@ -89,11 +102,13 @@ def opened(chromium: Browser) -> Iterator[Callable]:
             window.page.goto(file.as_uri())
             if not alone:
                 windows[file] = window
-        yield window.page
+        try:
+            yield window.page
+        finally:
+            if alone:
+                window.page.evaluate("localStorage.clear()")
+                window.page.close()
         assert window.problems == []
-        if alone:
-            window.page.evaluate("localStorage.clear()")
-            window.page.close()
 
     yield open_page
     context.close()

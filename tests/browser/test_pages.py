@@ -37,7 +37,7 @@ def serious_faults(page: Page) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_section_renders_and_is_accessible(pages: Pages, opened: Callable, name: str) -> None:
-    """In both themes and a narrow window: charts are drawn once, and again in dark."""
+    """In both themes; then in a narrow window, which needs no sideways scrolling."""
     with opened(file_of(pages, name), alone=True) as page:
         theme = "document.documentElement.dataset.theme"
         assert page.evaluate(theme) == "light"

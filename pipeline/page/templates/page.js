@@ -19,8 +19,10 @@ document.getElementById("theme").addEventListener("click", () => {
 
 // Texts that render.py compressed: packed().
 async function unpack(script) {
-  const bytes = await fetch(`data:;base64,${script.textContent}`);
-  return new Response(bytes.body.pipeThrough(new DecompressionStream("deflate"))).json();
+  const text = atob(script.textContent), bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).json();
 }
 
 // Charts are drawn when they come into view.
