@@ -61,7 +61,7 @@ def test_a_lost_server_is_reported_and_a_restart_continues_from_the_checkpoint(p
         "strategy": "parameter_server",
         "global_batch_size": 50,
         "micro_batch_size": 7,
-        "epochs": 12,
+        "epochs": 6,
         "checkpoint_every_steps": 5,
         "steps_per_loop": 1,
         "start_timeout_seconds": 120,
@@ -99,6 +99,6 @@ def test_a_lost_server_is_reported_and_a_restart_continues_from_the_checkpoint(p
     run(until=None)
     assert any("Continuing from checkpoint" in line for line in lines)
     result = printed["chief"]["result"]
-    assert (result["stopped"], result["epochs"], result["steps"]) == ("epochs", 12, 144)
+    assert (result["stopped"], result["epochs"], result["steps"]) == ("epochs", 6, 72)
     for name in ("chief", "worker 0", "worker 1", "ps 0"):
         assert printed[name]["there"] is True, "TFX fails a process that returns without an export"

@@ -147,7 +147,7 @@ def test_sigterm_on_one_worker_saves_on_both_and_a_restart_ends_with_the_same_re
     """Reference: the same two workers without the signal. Tolerance: none, bit for bit."""
     more = {
         "steps_per_loop": 1,
-        "epochs": 40,
+        "epochs": 8,
         "early_stopping": None,
         "checkpoint_every_minutes": 0.005,  # several on the way, by the chief's clock
     }
