@@ -210,6 +210,8 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def _ratio(value: float) -> str:
+    if value >= 100:
+        return f"{value:,.0f}"
     return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
 
 

@@ -1,12 +1,15 @@
 """Gradients of single rows, tasks and outputs: against tapes, tf.map_fn and tf.vectorized_map.
 
-Norms of the gradients of each row of an MLP (32 inputs, 64 and 64 units) and of a small LSTM, at
-64, 1,024 and 16,384 rows, with `chunk_size="auto"`; a Python loop of tapes is timed on 64 rows and
-`tf.map_fn` on up to 1,024, and they count as long per row for more. `tf.vectorized_map` over the
-whole batch holds all rows' gradients. Tasks: 8 outputs of one trunk, one forward pass against a
-tape per loss and against one persistent tape. Jacobians: 16 outputs by 32 inputs against
-`tape.batch_jacobian`. Everything runs in `tf.function`, but for the loop of tapes. Memory is the
-peak (`VmHWM`) above that before the call, each in a separate process.
+Rows per second. Norms of the gradients of each row of an MLP (32 inputs, 64 and 64 units) and of a
+small LSTM, at 64, 1,024 and 16,384 rows, with `chunk_size="auto"`; a Python loop of tapes takes 64
+of the rows, and `tf.map_fn` at most 1,024. `tf.vectorized_map` over the whole batch holds all rows'
+gradients. Tasks: 8 outputs of one trunk, one forward pass against a tape per loss and against one
+persistent tape. Jacobians: 16 outputs by 32 inputs against `tape.batch_jacobian`. Everything runs
+in `tf.function`, except for the loop of tapes.
+
+Memory is the peak (`VmHWM`) of the first call for these rows above that before the call, tracing
+included, each in a separate process. The loop of tapes is in it at 64 rows, and `tf.map_fn` up to
+1,024.
 """
 
 from __future__ import annotations
@@ -23,37 +26,49 @@ from benchmarks._result import Row
 from benchmarks._transform import peak_memory
 
 ROWS = (64, 1_024, 16_384)
-# Rows on which slow contenders are timed; for more rows they count as long per row.
-TIMED_ROWS = {"loop of tapes": 64, "tf.map_fn": 1_024}
+# The most rows that slow contenders take.
+MOST_ROWS = {"loop of tapes": 64, "tf.map_fn": 1_024}
 OURS = "ours"
-NORMS = "gradient_norms"
-HELD = (NORMS, "per_example_gradients", "tf.vectorized_map of all rows")
+MEASURED = ("per_example_gradients", "tf.map_fn", "tf.vectorized_map of all rows", "loop of tapes")
+PARTS = ("norms", "tasks", "jacobians", "memory")
 
 
 def main() -> None:
     """Measures each group of contenders in a separate process."""
-    arguments = _report.parser(__file__, rounds=3).parse_args()
+    parser = _report.parser(__file__, rounds=3)
+    parser.add_argument("--parts", default=",".join(PARTS), help="comma-separated: %(default)s")
+    arguments = parser.parse_args()
+    parts = arguments.parts.split(",")
+    if unknown := set(parts) - set(PARTS):
+        parser.error(f"--parts: there is no {', '.join(sorted(unknown))}")
     counts, rounds = ((64,), 1) if arguments.quick else (ROWS, arguments.runs)
     rows = []
     for model, most in (("MLP", counts[-1]), ("LSTM", counts[:2][-1])):
-        chosen = [count for count in counts if count <= most]
-        for count, found in in_own_process(measure_norms, model, chosen, rounds).items():
-            rows += _rows(f"norms, {model}, {count:,} rows", found)
-            print(f"{model}, {count:,} rows", found, flush=True)
-    for count, found in in_own_process(measure_tasks, counts, rounds).items():
-        rows += _rows(f"8 tasks, {count:,} rows", found)
-    for count, found in in_own_process(measure_jacobian, counts, rounds).items():
-        rows += _rows(f"Jacobian, {count:,} rows", found)
-    held = [in_own_process(measure_memory, "MLP", counts[-1], name) for name in HELD]
-    for name, theirs in zip(HELD[1:], held[1:], strict=True):
-        what = f"memory of norms, MLP, {counts[-1]:,} rows"
-        rows.append(Row(what, name, held[:1], [theirs], unit="B"))
+        if "norms" in parts:
+            chosen = [count for count in counts if count <= most]
+            for count, found in in_own_process(measure_norms, model, chosen, rounds).items():
+                rows += _rows(f"norms, {model}, {count:,} rows", found)
+                print(f"{model}, {count:,} rows", found, flush=True)
+    if "tasks" in parts:
+        for count, found in in_own_process(measure_tasks, counts, rounds).items():
+            rows += _rows(f"8 tasks, {count:,} rows", found)
+    if "jacobians" in parts:
+        for count, found in in_own_process(measure_jacobian, counts, rounds).items():
+            rows += _rows(f"Jacobian, {count:,} rows", found)
+    for count in counts if "memory" in parts else ():
+        names = [name for name in MEASURED if count <= MOST_ROWS.get(name, count)]
+        held = {name: in_own_process(measure_memory, count, name) for name in (OURS, *names)}
+        print(f"memory, {count:,} rows", held, flush=True)
+        rows += [
+            Row(f"memory of norms, MLP, {count:,} rows", name, [held[OURS]], [held[name]], unit="B")
+            for name in names
+        ]
     _report.publish(__file__, rows, quick=arguments.quick)
 
 
 def _rows(what: str, found: dict[str, list[float]]) -> list[Row]:
     ours = found.pop(OURS)
-    return [Row(what, name, ours, baseline) for name, baseline in found.items()]
+    return [Row(what, name, ours, rates, unit="rows/s") for name, rates in found.items()]
 
 
 def build(kind: str) -> tuple[Any, tuple[int, ...]]:
@@ -100,9 +115,9 @@ def contenders_of_norms(kind: str, count: int) -> dict[str, Callable[[], Any]]:
     at_once = graph(lambda x, y: tf.vectorized_map(norm_of_row, (x, y)))
 
     def loop() -> Any:
-        return [norm_of_row((x[i], y[i])) for i in range(min(count, TIMED_ROWS["loop of tapes"]))]
+        return [norm_of_row((x[i], y[i])) for i in range(min(count, MOST_ROWS["loop of tapes"]))]
 
-    some = TIMED_ROWS["tf.map_fn"]
+    some = MOST_ROWS["tf.map_fn"]
 
     return {
         OURS: lambda: ours(x, y).numpy(),
@@ -116,24 +131,21 @@ def contenders_of_norms(kind: str, count: int) -> dict[str, Callable[[], Any]]:
 def measure_norms(
     kind: str, counts: Sequence[int], rounds: int
 ) -> dict[int, dict[str, list[float]]]:
-    """Returns seconds by number of rows, contender and round."""
+    """Returns rows per second by number of rows, contender and round."""
     result = {}
     for count in counts:
         functions = contenders_of_norms(kind, count)
-        result[count] = _seconds(functions, rounds)
-        for name, timed in TIMED_ROWS.items():
-            result[count][name] = [s * max(1, count / timed) for s in result[count][name]]
+        result[count] = _rates(functions, count, rounds)
         expected = functions["tf.map_fn"]()
         for name in (OURS, "per_example_gradients"):
             np.testing.assert_allclose(functions[name]()[: len(expected)], expected, rtol=1e-3)
     return result
 
 
-def measure_memory(kind: str, count: int, name: str) -> int:
+def measure_memory(count: int, name: str) -> int:
     """Returns the peak of the resident memory above that before the call, in bytes."""
-    contenders = contenders_of_norms(kind, 8)
-    contenders[OURS if name == NORMS else name]()  # what a first call loads
-    function = contenders_of_norms(kind, count)[OURS if name == NORMS else name]
+    contenders_of_norms("MLP", 8)[name]()  # what a first call loads
+    function = contenders_of_norms("MLP", count)[name]
     Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to VmRSS, see proc(5)
     before = peak_memory()
     function()
@@ -141,11 +153,11 @@ def measure_memory(kind: str, count: int, name: str) -> int:
 
 
 def measure_tasks(counts: Sequence[int], rounds: int) -> dict[int, dict[str, list[float]]]:
-    """Returns seconds by number of rows, contender and round."""
-    return {count: _seconds_of_tasks(count, rounds) for count in counts}
+    """Returns rows per second by number of rows, contender and round."""
+    return {count: _rates_of_tasks(count, rounds) for count in counts}
 
 
-def _seconds_of_tasks(count: int, rounds: int) -> dict[str, list[float]]:
+def _rates_of_tasks(count: int, rounds: int) -> dict[str, list[float]]:
     import keras
     import tensorflow as tf
 
@@ -186,15 +198,15 @@ def _seconds_of_tasks(count: int, rounds: int) -> dict[str, list[float]]:
         "one persistent tape": persistent,
     }
     graphs = {name: tf.function(f, autograph=False) for name, f in functions.items()}
-    return _seconds(graphs, rounds)
+    return _rates(graphs, count, rounds)
 
 
 def measure_jacobian(counts: Sequence[int], rounds: int) -> dict[int, dict[str, list[float]]]:
-    """Returns seconds by number of rows, contender and round."""
-    return {count: _seconds_of_jacobian(count, rounds) for count in counts}
+    """Returns rows per second by number of rows, contender and round."""
+    return {count: _rates_of_jacobian(count, rounds) for count in counts}
 
 
-def _seconds_of_jacobian(count: int, rounds: int) -> dict[str, list[float]]:
+def _rates_of_jacobian(count: int, rounds: int) -> dict[str, list[float]]:
     import keras
     import tensorflow as tf
 
@@ -224,15 +236,19 @@ def _seconds_of_jacobian(count: int, rounds: int) -> dict[str, list[float]]:
     if count <= 64:  # its result grows with the square of the rows
         functions["tape.jacobian"] = whole_jacobian
     graphs = {name: tf.function(f, autograph=False) for name, f in functions.items()}
-    return _seconds(graphs, rounds)
+    return _rates(graphs, count, rounds)
 
 
-def _seconds(functions: dict[str, Any], rounds: int) -> dict[str, list[float]]:
+def _rates(functions: dict[str, Any], count: int, rounds: int) -> dict[str, list[float]]:
     def repeated(function: Callable[[], Any]) -> Callable[[int], object]:
         return lambda times: [function() for _ in range(times)][-1]
 
     contenders = {name: Contender(repeated(function)) for name, function in functions.items()}
-    return seconds_per_run(contenders, rounds=rounds, seconds_per_turn=0.3)
+    seconds = seconds_per_run(contenders, rounds=rounds, seconds_per_turn=0.3)
+    return {
+        name: [min(count, MOST_ROWS.get(name, count)) / each for each in found]
+        for name, found in seconds.items()
+    }
 
 
 if __name__ == "__main__":
