@@ -104,7 +104,7 @@ def explain(examples: str, model: str) -> int:
     )
     found = Attributions()
     found.uri = f"{examples}/attributions"
-    context = Executor.Context(beam_pipeline_args=load_engine("in_memory").pipeline_args())
+    context = Executor.Context(beam_pipeline_args=[*load_engine("in_memory").pipeline_args()])
     Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to VmRSS, see proc(5)
     Executor(context).Do(
         {"examples": [rows], "model": [trained]},
