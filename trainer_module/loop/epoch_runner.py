@@ -13,6 +13,7 @@ from trainer_module.common.tensors import Batch
 from trainer_module.loop.callbacks import EpochEnd, LoopProgress
 from trainer_module.loop.evaluation import Evaluate
 from trainer_module.loop.run import Run
+from trainer_module.loop.wall_time import WallTime
 from trainer_module.options.loop_options import LoopOptions
 from trainer_module.parameter_server.parameter_server_step import ServerLost
 from trainer_module.step.reports import LoopReport
@@ -31,6 +32,11 @@ class EpochRunner:
         self._is_auto = options.steps_per_loop == "auto"
         self._loop_size = 1 if options.steps_per_loop == "auto" else options.steps_per_loop
         self._iterator: Iterator[Batch] | None = None
+        self._times = WallTime()
+
+    def begin_fit(self) -> None:
+        """Leave what happened between two calls of `fit` out of the parts of the wall time."""
+        self._times.restart()
 
     def forget_iterator(self) -> None:
         """Drop the iterator, so that reading restarts at the position in the run's state."""
@@ -46,7 +52,7 @@ class EpochRunner:
         run = self.run
         epoch = run.state.epoch
         if self._iterator is None:
-            self._iterator = run.data.begin(epoch, run.state.step_in_epoch, run.step)
+            self._iterator = self._open(run.state.step_in_epoch)
             if run.state.step_in_epoch == 0:
                 run.callbacks.on_epoch_begin(epoch + 1)
         stop, exhausted = False, False
@@ -62,7 +68,7 @@ class EpochRunner:
             exhausted = report.exhausted
             # The previous epoch ended exactly at the end of the data. Only the next read shows it.
             if exhausted and run.state.step_in_epoch == 0 and run.data.start_next_pass():
-                self._iterator, exhausted = run.data.begin(epoch, 0, run.step), False
+                self._iterator, exhausted = self._open(0), False
         steps = run.state.step_in_epoch
         if steps == 0:
             raise ValueError("the training data has no batch: check the split and its files.")
@@ -70,6 +76,12 @@ class EpochRunner:
         if ended:
             run.data.end(epoch, steps, exhausted=exhausted)
         self._end_epoch(whole=ended, stop=stop)
+
+    def _open(self, step_in_epoch: int) -> Iterator[Batch]:
+        started = time.monotonic()
+        iterator = self.run.data.begin(self.run.state.epoch, step_in_epoch, self.run.step)
+        self._times.add_opening(time.monotonic() - started)
+        return iterator
 
     def _steps_of_next_loop(self) -> int:
         """Return the number of steps until something else is due; 0 ends the epoch."""
@@ -101,6 +113,7 @@ class EpochRunner:
         started = time.monotonic()
         report = run.train_step.run(iterator, wanted, loss_sums=run.state.epoch_loss)
         seconds = time.monotonic() - started
+        self._times.add_call(seconds, reading=report.reading_seconds)
         run.state = run.state.after_call(report)
         run.data.took(report.steps)
         if run.step == change:
@@ -153,6 +166,7 @@ class EpochRunner:
             seconds=seconds,
             noise_scale=report.noise_scale,
             task_weights=report.task_weights,
+            parts=self._times.divide(),
         )
 
     def _end_epoch(self, *, whole: bool, stop: bool) -> None:

@@ -190,6 +190,7 @@ class TrainingLoop:
             run.state = history.continue_call(length, run.state, step=run.step, directory=folder)
         saves = run.checkpoints is not None
         with run.sync.noting_sigterm() if saves else contextlib.nullcontext():
+            self._epochs.begin_fit()
             while run.state.stopped is None:
                 self._epochs.run_epoch()
         self._fits += 1

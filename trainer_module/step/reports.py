@@ -68,6 +68,8 @@ class LoopReport(NamedTuple):
         noise_scale: Gradient noise scale in rows; NaN if it is not measured.
         task_weights: The weight of each task by the name of its output; None without
             `task_balance`.
+        reading_seconds: Wall time in which the host waited for a batch, seen by this process. The
+            update of the window before may run meanwhile. NaN if it is not measured.
     """
 
     steps: int
@@ -78,6 +80,7 @@ class LoopReport(NamedTuple):
     exhausted: bool
     noise_scale: float = float("nan")
     task_weights: dict[str, float] | None = None
+    reading_seconds: float = float("nan")
 
 
 class NonFiniteError(ArithmeticError):

@@ -177,6 +177,7 @@ class TrainStep:
             exhausted=bool(exhausted),
             noise_scale=self.noise_scale,
             task_weights=self.task_weights or None,
+            reading_seconds=float(totals.reading_seconds),
         )
 
     @property

@@ -23,6 +23,8 @@ class LoopTotals(NamedTuple):
         weights: Σ over applied windows of Σ w_i, float64 scalar.
         rows: Number of rows, int64 scalar.
         loss_sums: `loss` and `weights` added to those of earlier runs, float64 `[2]`.
+        reading_seconds: Wall time from each request for a batch until the batch was there, float64
+            scalar. The update of the window before may run in it.
     """
 
     steps: tf.Tensor
@@ -30,6 +32,7 @@ class LoopTotals(NamedTuple):
     weights: tf.Tensor
     rows: tf.Tensor
     loss_sums: tf.Tensor
+    reading_seconds: tf.Tensor
 
 
 def take_windows(
@@ -54,11 +57,22 @@ def take_windows(
     """
     zero, count = tf.zeros([], tf.float64), tf.zeros([], tf.int64)
 
-    def next_if(wanted: tf.Tensor) -> tf.experimental.Optional:
+    def read() -> tuple[tf.experimental.Optional, tf.Tensor]:
+        with tf.device("CPU:0"):  # the time of a read on the host needs nothing from a GPU
+            asked = tf.timestamp()
+        with tf.control_dependencies([asked]):
+            element = iterator.get_next_as_optional()
+        with tf.device("CPU:0"), tf.control_dependencies(tf.nest.flatten(element, True)):
+            return element, tf.timestamp() - asked
+
+    def next_if(wanted: tf.Tensor) -> tuple[tf.experimental.Optional, tf.Tensor]:
         return tf.cond(
             wanted,
-            iterator.get_next_as_optional,
-            lambda: tf.experimental.Optional.empty(iterator.element_spec),
+            read,
+            lambda: (
+                tf.experimental.Optional.empty(iterator.element_spec),
+                tf.zeros([], tf.float64),
+            ),
         )
 
     def body(
@@ -69,13 +83,18 @@ def take_windows(
         # The element is a loop variable. A condition inside the loop would need one operation for
         # each variable that it passes through.
         more = tf.logical_and(tf.logical_not(report.failed), totals.steps < num_steps)
-        return next_if(more), totals, report
+        element, seconds = next_if(more)
+        with tf.device("CPU:0"):
+            seconds += totals.reading_seconds
+        return element, totals._replace(reading_seconds=seconds), report
 
     with phase_scope("other"):
+        element, seconds = next_if(count < num_steps)
+        totals = LoopTotals(count, zero, zero, count, loss_sums, seconds)
         _, totals, last = tf.while_loop(
             lambda element, *_: element.has_value(),
             body,
-            (next_if(count < num_steps), LoopTotals(count, zero, zero, count, loss_sums), empty),
+            (element, totals, empty),
             parallel_iterations=1,
         )
     exhausted = tf.logical_and(totals.steps < num_steps, tf.logical_not(last.failed))
@@ -95,6 +114,7 @@ def _add(totals: LoopTotals, report: StepReport) -> LoopTotals:
         weights=totals.weights + weight,
         rows=totals.rows + read,
         loss_sums=totals.loss_sums + tf.stack([term, weight]),
+        reading_seconds=totals.reading_seconds,
     )
 
 

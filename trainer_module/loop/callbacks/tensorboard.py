@@ -29,7 +29,10 @@ class TensorBoardScalars(Callback):
         self._train, self._eval = (_writer(f"{directory}/{name}") for name in ("train", "eval"))
 
     def on_loop(self, progress: LoopProgress) -> None:
-        """Write loss, gradient norm, learning rate, rows per second, noise scale, task weights."""
+        """Write loss, gradient norm, learning rate, rows per second, noise scale, task weights.
+
+        `seconds_per_step/reading`, `.../computing` and `.../other` are the parts of the wall time.
+        """
         values = {
             "loss": progress.loss,
             "gradient_norm": progress.gradient_norm,
@@ -40,6 +43,10 @@ class TensorBoardScalars(Callback):
             values["gradient_noise_scale"] = progress.noise_scale
         weights = progress.task_weights or {}
         values |= {f"task_weight/{name}": weight for name, weight in weights.items()}
+        values |= {
+            f"seconds_per_step/{part}": seconds / progress.steps
+            for part, seconds in (progress.parts or {}).items()
+        }
         _write(self._train, progress.step, values)
 
     def on_epoch(self, end: EpochEnd) -> bool:
