@@ -97,6 +97,48 @@ def histogram(x: str, y: str = "rows", *, series: str | None = None) -> JsonObje
     }
 
 
+def stacked_intervals(x: str, y: str, series: str, *, order: Sequence[str]) -> JsonObject:
+    """Return stacked bars from the field `low` to `high`, with heights in the field `y`.
+
+    Args:
+        x: Title of the horizontal axis.
+        y: Title of the vertical axis.
+        series: Name of the field that says what a bar is a part of; also the legend's title.
+        order: The texts of that field, the lowest bar first.
+    """
+    place = " : ".join(f"datum.{series} == '{text}' ? {i}" for i, text in enumerate(order))
+    return {
+        "width": "container",
+        "height": 220,
+        "transform": [{"calculate": f"{place} : {len(order)}", "as": "place"}],
+        "mark": {"type": "bar", "binSpacing": 0, "tooltip": True},
+        "encoding": {
+            "x": {
+                "field": "low",
+                "bin": "binned",
+                "type": "quantitative",
+                "title": x,
+                "scale": {"zero": False, "nice": False},
+            },
+            "x2": {"field": "high"},
+            "y": {"field": "y", "type": "quantitative", "title": y, "stack": "zero"},
+            "order": {"field": "place", "type": "quantitative"},
+            "color": {
+                "field": series,
+                "type": "nominal",
+                "title": series,
+                "scale": {"domain": list(order)},
+            },
+            "tooltip": [
+                {"field": series, "type": "nominal"},
+                {"field": "y", "type": "quantitative", "title": y, "format": ".4~g"},
+                {"field": "low", "type": "quantitative", "title": f"after {x}"},
+                {"field": "high", "type": "quantitative", "title": f"to {x}"},
+            ],
+        },
+    }
+
+
 def threshold_curve(x: str, y: str, *, diagonal: bool = False) -> JsonObject:
     """Return a curve of the fields `x` and `y` from 0 to 1, with the point at a threshold marked.
 

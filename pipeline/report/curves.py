@@ -34,19 +34,20 @@ class Curve:
     resumed: Sequence[int] = ()
 
 
-def curves_of(model_run: Path) -> list[Curve]:
-    """Return the curves of a training, each with at most `MOST_POINTS` points.
+def curves_of(model_run: Path, *, points: int | None = MOST_POINTS) -> list[Curve]:
+    """Return the curves of a training, each with at most `points` points.
 
     A training that was resumed has a file for each start. Steps that were repeated after a restart
     have the values of the last start.
 
     Args:
         model_run: Folder of the Trainer's output `model_run`; local.
+        points: See `thin`; None: all.
 
     Raises:
         ModuleNotFoundError: The package tensorboard is not installed.
     """
-    return [curve for split in SPLITS for curve in _curves(split, model_run / split)]
+    return [curve for split in SPLITS for curve in _curves(split, model_run / split, points)]
 
 
 def thin(
@@ -65,22 +66,23 @@ def thin(
     return [steps[i] for i in at], [values[i] for i in at]
 
 
-def _curves(split: str, folder: Path) -> Iterator[Curve]:
+def _curves(split: str, folder: Path, points: int | None) -> Iterator[Curve]:
     # Names of files have whole seconds; a restart may follow within one.
     files = sorted(map(_scalars, folder.glob("events.out.tfevents.*")), key=lambda file: file[0])
     starts: dict[str, list[tuple[list[int], list[float]]]] = {}
     for _, scalars in files:
-        for name, points in scalars.items():
-            starts.setdefault(name, []).append(points)
+        for name, series in scalars.items():
+            starts.setdefault(name, []).append(series)
     for name, parts in starts.items():
         steps: list[int] = []
         values: list[float] = []
         for part_steps, part_values in parts:
             before = int(np.searchsorted(steps, part_steps[0]))
             steps, values = steps[:before] + part_steps, values[:before] + part_values
-        shown_steps, shown_values = thin(steps, values)
         resumed = tuple(part_steps[0] for part_steps, _ in parts[1:])
-        yield Curve(split, name, shown_steps, shown_values, resumed)
+        if points is not None:
+            steps, values = thin(steps, values, points)
+        yield Curve(split, name, steps, values, resumed)
 
 
 def _scalars(file: Path) -> tuple[float, dict[str, tuple[list[int], list[float]]]]:

@@ -28,6 +28,7 @@ from pipeline.page.elements import (
 )
 from pipeline.page.finite import rounded
 from pipeline.page.inputs import RunInputs
+from pipeline.page.step_times import StepTimes, step_times_of, time_blocks, time_tile
 from pipeline.report import trials
 from pipeline.report.curves import Curve, curves_of, last_finite, thin
 from pipeline.report.run_record import CONFIG
@@ -58,14 +59,18 @@ def section_of(run: RunInputs) -> Section:
         blocks: list[Block] = [Text("This run has no output of a Trainer.", "quiet")]
     else:
         history = history_of(Path(run.config.training.checkpoint_dir or folder / "checkpoints"))
-        curves = curves_of(folder)
-        blocks = [*_summary(run, history, curves), *_epochs(history, curves)]
-        blocks += [*_steps(curves), *_trace(run, folder)]
+        curves = curves_of(folder, points=None)
+        times = step_times_of(curves)
+        blocks = [*_summary(run, history, curves, times), *_epochs(history, curves)]
+        blocks += [*_steps(curves), *_times(run, folder, times)]
     return Section("training", "Training", [*blocks, *_trials(run)])
 
 
 def _summary(
-    run: RunInputs, history: TrainingHistory | None, curves: Sequence[Curve]
+    run: RunInputs,
+    history: TrainingHistory | None,
+    curves: Sequence[Curve],
+    times: StepTimes | None,
 ) -> list[Block]:
     tiles: list[Tile] = []
     texts: list[Block] = []
@@ -86,6 +91,8 @@ def _summary(
         # The first call also traces the graph.
         median = float(np.nanmedian(speed.values[1:]))
         tiles.append(Tile("examples per second", f"{median:,.0f}", "median of the points"))
+    if times is not None:
+        tiles.append(time_tile(times))
     if loss is not None:
         tiles.append(Tile("restarts", str(len(loss.resumed))))
         if loss.resumed:
@@ -202,11 +209,14 @@ def _line_chart(title: str, y: str, series: Mapping[str, Curve], x: str) -> Char
     return Chart(title, spec, columns, "; ".join(ends))
 
 
-def _trace(run: RunInputs, folder: Path) -> list[Block]:
+def _times(run: RunInputs, folder: Path, times: StepTimes | None) -> list[Block]:
+    blocks = [] if times is None else time_blocks(times)
     if (folder / "plugins" / "profile").is_dir():
-        return [Code("Trace of some steps", f"tensorboard --logdir {folder}")]
-    command = f"python -m pipeline profile --config {run.record.folder / CONFIG}"
-    return [Group("Where the time of a step goes", [Code("Measure it", command)])]
+        code = Code("Trace of some steps", f"tensorboard --logdir {folder}")
+    else:
+        command = f"python -m pipeline profile --config {run.record.folder / CONFIG}"
+        code = Code("Measure forward, backward, reduction and update", command)
+    return [Group("Where the time of a step goes", [*blocks, code], is_open=bool(blocks))]
 
 
 def _trials(run: RunInputs) -> list[Block]:
