@@ -211,12 +211,11 @@ def _line_chart(title: str, y: str, series: Mapping[str, Curve], x: str) -> Char
 
 def _times(run: RunInputs, folder: Path, times: StepTimes | None) -> list[Block]:
     blocks = [] if times is None else time_blocks(times)
+    command = f"python -m pipeline profile --config {run.record.folder / CONFIG}"
+    blocks.append(Code("Measure forward, backward, reduction and update", command))
     if (folder / "plugins" / "profile").is_dir():
-        code = Code("Trace of some steps", f"tensorboard --logdir {folder}")
-    else:
-        command = f"python -m pipeline profile --config {run.record.folder / CONFIG}"
-        code = Code("Measure forward, backward, reduction and update", command)
-    return [Group("Where the time of a step goes", [*blocks, code], is_open=bool(blocks))]
+        blocks.append(Code("Trace of some steps", f"tensorboard --logdir {folder}"))
+    return [Group("Where the time of a step goes", blocks, is_open=times is not None)]
 
 
 def _trials(run: RunInputs) -> list[Block]:

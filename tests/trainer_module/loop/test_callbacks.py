@@ -195,7 +195,8 @@ def test_interrupted_export_keeps_the_previous_best(tmp_path):
 
 def test_tensorboard_shows_each_scalar_at_its_step(tmp_path):
     callback = TensorBoardScalars(str(tmp_path))
-    rare = {10: {}, 20: {"noise_scale": 512.0, "task_weights": {"up": 1.5}}}
+    parts = {"reading": 1.25, "computing": 2.5, "other": 5.0}
+    rare = {10: {}, 20: {"noise_scale": 512.0, "task_weights": {"up": 1.5}, "parts": parts}}
     for step, values in rare.items():
         progress = LoopProgress(step, 10, 20, 1, 1, step / 64, 2.0, 0.25, 64, 0.5, **values)
         callback.on_loop(progress)
@@ -214,6 +215,9 @@ def test_tensorboard_shows_each_scalar_at_its_step(tmp_path):
         **{("train", step, tag): value for step in (10, 20) for tag, value in same.items()},
         ("train", 20, "gradient_noise_scale"): 512.0,
         ("train", 20, "task_weight/up"): 1.5,
+        ("train", 20, "seconds_per_step/reading"): 0.125,
+        ("train", 20, "seconds_per_step/computing"): 0.25,
+        ("train", 20, "seconds_per_step/other"): 0.5,
         ("eval", 20, "loss"): 0.375,
         ("eval", 20, "auc"): 0.75,
     }
