@@ -93,7 +93,7 @@ def time_blocks(times: StepTimes) -> list[Block]:
         cores=1,
     )
     chart = _chart(times, f"Of the time of a step, {shares}.")
-    return [Text(text), *(Text(f"Hint: {hint}", "warning") for hint in hints), Beside([chart])]
+    return [Text(text), *(Text(f"Hint: {hint}") for hint in hints), Beside([chart])]
 
 
 def _chart(times: StepTimes, description: str) -> Chart:

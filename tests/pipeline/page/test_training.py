@@ -136,11 +136,11 @@ def test_the_time_per_step_is_that_of_the_log(
 
 def test_a_long_training_has_the_mean_of_each_interval() -> None:
     """By hand: reading takes 1 of 4 seconds of a step, and 1 of 5 is between steps."""
-    last = np.cumsum(np.random.default_rng(0).integers(1, 9, 1_000))
+    last = np.cumsum(np.random.default_rng(0).integers(1, 9, 1_000)).tolist()
     factor = np.random.default_rng(1).uniform(1, 2, 1_000)
     factor[[0, 500]] = 100.0  # each start traces the graph
     curves = [
-        Curve("train", f"seconds_per_step/{part}", last, seconds * factor, (int(last[500]),))
+        Curve("train", f"seconds_per_step/{part}", last, (seconds * factor).tolist(), [last[500]])
         for part, seconds in {"reading": 1.0, "computing": 3.0, "other": 1.0}.items()
     ]
     times = step_times_of(curves)
@@ -152,7 +152,6 @@ def test_a_long_training_has_the_mean_of_each_interval() -> None:
     assert "steps take 80% of the time" in text.text
     assert "take 20%." in text.text
     assert isinstance(hint, Text)
-    assert hint.state == "warning"
     assert "dataset.map" in hint.text
     assert isinstance(beside, Beside)
     (chart,) = beside.blocks
