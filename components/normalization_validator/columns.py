@@ -78,7 +78,7 @@ class FeatureSet(NamedTuple):
 class Values(NamedTuple):
     """The values of one feature in one batch.
 
-    values: float64 [rows, size]. imputed: bool [rows, size], or None where none is known to be.
+    values: numbers [rows, size]. imputed: bool [rows, size], or None where none is known to be.
     absent: number of rows that hold no value.
     """
 
@@ -213,13 +213,13 @@ class BatchReader:
     def _read(self, batch: pa.RecordBatch) -> Batch:
         mask = None
         if self._mask is not None:
-            words, present = _matrix(batch, self._mask.name, self._mask.size, np.int64)
+            words, present = _matrix(batch, self._mask.name, self._mask.size)
             mask = np.zeros([batch.num_rows, words.shape[1]], dtype=np.int64)
             mask[present] = words
         return Batch(batch.num_rows, tuple(self._values(batch, f, mask) for f in self._features))
 
     def _values(self, batch: pa.RecordBatch, feature: Feature, mask: np.ndarray | None) -> Values:
-        matrix, present = _matrix(batch, feature.name, feature.size, np.float64)
+        matrix, present = _matrix(batch, feature.name, feature.size)
         absent = int(batch.num_rows - np.count_nonzero(present))
         if feature.size is None:
             return Values(matrix, None, absent)
@@ -231,17 +231,18 @@ class BatchReader:
         return Values(matrix, imputed, absent)
 
 
-def _matrix(
-    batch: pa.RecordBatch, name: str, size: int | None, dtype: type
-) -> tuple[np.ndarray, np.ndarray]:
+def _matrix(batch: pa.RecordBatch, name: str, size: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of a feature as [rows that have some, size], and which rows those are."""
     index = batch.schema.get_field_index(name)
     if index < 0 or pa.types.is_null(batch.schema.field(index).type):
         present = np.zeros(batch.num_rows, dtype=bool)
-        return np.zeros([0, 1 if size is None else size], dtype), present
+        return np.zeros([0, 1 if size is None else size]), present
     column = batch.column(index)
-    lengths = np.asarray(column.value_lengths().fill_null(0))
-    flat = np.asarray(column.flatten()).astype(dtype, copy=False)
+    if column.null_count or pa.types.is_fixed_size_list(column.type):
+        lengths = np.asarray(column.value_lengths().fill_null(0))
+    else:
+        lengths = np.diff(np.asarray(column.offsets))
+    flat = np.asarray(column.flatten())
     present = lengths > 0
     if size is None:
         return flat.reshape(-1, 1), present
@@ -257,8 +258,6 @@ def _matrix(
 def _unpack(words: np.ndarray, columns: Iterable[Column]) -> np.ndarray:
     """Unpack the missing mask: bool [rows, columns] from int64 [rows, words]."""
     bits = [column.mask_bit for column in columns]
-    imputed = np.zeros([words.shape[0], len(bits)], dtype=bool)
-    known = [i for i, bit in enumerate(bits) if bit is not None]
-    which = np.array([bit for bit in bits if bit is not None], dtype=np.int64)
-    imputed[:, known] = (words[:, which // 32] >> (which % 32)) & 1
-    return imputed
+    word = np.array([0 if bit is None else bit // 32 for bit in bits])
+    mask = np.array([0 if bit is None else 1 << bit % 32 for bit in bits])
+    return ((words.T[word] & mask[:, None]) != 0).T  # a column's values side by side

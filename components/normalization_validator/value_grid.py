@@ -22,10 +22,17 @@ BINS = 2 * _SIDE + 3
 
 def bin_of(x: np.ndarray) -> np.ndarray:
     """Return the bin of each finite value, from 0 to `BINS - 1`, in order of the values."""
-    bits = np.clip(x, -1e30, 1e30).astype(np.float32).view(np.int32)
-    magnitude = ((bits & 0x7FFFFFFF) >> _DROPPED) - _FIRST + 1
-    magnitude = np.clip(magnitude, 0, _SIDE + 1)
-    return np.where(bits < 0, -magnitude, magnitude) + _SIDE + 1
+    with np.errstate(over="ignore"):  # infinity has the last bin, as all large values
+        bits = x.astype(np.float32, copy=False).view(np.uint32)
+    return _bin_of_bits()[(bits >> _DROPPED).astype(np.intp)]
+
+
+@functools.cache
+def _bin_of_bits() -> np.ndarray:
+    """Return the bin of each sign, exponent and mantissa that is cut to five bits."""
+    signs, magnitudes = np.divmod(np.arange(2 ** (32 - _DROPPED)), 2 ** (31 - _DROPPED))
+    magnitudes = np.clip(magnitudes - _FIRST + 1, 0, _SIDE + 1)
+    return np.where(signs, -magnitudes, magnitudes) + _SIDE + 1
 
 
 @functools.cache
