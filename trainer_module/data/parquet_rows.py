@@ -26,13 +26,16 @@ from trainer_module.data.row_source import block_rows
 SUFFIX = ".parquet"
 _MAGIC = b"PAR1"
 _GROUPS_AT_A_TIME = 20
-# Most memory of the row groups that are open at a time, and of the read buffers of one.
+# Most memory of the row groups that are open at a time, and of the read buffers of one: a local
+# file is in the system's cache, and a remote one takes a request for each buffer.
 _OPEN_BYTES = 256 << 20
 _BUFFER_BYTES = 1 << 20
+_LOCAL_BUFFER_BYTES = 1 << 16  # of a column
 _PAGE_BYTES = 2 << 20
 # `interleave` opens parts before their turn: twice as many as those whose turn it is.
 _OPEN_PER_TURN = 3
-_MOST_OPEN = 96
+# Row groups that are opened early wait for long: they are closed, and opened again in their turn.
+_MOST_OPEN = _GROUPS_AT_A_TIME + 4
 _BLOCKS_IN_ORDER = 8
 
 _Arrow: TypeAlias = Any  # objects of pyarrow, which has no types
@@ -303,9 +306,11 @@ def _open_file(path: str, columns: int = 1) -> _Arrow:
             f"{path}: Parquet files need pyarrow; pip install pyarrow."
         ) from None
     try:
-        source = io.BufferedReader(_Remote(path)) if "://" in path else pa.OSFile(path)
         # Buffered, so that a column of a row group is not in memory as a whole.
-        return pq.ParquetFile(source, buffer_size=max(1 << 14, _BUFFER_BYTES // columns))
+        buffer = max(1 << 14, _BUFFER_BYTES // columns)
+        if "://" in path:
+            return pq.ParquetFile(io.BufferedReader(_Remote(path)), buffer_size=buffer)
+        return pq.ParquetFile(pa.OSFile(path), buffer_size=min(buffer, _LOCAL_BUFFER_BYTES))
     except (pa.ArrowException, OSError, tf.errors.OpError) as error:
         raise UnreadableRows(
             f"{path} is not a complete Parquet file ({error}): write it again."
