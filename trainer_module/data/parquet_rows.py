@@ -15,7 +15,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -371,7 +371,12 @@ class _OpenGroup:
             return parts[0]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def _read(self, rows: int) -> Iterator[_Arrow]:
+    def close(self) -> None:
+        """Free the memory, which a generator that refers to its object keeps until a collection."""
+        self._batches.close()
+        self._rest = None
+
+    def _read(self, rows: int) -> Generator[_Arrow, None, None]:
         import pyarrow as pa
 
         names = [column.name for column in self._columns]
@@ -459,8 +464,9 @@ def _read_rows(
     if end < rows:
         with _lock:
             _open_groups[(*part, int(end))] = group
-            if len(_open_groups) > _MOST_OPEN:
-                _open_groups.popitem(last=False)
+            group = _open_groups.popitem(last=False)[1] if len(_open_groups) > _MOST_OPEN else None
+    if group is not None:
+        group.close()
     return [found[column.name] for column in read]
 
 
