@@ -51,6 +51,7 @@ def test_balanced_training_equals_weights_by_number(fn_args):
     for weights in ("balanced", balanced(counts or {}), None):
         args = fn_args(
             label="generous",
+            model_fn="user_model.fare_only",
             global_batch_size=150,
             steps=4,
             optimizer={"learning_rate": 0.05},

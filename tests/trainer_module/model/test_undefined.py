@@ -19,18 +19,20 @@ from trainer_module.model.metrics import create_metric
 NAMES = ("auc", "precision", "recall", "f1_score", "accuracy")
 
 
-def evaluated(strategy, kind, names, labels, scores, weights=None):
-    """What an Evaluation of a model that gives the scores as they are returns."""
+def evaluation(strategy, kind, names, labels, scores, weights=None):
+    """An Evaluation of a model that gives the scores as they are."""
     with strategy.scope():
         inputs = keras.Input((scores.shape[1],))
         model = keras.Model(inputs, keras.layers.Identity()(inputs))
         metrics = [create_metric(name, kind) if isinstance(name, str) else name() for name in names]
-    rows = (scores.astype("float32"), labels[:, None], *([] if weights is None else [weights]))
     loss = "binary_crossentropy" if kind == "binary" else "sparse_categorical_crossentropy"
-    data = tf.data.Dataset.from_tensor_slices(rows).batch(5)
-    found = Evaluation(model, loss, data, metrics=metrics, strategy=strategy)()
-    assert math.isfinite(found["loss"])
-    return found
+    data = batches(labels, scores, weights)
+    return Evaluation(model, loss, data, metrics=metrics, strategy=strategy)
+
+
+def batches(labels, scores, weights=None):
+    rows = (scores.astype("float32"), labels[:, None], *([] if weights is None else [weights]))
+    return tf.data.Dataset.from_tensor_slices(rows).batch(5)
 
 
 def undefined(found):
@@ -44,19 +46,24 @@ def test_auc_of_one_class_is_nan(strategies, name):
     scores = np.linspace(0.05, 0.95, 12)[:, None]
     names = [*NAMES, lambda: keras.metrics.AUC(curve="PR", name="pr")]
     zeros, ones = np.zeros(12, "int64"), np.ones(12, "int64")
-    assert undefined(evaluated(strategy, "binary", names, zeros, scores)) == {
-        *("auc", "pr", "recall")
-    }
-    low = evaluated(strategy, "binary", names, zeros, scores / 4)
+    evaluate = evaluation(strategy, "binary", names, zeros, scores, np.ones(12))
+
+    def evaluated(labels, scores=scores, weights=None):
+        evaluate.batches = batches(labels, scores, np.ones(12) if weights is None else weights)
+        found = evaluate()
+        assert math.isfinite(found["loss"])
+        return found
+
+    assert undefined(evaluated(zeros)) == {"auc", "pr", "recall"}
+    low = evaluated(zeros, scores / 4)
     assert undefined(low) == {"auc", "pr", "recall", "precision", "f1_score"}
-    found = evaluated(strategy, "binary", names, ones, scores)
+    found = evaluated(ones)
     assert undefined(found) == {"auc", "pr"}
     assert (found["precision"], found["recall"]) == (1.0, 0.5)
     # The other class is there, but weighs nothing.
-    weights = np.r_[0.0, np.ones(11)]
-    found = evaluated(strategy, "binary", names, np.r_[1, zeros[1:]], scores, weights)
+    found = evaluated(np.r_[1, zeros[1:]], weights=np.r_[0.0, np.ones(11)])
     assert undefined(found) == {"auc", "pr", "recall"}
-    found = evaluated(strategy, "binary", names, np.r_[1, zeros[1:]], scores)
+    found = evaluated(np.r_[1, zeros[1:]])
     assert not undefined(found)
     assert found["auc"] == 0.0  # the only positive row has the lowest score: this 0 is one
 
@@ -67,7 +74,8 @@ def test_f_score_averages_over_the_classes_that_occur(strategies):
     scores = random.uniform(size=(30, 4))
     scores[:, 3] = 0.0  # never predicted
     labels = random.integers(0, 3, 30)  # nor there
-    found = evaluated(strategies["one_device"], "multiclass", ["f1_score", "auc"], labels, scores)
+    names = ["f1_score", "auc"]
+    found = evaluation(strategies["one_device"], "multiclass", names, labels, scores)()
     expected = reference.f1_score(labels, scores.argmax(1), average="macro")
     assert found["f1_score"] == pytest.approx(expected, abs=1e-6)
     assert math.isnan(found["auc"])  # of class 3
