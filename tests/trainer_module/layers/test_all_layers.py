@@ -131,19 +131,23 @@ def test_an_export_gives_the_same_numbers(name, tmp_path):
     np.testing.assert_allclose(loaded.serve(rows), model(rows), rtol=1e-6, atol=1e-6)
 
 
-@every_layer
-def test_quantisation_changes_no_number_of_the_layer(name):
-    """`tied` follows its Embedding, whose integers it has to scale: see test_tied_dense."""
-    if name == "tied":
-        pytest.skip("tests/trainer_module/layers/test_tied_dense.py")
-    model, rows = model_and_rows(name)
-    tested = keras.Model(model.input, model.get_layer("tested").output)
-    expected = tested(rows).numpy()
+def test_quantisation_changes_no_number_of_the_layers():
+    """In one model. `tied` follows its Embedding: see test_tied_dense."""
+    models = {name: model_and_rows(name) for name in MODELS if name != "tied"}
+    tested = [model.get_layer("tested") for model, _ in models.values()]
+    for name, layer in zip(models, tested, strict=True):
+        layer.name = name
+    inputs = [model.input for model, _ in models.values()]
+    hidden = L.Concatenate()([L.Flatten()(layer.output) for layer in tested])
+    whole = keras.Model(inputs, L.Dense(1, name="head")(hidden))
+    outputs = keras.Model(inputs, hidden)
+    rows = [rows for _, rows in models.values()]
+    expected = outputs(rows).numpy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras warns of each layer that it leaves as it is
-        model.quantize("int8")
-    assert model.get_layer("head").quantization_mode == "int8"
-    np.testing.assert_array_equal(tested(rows), expected)
+        whole.quantize("int8")
+    assert whole.get_layer("head").quantization_mode == "int8"
+    np.testing.assert_array_equal(outputs(rows), expected)
 
 
 def cell_of(name, monkeypatch, *values, precision="float64") -> Cell:
@@ -159,13 +163,13 @@ def test_windows_are_exact(strategies, monkeypatch, name):
     exactness.check(cell_of(name, monkeypatch, "none", 3, "ragged", "adamw"), strategies)
 
 
-@every_layer
+@pytest.mark.parametrize("name", ["pruned", "separable", "tied"])
 def test_replicas_are_exact(strategies, monkeypatch, name):
     cell = cell_of(name, monkeypatch, "mirrored2", 2, "fewer_than_replicas", "sgd")
     exactness.check(cell, strategies)
 
 
-@every_layer
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "separable_groups"])
 def test_windows_in_bfloat16_are_as_close_as_a_full_batch(strategies, monkeypatch, name):
     """Distance of the updates from float64: at most 1.5 times that of a bfloat16 full batch."""
     cell = cell_of(name, monkeypatch, "none", 4, "ragged", "sgd", precision="mixed_bfloat16")
@@ -176,7 +180,7 @@ def test_windows_in_bfloat16_are_as_close_as_a_full_batch(strategies, monkeypatc
     assert 0 < exactness.distance(step.model.get_weights(), expected, first) < 1.5 * full < 0.15
 
 
-@every_layer
+@pytest.mark.parametrize("name", ["pruned", "tied"])
 def test_stages_are_exact(strategies, monkeypatch, name):
     build, kind = MODELS[name]
 
@@ -198,7 +202,9 @@ def test_gradients_of_rows_sum_to_that_of_the_batch(float64, name):
     """Reference: one tape over all rows, 1e-12 of each variable's largest value."""
     model, rows = model_and_rows(name)
     labels = np.ones((len(rows), 1))
-    found = per_example_gradients(model, "mse", rows, labels, chunk_size=4)
+    found = tf.function(per_example_gradients, autograph=False)(
+        model, "mse", tf.constant(rows), tf.constant(labels), chunk_size=4
+    )
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum((model(rows, training=True) - labels) ** 2)
     expected = tape.gradient(loss, [v.value for v in model.trainable_variables])
