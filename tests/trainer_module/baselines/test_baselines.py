@@ -177,7 +177,7 @@ def test_ids_beyond_the_cap_share_a_column_and_rows_are_sampled(fn_args, monkeyp
 
 
 def test_run_fn_writes_baselines_only_on_request(fn_args):
-    args = fn_args(label="generous", global_batch_size=64, steps=1)
+    args = fn_args(label="generous", global_batch_size=64, steps=1, model={"hidden_units": [4]})
     run_fn(args)
     file = Path(args.model_run_dir) / "baselines.json"
     assert not file.exists()

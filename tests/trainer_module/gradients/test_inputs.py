@@ -133,7 +133,7 @@ def test_each_replica_has_the_attributions_of_its_rows(float64, strategies):
     dataset = tf.data.Dataset.from_tensor_slices(features).batch(6)
     batch = next(iter(strategy.experimental_distribute_dataset(dataset)))
 
-    @tf.function
+    @tf.function(autograph=False)
     def on_replicas(batch):
         return strategy.run(lambda part: integrated_gradients(model, part, **options), (batch,))
 

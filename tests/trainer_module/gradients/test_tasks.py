@@ -31,8 +31,7 @@ def tapes(model, features, labels, weights):
     return found
 
 
-@pytest.mark.parametrize("separate", [False, True])
-@pytest.mark.parametrize("micro_batch_size", [3, 64])
+@pytest.mark.parametrize(("micro_batch_size", "separate"), [(3, False), (3, True), (64, True)])
 def test_they_are_those_of_a_tape_per_loss(float64, micro_batch_size, separate):
     model = full_batch.two_in_two_out()
     features, labels, weights = full_batch.batch("two_in_two_out")
@@ -66,7 +65,7 @@ def test_replicas_have_the_gradients_of_all_rows(float64, strategies):
     dataset = tf.data.Dataset.from_tensor_slices((features, labels, weights)).batch(8)
     batch = next(iter(strategy.experimental_distribute_dataset(dataset)))
 
-    @tf.function
+    @tf.function(autograph=False)
     def on_replicas(*batch):
         def run(*parts):
             return task_gradients(model, losses, *parts, micro_batch_size=3)

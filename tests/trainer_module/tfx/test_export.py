@@ -134,6 +134,7 @@ def test_a_session_style_loader_finds_the_vocabulary(exported):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("exported", ["packed"], indirect=True)
 def test_a_process_without_this_package_reads_the_classes(exported, tmp_path):
     data, model, folder = exported
     examples = [small_transform.serialized(without_label(row)) for row in eval_rows(data)]
@@ -157,6 +158,7 @@ np.savez("found.npz", **{{name: tensor.numpy() for name, tensor in found.items()
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("exported", ["packed"], indirect=True)
 def test_tfx_bulk_inferrer_predicts_with_it(exported, tmp_path):
     """The component's own executor, on tf.Example files, against the same reference."""
     from tfx.components.bulk_inferrer import executor

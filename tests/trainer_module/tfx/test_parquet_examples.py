@@ -19,6 +19,7 @@ TRAINER = {
     "global_batch_size": 32,
     "optimizer": {"learning_rate": 0.01},
     "tensorboard": False,
+    "model": {"hidden_units": [8]},
 }
 
 
@@ -133,5 +134,5 @@ def test_a_damaged_row_group_is_named(transformed, parquet, tmp_path):
             damaged,
             transformed.graph,
             tmp_path,
-            {**TRAINER, "epochs": 1, "model": {"linear": False}},
+            {**TRAINER, "epochs": 1, "model": {"hidden_units": [8], "linear": False}},
         )
