@@ -107,7 +107,7 @@ def rows_of(data, split):
 
 def test_metrics_and_the_exported_model_are_in_the_labels_unit(fn_args, priced):
     settings = {"label": "price", "global_batch_size": 50, "optimizer": {"learning_rate": 0.01}}
-    args = fn_args(priced, **settings, epochs=12)
+    args = fn_args(priced, **settings, epochs=4, model={"hidden_units": [8]})
     result = run_fn(args)
     rows = rows_of(priced, "eval")
     price = rows["price"].numpy()

@@ -116,60 +116,69 @@ def test_reductions(float64):
             for name, reduction in reductions.items()
         }
 
-    for chunk_size in (3, "auto"):
-        found = reduced(*data, chunk_size=chunk_size)
+    tensors = [tf.constant(x) for x in data]
+    in_graph = tf.function(reduced, autograph=False)
+    for found in (in_graph(*tensors, chunk_size=3), reduced(*data, chunk_size="auto")):
         for name, value in wanted.items():
             assert full_batch.error(tf.nest.flatten(found[name]), tf.nest.flatten(value)) < 1e-12
 
 
-@pytest.mark.parametrize(
-    ("name", "replicas"), [("one_device", 1), ("mirrored2", 2), ("mirrored3", 3)]
-)
-def test_rows_are_those_of_each_replica_and_sums_those_of_all(float64, strategies, name, replicas):
-    strategy = strategies[name]
-    with strategy.scope():
-        model = full_batch.mlp()
+def test_rows_are_those_of_each_replica_and_sums_those_of_all(float64, strategies):
+    """11 rows on 1 and 3 replicas."""
     data = full_batch.batch("mlp")
-    options = {"chunk_size": 3}
     moment = GradientReduction.second_moment()
-    rows = per_example_gradients(model, "mse", *data, **options)
-    sums = [
-        *per_example_gradients(model, "mse", *data, **options, reduce=moment),
-        *clipped_gradient_sum(model, "mse", *data, **options, clip_norm=0.5),
-    ]
 
-    @tf.function
-    def on_replicas(*data):
-        def run(*data):
-            return per_example_gradients(model, "mse", *data, **options), [
-                *per_example_gradients(model, "mse", *data, **options, reduce=moment),
-                *clipped_gradient_sum(model, "mse", *data, **options, clip_norm=0.5),
-            ]
+    def compute(model, *data):
+        options = {"chunk_size": 3}
+        return per_example_gradients(model, "mse", *data, **options), [
+            *per_example_gradients(model, "mse", *data, **options, reduce=moment),
+            *clipped_gradient_sum(model, "mse", *data, **options, clip_norm=0.5),
+        ]
 
-        return strategy.run(run, args=data)
+    def built():
+        keras.utils.set_random_seed(0)
+        return full_batch.mlp()
 
-    parts = [np.array_split(x, replicas) for x in data]
-    values = [
-        strategy.experimental_distribute_values_from_function(
-            lambda context, part=part: tf.constant(part[context.replica_id_in_sync_group])
+    whole = built()
+    rows, sums = tf.function(lambda *data: compute(whole, *data), autograph=False)(
+        *map(tf.constant, data)
+    )
+    for name, replicas in (("one_device", 1), ("mirrored3", 3)):
+        strategy = strategies[name]
+        with strategy.scope():
+            model = built()
+        parts = [np.array_split(x, replicas) for x in data]
+        values = [
+            strategy.experimental_distribute_values_from_function(
+                lambda context, part=part: tf.constant(part[context.replica_id_in_sync_group])
+            )
+            for part in parts
+        ]
+        on_replicas = tf.function(
+            lambda *data, strategy=strategy, model=model: strategy.run(
+                lambda *data: compute(model, *data), args=data
+            ),
+            autograph=False,
         )
-        for part in parts
-    ]
-    local = strategy.experimental_local_results
-    found_rows, found_sums = on_replicas(*values)
-    together = [np.concatenate(local(each)) for each in found_rows]
-    assert full_batch.error(together, rows) < 1e-12
-    for each, wanted in zip(found_sums, sums, strict=True):
-        assert full_batch.error(local(each), [wanted] * replicas) < 1e-12
+        local = strategy.experimental_local_results
+        found_rows, found_sums = on_replicas(*values)
+        together = [np.concatenate(local(each)) for each in found_rows]
+        assert full_batch.error(together, rows) < 1e-12
+        for each, wanted in zip(found_sums, sums, strict=True):
+            assert full_batch.error(local(each), [wanted] * replicas) < 1e-12
 
 
 def test_stages_have_the_gradients_of_the_whole_model(float64):
     model = full_batch.layer_norm()
     data = full_batch.batch("layer_norm")
-    wanted = per_example_gradients(model, "mse", *data, chunk_size=3)
     parts = split_model(model, [model.layers[1].name])
     staged = StagedModel(parts, devices=["CPU:0", "CPU:1"])
-    found = per_example_gradients(staged, "mse", *data, chunk_size=3)
+
+    @tf.function(autograph=False)
+    def both(*data):
+        return [per_example_gradients(each, "mse", *data, chunk_size=3) for each in (model, staged)]
+
+    wanted, found = both(*map(tf.constant, data))
     assert full_batch.error(found, wanted) < 1e-12
 
 
@@ -207,6 +216,9 @@ def test_sums_over_rows_of_a_bfloat16_model_are_in_float32():
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
     data = np.ones((300, 1), "float32"), np.zeros((300, 1), "float32")
     ones = GradientReduction(lambda gradients: [tf.ones_like(g) for g in gradients], "sum")
-    (total,) = per_example_gradients(model, "mse", *data, chunk_size=1, reduce=ones)
+    # With autograph, as in a user's function; in the other tests it would take seconds.
+    (total,) = tf.function(per_example_gradients)(
+        model, "mse", *map(tf.constant, data), chunk_size=1, reduce=ones
+    )
     assert total.dtype == tf.float32
     np.testing.assert_array_equal(total, [[300.0]])

@@ -79,6 +79,7 @@ def test_f_score_averages_over_the_classes_that_occur(strategies):
     expected = reference.f1_score(labels, scores.argmax(1), average="macro")
     assert found["f1_score"] == pytest.approx(expected, abs=1e-6)
     assert math.isnan(found["auc"])  # of class 3
+    assert math.isfinite(found["loss"])
 
 
 def test_undefined_metric_is_logged(caplog, tmp_path):
