@@ -115,7 +115,8 @@ def chunk_function(
         tf.TensorSpec([], tf.int32), *(tf.TensorSpec(t.shape[1:], t.dtype) for t in present)
     )
     # XLA has no kernel for the vectorised loop, and compiles the loop per row for a minute or more.
-    if has_loops(traced.graph) and is_compiled_by_xla():
+    loops = has_loops(traced.graph)
+    if loops and is_compiled_by_xla():
         raise ValueError(
             "jit_compile=True, and the model has a loop, such as that of LSTM: compute "
             "gradients of rows without jit_compile, or build the layer with unroll=True."
@@ -127,10 +128,15 @@ def chunk_function(
     def of_chunk(part: Any) -> list[tf.Tensor]:
         rows, numbers = part
         elements = [numbers, *(t for t in tf.nest.flatten(rows) if t is not None)]
-        if vectorised:
-            return tf.vectorized_map(lambda row: of_tensors(*row), elements, warn=False)
-        # Row by row, with some rows in parallel.
-        return tf.map_fn(lambda row: of_tensors(*row), elements, fn_output_signature=specs)
+        if not vectorised:
+            # Row by row, with some rows in parallel.
+            return tf.map_fn(lambda row: of_tensors(*row), elements, fn_output_signature=specs)
+        count = tf.shape(numbers)[0]
+        if loops:  # of one row, the vectorised loop of LSTM fails: it is computed twice
+            again = tf.maximum(2 - count, 0)
+            elements = [tf.concat([tensor, tensor[:again]], 0) for tensor in elements]
+        found = tf.vectorized_map(lambda row: of_tensors(*row), elements, warn=False)
+        return [tensor[:count] for tensor in found] if loops else found
 
     return of_chunk, specs
 

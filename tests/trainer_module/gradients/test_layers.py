@@ -81,7 +81,7 @@ FAMILIES = {
 }
 
 
-def model_and_rows(families, rows=5):
+def model_and_rows(families, rows=4):  # in chunks of 3: the last one has one row
     """The layers one after another; each takes what the one before returns."""
     taken = FAMILIES[families[0]][0]
     shape, ids = SHAPES[taken], taken == IDS
