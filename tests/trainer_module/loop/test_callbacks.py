@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import math
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from trainer_module.loop.callbacks import (
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
+from trainer_module.step.saved_state import SavedState
 from trainer_module.step.train_step import TrainStep
 
 FEATURES, LABELS, _ = full_batch.batch("mlp", 24)
@@ -58,27 +60,35 @@ class KillAfterEpoch(Callback):
         return False
 
 
-def build(strategy, callbacks_of, folder=None, *, learning_rate=0.02, ema_momentum=None):
-    """A loop of 5 epochs with the callbacks that `callbacks_of(model)` gives."""
+@functools.cache
+def traced(strategy, ema_momentum):
+    """A step, an evaluation of its model, and its first values: its graph is traced once."""
     keras.utils.set_random_seed(5)
     with strategy.scope():
         model = full_batch.mlp()
         # Its steps get larger, so that some epoch in the middle is the best.
-        schedule = keras.optimizers.schedules.ExponentialDecay(learning_rate, 5, 4.0)
+        schedule = keras.optimizers.schedules.ExponentialDecay(0.02, 5, 4.0)
         optimizer = keras.optimizers.Adam(schedule)
     step = TrainStep(
         model, optimizer, "mse", micro_batch_size=4, strategy=strategy, ema_momentum=ema_momentum
     )
-    data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS))
+    data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS)).batch(10)
+    return step, Evaluation(model, "mse", data, strategy=strategy), SavedState(step)
+
+
+def build(strategy, callbacks_of, folder=None, *, ema_momentum=None):
+    """A loop of 5 epochs, before its first, with the callbacks that `callbacks_of(model)` gives."""
+    step, evaluate, initial = traced(strategy, ema_momentum)
+    initial.restore()
     checkpoints = None
     if folder is not None:
         checkpoints = Checkpoints(str(folder), step, share_of_time=None)
     return TrainingLoop(
         step,
-        data.batch(6),
+        tf.data.Dataset.from_tensor_slices((FEATURES, LABELS)).batch(6),
         epochs=5,
-        evaluate=Evaluation(model, "mse", data.batch(10), strategy=strategy),
-        callbacks=callbacks_of(model),
+        evaluate=evaluate,
+        callbacks=callbacks_of(step.model),
         checkpoints=checkpoints,
     )
 
@@ -91,26 +101,27 @@ def load(path):
 
 
 @pytest.mark.parametrize(
-    ("name", "file", "ema_momentum"),
-    [("one_device", "best.keras", None), ("mirrored2", "best", 0.5), ("mirrored2", "a.keras", 0.5)],
+    ("name", "files", "ema_momentum"),
+    [("one_device", ["best.keras"], None), ("mirrored2", ["best", "a.keras"], 0.5)],
 )
-def test_export_best_writes_the_best_epoch(strategies, tmp_path, name, file, ema_momentum):
+def test_export_best_writes_the_best_epoch(strategies, tmp_path, name, files, ema_momentum):
     """Reference: the model's own outputs at the end of that epoch, 1e-6 in float32."""
-    path = str(tmp_path / "export" / file)
+    paths = [str(tmp_path / f"export-{file}" / file) for file in files]
     kept = []
 
     def callbacks(model):
         kept.append(Predictions(model))
-        return [ExportBest(model, path), kept[0]]
+        return [*(ExportBest(model, path) for path in paths), kept[0]]
 
     build(strategies[name], callbacks, ema_momentum=ema_momentum).fit()
     best = int(np.argmin(kept[0].losses))
     assert 0 < best < 4
-    found = load(path)(tf.constant(FEATURES))
-    found = next(iter(found.values())) if isinstance(found, dict) else found
-    np.testing.assert_allclose(found, kept[0].outputs[best], rtol=1e-6, atol=1e-6)
-    assert np.abs(found - kept[0].outputs[-1]).max() > 1e-3
-    assert [p.name for p in Path(path).parent.iterdir()] == [file]
+    for file, path in zip(files, paths, strict=True):
+        found = load(path)(tf.constant(FEATURES))
+        found = next(iter(found.values())) if isinstance(found, dict) else found
+        np.testing.assert_allclose(found, kept[0].outputs[best], rtol=1e-6, atol=1e-6)
+        assert np.abs(found - kept[0].outputs[-1]).max() > 1e-3
+        assert [p.name for p in Path(path).parent.iterdir()] == [file]
 
 
 def test_export_best_does_not_change_training(strategies, tmp_path):
@@ -144,8 +155,9 @@ def test_csv_rows_and_best_model_survive_a_kill(strategies, tmp_path):
     table, outputs = run(tmp_path / "whole", None)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "killed", 4)  # after the best epoch
-    assert run(tmp_path / "killed", None)[0] == table
-    np.testing.assert_array_equal(run(tmp_path / "killed", None)[1], outputs)
+    continued = run(tmp_path / "killed", None)
+    assert continued[0] == table
+    np.testing.assert_array_equal(continued[1], outputs)
     rows = list(csv.DictReader(table.splitlines()))
     assert [(row["epoch"], row["step"]) for row in rows] == [
         (str(epoch), str(4 * epoch)) for epoch in range(1, 6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 
 import full_batch
@@ -11,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module.loop.checkpoints import Checkpoints
+from trainer_module.step.saved_state import SavedState
 from trainer_module.step.train_step import TrainStep
 
 
@@ -23,13 +25,21 @@ def train_step(seed=1, units=1, optimizer=keras.optimizers.Adam):
     return TrainStep(full_batch.mlp(units), optimizer(0.01), "mse", micro_batch_size=4)
 
 
+@functools.cache
+def traced():
+    """A step and its first values: its graph is traced once."""
+    step = train_step()
+    return step, SavedState(step)
+
+
 def weights(step):
     return [v.numpy() for v in (*step.model.variables, *step.optimizer.variables, *step.state())]
 
 
 def saved(folder, steps, **options):
     """Saves after each of these steps; returns the step, and its weights after each."""
-    step = train_step()
+    step, initial = traced()
+    initial.restore()
     checkpoints, found = Checkpoints(str(folder), step, **options), []
     for number in steps:
         step(full_batch.batch("mlp", 8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import keras
@@ -14,14 +15,23 @@ from trainer_module.loop import run_fingerprint
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
+from trainer_module.step.saved_state import SavedState
 from trainer_module.step.train_step import TrainStep
 
 
+@functools.cache
+def traced():
+    """A step and its first values: its graph is traced once."""
+    step = TrainStep(*numbered_batches.linear(0.1), "mse", micro_batch_size=1)
+    return step, SavedState(step)
+
+
 def loop(folder, data, *, held_out=None, epochs=1, model_of_data=False):
-    model, optimizer = numbered_batches.linear(0.1)
+    step, initial = traced()
+    initial.restore()
+    model = step.model
     if model_of_data:
         data = data.map(lambda x, y: (x, model(x)))
-    step = TrainStep(model, optimizer, "mse", micro_batch_size=1)
     return TrainingLoop(
         step,
         data,

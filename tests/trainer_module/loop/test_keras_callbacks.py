@@ -11,6 +11,7 @@ import pytest
 
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
+from trainer_module.step.saved_state import SavedState
 from trainer_module.step.train_step import TrainStep
 
 FEATURES, LABELS, _ = full_batch.batch("mlp", 24)
@@ -144,9 +145,12 @@ def test_arrays_and_lists_train_as_keras_fit_does():
     model.compile(keras.optimizers.SGD(0.05), "mse", run_eagerly=True)
     history = model.fit(FEATURES, LABELS, batch_size=6, epochs=2, shuffle=False, verbose=0).history
 
+    keras.utils.set_random_seed(5)
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.05), "mse", micro_batch_size=4)
+    initial = SavedState(step)
+
     def trained(data, **options):
-        keras.utils.set_random_seed(5)
-        step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.05), "mse", micro_batch_size=4)
+        initial.restore()
         done = TrainingLoop(step, data, epochs=2, progress=False, **options).fit()
         return done.history["loss"], step.model.get_weights()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import keras
@@ -18,6 +19,7 @@ from trainer_module import (
     run_fn,
 )
 from trainer_module.profiling.xplane import read_trace
+from trainer_module.step.saved_state import SavedState
 from trainer_module.window.phases import phase_of
 
 DATA = np.ones((96, 4), "float32"), np.ones((96, 1), "float32")
@@ -33,17 +35,25 @@ class Calls(Callback):
         self.ends.append(progress.step)
 
 
-def fit(*callbacks, folder=None, **options):
-    """12 steps in calls of 5; returns the weights."""
+@functools.cache
+def traced():
+    """A step and its first values: its graph is traced once."""
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(1)])
     step = TrainStep(model, keras.optimizers.Adam(0.1), "mse", micro_batch_size=4)
+    return step, SavedState(step)
+
+
+def fit(*callbacks, folder=None, **options):
+    """12 steps in calls of 5; returns the weights."""
+    step, initial = traced()
+    initial.restore()
     checkpoints = None if folder is None else Checkpoints(folder, step)
     options = {"steps": 12, "steps_per_loop": 5, **options}
     loop = TrainingLoop(step, DATA, batch_size=8, callbacks=[*callbacks], checkpoints=checkpoints,
                         progress=False, **options)  # fmt: skip
     loop.fit()
-    return model.get_weights()
+    return step.model.get_weights()
 
 
 def steps_in(folder) -> int:

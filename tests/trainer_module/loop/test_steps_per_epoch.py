@@ -5,6 +5,7 @@ Reference: `keras.Model.fit` itself, and bit for bit the run that was not killed
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from typing import Any
@@ -19,6 +20,7 @@ from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
+from trainer_module.step.saved_state import SavedState
 from trainer_module.step.train_step import TrainStep
 
 
@@ -54,18 +56,37 @@ class Totals(Callback):
         return False
 
 
-def loop(data, length, *, steps_per_epoch, steps_per_loop=1, folder=None, rate=0.0, **options):
+@functools.cache
+def traced(strategy):
+    """A step, an evaluation on two batches, and the step's first values: traced once."""
     keras.utils.set_random_seed(1)
-    strategy = options.pop("strategy", None)
-    evaluated = options.pop("evaluated", None)
-    step = TrainStep(*linear(rate, strategy), mean_output, micro_batch_size=1, strategy=strategy)
+    step = TrainStep(*linear(0.0, strategy), mean_output, micro_batch_size=1, strategy=strategy)
+    return step, Evaluation(step.model, mean_output, known(2), strategy=strategy), SavedState(step)
+
+
+def loop(
+    data,
+    length,
+    *,
+    steps_per_epoch,
+    steps_per_loop=1,
+    folder=None,
+    rate=0.0,
+    evaluated=False,
+    strategy=None,
+    **options,
+):
+    """A loop whose step has not been taken: the step of an earlier loop can no longer be read."""
+    step, evaluate, initial = traced(strategy)
+    initial.restore()
+    step.optimizer.learning_rate = rate
     return TrainingLoop(
         step,
         data,
         **length,
         steps_per_epoch=steps_per_epoch,
         steps_per_loop=steps_per_loop,
-        evaluate=evaluated and Evaluation(step.model, mean_output, evaluated, strategy=strategy),
+        evaluate=evaluate if evaluated else None,
         checkpoints=folder and Checkpoints(str(folder), step, every_steps=1, share_of_time=None),
         progress=False,
         **options,
@@ -154,7 +175,7 @@ def test_steps_per_loop_does_not_change_the_batches(kind, steps_per_loop):
             steps_per_epoch=5,
             steps_per_loop=steps_per_loop,
             rate=0.1,
-            evaluated=known(2),
+            evaluated=True,
         )
         return done.fit(), state(done)
 
@@ -213,20 +234,20 @@ def test_killed_run_repeats_and_skips_no_batch(kind, tmp_path):
             steps_per_epoch=3,
             folder=folder,
             rate=0.1,
-            evaluated=known(2),
+            evaluated=True,
             callbacks=callbacks,
             **options,
         )
 
     whole = made(tmp_path / "whole")
-    wanted = whole.fit()
+    wanted, expected = whole.fit(), state(whole)
     for more in (2, 1, 4, 2):  # steps until the next kill
         with pytest.raises(KeyboardInterrupt):
             made(tmp_path / "parts", Killed(more)).fit()
     parts = made(tmp_path / "parts")
     result = parts.fit()
     assert result == wanted
-    for value, other in zip(state(parts), state(whole), strict=True):
+    for value, other in zip(state(parts), expected, strict=True):
         np.testing.assert_array_equal(value, other)
 
 

@@ -15,6 +15,7 @@ from trainer_module.loop import checkpoints
 from trainer_module.loop.callbacks import Callback, EarlyStopping
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
+from trainer_module.step.saved_state import SavedState
 from trainer_module.step.train_step import TrainStep
 
 FEATURES, LABELS, WEIGHTS = full_batch.batch("mlp", 23)
@@ -38,7 +39,8 @@ class KillAt(Callback):
             raise Killed
 
 
-def build(strategy, folder=None, callbacks=(), *, epochs=3, every_steps=2, **options):
+def with_state(strategy):
+    """A step with all that a step can keep, and its evaluation."""
     keras.utils.set_random_seed(5)
     with strategy.scope():
         model = keras.Sequential(
@@ -50,50 +52,89 @@ def build(strategy, folder=None, callbacks=(), *, epochs=3, every_steps=2, **opt
             ]
         )
         optimizer = keras.optimizers.AdamW(0.01)
-        stopping = EarlyStopping(model, patience_epochs=50)
     step = TrainStep(
-        model, optimizer, "mse", micro_batch_size=2, strategy=strategy, ema_momentum=0.9, **options
+        model, optimizer, "mse", micro_batch_size=2, strategy=strategy, ema_momentum=0.9
     )
     data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS)).batch(7)
-    saved = None
-    if folder is not None:
-        saved = checkpoints.Checkpoints(
-            str(folder), step, every_steps=every_steps, share_of_time=None
-        )
-    return TrainingLoop(
-        step,
-        batches,
-        epochs=epochs,
-        steps_per_loop=1,
-        evaluate=Evaluation(model, "mse", data, strategy=strategy),
-        callbacks=[stopping, *callbacks],
-        checkpoints=saved,
-    )
+    return step, Evaluation(model, "mse", data, strategy=strategy)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["one_device", "mirrored2"])
-def test_killed_run_resumes_bit_for_bit(strategies, name, tmp_path):
-    whole = build(strategies[name])
-    wanted = whole.fit()
-    state = [v.numpy() for v in (*whole.train_step.optimizer.variables, *whole.train_step.state())]
-    for at in (3, 8, 15):  # between checkpoints, in the second epoch, at the very end
-        loop = build(strategies[name], tmp_path, [KillAt(at)])
-        with pytest.raises(Killed):
-            loop.fit()
-    loop = build(strategies[name], tmp_path, [KillAt(-1)])
-    result = loop.fit()
-    assert result == wanted
-    for found, expected in zip(
-        loop.train_step.model.get_weights(), whole.train_step.model.get_weights(), strict=True
-    ):
-        np.testing.assert_array_equal(found, expected)
-    found = [v.numpy() for v in (*loop.train_step.optimizer.variables, *loop.train_step.state())]
-    for one, other in zip(found, state, strict=True):
-        np.testing.assert_array_equal(one, other)
+def test_killed_run_resumes_bit_for_bit(strategies, tmp_path):
+    """Killed between checkpoints in the second epoch, and at the very end.
+
+    The second run has a new step; the others share one, which is traced once.
+    """
+    first = with_state(strategies["mirrored2"])
+    initial = SavedState(first[0])
+
+    def loop(step, evaluate, *callbacks, **options):
+        with strategies["mirrored2"].scope():
+            stopping = EarlyStopping(step.model, patience_epochs=50)
+        return TrainingLoop(
+            step,
+            batches,
+            epochs=3,
+            steps_per_loop=1,
+            evaluate=evaluate,
+            callbacks=[stopping, *callbacks],
+            **options,
+        )
+
+    def parts(step, evaluate, kill_at):
+        saved = checkpoints.Checkpoints(str(tmp_path), step, every_steps=2, share_of_time=None)
+        return loop(step, evaluate, KillAt(kill_at), checkpoints=saved).fit()
+
+    def state(step):
+        kept = (*step.model.variables, *step.optimizer.variables, *step.state())
+        return [v.numpy() for v in kept]
+
+    wanted = loop(*first, KillAt(-1)).fit()
+    expected = state(first[0])
+    initial.restore()  # what the checkpoint does not restore stays that of a new process
+    with pytest.raises(Killed):
+        parts(*first, 7)
+    with pytest.raises(Killed):
+        parts(*with_state(strategies["mirrored2"]), 15)
+    initial.restore()
+    assert parts(*first, -1) == wanted
+    for found, right in zip(state(first[0]), expected, strict=True):
+        np.testing.assert_array_equal(found, right)
 
 
-def test_share_of_time_limits_the_checkpoints(strategies, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def traced(strategies):
+    """A step, its evaluation and its first values: its graph is traced once."""
+    keras.utils.set_random_seed(5)
+    strategy = strategies["one_device"]
+    with strategy.scope():
+        model, optimizer = full_batch.mlp(), keras.optimizers.SGD(0.01)
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=2, strategy=strategy)
+    data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS)).batch(7)
+    return step, Evaluation(model, "mse", data, strategy=strategy), SavedState(step)
+
+
+@pytest.fixture
+def build(traced):
+    """Returns a function that makes a loop of 15 steps with that step, as before its first."""
+    step, evaluate, initial = traced
+    initial.restore()
+
+    def made(*callbacks, epochs=3):
+        return TrainingLoop(
+            step,
+            batches,
+            epochs=epochs,
+            steps_per_loop=1,
+            evaluate=evaluate,
+            callbacks=callbacks,
+            progress=False,
+        )
+
+    return made
+
+
+def test_share_of_time_limits_the_checkpoints(build, tmp_path, monkeypatch):
     """Epochs of 1 s, 0.75 s to save, a quarter of the time: after a save the next is due in 3 s."""
     now = [0.0]
     monkeypatch.setattr(checkpoints, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
@@ -109,7 +150,7 @@ def test_share_of_time_limits_the_checkpoints(strategies, tmp_path, monkeypatch)
             epochs.append(position["epoch"])
             super().save(position, step)
 
-    loop = build(strategies["one_device"], callbacks=[Second()], epochs=8)
+    loop = build(Second(), epochs=8)
     slow = Slow(str(tmp_path), loop.train_step, share_of_time=0.25)
     record = slow._folder._record
 
@@ -124,11 +165,9 @@ def test_share_of_time_limits_the_checkpoints(strategies, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(("options", "steps"), [({}, [15]), ({"share_of_time": None}, [5, 10, 15])])
-def test_short_epochs_are_saved_each_only_on_request(
-    strategies, tmp_path, monkeypatch, options, steps
-):
+def test_short_epochs_are_saved_each_only_on_request(build, tmp_path, monkeypatch, options, steps):
     monkeypatch.setattr(checkpoints, "time", types.SimpleNamespace(monotonic=lambda: 0.0))
-    loop = build(strategies["one_device"])
+    loop = build()
     loop._run.checkpoints = checkpoints.Checkpoints(
         str(tmp_path), loop.train_step, keep=9, **options
     )
@@ -158,10 +197,8 @@ class Minute(Callback):
         (None, [15]),
     ],
 )
-def test_checkpoint_is_saved_after_the_set_minutes(
-    strategies, tmp_path, monkeypatch, minutes, saved
-):
-    loop = build(strategies["one_device"], callbacks=[Minute(monkeypatch)])
+def test_checkpoint_is_saved_after_the_set_minutes(build, tmp_path, monkeypatch, minutes, saved):
+    loop = build(Minute(monkeypatch))
     loop._run.checkpoints = checkpoints.Checkpoints(
         str(tmp_path), loop.train_step, keep=99, every_minutes=minutes, share_of_time=1e-9
     )
@@ -171,16 +208,15 @@ def test_checkpoint_is_saved_after_the_set_minutes(
 
 
 def test_overdue_checkpoint_at_the_end_of_an_epoch_includes_its_evaluation(
-    strategies, tmp_path, monkeypatch
+    build, tmp_path, monkeypatch
 ):
-    ends = KillAt(6)
-    loop = build(strategies["one_device"], callbacks=[Minute(monkeypatch), ends])
+    loop = build(Minute(monkeypatch), KillAt(6))
     options = {"every_minutes": 5, "share_of_time": 1e-9}
     loop._run.checkpoints = checkpoints.Checkpoints(str(tmp_path), loop.train_step, **options)
     with pytest.raises(Killed):
         loop.fit()
     assert [path.stem for path in tmp_path.glob("*.index")] == ["ckpt-5"]
-    again = build(strategies["one_device"], callbacks=[Minute(monkeypatch)])
+    again = build(Minute(monkeypatch))
     again._run.checkpoints = checkpoints.Checkpoints(str(tmp_path), again.train_step, **options)
     assert len(again.fit().history["val_loss"]) == 3
 
@@ -204,7 +240,7 @@ class SecondOfTwo(WorkerGroup):
         return value
 
 
-def test_the_chiefs_clock_decides_when_several_workers_save(strategies, tmp_path, monkeypatch):
+def test_the_chiefs_clock_decides_when_several_workers_save(build, tmp_path, monkeypatch):
     """On the other worker the minutes are always over, since it does not write."""
     steps = []
 
@@ -212,7 +248,7 @@ def test_the_chiefs_clock_decides_when_several_workers_save(strategies, tmp_path
         def save(self, position, step):
             steps.append(step)
 
-    loop = build(strategies["one_device"], callbacks=[Minute(monkeypatch)], epochs=1)
+    loop = build(Minute(monkeypatch), epochs=1)
     loop._run.checkpoints = Noted(str(tmp_path), loop.train_step, every_minutes=0.1)
     loop._run.sync.workers = SecondOfTwo(overdue_at={2, 3})
     loop.fit()
@@ -220,17 +256,15 @@ def test_the_chiefs_clock_decides_when_several_workers_save(strategies, tmp_path
 
 
 @pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf")])
-def test_invalid_checkpoint_minutes_are_rejected(minutes, tmp_path):
-    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
+def test_invalid_checkpoint_minutes_are_rejected(minutes, tmp_path, traced):
     with pytest.raises(ValueError, match=f"every_minutes={minutes}: use a number above 0"):
-        checkpoints.Checkpoints(str(tmp_path), step, every_minutes=minutes)
+        checkpoints.Checkpoints(str(tmp_path), traced[0], every_minutes=minutes)
 
 
 @pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan")])
-def test_invalid_share_of_time_is_rejected(share, tmp_path):
-    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
+def test_invalid_share_of_time_is_rejected(share, tmp_path, traced):
     with pytest.raises(ValueError, match=f"share_of_time={share}: use a number above 0"):
-        checkpoints.Checkpoints(str(tmp_path), step, share_of_time=share)
+        checkpoints.Checkpoints(str(tmp_path), traced[0], share_of_time=share)
 
 
 def test_the_last_window_of_an_epoch_is_flushed_with_its_own_denominator(float64):
@@ -240,10 +274,10 @@ def test_the_last_window_of_an_epoch_is_flushed_with_its_own_denominator(float64
     keras.utils.set_random_seed(1)
     model, optimizer = full_batch.mlp(), keras.optimizers.Adam(0.01)
     step = TrainStep(model, optimizer, "mse", micro_batch_size=2)
-    result = TrainingLoop(step, data, epochs=2).fit()
-    assert result.steps == 10
+    result = TrainingLoop(step, data, epochs=1).fit()
+    assert result.steps == 5
     keras.utils.set_random_seed(1)
-    windows = [tuple(x[i : i + 5] for x in random) for i in range(0, 23, 5)] * 2
+    windows = [tuple(x[i : i + 5] for x in random) for i in range(0, 23, 5)]
     expected, _ = full_batch.train(full_batch.mlp(), keras.optimizers.Adam(0.01), "mlp", windows)
     assert full_batch.error(model.get_weights(), expected) < 1e-12
     # Pitfall: dropping the leftover.
@@ -253,9 +287,8 @@ def test_the_last_window_of_an_epoch_is_flushed_with_its_own_denominator(float64
     assert full_batch.error(dropped, expected) > 1e-4
 
 
-def test_steps_end_in_the_middle_of_an_epoch():
-    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
-    result = TrainingLoop(step, batches, steps=7).fit()
+def test_steps_end_in_the_middle_of_an_epoch(build):
+    result = TrainingLoop(build().train_step, batches, steps=7).fit()
     assert (result.stopped, result.steps, result.epochs) == ("steps", 7, 2)
 
 
@@ -275,11 +308,10 @@ def test_evaluation_is_exact_with_weights_and_a_ragged_last_batch(strategies, na
         assert found["mae"] == pytest.approx(np.average(abs(residual), weights=WEIGHTS), rel=2e-6)
 
 
-def test_training_data_without_a_batch_is_an_error():
-    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
-    data = tf.data.Dataset.from_tensor_slices((FEATURES[:0], LABELS[:0])).batch(5)
+def test_training_data_without_a_batch_is_an_error(traced):
+    data = tf.data.Dataset.from_tensor_slices((FEATURES[:0], LABELS[:0], WEIGHTS[:0])).batch(5)
     with pytest.raises(ValueError, match="the training data has no batch"):
-        TrainingLoop(step, data, epochs=1).fit()
+        TrainingLoop(traced[0], data, epochs=1).fit()
 
 
 @pytest.mark.parametrize(
@@ -292,7 +324,6 @@ def test_training_data_without_a_batch_is_an_error():
         ({"epochs": 1, "steps_per_loop": "many"}, "steps_per_loop='many'"),
     ],
 )
-def test_contradictory_options_are_rejected_in_the_constructor(options, message):
-    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
+def test_contradictory_options_are_rejected_in_the_constructor(options, message, traced):
     with pytest.raises(ValueError, match=message):
-        TrainingLoop(step, batches, **options)
+        TrainingLoop(traced[0], batches, **options)

@@ -41,7 +41,8 @@ def shuffled():
     return rows.shuffle(ROWS, seed=5).batch(7)
 
 
-def build(folder, kill_at=-1, *, epochs=4, rate=0.05):
+def parts(rate=0.05):
+    """A step, and an evaluation of its model."""
     keras.utils.set_random_seed(2)
     model = keras.Sequential(
         [keras.Input((4,)), keras.layers.Dense(6, "relu"), keras.layers.Dropout(0.2)]
@@ -49,6 +50,12 @@ def build(folder, kill_at=-1, *, epochs=4, rate=0.05):
     model.add(keras.layers.Dense(1))
     step = TrainStep(model, keras.optimizers.Adam(rate), "mse", micro_batch_size=4)
     held_out = tf.data.Dataset.from_tensor_slices((X, Y)).batch(ROWS)
+    return step, Evaluation(model, "mse", held_out)
+
+
+def build(folder, kill_at=-1, *, epochs=4, made=None):
+    step, evaluate = made or parts()
+    keras.utils.set_random_seed(2)  # the order of the rows depends on it
     callbacks = [
         keras.callbacks.ReduceLROnPlateau(patience=0, factor=0.5, min_delta=10.0),
         keras.callbacks.CSVLogger(f"{folder}/epochs.csv"),
@@ -59,7 +66,7 @@ def build(folder, kill_at=-1, *, epochs=4, rate=0.05):
         shuffled(),
         epochs=epochs,
         steps_per_loop=1,
-        evaluate=Evaluation(model, "mse", held_out),
+        evaluate=evaluate,
         callbacks=[*callbacks, KillAt(kill_at)],
         checkpoints=Checkpoints(f"{folder}/saved", step, every_steps=3, share_of_time=None),
         progress=False,
