@@ -69,13 +69,13 @@ def test_the_trainer_node_trains_the_model_of_the_page(fn_args, tmp_path, monkey
 
 @pytest.mark.slow
 def test_the_tuner_node_finds_what_the_trainer_node_trains_with(fn_args, tmp_path):
-    """As the page says but for two trials instead of twenty."""
+    """As the page says but for one trial instead of twenty."""
     (program,) = programs(4)
     found = nodes(program)
     tuner_fn, config = function_and_config(found["tuner"], "tuner_fn")
     assert config["tuner"]["trials"] == 20
     args = fn_args(**config["trainer"])
-    args.custom_config["tuner"] = {**config["tuner"], "trials": 2}
+    args.custom_config["tuner"] = {**config["tuner"], "trials": 1}
     args.working_dir = str(tmp_path / "tuner")
     tuner, fit_kwargs = tuner_fn(args)
     tuner.search(**fit_kwargs)

@@ -21,14 +21,16 @@ PROGRAM = """
     import tensorflow as tf
     from trainer_module.memory.probe_process import _environment
 
-    x = tf.random.normal([1024, 1024])
-    wall, processor = time.perf_counter(), time.process_time()
-    for _ in range(40):
-        y = tf.matmul(x, x)
-    y.numpy()
-    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    def busy():
+        x = tf.random.normal([1024, 1024])
+        wall, processor = time.perf_counter(), time.process_time()
+        for _ in range(40):
+            y = tf.matmul(x, x)
+        y.numpy()
+        return (time.process_time() - processor) / (time.perf_counter() - wall)
+
     print(json.dumps({
-        "busy": processor / wall,
+        "busy": busy() if "intra_op_threads" in sys.argv[1] else None,
         "cpus": len(tf.config.list_logical_devices("CPU")),
         "probe": _environment().get("TF_NUM_INTRAOP_THREADS"),
     }))

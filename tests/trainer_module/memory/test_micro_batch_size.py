@@ -296,7 +296,7 @@ QUICK = {"label": "generous", "global_batch_size": 32, "optimizer": {"learning_r
 @pytest.mark.slow(25)
 def test_run_fn_trains_as_with_that_number(fn_args, tmp_path, monkeypatch):
     """Equal to the last bit: the search leaves no trace in weights, shuffling or dropout."""
-    settings = {**QUICK, "epochs": 1, "model": {"dropout": 0.2}}
+    settings = {**QUICK, "epochs": 1, "model": {"dropout": 0.2, "hidden_units": [8]}}
     auto = fn_args(**settings, micro_batch_size="auto", memory_cache_dir=str(tmp_path / "cache"))
     result = run_fn(auto)
     found = json.loads((Path(auto.model_run_dir) / "micro_batch_size.json").read_text())

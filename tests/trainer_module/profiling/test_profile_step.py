@@ -18,6 +18,7 @@ from trainer_module import (
 )
 from trainer_module.profiling.timeline import PARTS
 from trainer_module.stages.recompute import recompute
+from trainer_module.step.saved_state import SavedState
 
 STEPS = 6
 ROWS = 64
@@ -84,11 +85,12 @@ def test_a_profile_changes_no_number_of_the_training():
     x, y = rows()
     sizes = {0: ROWS, 8: 2 * ROWS}
     weights = []
+    model, _ = build(tf.distribute.get_strategy())
+    optimizer = keras.optimizers.AdamW(ScaledLearningRate(1e-3, sizes, "linear"))
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=16, ema_momentum=0.9)
+    initial = SavedState(step)
     for profiled in (False, True):
-        keras.utils.set_random_seed(0)
-        model, _ = build(tf.distribute.get_strategy())
-        optimizer = keras.optimizers.AdamW(ScaledLearningRate(1e-3, sizes, "linear"))
-        step = TrainStep(model, optimizer, "mse", micro_batch_size=16, ema_momentum=0.9)
+        initial.restore()
         loop = TrainingLoop(step, (x, y), batch_size=sizes, epochs=1, progress=False)
         loop.fit()
         if profiled:

@@ -41,14 +41,14 @@ def shuffled():
     return rows.shuffle(ROWS, seed=5).batch(7)
 
 
-def parts(rate=0.05):
+def parts():
     """A step, and an evaluation of its model."""
     keras.utils.set_random_seed(2)
     model = keras.Sequential(
         [keras.Input((4,)), keras.layers.Dense(6, "relu"), keras.layers.Dropout(0.2)]
     )
     model.add(keras.layers.Dense(1))
-    step = TrainStep(model, keras.optimizers.Adam(rate), "mse", micro_batch_size=4)
+    step = TrainStep(model, keras.optimizers.Adam(0.05), "mse", micro_batch_size=4)
     held_out = tf.data.Dataset.from_tensor_slices((X, Y)).batch(ROWS)
     return step, Evaluation(model, "mse", held_out)
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from trainer_module import TrainerConfig, TrainingLoop, TrainStep, TunerConfig, find_learning_rate
 from trainer_module.loop.evaluation import Evaluation
+from trainer_module.step.saved_state import SavedState
 from trainer_module.tfx.run import run_fn
 
 RANDOM = np.random.default_rng(0)
@@ -27,13 +28,6 @@ def made(optimizer=None, **options):
     return TrainStep(model, optimizer, "mse", micro_batch_size=32, **options)
 
 
-def loss_after(rate):
-    step = made(keras.optimizers.Adam(rate))
-    TrainingLoop(step, (X, Y), batch_size=64, epochs=8, seed=2, progress=False).fit()
-    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(64)
-    return Evaluation(step.model, "mse", data)()["loss"]
-
-
 def bits(step):
     variables = [*step.model.variables, *step.optimizer.variables, *step.state()]
     return [np.asarray(v.numpy() if isinstance(v, tf.Variable) else v).tobytes() for v in variables]
@@ -42,7 +36,17 @@ def bits(step):
 @pytest.mark.slow
 def test_found_rate_trains():
     """Against 1e-6, which learns nothing, and 10, which does not stay: a tenth of their losses."""
-    found = find_learning_rate(made(), (X, Y), batch_size=64, seed=2)
+    step = made()
+    initial = SavedState(step)
+    evaluate = Evaluation(step.model, "mse", tf.data.Dataset.from_tensor_slices((X, Y)).batch(64))
+
+    def loss_after(rate):
+        initial.restore()
+        step.optimizer.learning_rate = rate
+        TrainingLoop(step, (X, Y), batch_size=64, epochs=8, seed=2, progress=False).fit()
+        return evaluate()["loss"]
+
+    found = find_learning_rate(step, (X, Y), batch_size=64, seed=2)
     losses = {rate: loss_after(rate) for rate in (1e-6, 10.0, found.rate)}
     assert losses[found.rate] < 0.1 * losses[1e-6]
     assert losses[found.rate] < 0.1 * losses[10.0]
@@ -54,14 +58,13 @@ def test_found_rate_trains():
     assert len(rows) == 1 + len(found.rates) < 200
 
 
-@pytest.mark.parametrize("name", ["one_device", "mirrored2"])
-def test_state_is_restored_and_the_result_is_reproducible(strategies, name):
+def test_state_is_restored_and_the_result_is_reproducible(strategies):
     """Bit for bit: weights, optimizer with its rate, average, counters and seeds."""
-    with strategies[name].scope():
+    with strategies["mirrored2"].scope():
         step = made(ema_momentum=0.9)
     step((X[:64], Y[:64]))
     before = bits(step)
-    options = {"batch_size": 64, "windows": 40, "lowest": 1e-4}
+    options = {"batch_size": 64, "windows": 20, "lowest": 1e-4}
     first = find_learning_rate(step, (X, Y), seed=2, **options)
     assert bits(step) == before
     assert find_learning_rate(step, (X, Y), seed=2, **options) == first

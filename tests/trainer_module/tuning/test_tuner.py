@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import math
+import re
 
 import pytest
 from absl import logging as absl_logging
@@ -201,16 +202,11 @@ def test_undefined_objective_is_reported(tmp_path):
 @pytest.mark.slow(15)
 def test_diverged_trial_fails_and_the_search_continues(search, records):
     ranges = {"optimizer.learning_rate": {"values": [1e30, 0.01]}}
-    sgd = {"name": "sgd"}
-    tuner = search({"search": ranges, "algorithm": "grid"}, optimizer=sgd)
+    tuner = search({"search": ranges, "algorithm": "grid"}, optimizer={"name": "sgd"})
     assert [values["optimizer.learning_rate"] for _, values in trials(tuner)] == [0.01]
     failed = next(record for record in records if isinstance(record, TrialFailed))
     assert failed.values == {"optimizer.learning_rate": 1e30}
-    with pytest.raises(ValueError, match=r"all 1 trials failed, the last with .*NaN|infinite"):
-        search(
-            {"search": {"optimizer.learning_rate": {"values": [1e30]}}, "algorithm": "grid"},
-            optimizer=sgd,
-        )
+    assert re.search("NaN|infinite", failed.error)
 
 
 @pytest.mark.slow(50)
