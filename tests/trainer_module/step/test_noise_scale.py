@@ -68,19 +68,14 @@ def test_equals_numpy_with_ragged_micro_batches_and_weights(kind, strategies):
     x, y, w = random_batch(11)
     step((x, y, w))
     passes = [4, 4, 3] if kind == "none" else [4, 1, 4, 2]
-    signal, noise = expected(row_gradients(model, x, y, w), passes)
-    np.testing.assert_allclose(step._noise.values.numpy(), [0.1 * signal, 0.1 * noise], 1e-10)
-
-
-def test_replicas_are_enough_without_micro_batches(strategies):
-    strategy = strategies["mirrored2"]
-    with strategy.scope():
-        model = linear_model()
-        step = make_step(model, strategy, micro_batch_size=64)
-    x, y, w = random_batch(8)
-    step((x, y, w))
-    signal, noise = expected(row_gradients(model, x, y, w), [4, 4])
-    np.testing.assert_allclose(step.noise_scale, noise / signal, 1e-10)
+    first = np.array(expected(row_gradients(model, x, y, w), passes))
+    np.testing.assert_allclose(step._noise.values.numpy(), 0.1 * first, 1e-10)
+    np.testing.assert_allclose(step.noise_scale, max(first[1] / first[0], 0.0), 1e-10)
+    if kind == "mirrored2":  # two replicas are enough without micro-batches
+        x, y, w = random_batch(8, seed=1)
+        step((x, y, w))
+        second = np.array(expected(row_gradients(model, x, y, w), [4, 4]))
+        np.testing.assert_allclose(step._noise.values.numpy(), 0.09 * first + 0.1 * second, 1e-10)
 
 
 def test_embeddings_looked_up_several_times_count_once():
@@ -149,11 +144,11 @@ def test_measures_every_nth_window_and_continues_from_a_checkpoint(tmp_path):
     assert whole.noise_scale == halves.noise_scale
 
     each = make_step(linear_model(), every=2)
-    for seed in range(2):
-        each(random_batch(12, seed))
-    only_first = make_step(linear_model(), every=2)
-    only_first(random_batch(12, 0))
-    np.testing.assert_array_equal(each._noise.values.numpy(), only_first._noise.values.numpy())
+    each(random_batch(12, 0))
+    of_first = each._noise.values.numpy()
+    assert np.all(of_first != 0)
+    each(random_batch(12, 1))
+    np.testing.assert_array_equal(each._noise.values.numpy(), of_first)
 
 
 def test_one_micro_batch_gives_no_estimate_but_a_warning(caplog):

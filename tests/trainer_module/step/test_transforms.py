@@ -98,23 +98,24 @@ def trained(strategy, transforms, *, several_steps=True, micro_batch_size=3):
     return model
 
 
-@pytest.mark.parametrize("strategy", ["none", "mirrored3"])
 @pytest.mark.parametrize(
-    ("transforms", "expected"),
+    ("transforms", "expected", "strategy"),
     [
-        ([centralise], centralised),
-        ([add_noise], with_noise),
-        ([centralise, add_noise], lambda g, step: with_noise(centralised(g, step), step)),
+        ([add_noise], with_noise, "none"),
+        (
+            [centralise, add_noise],
+            lambda g, step: with_noise(centralised(g, step), step),
+            "mirrored2",
+        ),
     ],
-    ids=["centralisation", "noise", "both"],
+    ids=["noise", "both"],
 )
-def test_transforms_are_exact(strategies, float64, strategy, transforms, expected):
+def test_transforms_are_exact(strategies, float64, transforms, expected, strategy):
     """Ragged windows, weights, regularisation and clipping, several steps per call."""
     right = reference(linear(), expected)
     found = trained(strategies[strategy], transforms)
     assert full_batch.error(found.get_weights(), right) < 1e-12
-    without = trained(strategies[strategy], [])
-    assert full_batch.error(without.get_weights(), right) > 1e-3
+    assert full_batch.error(reference(linear(), lambda g, step: g), right) > 1e-3
 
 
 def test_transforms_are_exact_one_step_at_a_time(strategies, float64):
