@@ -78,7 +78,7 @@ WHOLE_SPACE = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(cell=WHOLE_SPACE, narrow=st.booleans())
 def test_any_cell_on_one_device(strategies, cell, narrow):
     if narrow:
