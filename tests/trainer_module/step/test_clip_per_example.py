@@ -36,7 +36,7 @@ def one_update(step, batch):
 def rows_of(model, kind, features, labels, weights):
     """Return ∇l_i as `[rows, parameters]`, and the weight of each row."""
     gradients, sums = [], []
-    for i in range(full_batch.ROWS):
+    for i in range(len(weights)):
         x, y = (tf.nest.map_structure(lambda t, i=i: t[i : i + 1], t) for t in (features, labels))
         w = weights[i : i + 1]
         total = w.sum()
@@ -54,11 +54,10 @@ def rows_of(model, kind, features, labels, weights):
 
 
 CASES = [
-    ("mlp", "none"),  # all layers by the norm identity
-    ("mlp", "mirrored2"),
+    ("mlp", "mirrored2"),  # all layers by the norm identity
     ("own_loss", "none"),  # a loss without sums by row
     ("tokens", "none"),  # masks, weights by token, a tied table
-    ("layer_norm", "mirrored2"),  # some layers by the norm identity
+    ("layer_norm", "none"),  # some layers by the norm identity
     ("two_in_two_out", "none"),
 ]
 
@@ -68,7 +67,7 @@ def test_equals_a_tape_for_each_row(float64, passes_of_one, strategies, kind, st
     strategy = strategies[strategy]
     with strategy.scope():
         model = full_batch.MODELS[kind]()
-    features, labels, weights = full_batch.batch(kind)
+    features, labels, weights = full_batch.batch(kind, rows=7)
     gradients, sums = rows_of(model, kind, features, labels, weights)
     norms = np.linalg.norm(gradients, axis=1)
     clip = float(np.median(norms[norms > 0]))
@@ -106,14 +105,12 @@ def test_chunks_of_a_micro_batch_and_masks_of_dropout(float64, monkeypatch):
 
 
 def test_without_weights_it_is_the_clipped_gradient_sum(float64):
-    """Also with recomputed activations, and if the micro-batches are compiled."""
+    """If the micro-batches are compiled, and with recomputed activations."""
     x, y, _ = full_batch.batch("mlp")
     model = full_batch.mlp()
     total = clipped_gradient_sum(model, "mse", x, y, clip_norm=0.5, chunk_size=4)
     wanted = [g / len(x) for g in total]
     start = model.get_weights()
-    assert full_batch.error(one_update(make_step(model, clip=0.5), (x, y)), wanted) < 1e-9
-    model.set_weights(start)
     compiled = make_step(model, clip=0.5, jit_compile=True)
     assert full_batch.error(one_update(compiled, (x, y)), wanted) < 1e-9
     model.set_weights(start)
