@@ -43,12 +43,14 @@ def window_gradients(model, kind, data, micro_batch_size, **options):
 @pytest.mark.parametrize(
     ("kind", "micro_batch_size"),
     [
-        *((kind, size) for kind in full_batch.MODELS for size in (4, 5)),
-        *((kind, size) for kind in ("mlp", "regularised", "tokens") for size in (1, 64)),
+        *((kind, 5) for kind in full_batch.MODELS),
+        ("mlp", 4),
+        ("regularised", 1),
+        ("tokens", 64),
     ],
 )
 def test_gradients_are_those_of_the_full_batch(float64, kind, micro_batch_size):
-    """12 rows: three times 4; 5, 5 and 2; one by one; at once."""
+    """12 rows: 5, 5 and 2; three times 4; one by one; at once."""
     model = full_batch.MODELS[kind]()
     data = full_batch.batch(kind, 12)
     loss, gradients = window_gradients(model, kind, data, micro_batch_size)
@@ -57,7 +59,7 @@ def test_gradients_are_those_of_the_full_batch(float64, kind, micro_batch_size):
     assert full_batch.error(gradients, expected) < 1e-12
 
 
-@pytest.mark.parametrize("table_rows", [2, 12, 13, 500])
+@pytest.mark.parametrize("table_rows", [12, 13])
 def test_tables_smaller_and_larger_than_what_is_looked_up(float64, table_rows):
     """Four rows of three ids look up 12 rows; two of the ids are seen again and again."""
     ids = np.random.default_rng(0).integers(0, 2, [12, 3])
@@ -77,16 +79,16 @@ def test_tables_smaller_and_larger_than_what_is_looked_up(float64, table_rows):
     assert full_batch.error(total.gradients, expected) < 1e-12
 
 
-@pytest.mark.parametrize("kind", ["mlp", "regularised", "embeddings"])
-def test_compiled_by_xla_they_are_the_same(float64, kind):
-    model = full_batch.MODELS[kind]()
-    data = full_batch.batch(kind)
-    _, gradients = window_gradients(model, kind, data, 4, jit_compile=True)
-    _, expected = full_batch.full_batch_gradients(model, kind, *data)
+def test_compiled_by_xla_they_are_the_same(float64):
+    """Other models: test_matrix.py."""
+    model = full_batch.MODELS["regularised"]()
+    data = full_batch.batch("regularised")
+    _, gradients = window_gradients(model, "regularised", data, 4, jit_compile=True)
+    _, expected = full_batch.full_batch_gradients(model, "regularised", *data)
     assert full_batch.error(gradients, expected) < 1e-12
 
 
-@pytest.mark.parametrize("kind", ["mlp", "regularised", "embeddings", "separable_convolution"])
+@pytest.mark.parametrize("kind", ["regularised", "embeddings", "separable_convolution"])
 def test_float32_to_float32_rounding(kind):
     model = full_batch.MODELS[kind]()
     data = full_batch.batch(kind)
@@ -100,7 +102,7 @@ def linear() -> keras.Model:
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     rows=st.integers(1, 13),
     micro_batch_size=st.integers(1, 16),

@@ -21,7 +21,7 @@ from trainer_module.window.reduction import buckets
 pytestmark = pytest.mark.usefixtures("passes_of_one")
 
 
-@pytest.mark.parametrize("name", ["one_device", "mirrored2", "mirrored3"])
+@pytest.mark.parametrize("name", ["one_device", "mirrored2"])
 def test_a_custom_step_on_several_replicas(float64, strategies, name):
     """Also what Keras' own apply makes of the same g: as many times as there are replicas."""
     strategy = strategies[name]
