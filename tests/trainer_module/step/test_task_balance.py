@@ -74,7 +74,6 @@ def train_in_numpy(model, batches, balance):
 @pytest.mark.parametrize(
     ("balance", "separate", "strategy"),
     [
-        ("uncertainty", False, "none"),
         ("uncertainty", True, "mirrored2"),
         ("gradnorm", False, "mirrored2"),
         ("gradnorm", True, "none"),
