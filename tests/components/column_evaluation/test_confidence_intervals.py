@@ -256,22 +256,33 @@ def tfma_intervals(method: str, config: tfma.EvalConfig, rows: pd.DataFrame) -> 
         for row in rows.itertuples()
     ]
 
-    def combine(fn: beam.CombineFn, elements: Iterable[Any]) -> dict[Any, Any]:
+    def accumulate(fn: beam.CombineFn, elements: Iterable[Any]) -> Any:
         fn.setup()
         accumulator = fn.create_accumulator()
         for element in elements:
             accumulator = fn.add_input(accumulator, element)
-        return derive(fn.extract_output(accumulator), derived)
+        return accumulator
+
+    def combine(fn: beam.CombineFn, elements: Iterable[Any]) -> dict[Any, Any]:
+        return derive(fn.extract_output(accumulate(fn, elements)), derived)
 
     if method == "JACKKNIFE":
         part = np.random.default_rng(0).integers(SAMPLES, size=len(elements))
-        samples = [
-            combine(
-                combiner,
-                [element for element, i in zip(elements, part, strict=True) if i != left_out],
+        parts = [
+            pickle.dumps(
+                accumulate(
+                    combiner,
+                    [element for element, i in zip(elements, part, strict=True) if i == number],
+                )
             )
-            for left_out in range(SAMPLES)
+            for number in range(SAMPLES)
         ]
+        samples = []
+        for left_out in range(SAMPLES):
+            # Copies, for a merge may change what it merges.
+            others = [pickle.loads(each) for i, each in enumerate(parts) if i != left_out]
+            merged = combiner.merge_accumulators(others)
+            samples.append(derive(combiner.extract_output(merged), derived))
         fn = jackknife._JackknifeSampleCombineFn(SAMPLES)
     else:
         resample = poisson_bootstrap._BootstrapCombineFn

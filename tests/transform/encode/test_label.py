@@ -135,21 +135,39 @@ def test_a_feature_derived_from_a_label_column_is_refused(
         run_transform(spec, {"x": X, "tips": X}, dense=("x",))
 
 
-@pytest.mark.slow
+def _label_of(analyze: Any, kind: str, values: list[int]) -> Any:
+    """The output for whole numbers that are analyzed in two shards."""
+    import tensorflow as tf
+
+    from transform import Label
+    from transform.encode.label import label_output
+
+    def output(rows: np.ndarray) -> Any:
+        columns = {"y": tf.constant(rows[:, np.newaxis], tf.int64)}
+        return label_output(columns, Label(column="y", kind=kind))
+
+    rows = np.asarray(values)
+    return analyze(output, np.array_split(rows, 2), rows)
+
+
 @pytest.mark.parametrize(
-    ("label", "values", "message"),
+    ("values", "message"),
     [
-        ({"kind": "binary"}, [0] * ROWS, r"label 'y' is constant \(value 0 in all 120 rows\)"),
-        ({"kind": "binary"}, [0, 1, 2] * 40, r"neither 0 nor 1 .* in 40 of 120 rows.* example 2"),
-        ({"kind": "multiclass"}, ["cat"] * ROWS, r"constant \(one value in all 120 rows\)"),
+        ([0] * ROWS, r"label 'y' is constant \(value 0 in all 120 rows\)"),
+        ([0, 1, 2] * 40, r"neither 0 nor 1 .* in 40 of 120 rows.* example 2"),
     ],
 )
-def test_a_label_that_cannot_be_trained_on_fails_the_analysis(
-    run_transform: Any, label: dict[str, Any], values: list[Any], message: str
+def test_a_binary_label_that_cannot_be_trained_on_is_refused(
+    analyze: Any, values: list[int], message: str
 ) -> None:
-    spec = _spec(label={"column": "y", **label})
-    with pytest.raises(Exception, match=message):
-        run_transform(spec, {"x": X, "y": values})
+    with pytest.raises(ValueError, match=message):
+        _label_of(analyze, "binary", values)
+
+
+def test_a_label_that_cannot_be_trained_on_fails_the_analysis(run_transform: Any) -> None:
+    spec = _spec(label={"column": "y", "kind": "multiclass"})
+    with pytest.raises(Exception, match=r"constant \(one value in all 120 rows\)"):
+        run_transform(spec, {"x": X, "y": ["cat"] * ROWS})
 
 
 @pytest.mark.parametrize(
@@ -203,10 +221,9 @@ def test_multiclass_by_name(run_transform: Any, assets: Any) -> None:
     assert result.layout.label.classes == 3
 
 
-@pytest.mark.slow
-def test_multiclass_by_number(run_transform: Any) -> None:
-    result = run_transform(
-        _spec(label={"column": "y", "kind": "multiclass"}), {"x": X, "y": [0, 4, 2] * 40}
-    )
-    assert result.written["y"][:, 0].tolist() == [0, 4, 2] * 40
-    assert result.layout.label.classes == 5
+def test_multiclass_by_number(analyze: Any) -> None:
+    values = [0, 4, 2] * 40
+    found = _label_of(analyze, "multiclass", values)
+    assert found.values.numpy()[:, 0].tolist() == values
+    assert found.values.dtype.as_numpy_dtype == np.int64
+    assert found.classes.numpy() == 5
