@@ -135,7 +135,7 @@ def test_a_feature_derived_from_a_label_column_is_refused(
         run_transform(spec, {"x": X, "tips": X}, dense=("x",))
 
 
-def _label_of(analyze: Any, kind: str, values: list[int]) -> Any:
+def _label_of(analyze: Any, kind: Any, values: list[int]) -> Any:
     """The output for whole numbers that are analyzed in two shards."""
     import tensorflow as tf
 
