@@ -117,25 +117,28 @@ def test_installs_does_nothing_follows_the_lock(small, own_environment):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("index")
-@pytest.mark.parametrize("moment", ["bin/python", "bin/uv", "bin/hatchling"])
-def test_an_interrupted_setup_is_finished_by_the_next(small, own_environment, moment):
-    """Killed without warning as soon as a file of .venv appears."""
-    process = subprocess.Popen(
-        ["make", "setup"],
-        cwd=small.path,
-        env=own_environment,
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    while not (small.venv / moment).exists() and process.poll() is None:
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not (small.venv / "setup-complete").exists()
-
+def test_an_interrupted_setup_is_finished_by_the_next(small, own_environment):
+    """Killed without warning as soon as a file of .venv appears, each time a later one."""
     # Without PYTHON, the one of the broken .venv is found through its link.
     without_python = {k: v for k, v in own_environment.items() if k != "PYTHON"}
+    environment = own_environment
+    for moment in ("bin/python", "bin/uv", "bin/hatchling"):
+        process = subprocess.Popen(
+            ["make", "setup"],
+            cwd=small.path,
+            env=environment,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while not (small.venv / moment).exists() and process.poll() is None:
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert (small.venv / moment).exists(), moment
+        assert not (small.venv / "setup-complete").exists()
+        environment = without_python
+
     done = small.make("setup", without_python)
     assert done.returncode == 0, done.stderr
     assert python_prints(small, "import iniconfig, pipeline; print('both')") == "both"
