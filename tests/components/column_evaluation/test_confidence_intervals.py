@@ -316,10 +316,10 @@ def column_intervals(config: tfma.EvalConfig, batches: list[list[np.ndarray]]) -
 
 @pytest.mark.parametrize("method", METHODS)
 def test_standard_errors_are_those_of_tfma(method: str) -> None:
-    rows = rows_of(3, 300)
+    rows = rows_of(3, 120)
     config = config_of(method, FEW_METRICS, ["ours"])
     expected = tfma_intervals(method, config, rows)
-    groups = [part for _, part in rows.groupby(np.arange(len(rows)) // 120)]
+    groups = [part for _, part in rows.groupby(np.arange(len(rows)) // 50)]
     found = column_intervals(config, [[g[[name]].to_numpy() for name in "ypw"] for g in groups])
     compared = 0
     for key, value in expected.items():
