@@ -97,7 +97,7 @@ def test_plain_tensorflow_prints_what_the_page_says(level, capsys, tmp_path, mon
 
 def test_its_links_lead_somewhere():
     links = re.findall(r"\]\(([^)#]+)\)", PAGE)
-    assert len(links) == 6
+    assert links
     assert [link for link in links if not (DOCS / link).exists()] == []
     headings = [re.sub(r"[^a-z0-9 _-]", "", level.splitlines()[0].lower()) for level in LEVELS]
     anchors = re.findall(r"\]\(#([^)]+)\)", PAGE)
