@@ -11,7 +11,7 @@ import re
 import shutil
 import statistics
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -79,6 +79,27 @@ class Row:
     def ratio(self) -> float:
         """The median of the rounds' ratios."""
         return statistics.median(self.ratios)
+
+
+def memory_growth(what: str, peaks: Mapping[int, Sequence[float]]) -> list[Row]:
+    """Compares the peak memory of each number of rows with that of the first: at most 1.1.
+
+    Args:
+        what: What is compared, with `{rows}` for the number of rows.
+        peaks: Number of rows -> bytes, one measurement per round.
+    """
+    first, *others = peaks
+    return [
+        Row(
+            what.format(rows=f"{rows:,} rows"),
+            f"{first:,} rows",
+            peaks[rows],
+            peaks[first],
+            unit="B",
+            limit=Limit(1.1),
+        )
+        for rows in others
+    ]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks import _report
 from benchmarks._measure import in_own_process
 from benchmarks._node_costs import node_costs
-from benchmarks._result import Limit, Row
+from benchmarks._result import memory_growth
 from benchmarks._taxi import FOLDER, read_rows
 from benchmarks._transform import peak_memory
 from benchmarks.evaluation import latest
@@ -44,18 +44,7 @@ def main() -> None:
                 in_own_process(write_rows, f"{split}/*.parquet", folder, size)
                 peaks[size].append(in_own_process(explain, folder, str(model)))
             print(f"{size:,} rows: {peaks[size][-1] / 1e6:,.0f} MB", flush=True)
-    first, *others = sizes
-    rows = [
-        Row(
-            what=f"peak memory, {size:,} rows",
-            baseline_name=f"{first:,} rows",
-            ours=peaks[size],
-            baseline=peaks[first],
-            unit="B",
-            limit=Limit(1.1),
-        )
-        for size in others
-    ]
+    rows = memory_growth("peak memory, {rows}", peaks)
     _report.publish(__file__, rows, quick=arguments.quick)
 
 

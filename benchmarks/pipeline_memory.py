@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks import _report
 from benchmarks._node_costs import node_costs, write_taxi_csv
-from benchmarks._result import Limit, Row
+from benchmarks._result import memory_growth
 
 SIZES = (200_000, 1_000_000, 5_000_000)
 NODES = (
@@ -49,18 +49,10 @@ def main() -> None:
                 peaks[node][size].append(costs[node]["peak"])
             shown = ", ".join(f"{node} {costs[node]['peak'] / 1e6:,.0f} MB" for node in NODES)
             print(f"{size:,} rows: {shown}", flush=True)
-    first, *others = sizes
     rows = [
-        Row(
-            what=f"{node}, {size:,} rows",
-            baseline_name=f"{first:,} rows",
-            ours=by_size[size],
-            baseline=by_size[first],
-            unit="B",
-            limit=Limit(1.1),
-        )
+        row
         for node, by_size in peaks.items()
-        for size in others
+        for row in memory_growth(f"{node}, {{rows}}", by_size)
     ]
     _report.publish(__file__, rows, quick=arguments.quick)
 

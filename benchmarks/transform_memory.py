@@ -9,7 +9,7 @@ ones in a file, and links to that file.
 from __future__ import annotations
 
 from benchmarks import _report
-from benchmarks._result import Limit, Row
+from benchmarks._result import memory_growth
 from benchmarks._transform import in_turns, ours
 from benchmarks._transform_data import numbers
 
@@ -36,19 +36,10 @@ def main() -> None:
         for size in sizes
     }
     runs = in_turns(works, rounds=1 if arguments.quick else arguments.runs)
-    peaks = {name: [run.peak for run in found] for name, found in runs.items()}
-    first, *others = peaks
-    rows = [
-        Row(
-            what=f"peak memory, {name} x {COLUMNS} columns",
-            baseline_name=first,
-            ours=peaks[name],
-            baseline=peaks[first],
-            unit="B",
-            limit=Limit(1.1),
-        )
-        for name in others
-    ]
+    peaks = {
+        size: [run.peak for run in found] for size, found in zip(sizes, runs.values(), strict=True)
+    }
+    rows = memory_growth(f"peak memory, {{rows}} x {COLUMNS} columns", peaks)
     _report.publish(__file__, rows, quick=arguments.quick)
 
 

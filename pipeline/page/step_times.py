@@ -86,12 +86,7 @@ def time_blocks(times: StepTimes) -> list[Block]:
         f"After the first call of the graph, steps take {1 - between:.0%} of the time ({shares}); "
         f"evaluation, checkpoints and callbacks between them take {between:.0%}."
     )
-    hints = find_hints(
-        {"reading": 0.0, "forward": 0.0, "backward": 0.0, **seconds},
-        micro_batches=1,
-        load=0.0,
-        cores=1,
-    )
+    hints = find_hints(seconds, micro_batches=1, load=0.0, cores=1)
     chart = _chart(times, f"Of the time of a step, {shares}.")
     return [Text(text), *(Text(f"Hint: {hint}") for hint in hints), Beside([chart])]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging as std_logging
 import types
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import small_transform
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.common.progress import progress_of
 from trainer_module.devices.strategies import configure_logical_devices, create_strategy
 from trainer_module.window import passes
 
@@ -54,6 +56,25 @@ def warnings(monkeypatch):
     for name in ("warning", "error"):
         monkeypatch.setattr(logging, name, lambda text, *values: lines.append(text % values))
     return lines
+
+
+@pytest.fixture
+def progress_records():
+    """Records of progress that are logged while the test runs."""
+    records = []
+
+    class Keep(std_logging.Handler):
+        def emit(self, record):
+            if found := progress_of(record):
+                records.append(found)
+
+    handler, logger = Keep(), logging.get_absl_logger()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(std_logging.INFO)
+    yield records
+    logger.removeHandler(handler)
+    logger.setLevel(level)
 
 
 @pytest.fixture

@@ -461,12 +461,14 @@ def _read_rows(
         if start > 0:
             group.read(int(start))
     found = group.read(int(end - start))
+    finished: _OpenGroup | None = group
     if end < rows:
         with _lock:
             _open_groups[(*part, int(end))] = group
-            group = _open_groups.popitem(last=False)[1] if len(_open_groups) > _MOST_OPEN else None
-    if group is not None:
-        group.close()
+            is_full = len(_open_groups) > _MOST_OPEN
+            finished = _open_groups.popitem(last=False)[1] if is_full else None
+    if finished is not None:
+        finished.close()
     return [found[column.name] for column in read]
 
 

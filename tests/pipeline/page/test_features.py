@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from measured_columns import COLUMNS, RAW, measured, measured_split
 from run_inputs import blocks_of, inputs, texts_of
@@ -208,8 +209,8 @@ def left_out(folder: Path, columns: dict[str, list]) -> dict[str, str]:
 
     Features of the run are area and city.
     """
-    tfdv = pytest.importorskip("tensorflow_data_validation")
-    pandas = pytest.importorskip("pandas")
+    import tensorflow_data_validation as tfdv
+
     split = folder / "statistics" / "Split-train"
     split.mkdir(parents=True)
     found = tfdv.generate_statistics_from_dataframe(pandas.DataFrame(columns))
@@ -242,8 +243,7 @@ def test_columns_that_are_no_input_have_the_reason_of_suggest(tmp_path: Path) ->
                  for i in range(n)],
         "day": ["2024-05-31"] * (n - 1) + [None],
     }  # fmt: skip
-    frame = pytest.importorskip("pandas").DataFrame(columns)
-    frame.to_csv(tmp_path / "rows.csv", index=False)
+    pandas.DataFrame(columns).to_csv(tmp_path / "rows.csv", index=False)
     data = str(tmp_path / "rows.csv")
     suggested = dict(suggest(measure(data), data, label="price").left_out)
     assert set(suggested) == set(columns) - {"area", "city", "price"}

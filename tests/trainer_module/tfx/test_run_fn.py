@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import keras
@@ -10,10 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import user_model
-from absl import logging as absl_logging
 
 from trainer_module import TrainerConfig, run_fn
-from trainer_module.common.progress import EvaluationEnded, TrainingEnded, TrainingStep, progress_of
+from trainer_module.common.progress import EvaluationEnded, TrainingEnded, TrainingStep
 from trainer_module.model import plan
 from trainer_module.model.plan import resolve
 from trainer_module.tfx import run as tfx_run
@@ -26,28 +24,8 @@ def signature(folder, name="serving_default"):
     return loaded, loaded.signatures[name]
 
 
-@pytest.fixture
-def progress():
-    """Records of progress that are logged."""
-    records = []
-
-    class Keep(logging.Handler):
-        def emit(self, record):
-            if found := progress_of(record):
-                records.append(found)
-
-    handler = Keep()
-    logger = absl_logging.get_absl_logger()
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    yield records
-    logger.removeHandler(handler)
-    logger.setLevel(level)
-
-
 @pytest.mark.slow
-def test_training_without_a_layout(fn_args, progress):
+def test_training_without_a_layout(fn_args, progress_records):
     """Result, export, logged progress, files of the run, and a second call on its checkpoint."""
     args = fn_args(**QUICK, epochs=8)
     result = run_fn(args)
@@ -58,13 +36,13 @@ def test_training_without_a_layout(fn_args, progress):
     _, serve = signature(args.serving_model_dir)
     assert serve.structured_outputs["outputs"].shape.as_list() == [None, 1]
 
-    assert [type(record) for record in progress].count(EvaluationEnded) == 8
-    train = [record for record in progress if isinstance(record, TrainingStep)][-1]
+    assert [type(record) for record in progress_records].count(EvaluationEnded) == 8
+    train = [record for record in progress_records if isinstance(record, TrainingStep)][-1]
     assert (train.step, train.total_steps, train.epochs) == (152, 152, 8)
     assert train.examples_per_second > 0
     assert train.eta_seconds == 0
     skipped = {"empty": 0, "non_finite": 0, "loss_scale": 0}
-    assert progress[-1] == TrainingEnded("epochs", 152, skipped, global_batch=600 / 19)
+    assert progress_records[-1] == TrainingEnded("epochs", 152, skipped, global_batch=600 / 19)
 
     run = Path(args.model_run_dir)
     assert list(run.glob("train/events*"))

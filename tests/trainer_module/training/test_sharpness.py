@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
-from absl import logging as absl_logging
 
 from trainer_module import run_fn
-from trainer_module.common.progress import SharpnessMeasured, progress_of
+from trainer_module.common.progress import SharpnessMeasured
 
 pytestmark = pytest.mark.slow
 SETTINGS = {
@@ -24,22 +22,9 @@ SETTINGS = {
 
 
 @pytest.fixture
-def measured():
-    """Records of the sharpness that are logged."""
-    records = []
-
-    class Keep(logging.Handler):
-        def emit(self, record):
-            if isinstance(progress := progress_of(record), SharpnessMeasured):
-                records.append(progress)
-
-    handler, logger = Keep(), absl_logging.get_absl_logger()
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    yield records
-    logger.removeHandler(handler)
-    logger.setLevel(level)
+def measured(progress_records):
+    """Returns a function that returns the records of the sharpness."""
+    return lambda: [each for each in progress_records if isinstance(each, SharpnessMeasured)]
 
 
 def rows_of(data):
@@ -66,7 +51,7 @@ def test_it_is_that_of_the_exported_weights(fn_args, transformed, measured):
     curvature = np.where(label == 1, 3, 1) * p * (1 - p) / np.where(label == 1, 3, 1).sum()
     x = np.stack([fare, np.ones_like(fare)], axis=1)
     wanted = np.linalg.eigvalsh((x * curvature[:, None]).T @ x)[-1]
-    (found,) = measured
+    (found,) = measured()
     assert found.value == pytest.approx(wanted, rel=1e-4)
     assert (found.rows, found.products) == (600, 2)
     assert found.residual <= 1e-3 * found.value
@@ -87,7 +72,7 @@ def test_a_loss_without_second_derivative_is_exported_without_a_sharpness(
     args = fn_args(**SETTINGS, loss=loss, metrics=[], sharpness_rows=200, tensorboard=False)
     assert run_fn(args).stopped == "epochs"
     assert Path(args.serving_model_dir, "saved_model.pb").exists()
-    assert measured == []
+    assert measured() == []
     (warning,) = (line for line in warnings if "sharpness" in line)
     assert "The sharpness is not known: " in warning
     assert "IgammaGradA" in warning

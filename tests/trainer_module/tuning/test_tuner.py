@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 import math
 import re
 
 import pytest
-from absl import logging as absl_logging
 
 from trainer_module import TrainerConfig, TunerConfig, run_fn, tuner_fn
 from trainer_module.common.progress import (
@@ -18,7 +16,6 @@ from trainer_module.common.progress import (
     TrainingStep,
     TrialEnded,
     TrialFailed,
-    progress_of,
 )
 from trainer_module.devices import strategies
 from trainer_module.tuning.hyperparameters import setting_values
@@ -53,25 +50,6 @@ def search(fn_args, tmp_path):
     return run
 
 
-@pytest.fixture
-def records():
-    """Progress records of what runs in the test."""
-    kept = []
-
-    class Keep(logging.Handler):
-        def emit(self, record):
-            if progress := progress_of(record):
-                kept.append(progress)
-
-    logger, handler = absl_logging.get_absl_logger(), Keep()
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    yield kept
-    logger.removeHandler(handler)
-    logger.setLevel(level)
-
-
 def trials(tuner):
     """What TFX writes into tuner_results.json, best first."""
     found = tuner.oracle.get_best_trials(tuner.oracle.max_trials)
@@ -84,7 +62,7 @@ def as_tfx_writes(tuner):
 
 
 @pytest.mark.slow
-def test_a_trial_is_a_plain_training_with_its_values(search, fn_args, records):
+def test_a_trial_is_a_plain_training_with_its_values(search, fn_args, progress_records):
     """Reference: run_fn with the same settings written out. Bit for bit."""
     tuner = search({"search": SEARCH, "trials": 2, "objective": "auc", "seed": 3})
     found = trials(tuner)
@@ -103,12 +81,12 @@ def test_a_trial_is_a_plain_training_with_its_values(search, fn_args, records):
     args.hyperparameters = as_tfx_writes(tuner)
     args.model_run_dir += "_again"
     assert run_fn(args).metrics["auc"] == found[0][0]
-    ended = [record for record in records if isinstance(record, TrialEnded)]
+    ended = [record for record in progress_records if isinstance(record, TrialEnded)]
     assert [record.trial for record in ended] == [(1, 2), (2, 2)]
     assert {record.score for record in ended} == {score for score, _ in found}
     assert ended[-1].best == found[0][0]
     assert ended[0].values["model.hidden_units"] in ([8], [16, 8])
-    steps = [r.trial.number for r in records if isinstance(r, TrainingStep) and r.trial]
+    steps = [r.trial.number for r in progress_records if isinstance(r, TrainingStep) and r.trial]
     assert set(steps) == {1, 2}
 
 
@@ -200,17 +178,19 @@ def test_undefined_objective_is_reported(tmp_path):
 
 
 @pytest.mark.slow(15)
-def test_diverged_trial_fails_and_the_search_continues(search, records):
+def test_diverged_trial_fails_and_the_search_continues(search, progress_records):
     ranges = {"optimizer.learning_rate": {"values": [1e30, 0.01]}}
     tuner = search({"search": ranges, "algorithm": "grid"}, optimizer={"name": "sgd"})
     assert [values["optimizer.learning_rate"] for _, values in trials(tuner)] == [0.01]
-    failed = next(record for record in records if isinstance(record, TrialFailed))
+    failed = next(record for record in progress_records if isinstance(record, TrialFailed))
     assert failed.values == {"optimizer.learning_rate": 1e30}
     assert re.search("NaN|infinite", failed.error)
 
 
 @pytest.mark.slow(50)
-def test_trials_find_their_micro_batch_size_once_or_fail(search, fn_args, records, tmp_path):
+def test_trials_find_their_micro_batch_size_once_or_fail(
+    search, fn_args, progress_records, tmp_path
+):
     """[8] needs 60 MiB, [4096, 4096] some 400. Reference: run_fn with that size, to the bit."""
     ranges = {
         "optimizer.learning_rate": {"values": [0.01, 0.02]},
@@ -228,10 +208,10 @@ def test_trials_find_their_micro_batch_size_once_or_fail(search, fn_args, record
         ("FAILED", "[4096, 4096]"),
         ("COMPLETED", "[8]"),
     ]
-    failed = next(record for record in records if isinstance(record, TrialFailed))
+    failed = next(record for record in progress_records if isinstance(record, TrialFailed))
     assert failed.error.startswith("trainer.memory_budget='200MiB' is 200.0 MiB, and a step of")
-    assert [r.rows for r in records if isinstance(r, MemoryProbe)] == [1, 64, 1]
-    sizes = [(r.rows, r.source) for r in records if isinstance(r, MicroBatchFound)]
+    assert [r.rows for r in progress_records if isinstance(r, MemoryProbe)] == [1, 64, 1]
+    sizes = [(r.rows, r.source) for r in progress_records if isinstance(r, MicroBatchFound)]
     assert sizes == [(64, "measured"), (64, "record")]
     score, values = trials(tuner)[0]
     rate = {"learning_rate": values["optimizer.learning_rate"]}
