@@ -11,10 +11,6 @@ raw_distribution.py  histograms of the raw columns, for pages
 limits.py      what is accepted
 check.py       statistics against limits: the sentence that names each violated one
 report.py      report.json
-outputs.py     its columns in the order of pages; outputs of 0 and 1 folded
-common_bars.py its histograms on bars that all splits share
-html.py        report.html (templates/: its markup; plots.py: its histograms;
-               number_text.py: its numbers)
 artifacts.py   the two output types
 """
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from tfx.types.artifact import Artifact
 
 REPORT_JSON = "report.json"
-REPORT_HTML = "report.html"
 BLESSED_FILE = "BLESSED"
 NOT_BLESSED_FILE = "NOT_BLESSED"
 
@@ -21,7 +20,7 @@ BLESSED = "blessed"
 class NormalizationReport(Artifact):
     """Statistics of every column and split, and the limits they violate.
 
-    Files: `report.json` (components.normalization_validator.report.Report) and `report.html`.
+    File: `report.json` (components.normalization_validator.report.Report).
     Custom properties: `violations` (their number) and `blessed` (1 when there is none, else 0).
     """
 

@@ -42,7 +42,7 @@ class NormalizationValidator(BaseBeamComponent):
     """Checks that transformed examples are normalised, column by column and split by split.
 
     Outputs:
-        report: NormalizationReport, `report.json` and a self-contained `report.html`.
+        report: NormalizationReport, `report.json`.
         blessing: NormalizationBlessing, a file BLESSED or NOT_BLESSED and the property `blessed`.
     """
 

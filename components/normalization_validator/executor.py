@@ -22,7 +22,6 @@ from components.normalization_validator.columns import (
     FeatureSet,
     read_feature_set,
 )
-from components.normalization_validator.html import render
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import RawColumn, Report, SplitStatistics, summary
 from components.normalization_validator.statistics import ComputeStatistics, Measured, with_shifts
@@ -105,15 +104,16 @@ class Executor(BaseBeamExecutor):
         if violations and on_failure == "fail":
             kept = report_artifact.uri.rstrip("/") + "-failed"
             write_report(report, kept)
-            where = os.path.join(kept, artifacts.REPORT_HTML)
+            where = os.path.join(kept, artifacts.REPORT_JSON)
             raise NormalizationError(
                 f"The transformed examples are not normalised. {summary(violations)}\n"
                 f"Report: {where}\n"
+                "`python -m pipeline report` makes a page with histograms from this file.\n"
                 "Fix the columns in the Transform, or the limits; with on_failure: warn the "
                 "pipeline continues."
             )
         if violations:
-            where = os.path.join(report_artifact.uri, artifacts.REPORT_HTML)
+            where = os.path.join(report_artifact.uri, artifacts.REPORT_JSON)
             logging.warning(
                 "The transformed examples are not normalised. %s\nReport: %s",
                 summary(violations),
@@ -183,9 +183,8 @@ def _write_statistics(measured: Measured, folder: str) -> None:
 
 
 def write_report(report: Report, folder: str) -> None:
-    """Write report.json and report.html into a folder, local or remote."""
+    """Write report.json into a folder, local or remote."""
     atomic_write_text(os.path.join(folder, artifacts.REPORT_JSON), report.to_json())
-    atomic_write_text(os.path.join(folder, artifacts.REPORT_HTML), render(report))
 
 
 def _log_end(report: Report) -> None:

@@ -21,28 +21,44 @@ Examples:
   python -m pipeline runs output/taxi
   python -m pipeline runs diff 20261126-0910 latest --config my.yaml
 """
+_REPORT_EPILOG = """\
+Examples:
+  python -m pipeline report my.yaml --open
+  python -m pipeline report NormalizationValidator/report/5/report.json
+"""
+_LATEST = "latest"
 _OF = "the pipeline's YAML, or its output folder"
 
 
-@command("report", epilog="Example:\n  python -m pipeline report my.yaml --open\n")
-@value("--config", "PATH", _OF, type=options.FILE)
-@option("--run", "NAME", "a run, as `runs` lists it, or the start of its name", default="latest")
+@command("report", epilog=_REPORT_EPILOG)
+@value("--config", "PATH", f"{_OF}, or a report.json of NormalizationValidator", type=options.FILE)
+@option("--run", "NAME", "a run, as `runs` lists it, or the start of its name", default=_LATEST)
 @flag("--open", "open the page in the browser", "open_page")
 def report(given: SimpleNamespace) -> int:
     """Write the page of a run: report.html.
 
     `run` writes it at its end, too. It is one file that needs no network: verdict, nodes, data,
     features, training, evaluation, explanation, and how to repeat the run.
+
+    Of a NormalizationValidator in another pipeline, or on a cluster, it shows the features: name
+    its report.json, and the page is written beside it.
     """
     quiet()
+    from pipeline.common.errors import ConfigError
     from pipeline.page.index import write_index
+    from pipeline.page.normalization_page import report_file, write_normalization_page
     from pipeline.page.page import write_page
     from pipeline.report.run_record import find_record
     from pipeline.report.short_path import short
 
-    folder, _ = _places(given.config)
-    page = write_page(find_record(folder, given.run))
-    write_index(folder)
+    if normalization := report_file(given.config):
+        if given.run != _LATEST:
+            raise ConfigError(f"--run={given.run}: {normalization} is of one run; leave --run out")
+        page = write_normalization_page(normalization)
+    else:
+        folder, _ = _places(given.config)
+        page = write_page(find_record(folder, given.run))
+        write_index(folder)
     print(short(page))
     if given.open_page and click.launch(str(page)) != 0:
         print("No browser was found; open the file yourself.")
@@ -81,7 +97,7 @@ def list_(given: SimpleNamespace) -> int:
 
 @runs.command("diff")
 @click.argument("before", metavar="A", help="a run, as `runs` lists it, or the start of its name")
-@click.argument("after", metavar="[B]", help="another run (default: latest)", default="latest")
+@click.argument("after", metavar="[B]", help="another run (default: latest)", default=_LATEST)
 @option("--config", "PATH", _OF, type=options.FILE, required=True)
 def diff(given: SimpleNamespace) -> int:
     """Compare two runs: settings, rows, versions, metrics of each slice, time of each node."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from components.normalization_validator.common_bars import Window, bars_of
-from components.normalization_validator.number_text import percent, short
 from components.normalization_validator.report import ColumnStatistics, RawColumn
 from pipeline.common.json_types import JsonObject
+from pipeline.page.common_bars import Window, bars_of
 from pipeline.page.drift import Quantiles, shares_up_to
 from pipeline.page.elements import Block, Chart, Text
+from pipeline.page.shown_numbers import percent, short
 
 SHOWN_VALUES = 12
 """Bars of a chart of texts."""

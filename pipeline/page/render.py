@@ -15,7 +15,7 @@ from pipeline.common.json_types import JsonValue
 from pipeline.page.elements import Chart, Section, Tile
 from pipeline.page.finite import finite
 
-SHOWN_ROWS = 100
+SHOWN_ROWS = 50
 """Rows of a table that are shown at once; a button shows the others."""
 
 PACKED_ROWS = 50

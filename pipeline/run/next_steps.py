@@ -42,9 +42,6 @@ def show_next_steps(
     run = find_output(records, NodeName.TRAINER, "model_run")
     if run:
         commands.append(("curves", f"tensorboard --logdir {_path(run.uri)}"))
-    report = find_output(records, NodeName.NORMALIZATION_VALIDATOR, "report")
-    if report:
-        commands.append(("features", f"open {_path(Path(report.uri) / 'report.html')}"))
     for name, command in commands:
         # Not `console.print`, which replaces `:name:` by an emoji and tabs by spaces.
         console.file.write(f"{name:<10}{command}\n")

@@ -21,12 +21,12 @@ from command_line import TAXI
 from run_inputs import blocks_of, texts_of
 from sklearn.metrics import roc_auc_score
 
-from components.normalization_validator.number_text import percent, short
 from pipeline.cli.cli import main
 from pipeline.common import exit_codes
 from pipeline.page.elements import Table
 from pipeline.page.page import inputs_of
 from pipeline.page.sections import data, features
+from pipeline.page.shown_numbers import percent, short
 from pipeline.report.run_record import records_of
 
 pytestmark = pytest.mark.slow
@@ -128,7 +128,6 @@ def test_normalization_report_covers_every_packed_column(taxi):
     splits = json.loads(report.read_text())["splits"]
     columns = {(column["name"], column["split"]) for s in splits for column in s["columns"]}
     assert {("fare", "train"), ("fare", "eval"), ("company", "train")} <= columns
-    assert (report.parent / "report.html").stat().st_size > 1000
 
 
 def test_the_page_has_the_numbers_of_the_artifacts(taxi):

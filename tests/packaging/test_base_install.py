@@ -59,7 +59,7 @@ print(json.dumps({
     "typed": [n for n in PACKAGES if importlib.resources.files(n).joinpath("py.typed").is_file()],
     "templates": sorted(
         each.name
-        for each in importlib.resources.files("components.normalization_validator")
+        for each in importlib.resources.files("pipeline.page")
         .joinpath("templates").iterdir()
     ),
     "lacking": lacking,
@@ -141,7 +141,7 @@ def test_the_readme_names_every_extra():
 
 @pytest.mark.slow
 def test_the_wheel_has_every_template(seen):
-    folder = ROOT / "components" / "normalization_validator" / "templates"
+    folder = ROOT / "pipeline" / "page" / "templates"
     assert seen["templates"] == sorted(each.name for each in folder.iterdir()) != []
 
 

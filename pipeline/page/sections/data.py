@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.normalization_validator.number_text import percent, short
 from components.normalization_validator.raw_distribution import raw_distribution
 from components.normalization_validator.report import RawColumn
 from pipeline.graph.node_names import NodeName
@@ -30,6 +29,7 @@ from pipeline.page.elements import (
     Tiles,
 )
 from pipeline.page.inputs import RunInputs
+from pipeline.page.shown_numbers import percent, short
 from pipeline.report.records import find_output
 from pipeline.report.split_statistics import (
     TRAIN_SPLIT,

@@ -15,9 +15,6 @@ from pathlib import Path
 import pydantic
 
 from components.normalization_validator.artifacts import REPORT_JSON
-from components.normalization_validator.common_bars import common_window
-from components.normalization_validator.number_text import percent, short
-from components.normalization_validator.outputs import Line, Output, lines_of, sources_of
 from components.normalization_validator.report import (
     ColumnStatistics,
     RawColumn,
@@ -29,6 +26,7 @@ from pipeline.config.config import PipelineConfig
 from pipeline.features.features_explain import Explained, explain_columns, step_text
 from pipeline.features.statistics_facts import describe, facts_of, left_out_reason
 from pipeline.graph.node_names import NodeName
+from pipeline.page.common_bars import common_window
 from pipeline.page.distributions import by_split, raw_chart, transformed_chart
 from pipeline.page.drift import Quantiles, quantiles_of
 from pipeline.page.elements import (
@@ -47,6 +45,8 @@ from pipeline.page.elements import (
     Tiles,
 )
 from pipeline.page.inputs import RunInputs
+from pipeline.page.report_columns import Line, Output, lines_of, sources_of
+from pipeline.page.shown_numbers import percent, short
 from pipeline.report.split_statistics import SplitStatistics, read_statistics
 from pipeline.report.summary import cautions
 from shared_core import feature_layout as layouts
@@ -155,11 +155,22 @@ def _read_report(run: RunInputs) -> tuple[Report | None, str]:
         if NodeName.NORMALIZATION_VALIDATOR in run.nodes:
             return None, "The report of NormalizationValidator was deleted."
         return None, "NormalizationValidator has not finished in this run: no histograms."
-    file = folder / REPORT_JSON
     try:
-        return Report.model_validate_json(file.read_bytes()), ""
+        return read_report(folder / REPORT_JSON), ""
+    except ValueError as error:
+        return None, f"{error}: no histograms."
+
+
+def read_report(file: Path) -> Report:
+    """Return the content of a report.json.
+
+    Raises:
+        ValueError: It cannot be read, or it is something else.
+    """
+    try:
+        return Report.model_validate_json(file.read_bytes())
     except (OSError, pydantic.ValidationError) as error:
-        return None, f"{file} cannot be read ({type(error).__name__}): no histograms."
+        raise ValueError(f"{file} cannot be read ({type(error).__name__})") from None
 
 
 def _failed_report(run: RunInputs) -> Path | None:
@@ -171,10 +182,10 @@ def _failed_report(run: RunInputs) -> Path | None:
 
 
 def _named_files(message: str) -> Iterator[Path]:
-    """Yield report.json beside the file that the node's message names."""
+    """Yield the report.json that the node's message names."""
     for line in message.splitlines():
         if line.startswith("Report: "):
-            yield Path(line.removeprefix("Report: ")).parent / REPORT_JSON
+            yield Path(line.removeprefix("Report: "))
 
 
 def report_blocks(report: Report, known: _Known | None = None) -> list[Block]:
@@ -236,7 +247,7 @@ def _row(line: Line, shown: Sequence[str], known: _Known) -> Row:
         shown: Statistics in the order of the columns.
         known: What else is known.
     """
-    source, output, folded, _ = line
+    source, output, folded = line
     train = (output or folded[0])[0]
     name = train.name if output else source
     step = train.kind or ""

@@ -75,10 +75,10 @@ def test_the_readmes_pipeline_runs_and_a_wrong_scale_stops_it(blocks, tmp_path, 
         r"\(normalization\.z_score\.max_abs_mean\)\n"
         r"  - column 'fare' \(z_score\), split train: std 0\.0\d+ is outside 1 ± 0\.01 "
         r"\(normalization\.z_score\.max_std_error\)\n"
-        r"Report: .*/report/\d+-failed/report\.html\n",
+        r"Report: .*/report/\d+-failed/report\.json\n",
         str(error.value),
     )
-    page = re.search(r"Report: (.*)\n", str(error.value))
-    assert page is not None
-    assert "std 0.0" in Path(page.group(1)).read_text()
+    report = re.search(r"Report: (.*)\n", str(error.value))
+    assert report is not None
+    assert "std 0.0" in Path(report.group(1)).read_text()
     assert len(list(node.glob("report/*/report.json"))) == 2  # TFX removed the failed output

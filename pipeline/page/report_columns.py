@@ -1,4 +1,4 @@
-"""The columns of a report as pages list them: by raw column, outputs of 0 and 1 folded."""
+"""The columns of a validator's report as a page lists them: by raw column, 0 and 1 folded."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ class Line(NamedTuple):
         source: The raw or derived column.
         output: What the row is about; None: the folded outputs alone.
         folded: Outputs of 0 and 1 of the source, in its first row.
-        is_first: Whether it is the first row of its source.
     """
 
     source: str
     output: Output | None
     folded: Sequence[Output]
-    is_first: bool
 
 
 def sources_of(report: Report) -> list[str]:
@@ -53,7 +51,7 @@ def lines_of(report: Report) -> Iterator[Line]:
             is_folded = len(found) > 1 and all(map(holds_zero_one, output))
             (folded if is_folded else shown).append(output)
         for number, output in enumerate(shown or [None]):
-            yield Line(source, output, [] if number else folded, is_first=number == 0)
+            yield Line(source, output, [] if number else folded)
 
 
 def holds_zero_one(column: ColumnStatistics) -> bool:

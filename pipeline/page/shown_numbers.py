@@ -1,17 +1,17 @@
-"""Numbers as report.html shows them."""
+"""Numbers as a page shows them."""
 
 from __future__ import annotations
 
 import math
 
 _ZERO = 1e-7  # what is nearer to 0 is shown as 0: float32 has no more digits beside 1
-NONE, _MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
+_NONE, _MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 
 
 def short(value: float | None, digits: int = 4) -> str:
     """Return a number in some significant digits, or with an exponent."""
     if value is None:
-        return NONE
+        return _NONE
     if math.isinf(value):
         return "∞" if value > 0 else _MINUS + "∞"
     value = 0.0 if abs(value) < _ZERO else value
