@@ -46,7 +46,8 @@ def node_costs(*overrides: str) -> Costs:
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
+        said = (done.stdout + done.stderr)[-4000:]
+        raise SystemExit(f"{' '.join(command)} failed:\n{said}")
     return json.loads(done.stdout.strip().rpartition("\n")[2])
 
 
