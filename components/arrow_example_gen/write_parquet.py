@@ -37,7 +37,7 @@ class WriteParquet(beam.PTransform):
         """Write a file per bundle, so that no row crosses the network or waits in memory."""
         return (
             batches
-            | "RowGroups" >> beam.ParDo(RowGroups(shuffles=True))
+            | "RowGroups" >> beam.ParDo(RowGroups(shuffles=True)).with_output_types(pa.Table)
             | "Write" >> beam.io.Write(_ParquetFiles(os.path.join(self._folder, _NAME)))
         )
 

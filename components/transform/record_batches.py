@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -14,38 +14,50 @@ from tensorflow_transform import impl_helper
 from tensorflow_transform.tf_metadata import schema_utils
 from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 
+from components.arrow_example_gen.arrow_coders import register_arrow_coders
 from components.arrow_example_gen.write_parquet import RowGroups
+
+register_arrow_coders()
 
 # A call of the graph costs some milliseconds, whatever the number of rows.
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
 
 
-def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield slices of at most `BATCH_ROWS` rows, and about `BATCH_BYTES` bytes."""
-    rows = max(1, min(BATCH_ROWS, BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)))
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
+def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield record batches of at most `BATCH_ROWS` rows, and about `BATCH_BYTES` bytes."""
+    rows = max(1, min(BATCH_ROWS, BATCH_BYTES * table.num_rows // max(1, table.nbytes)))
+    yield from table.to_batches(rows)
 
 
 class BoundedParquet(ParquetTFXIO):
-    """TFX's reader of Parquet, in bounded batches where TFX's have the size of a row group."""
+    """TFX's reader of Parquet, in bounded batches where TFX's have the size of a row group.
+
+    Without TFX's telemetry, which counts the values of each list.
+    """
 
     def BeamSource(self, batch_size: int | None = None) -> beam.PTransform:
         """Return the source of record batches."""
-        return _Source(super().BeamSource(batch_size))
+        return _Source(self._file_pattern, self._column_names)
 
 
 class _Source(beam.PTransform):
-    def __init__(self, source: beam.PTransform):
+    def __init__(self, patterns: Sequence[str], columns: Sequence[str] | None):
         super().__init__()
-        self._source = source
+        self._patterns = patterns
+        self._columns = columns
 
     def expand(self, pipeline: beam.Pipeline) -> Any:
-        return (
+        tables = [
             pipeline
-            | "Read" >> self._source
-            | "Cut" >> beam.FlatMap(cut).with_output_types(pa.RecordBatch)
+            | f"Read[{place}]"
+            >> beam.io.ReadFromParquetBatched(pattern, columns=self._columns).with_output_types(
+                pa.Table
+            )
+            for place, pattern in enumerate(self._patterns)
+        ]
+        return (
+            tables | beam.Flatten() | "Cut" >> beam.FlatMap(cut).with_output_types(pa.RecordBatch)
         )
 
 
