@@ -60,7 +60,7 @@ class TableCoder(beam.coders.Coder):
 def register_arrow_coders() -> None:
     """Make Beam use these coders in the pipelines of this process, where a step has such a type."""
     # Not at the top: workers of ArrowExampleGen import this module, and need no TensorFlow.
-    import tensorflow_data_validation  # noqa: F401  registers a coder of its own when it is imported
+    import tensorflow_data_validation  # noqa: F401  registers another coder when it is imported
 
     beam.coders.registry.register_coder(pa.RecordBatch, RecordBatchCoder)
     beam.coders.registry.register_coder(pa.Table, TableCoder)
