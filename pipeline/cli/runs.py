@@ -41,7 +41,7 @@ def report(given: SimpleNamespace) -> int:
     features, training, evaluation, explanation, and how to repeat the run.
 
     Of a NormalizationValidator in another pipeline, or on a cluster, it shows the features: name
-    its report.json, and the page is written beside it.
+    its report.json, and normalization.html is written into the working directory.
     """
     quiet()
     from pipeline.common.errors import ConfigError

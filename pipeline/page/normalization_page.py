@@ -9,8 +9,9 @@ from pipeline.common.errors import ConfigError
 from pipeline.page.elements import Section, Tile
 from pipeline.page.render import render
 from pipeline.page.sections.features import read_report, report_blocks
-from pipeline.report.run_record import PAGE
 from shared_core.atomic_files import atomic_write
+
+PAGE = "normalization.html"
 
 
 def report_file(path: Path) -> Path | None:
@@ -20,7 +21,9 @@ def report_file(path: Path) -> Path | None:
 
 
 def write_normalization_page(file: Path) -> Path:
-    """Write `report.html` beside a report.json, atomically, and return it.
+    """Write `normalization.html` into the working directory, atomically, and return it.
+
+    Not beside the report.json: a node whose artifact has another file than it wrote runs again.
 
     Raises:
         ConfigError: The file is no report of NormalizationValidator.
@@ -38,7 +41,7 @@ def write_normalization_page(file: Path) -> Path:
         sections=[Section("features", "Features", report_blocks(report))],
         links={},
     )
-    page = file.with_name(PAGE)
+    page = Path(PAGE)
     with atomic_write(page) as stream:
         stream.write(text)
     return page

@@ -318,13 +318,21 @@ def test_a_report_that_cannot_be_read_is_named(tmp_path: Path, content: str) -> 
 
 @pytest.mark.parametrize("named", ["report.json", "."])
 def test_a_report_alone_becomes_a_page(
-    tmp_path: Path, report: Report, named: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    report: Report,
+    named: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """That of a pipeline without a record of runs."""
-    (tmp_path / "report.json").write_text(report.to_json())
-    assert main(["report", str(tmp_path / named)]) == 0
-    page = tmp_path / "report.html"
-    assert capsys.readouterr().out.strip().endswith("report.html")
+    """That of a pipeline without a record of runs. The artifact stays as its node wrote it."""
+    artifact = tmp_path / "report" / "7"
+    artifact.mkdir(parents=True)
+    (artifact / "report.json").write_text(report.to_json())
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(artifact / named)]) == 0
+    page = tmp_path / "normalization.html"
+    assert capsys.readouterr().out.strip() == page.name
+    assert [each.name for each in artifact.iterdir()] == ["report.json"]
     text = page.read_text(encoding="utf-8")
     assert "<title>Normalization: 3 limits violated</title>" in text
     assert "column &#39;never&#39;, split eval" in text
@@ -332,8 +340,12 @@ def test_a_report_alone_becomes_a_page(
 
 
 def test_a_report_alone_that_is_none_is_refused(
-    tmp_path: Path, report: Report, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    report: Report,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     file = tmp_path / "report.json"
     file.write_text("{}")
     assert main(["report", str(file)]) == 2
@@ -342,7 +354,7 @@ def test_a_report_alone_that_is_none_is_refused(
     file.write_text(report.to_json())
     assert main(["report", str(file), "--run", "20260131"]) == 2
     assert "--run=20260131" in "".join(capsys.readouterr())
-    assert not (tmp_path / "report.html").exists()
+    assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
 
 
 def test_numbers_between_0_and_1_are_not_folded(report: Report) -> None:
