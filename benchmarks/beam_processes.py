@@ -4,7 +4,8 @@
 rows in the tfx wheel, over and over. A row counts the nodes' time by the clock, with the start of
 the workers in it. The Trainer takes one step: it is no Beam node. `--engine flink` measures Flink
 on this machine with two task slots instead (`make flink` once), of which the Python workers are
-processes too. `--rows 15002` shows what the start of the workers takes.
+processes too; processor seconds are without those of Flink's own processes. `--rows 15002` shows
+what the start of the workers takes.
 """
 
 from __future__ import annotations
