@@ -9,6 +9,7 @@ nor record where one is damaged, and takes features of two types.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -39,6 +40,9 @@ from components.arrow_example_gen.with_values import WithValues
 from components.arrow_example_gen.write_parquet import WriteParquet
 
 _PROTO: Any = example_gen_pb2
+
+FILES = "data_parquet"
+"""What the names of the files begin with, as TFX's WriteSplit names them."""
 
 CSV = "csv"
 TFRECORD = "tfrecord"
@@ -76,7 +80,9 @@ class Executor(BaseBeamExecutor):
         with self._make_beam_pipeline() as pipeline:
             for name, rows in rows_by_split(pipeline, exec_properties).items():
                 folder = artifact_utils.get_split_uri(outputs, name)
-                _ = rows | f"WriteSplit[{name}]" >> WriteParquet(folder)
+                _ = rows | f"WriteSplit[{name}]" >> WriteParquet(
+                    os.path.join(folder, FILES), shuffles=True
+                )
 
 
 def configured(exec_properties: Mapping[str, Any]) -> tuple[Any, Any]:

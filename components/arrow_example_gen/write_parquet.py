@@ -1,9 +1,9 @@
-"""Record batches as the Parquet files of a split."""
+"""Record batches as Parquet files."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filebasedsink import FileBasedSink
 from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.pvalue import AsIter
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
@@ -22,23 +24,56 @@ GROUP_ROWS = 2**16
 GROUP_BYTES = 2**26
 """Rows, and bytes in Arrow, of a row group: TFXIO reads one at a time, with a fixed cost each."""
 
-_NAME = "data_parquet"  # as TFX's WriteSplit names such files
-
 
 class WriteParquet(beam.PTransform):
-    """Record batches of one schema -> Parquet files in a folder, at least one."""
+    """Record batches of one schema -> Parquet files, at least one.
 
-    def __init__(self, folder: str):
-        """Write to a folder on any file system that Beam knows."""
+    `beam.io.Write` does the same, with a side input for the step that writes. On Flink and Spark a
+    step with a side input starts a new stage, and what it reads travels there through Java. Flink
+    ran out of memory on the way: Beam's Java harness sends 100 messages before it looks whether
+    they are taken, whatever their size, and a row group is one message.
+    """
+
+    def __init__(
+        self,
+        prefix: str,
+        *,
+        schema: pa.Schema | None = None,
+        compression: str = "zstd",
+        shuffles: bool = False,
+    ):
+        """Write to files whose paths begin with `prefix`, in place of those that are there.
+
+        Args:
+            prefix: On any file system that Beam knows.
+            schema: Of the batches; needed if there may be none.
+            compression: A codec of Parquet.
+            shuffles: See `RowGroups`.
+        """
         super().__init__()
-        self._folder = folder
+        self._sink = _ParquetFiles(prefix, schema, compression)
+        self._prefix = prefix
+        self._row_groups = RowGroups(shuffles=shuffles)
 
     def expand(self, batches: Any) -> Any:
         """Write a file per bundle, so that no row crosses the network or waits in memory."""
-        return (
+        old = [
+            file.path
+            for found in FileSystems.match([f"{self._prefix}*"])
+            for file in found.metadata_list
+        ]
+        if old:  # of an attempt that was cut off: their rows would be counted again
+            FileSystems.delete(old)
+        folder = self._sink.initialize_write()
+        files = (
             batches
-            | "RowGroups" >> beam.ParDo(RowGroups(shuffles=True)).with_output_types(pa.Table)
-            | "Write" >> beam.io.Write(_ParquetFiles(os.path.join(self._folder, _NAME)))
+            | "RowGroups" >> beam.ParDo(self._row_groups).with_output_types(pa.Table)
+            | "Write" >> beam.ParDo(_WriteFile(self._sink, folder))
+        )
+        return (
+            batches.pipeline
+            | "Once" >> beam.Create([None], reshuffle=False)
+            | "Rename" >> beam.FlatMap(_renamed, self._sink, folder, AsIter(files))
         )
 
 
@@ -78,7 +113,7 @@ class RowGroups(beam.DoFn):
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Yield the rest."""
         if self._rows or (self._held and not self._written):
-            yield WindowedValue(self._joined(), MIN_TIMESTAMP, (GlobalWindow(),))
+            yield _in_the_global_window(self._joined())
 
     def _joined(self) -> pa.Table:
         table = pa.Table.from_batches(self._held)
@@ -88,8 +123,48 @@ class RowGroups(beam.DoFn):
         return table
 
 
+class _WriteFile(beam.DoFn):
+    """Writes the tables of a bundle to a file in a folder; yields its path."""
+
+    def __init__(self, sink: _ParquetFiles, folder: str):
+        super().__init__()
+        self._sink, self._folder = sink, folder
+
+    def start_bundle(self) -> None:
+        self._writer: Any = None
+
+    def process(self, table: pa.Table) -> None:
+        self._writer = self._writer or _open(self._sink, self._folder)
+        self._writer.write(table)
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        if self._writer is not None:
+            yield _in_the_global_window(self._writer.close())
+
+
+def _open(sink: _ParquetFiles, folder: str) -> Any:
+    return sink.open_writer(folder, uuid.uuid4().hex)
+
+
+def _renamed(_: None, sink: _ParquetFiles, folder: str, files: Iterable[str]) -> list[str]:
+    """Give complete files their names, and delete the folder; also if an attempt did so in part."""
+    files = list(files)
+    if not files:
+        if sink.schema is None:
+            raise ValueError(
+                f"Nothing to write to {sink.file_path_prefix.get()}*: no rows were read. Is the "
+                "input empty?"
+            )
+        files = [_open(sink, folder).close()]
+    return list(sink.finalize_write(folder, files, None))
+
+
+def _in_the_global_window(value: Any) -> WindowedValue:
+    return WindowedValue(value, MIN_TIMESTAMP, (GlobalWindow(),))
+
+
 class _ParquetFiles(FileBasedSink):
-    def __init__(self, prefix: str):
+    def __init__(self, prefix: str, schema: pa.Schema | None, compression: str):
         super().__init__(
             prefix,
             coder=None,
@@ -97,9 +172,10 @@ class _ParquetFiles(FileBasedSink):
             mime_type="application/x-parquet",
             compression_type=CompressionTypes.UNCOMPRESSED,
         )
+        self.schema, self._compression = schema, compression
 
     def open(self, temp_path: str) -> _File:
-        return _File(super().open(temp_path))
+        return _File(super().open(temp_path), self.schema, self._compression)
 
     def write_record(self, file_handle: _File, value: pa.Table) -> None:
         file_handle.write(value)
@@ -109,29 +185,34 @@ class _ParquetFiles(FileBasedSink):
 
 
 class _File:
-    """A Parquet file whose first table says its columns."""
+    """A Parquet file; without a schema, its first table says its columns."""
 
-    def __init__(self, stream: Any):
-        self._stream = stream
+    def __init__(self, stream: Any, schema: pa.Schema | None, compression: str):
+        self._stream, self._schema, self._compression = stream, schema, compression
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
-        writer = self._writer or pq.ParquetWriter(
-            self._stream,
-            table.schema,
-            compression="zstd",
-            use_dictionary=_repeated(table.schema),
-            # TFXIO compares types by the name of a list's field, too.
-            use_compliant_nested_type=False,
-        )
-        self._writer = writer
+        writer = self._opened(table.schema)
         if table.num_rows:
             writer.write_table(table, row_group_size=table.num_rows)
 
     def close(self) -> None:
+        if self._schema is not None:
+            self._opened(self._schema)
         if self._writer is not None:
             self._writer.close()
         self._stream.close()
+
+    def _opened(self, schema: pa.Schema) -> pq.ParquetWriter:
+        self._writer = self._writer or pq.ParquetWriter(
+            self._stream,
+            schema,
+            compression=self._compression,
+            use_dictionary=_repeated(schema),
+            # TFXIO compares types by the name of a list's field, too.
+            use_compliant_nested_type=False,
+        )
+        return self._writer
 
 
 def _repeated(schema: pa.Schema) -> list[str]:

@@ -20,7 +20,7 @@ from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 from tfx_bsl.tfxio.tfxio import TFXIO
 
 from components.arrow_example_gen.damage import damage_named
-from components.transform.record_batches import BoundedParquet, WriteParquet
+from components.transform.record_batches import BoundedParquet, WriteTransformed
 from components.transform.shared_trace import traces_shared
 
 FORMAT_PARQUET = example_gen_pb2.PayloadFormat.FORMAT_PARQUET  # pyright: ignore
@@ -40,8 +40,8 @@ class _Processor(tfx_executor.TransformProcessor):
 
     def _EncodeAndWrite(
         self, schema: schema_pb2.Schema, file_format: str, output_path: str
-    ) -> WriteParquet:
-        return WriteParquet(schema, output_path)
+    ) -> WriteTransformed:
+        return WriteTransformed(schema, output_path)
 
 
 class Executor(tfx_executor.Executor):

@@ -9,24 +9,28 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
+from apache_beam.runners.portability.portable_runner import PortableRunner
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform import impl_helper
 from tensorflow_transform.tf_metadata import schema_utils
 from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 
 from components.arrow_example_gen.arrow_coders import register_arrow_coders
-from components.arrow_example_gen.write_parquet import RowGroups
+from components.arrow_example_gen.write_parquet import WriteParquet
 
 register_arrow_coders()
 
 # A call of the graph costs some milliseconds, whatever the number of rows.
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
+# Behind a job server batches travel between stages, as messages of which up to a hundred wait in
+# the memory of an engine written in Java (see `WriteParquet` of ArrowExampleGen).
+MESSAGE_BYTES = 1 << 20
 
 
-def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield record batches of at most `BATCH_ROWS` rows, and about `BATCH_BYTES` bytes."""
-    rows = max(1, min(BATCH_ROWS, BATCH_BYTES * table.num_rows // max(1, table.nbytes)))
+def cut(table: pa.Table, most_bytes: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
+    """Yield record batches of at most `BATCH_ROWS` rows, and about `most_bytes` bytes."""
+    rows = max(1, min(BATCH_ROWS, most_bytes * table.num_rows // max(1, table.nbytes)))
     yield from table.to_batches(rows)
 
 
@@ -47,21 +51,25 @@ class _Source(beam.PTransform):
         self._patterns = patterns
         self._columns = columns
 
-    def expand(self, pipeline: beam.Pipeline) -> Any:
+    def expand(self, begin: Any) -> Any:
         tables = [
-            pipeline
+            begin
             | f"Read[{place}]"
             >> beam.io.ReadFromParquetBatched(pattern, columns=self._columns).with_output_types(
                 pa.Table
             )
             for place, pattern in enumerate(self._patterns)
         ]
+        is_behind_a_job_server = isinstance(begin.pipeline.runner, PortableRunner)
+        most_bytes = MESSAGE_BYTES if is_behind_a_job_server else BATCH_BYTES
         return (
-            tables | beam.Flatten() | "Cut" >> beam.FlatMap(cut).with_output_types(pa.RecordBatch)
+            tables
+            | beam.Flatten()
+            | "Cut" >> beam.FlatMap(cut, most_bytes).with_output_types(pa.RecordBatch)
         )
 
 
-class WriteParquet(beam.PTransform):
+class WriteTransformed(beam.PTransform):
     """Write transformed record batches to Parquet files with the columns of their schema.
 
     The files are readable by TFXIO, and by whatever reads Parquet.
@@ -84,14 +92,8 @@ class WriteParquet(beam.PTransform):
             batches
             | "RecordBatches" >> beam.Keys()
             | "Columns" >> beam.Map(self._columns).with_output_types(pa.RecordBatch)
-            | "RowGroups" >> beam.ParDo(RowGroups()).with_output_types(pa.Table)
-            | "Write"
-            >> beam.io.WriteToParquetBatched(
-                self._path,
-                self._columns.arrow_schema(),
-                codec="snappy",
-                file_name_suffix=".parquet",
-            )
+            | "Files"
+            >> WriteParquet(self._path, schema=self._columns.arrow_schema(), compression="snappy")
         )
 
 

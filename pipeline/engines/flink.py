@@ -64,6 +64,11 @@ class Flink(JobServerEngine):
         return (
             *super().options(),
             Option("parallelism", str(self.parallelism), "beam.parallelism: slots of the job"),
+            Option(
+                "execution_mode_for_batch",
+                "BATCH_FORCED",
+                "a stage starts when its input is complete, for stages can wait for each other",
+            ),
         )
 
     @property

@@ -134,7 +134,7 @@ def divide(total: int, *, task_managers: int) -> ClusterMemory:
     # "Direct buffer memory".
     off_heap = max(_LEAST_OFF_HEAP, each // 6)
     rest = each - network - off_heap - _METASPACE - _OVERHEAD
-    heap = max(_LEAST_HEAP, rest // 4)
+    heap = max(_LEAST_HEAP, rest // 3)
     one = TaskManagerMemory(heap, PROMISES * (rest - heap), network, off_heap)
     return ClusterMemory(total, job_manager, job_server, one)
 

@@ -47,10 +47,12 @@ class Background:
             lines = Path(self.log).read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             return "it wrote nothing"
-        # Of a Java stack trace the innermost cause, of a Python one the last line.
+        # A JVM without memory ends with that line. Otherwise of a Java stack trace the innermost
+        # cause, of a Python one the last line.
+        ends = [line for line in lines if line.startswith("Terminating due to ")]
         causes = [line for line in lines if line.startswith("Caused by: ")]
         others = [line for line in lines if line.strip() and not line.lstrip().startswith("at ")]
-        return (causes or others or ["it wrote nothing"])[-1].strip()
+        return (ends or causes or others or ["it wrote nothing"])[-1].strip()
 
 
 def start(name: str, command: Sequence[str], folder: Path) -> Background:

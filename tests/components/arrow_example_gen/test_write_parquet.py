@@ -10,6 +10,8 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pipeline import PipelineVisitor
 
 from components.arrow_example_gen import write_parquet
 from components.arrow_example_gen.write_parquet import WriteParquet
@@ -23,10 +25,11 @@ def batch(start, end):
     return pa.RecordBatch.from_arrays([lists], ["n"])
 
 
-def written(folder, batches):
+def written(folder, batches, **options):
     """Returns the row groups of the one file that one worker writes."""
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        _ = pipeline | beam.Create(batches, reshuffle=False) | WriteParquet(str(folder))
+        read = pipeline | beam.Create(batches, reshuffle=False)
+        _ = read | WriteParquet(str(folder / "data_parquet"), **options)
     (name,) = os.listdir(folder)
     assert name == "data_parquet-00000-of-00001.parquet"
     file = pq.ParquetFile(folder / name)
@@ -42,7 +45,7 @@ def test_batches_are_joined_up_to_the_size_of_a_row_group(tmp_path, monkeypatch,
     edges = [0, 20, 20, 30, 40, 60]
     for name, value in limits.items():
         monkeypatch.setattr(write_parquet, name, value)
-    groups = written(tmp_path, [batch(*ends) for ends in pairwise(edges)])
+    groups = written(tmp_path, [batch(*ends) for ends in pairwise(edges)], shuffles=True)
     assert list(map(len, groups)) == sizes
     ends = [0, *accumulate(sizes)]
     for group, (start, end) in zip(groups, pairwise(ends), strict=True):
@@ -61,3 +64,53 @@ def test_progress_counts_the_rows(tmp_path, monkeypatch, caplog):
 
 def test_a_split_without_a_row_has_the_columns(tmp_path):
     assert written(tmp_path, [batch(0, 0), batch(0, 0)]) == []
+
+
+def test_without_a_batch_the_columns_are_those_of_the_schema(tmp_path):
+    assert written(tmp_path, [], schema=pa.schema({"n": TYPE})) == []
+
+
+def test_nothing_to_write_without_a_schema_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match=r"data_parquet\*: no rows were read. Is the input empty"):
+        written(tmp_path, [])
+
+
+def test_files_of_an_attempt_that_was_cut_off_are_replaced(tmp_path):
+    for name in ("data_parquet-00000-of-00002.parquet", "data_parquet-00001-of-00002.parquet"):
+        (tmp_path / name).write_bytes(b"half a file")
+    ((row,),) = written(tmp_path, [batch(1, 2)])
+    assert row == [1]
+
+
+def test_bundles_become_files_of_all_rows(tmp_path):
+    options = PipelineOptions(direct_num_workers=2, direct_running_mode="multi_threading")
+    with beam.Pipeline(runner="FnApiRunner", options=options) as pipeline:
+        starts = pipeline | beam.Create(range(0, 80, 20)) | beam.Reshuffle()
+        _ = starts | beam.Map(lambda i: batch(i, i + 20)) | WriteParquet(str(tmp_path / "rows"))
+    found = pq.ParquetDataset(tmp_path).read()["n"].to_pylist()
+    assert sorted(found) == sorted(batch(0, 80)["n"].to_pylist())
+    assert all(name.startswith("rows-") for name in os.listdir(tmp_path))
+
+
+def test_no_step_on_the_way_of_the_rows_has_a_side_input(tmp_path):
+    """Flink and Spark would send the rows through Java to such a step."""
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    _ = pipeline | beam.Create([batch(0, 1)]) | "Files" >> WriteParquet(str(tmp_path / "rows"))
+    found = steps(pipeline)
+    assert not found["Files/RowGroups"].side_inputs
+    assert not found["Files/Write"].side_inputs
+    assert any(step.side_inputs for name, step in found.items() if "Rename" in name)
+
+
+def steps(pipeline):
+    """Returns full name -> applied step."""
+    found = {}
+
+    class Visitor(PipelineVisitor):
+        def enter_composite_transform(self, step):
+            found[step.full_label] = step
+
+        visit_transform = enter_composite_transform
+
+    pipeline.visit(Visitor())
+    return found

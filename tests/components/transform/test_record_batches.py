@@ -9,11 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from components.arrow_example_gen.arrow_coders import RecordBatchCoder, TableCoder
 from components.arrow_example_gen.write_parquet import WriteParquet
-from components.transform.record_batches import BoundedParquet, cut
+from components.transform.record_batches import (
+    BATCH_BYTES,
+    MESSAGE_BYTES,
+    BoundedParquet,
+    cut,
+)
 
 
 def table_of(rows: int, values: int) -> pa.Table:
@@ -31,6 +38,16 @@ def test_batches_are_cut_by_rows_and_bytes(rows, values, most):
     parts = list(cut(whole))
     assert max((part.num_rows for part in parts), default=0) == most
     assert pa.Table.from_batches(parts, whole.schema).equals(whole)
+
+
+@pytest.mark.parametrize(
+    ("runner", "most"), [(FnApiRunner(), BATCH_BYTES), (PortableRunner(), MESSAGE_BYTES)]
+)
+def test_batches_behind_a_job_server_are_small_messages(tmp_path, runner, most):
+    pq.write_table(table_of(10, 1), tmp_path / "rows.parquet")
+    pipeline = beam.Pipeline(runner)
+    batches = pipeline | BoundedParquet(str(tmp_path / "*.parquet")).BeamSource()
+    assert batches.producer.transform.args == [most]
 
 
 @pytest.mark.parametrize("coder", [RecordBatchCoder(), TableCoder()])
@@ -67,5 +84,5 @@ def test_beam_encodes_nothing_to_learn_its_size(tmp_path, monkeypatch):
         batches = pipeline | BoundedParquet(str(tmp_path / "*.parquet")).BeamSource()
         counts = batches | beam.Map(lambda batch: batch.num_rows)
         assert_that(counts, equal_to([7_232, 16_384, 16_384]))
-        _ = batches | WriteParquet(str(tmp_path / "split"))
+        _ = batches | WriteParquet(str(tmp_path / "split" / "rows"))
     assert encoded == []

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("no_network")
 OF_FLINK = {
     **dict.fromkeys(("parallelism", "max_parallelism", "max_bundle_size"), "INTEGER"),
     "object_reuse": "BOOLEAN",
+    "execution_mode_for_batch": "STRING",
 }
 OF_SPARK = {"bundle_size": "INTEGER"}
 

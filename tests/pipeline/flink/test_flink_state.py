@@ -125,13 +125,16 @@ def test_a_cluster_that_lost_a_process_is_restarted_unless_it_has_jobs(start, fo
     with pytest.raises(ConfigError, match="runs already, its REST endpoint at"):
         start()
     victim = cluster.task_managers()[0]
-    Path(victim.log).write_text("Caused by: java.lang.OutOfMemoryError: Java heap space\n")
+    Path(victim.log).write_text(
+        "Caused by: java.net.ConnectException: finishConnect(..) failed: Connection refused\n"
+        "Terminating due to java.lang.OutOfMemoryError: Java heap space\n"
+    )
     os.kill(victim.pid, signal.SIGKILL)
     while victim.process():
         pass
     engine = Flink(job_endpoint=f"localhost:{cluster.ports.job_server}")
     assert find_cluster(engine.job_endpoint) == cluster
-    why = "TaskManager-1 of the Flink cluster in .* ended: Caused by: .*OutOfMemoryError: Java heap"
+    why = "TaskManager-1 of the Flink cluster in .* ended: Terminating .*OutOfMemoryError: Java"
     with pytest.raises(ConfigError, match=why) as caught:
         engine.check_processes()
     again = f"python -m pipeline flink start --folder {folder} --rest-port {cluster.ports.rest} "

@@ -69,5 +69,11 @@ def test_last_line_is_the_innermost_cause(tmp_path):
         "Caused by: java.net.BindException: port 8081\n\tat d.E.f(E.java:2)\n\t... 5 more\n"
     )
     assert background.last_line() == "Caused by: java.net.BindException: port 8081"
+    log.write_text(
+        f"{log.read_text()}Terminating due to java.lang.OutOfMemoryError: Java heap space\n"
+    )
+    assert (
+        background.last_line() == "Terminating due to java.lang.OutOfMemoryError: Java heap space"
+    )
     log.write_text("Traceback (most recent call last):\n  File x\nModuleNotFoundError: no beam\n")
     assert background.last_line() == "ModuleNotFoundError: no beam"
