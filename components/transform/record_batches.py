@@ -17,15 +17,15 @@ from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 
 from components.arrow_example_gen.arrow_coders import register_arrow_coders
 from components.arrow_example_gen.write_parquet import WriteParquet
+from components.transform.worker_messages import MESSAGE_BYTES, limit_messages
 
+# In this module, because workers load it for the steps below.
 register_arrow_coders()
+limit_messages()
 
 # A call of the graph costs some milliseconds, whatever the number of rows.
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
-# Behind a job server batches travel between stages, as messages of which up to a hundred wait in
-# the memory of an engine written in Java (see `WriteParquet` of ArrowExampleGen).
-MESSAGE_BYTES = 1 << 20
 
 
 def cut(table: pa.Table, most_bytes: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
@@ -60,6 +60,7 @@ class _Source(beam.PTransform):
             )
             for place, pattern in enumerate(self._patterns)
         ]
+        # There, batches travel between stages, each as a message.
         is_behind_a_job_server = isinstance(begin.pipeline.runner, PortableRunner)
         most_bytes = MESSAGE_BYTES if is_behind_a_job_server else BATCH_BYTES
         return (

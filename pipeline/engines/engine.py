@@ -150,9 +150,6 @@ class Engine(BaseModel, abc.ABC):
             ConfigError: Names what is missing and how to get it.
         """
 
-    def prepare_process(self) -> None:
-        """Make this process ready for a run, of which it may be a worker."""
-
     def diagnose(self, error: BaseException) -> Diagnosis | None:
         """Find the cause in the engine after a job failed.
 

@@ -13,7 +13,6 @@ from pipeline.common.errors import ConfigError
 from pipeline.engines.engine import WORKERS_HAVE_TFX, Address, Diagnosis, Engine, Folders, Option
 from pipeline.engines.options import check_options
 from pipeline.engines.reach import is_loopback, unreachable
-from pipeline.engines.worker_messages import limit_messages
 
 EMBED = "embed"
 """The job endpoint inside Beam's Python package, in this process."""
@@ -134,11 +133,6 @@ class JobServerEngine(Engine):
         self.check_cluster()
         if self.environment == "external":
             self._check_pool()
-
-    def prepare_process(self) -> None:
-        """Make the workers in this process send messages that the engine can hold."""
-        if self.environment == "loopback":
-            limit_messages()
 
     def check_cluster(self) -> None:
         """Check the engine's machines behind the job server.

@@ -21,8 +21,6 @@ from concurrent import futures
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
-from pipeline.engines.worker_messages import limit_messages
-
 _STOP_SECONDS = 5.0
 
 
@@ -120,7 +118,6 @@ def _work(worker_id: str, control_endpoint: str) -> None:
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {worker_id} %(message)s")
-    limit_messages()
     SdkHarness(control_endpoint, worker_id=worker_id).run()
 
 

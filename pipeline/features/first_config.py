@@ -37,6 +37,7 @@ FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based 
 FEW_OF_A_CLASS = 100  # rows: with fewer, a class's share of a split is random
 _TARGET_NAMES = ("label", "target", "class", "outcome", "y", "survived", "price", "species")
 _STEPS = 12_000  # optimizer steps of a training without an early stop
+_SMALL = 2_000  # rows, below which a table is small
 _MANY = 10_000  # rows
 _ROWS_SEEN = 2_000_000  # for many rows, in all epochs
 
@@ -219,6 +220,9 @@ def likely_label(data: DataFacts) -> tuple[str, str]:
 def training(rows: int, columns: int = 1) -> list[str]:
     """Return the lines of `training:` for a number of training rows and of feature columns.
 
+    The kind of layers is the one with the best mean rank on public tables of that size, see
+    benchmarks/results/models.md.
+
     From `_MANY` rows on, a network of this size does not memorize them. Then there is no dropout,
     whose noise becomes a bias if outputs are exponentials, a lower learning rate, and enough epochs
     to complete the schedule.
@@ -230,7 +234,7 @@ def training(rows: int, columns: int = 1) -> list[str]:
     epochs = _ROWS_SEEN / rows if many else _STEPS / steps
     epochs = int(np.clip(round(epochs), 20, 200))
     patience = max(5, epochs // (3 if many else 5))
-    units = [64, 32] if rows < 2_000 else [128, 64]
+    kind, units = ("residual", [64, 32]) if rows < _SMALL else ("mlp", [128, 64])
     dropout, rate = (0.0, 0.002) if many else (0.1, 0.003)
     model = ModelSize(units, dropout, knots=8, weight_decay=0.01)
     linear = ", linear: true"
@@ -239,7 +243,7 @@ def training(rows: int, columns: int = 1) -> list[str]:
         "  ema_momentum: 0.99",
     ]
     if is_wide(rows, columns):
-        model, linear = WIDE, ""
+        model, kind, linear = WIDE, "mlp", ""
         about = [f"  # {columns:,} columns: a small model with weight decay, against overfitting."]
     noun = "step" if steps == 1 else "steps"
     return [
@@ -249,7 +253,7 @@ def training(rows: int, columns: int = 1) -> list[str]:
         f"  global_batch_size: {batch}",
         f"  epochs: {epochs}",
         *about,
-        f"  model: {{hidden_units: {model.hidden_units}, dropout: {model.dropout}, "
+        f"  model: {{kind: {kind}, hidden_units: {model.hidden_units}, dropout: {model.dropout}, "
         f"knots: {model.knots}{linear}}}",
         "  optimizer:",
         f"    {{name: adamw, learning_rate: {rate}, weight_decay: {model.weight_decay}, "

@@ -291,7 +291,6 @@ def _prepare(config: PipelineConfig):
 
     absl.logging.use_absl_handler()
     absl.logging.set_verbosity(absl.logging.INFO)
-    config.beam.prepare_process()
     return LocalDagRunner(), create_pipeline(config)
 
 

@@ -120,6 +120,7 @@ def test_a_training_fits_the_rows(rows):
     values = yaml.safe_load(text)["training"]
     assert values["early_stopping"]["patience_epochs"] < values["epochs"]
     assert (values["model"]["dropout"] == 0) == (rows >= 10_000)
+    assert values["model"]["kind"] == ("residual" if rows < 2_000 else "mlp")
 
 
 def test_a_file_as_a_stranger_has_it(tmp_path, capsys):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from apache_beam.runners.worker import data_plane
 
-from pipeline.engines.portable import Portable
-from pipeline.engines.worker_messages import MESSAGE_BYTES, limit_messages
+from components.transform.worker_messages import limit_messages
 
 NAMES = ("_DEFAULT_SIZE_FLUSH_THRESHOLD", "SizeBasedBufferingClosableOutputStream")
 
@@ -31,13 +30,6 @@ def message_sizes():
 
 
 def test_messages_are_small():
-    assert message_sizes() == [3_000_000], "as Beam sends them"
     for _ in range(2):
         limit_messages()
         assert message_sizes() == [1_100_000, 1_100_000, 800_000]
-
-
-@pytest.mark.parametrize(("environment", "is_limited"), [("loopback", True), ("external", False)])
-def test_a_process_that_is_a_worker_is_made_ready(environment, is_limited):
-    Portable(environment=environment).prepare_process()
-    assert (data_plane._DEFAULT_SIZE_FLUSH_THRESHOLD == MESSAGE_BYTES) == is_limited
