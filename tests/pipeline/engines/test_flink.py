@@ -143,7 +143,21 @@ def test_mistakes(changes, message, flink, write):
     wait_for_slots(flink)
 
 
+@pytest.fixture
+def pipelined(monkeypatch):
+    """Jobs that wait until Flink has slots for all their stages."""
+    options = Flink.options
+    monkeypatch.setattr(
+        Flink,
+        "options",
+        lambda engine: tuple(
+            option for option in options(engine) if option.name != "execution_mode_for_batch"
+        ),
+    )
+
+
 @pytest.mark.timeout(90)
+@pytest.mark.usefixtures("pipelined")
 def test_a_job_that_exceeds_the_time_limit_is_cancelled(flink, write):
     """It waits for slots that Flink lacks, and has taken all that there are."""
     changes = ["beam.parallelism=9", "beam.probe_seconds=8"]
@@ -170,7 +184,7 @@ def handled_interrupts():
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.usefixtures("handled_interrupts")
+@pytest.mark.usefixtures("handled_interrupts", "pipelined")
 def test_an_abandoned_job_is_cancelled(flink, write, monkeypatch):
     """Ctrl-C cancels a job; the next run cancels the job of a killed run."""
     config = load_config(write(), overrides(flink, "beam.parallelism=9", "beam.probe_seconds=120"))
