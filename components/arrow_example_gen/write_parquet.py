@@ -29,9 +29,9 @@ class WriteParquet(beam.PTransform):
     """Record batches of one schema -> Parquet files, at least one.
 
     `beam.io.Write` does the same, with a side input for the step that writes. On Flink and Spark a
-    step with a side input starts a new stage, and what it reads travels there through Java. Flink
-    ran out of memory on the way: Beam's Java harness sends 100 messages before it looks whether
-    they are taken, whatever their size, and a row group is one message.
+    step with a side input starts a new stage, and what it reads travels there through Java, which
+    runs out of memory: Beam sends 100 messages from there before it looks whether they are taken,
+    whatever their size, and a row group is one message.
     """
 
     def __init__(

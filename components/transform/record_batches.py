@@ -60,7 +60,7 @@ class _Source(beam.PTransform):
             )
             for place, pattern in enumerate(self._patterns)
         ]
-        # There, batches travel between stages, each as a message.
+        # Behind a job server, batches travel between stages, each as a message.
         is_behind_a_job_server = isinstance(begin.pipeline.runner, PortableRunner)
         most_bytes = MESSAGE_BYTES if is_behind_a_job_server else BATCH_BYTES
         return (

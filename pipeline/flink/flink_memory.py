@@ -123,8 +123,9 @@ def cluster_memory(wanted: str = DEFAULT, *, task_managers: int) -> ClusterMemor
 def divide(total: int, *, task_managers: int) -> ClusterMemory:
     """Divide MB: about a fifth for the job server and the JobManager, the rest for TaskManagers.
 
-    Most of a TaskManager's part is managed memory, for the records that are sorted. They pass
-    through the heap one by one.
+    Most of a TaskManager's part is managed memory, for the records that are sorted. These pass
+    through the heap one by one; messages to and from the workers wait in it, up to a hundred of
+    each step.
     """
     # 512 MB were too little for the job server and a Transform of 195 columns.
     job_server, job_manager = max(1024, total // 8), max(512, total // 12)
