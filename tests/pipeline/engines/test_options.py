@@ -37,6 +37,7 @@ def test_options_are_parsed_to_their_types():
     assert known["parallelism"] == 7
     assert known["max_bundle_size"] == 50
     assert known["environment_type"] == "LOOPBACK"
+    assert known["execution_mode_for_batch"] == "BATCH_FORCED"
 
 
 @pytest.mark.parametrize(
