@@ -47,7 +47,6 @@ Examples:
   python -m pipeline compile --target kubeflow my.yaml
   python -m pipeline replay my-kubeflow.yaml --map s3://bucket/data=./data
   python -m pipeline submit --target kubeflow my.yaml --wait
-  python -m pipeline check-serving output/taxi/serving_model rows.csv
   python -m pipeline flink start             # then: run --set beam.engine=flink
 """
 
@@ -63,7 +62,7 @@ _COMMANDS = {
         run.schema,
     ),
     "On a cluster": (image.image, targets.compile_, targets.replay, submit.submit),
-    "Schedules and servers": (schedules.schedules, serving.check_serving, serving.serve_manifest),
+    "Schedules and servers": (schedules.schedules, serving.serve_manifest),
     "Beam's engines": (engines.beam_options, engines.flink, engines.worker_pool),
 }
 

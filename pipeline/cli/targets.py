@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from pipeline.cli import options
 from pipeline.cli.base import command, flag, option, value
 from pipeline.cli.quiet import quiet
-from pipeline.cli.serving import pushed_model_check
 from shared_core.atomic_files import message_stream
 
 _COMPILE = """\
@@ -92,13 +91,6 @@ Examples:
     flag_value="",
 )
 @options.builder_option("program that runs the image; default: the one that has it")
-@option(
-    "--check-serving",
-    "ROWS",
-    "after the run, send the rows of this file to the pushed model as `check-serving` does; exit "
-    "with code 1 if an answer is an error or differs from `predict`",
-    type=options.DATA,
-)
 def replay(given: SimpleNamespace) -> int:
     """Execute a compiled file on this machine.
 
@@ -119,5 +111,4 @@ def replay(given: SimpleNamespace) -> int:
         lenient=given.lenient,
         image=given.image,
         builder=given.builder,
-        check_pushed=pushed_model_check(given.check_serving),
     )

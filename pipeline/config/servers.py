@@ -8,8 +8,8 @@ from pydantic import Field
 from pipeline.config.section import Section
 
 
-class ServerConfig(Section):
-    """Settings that the servers of both targets have."""
+class KserveConfig(Section):
+    """A server with KServe's TensorFlow runtime."""
 
     min_replicas: int = Field(default=1, ge=0, description="Minimum number of servers.")
     max_replicas: int = Field(
@@ -22,19 +22,6 @@ class ServerConfig(Section):
         default=None,
         description="Account that reads the model; default: `service_account` of the target.",
     )
-
-    @pydantic.model_validator(mode="after")
-    def _replicas_are_a_range(self) -> ServerConfig:
-        if self.min_replicas > self.max_replicas:
-            raise ValueError(
-                f"min_replicas={self.min_replicas} is more than max_replicas={self.max_replicas}; "
-                "raise max_replicas"
-            )
-        return self
-
-
-class KserveConfig(ServerConfig):
-    """A server with KServe's TensorFlow runtime."""
 
     cpu: float = Field(default=1, gt=0, description="CPU cores of a server.")
     memory_gib: float = Field(default=2, gt=0, description="Memory of a server in GiB.")
@@ -49,18 +36,20 @@ class KserveConfig(ServerConfig):
         "for the TensorFlow version that wrote the model.",
     )
 
+    @pydantic.model_validator(mode="after")
+    def _replicas_are_a_range(self) -> KserveConfig:
+        if self.min_replicas > self.max_replicas:
+            raise ValueError(
+                f"min_replicas={self.min_replicas} is more than max_replicas={self.max_replicas}; "
+                "raise max_replicas"
+            )
+        return self
 
-class VertexServerConfig(ServerConfig):
-    """A Vertex endpoint."""
 
-    min_replicas: int = Field(default=1, ge=1, description="Minimum number of servers.")
-    machine_type: str = Field(default="n1-standard-2", description="Machine type of a server.")
-    accelerator: str | None = Field(
-        default=None, description="Type of accelerator as Vertex names it: `NVIDIA_TESLA_T4`."
-    )
+class VertexServerConfig(Section):
+    """A server on a Vertex endpoint."""
+
     image: str | None = Field(
         default=None,
-        description="Google's prebuilt TensorFlow container, or a copy of `tensorflow/serving` in "
-        "your Artifact Registry; default: the prebuilt container for the TensorFlow version that "
-        "wrote the model, if there is one.",
+        description="A copy of `tensorflow/serving` in your Artifact Registry.",
     )

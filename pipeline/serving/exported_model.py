@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.common.errors import ConfigError
@@ -133,24 +130,6 @@ def mapped(place: str, maps: Mapping[str, str]) -> str:
         if place == prefix or place.startswith(f"{prefix.rstrip('/')}/"):
             return f"{maps[prefix].rstrip('/')}{place.removeprefix(prefix.rstrip('/'))}"
     return place
-
-
-@contextmanager
-def local_copy(version: str) -> Iterator[Path]:
-    """Yield a SavedModel's folder on this machine; a remote model is copied temporarily."""
-    if "://" not in version:
-        yield Path(version)
-        return
-    from tensorflow.io import gfile
-
-    with TemporaryDirectory(prefix="model-") as folder:
-        target = Path(folder) / version.rstrip("/").rpartition("/")[2]
-        for parent, _, files in gfile.walk(version):
-            below = target / parent.removeprefix(version).strip("/")
-            below.mkdir(parents=True, exist_ok=True)
-            for name in files:
-                gfile.copy(f"{parent.rstrip('/')}/{name}", str(below / name), overwrite=True)
-        yield target
 
 
 def _read(path: str) -> bytes:

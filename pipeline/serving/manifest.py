@@ -21,8 +21,7 @@ from pipeline.serving.exported_model import (
 )
 from pipeline.serving.kserve import inference_service
 from pipeline.serving.requests import ServingTarget, first_rows, request_body, rows_file
-from pipeline.serving.server_versions import is_prebuilt
-from pipeline.serving.vertex_requests import container_image, vertex_requests
+from pipeline.serving.vertex_upload import upload_request
 
 if TYPE_CHECKING:
     from pipeline.config.config import PipelineConfig
@@ -66,7 +65,7 @@ class Manifest:
         model: The model to serve.
         uri: Place that the target reads.
         name: Name of the service or endpoint.
-        content: InferenceService, or the three requests to Vertex.
+        content: InferenceService, or the request that uploads the model.
         file: File of the manifest.
         request: File of the request, and its signature; None: no request was written.
     """
@@ -95,20 +94,12 @@ def write_manifest(options: ManifestOptions, config: PipelineConfig | None) -> M
     check_place(options.model, options.target)
     cluster = config.cluster if config else None
     model = read_model(find_version(mapped(options.model, options.maps)))
+    uri = versions_folder(options.model, model, options.maps)
     if options.target == "kserve":
-        profile = cluster.kubeflow if cluster else None
-        uri = versions_folder(options.model, model, options.maps, "KServe's TensorFlow runtime")
-        content = inference_service(model, uri, name, profile)
+        content = inference_service(model, uri, name, cluster.kubeflow if cluster else None)
     else:
-        profile = cluster.vertex if cluster else None
-        image = container_image(model, profile)
-        uri = (
-            version_place(options.model, model)
-            if is_prebuilt(image)
-            else versions_folder(options.model, model, options.maps, image)
-        )
-        content = vertex_requests(uri, image, name, profile)
-    endings = {"kserve": "kserve.yaml", "vertex": "vertex-serving.json"}
+        content = upload_request(model, uri, name, cluster.vertex if cluster else None)
+    endings = {"kserve": "kserve.yaml", "vertex": "vertex-upload.json"}
     file = options.output or Path(f"{name}-{endings[options.target]}")
     request = _request(options, model, config, file) if options.rows else None
     with output_file(file) as stream:
@@ -131,14 +122,13 @@ def check_place(place: str, target: ServingTarget) -> None:
         )
 
 
-def versions_folder(place: str, model: ExportedModel, maps: Mapping[str, str], server: str) -> str:
-    """Return the folder of versions for a server that loads the highest-numbered one.
+def versions_folder(place: str, model: ExportedModel, maps: Mapping[str, str]) -> str:
+    """Return the folder of versions: TensorFlow Serving loads the highest-numbered one.
 
     Args:
         place: The folder, or its highest-numbered version.
         model: The model that was found there.
         maps: Remote place -> folder on this machine.
-        server: Name of the server, for the message.
 
     Raises:
         ConfigError: The place is a version other than the highest, or not a numbered folder.
@@ -150,22 +140,17 @@ def versions_folder(place: str, model: ExportedModel, maps: Mapping[str, str], s
     above = place.rpartition("/")[0]
     if not found.isdigit():
         raise ConfigError(
-            f"--model={place}: {server} looks for numbered versions below a folder; move the model "
-            f"to {place}/1, and give {place}."
+            f"--model={place}: TensorFlow Serving looks for numbered versions below a folder; move "
+            f"the model to {place}/1, and give {place}."
         )
     highest = find_version(mapped(above, maps)).rpartition("/")[2]
     if highest != found:
         raise ConfigError(
-            f"--model={place}: {server} serves the highest-numbered version below a folder, which "
-            f"is {highest}, not {found}. Copy this version to a separate folder, or give {above}."
+            f"--model={place}: TensorFlow Serving loads the highest-numbered version below a "
+            f"folder, which is {highest}, not {found}. Copy this version to a separate folder, or "
+            f"give {above}."
         )
     return above
-
-
-def version_place(place: str, model: ExportedModel) -> str:
-    """Return the place of the SavedModel; `place` may be its parent folder."""
-    place, found = place.rstrip("/"), model.place.rpartition("/")[2]
-    return place if place.rpartition("/")[2] == found else f"{place}/{found}"
 
 
 def _request(
@@ -209,6 +194,12 @@ def next_steps(manifest: Manifest, target: ServingTarget) -> Sequence[str]:
             f"curl -d @{body} {url}:predict",
         ]
     return [
-        "the same command with --deploy, which sends these requests",
+        "curl -X POST -H 'Content-Type: application/json' "
+        '-H "Authorization: Bearer $(gcloud auth print-access-token)" '
+        f"-d @{manifest.file} "
+        "https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION/models:upload",
+        "gcloud ai endpoints create --region=REGION --display-name=" + manifest.name,
+        "gcloud ai endpoints deploy-model ENDPOINT --region=REGION --model=MODEL "
+        f"--display-name={manifest.name} --machine-type=n1-standard-2",
         f"gcloud ai endpoints predict ENDPOINT --region=REGION --json-request={body}",
     ]

@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from components import CsvOptions
 
 ServingTarget = Literal["kserve", "vertex"]
-# Vertex calls the default signature and passes on only `instances` of a body.
-SIGNATURES: dict[ServingTarget, tuple[str, ...]] = {
-    "kserve": (SERVING_DEFAULT, RAW),
-    "vertex": (SERVING_DEFAULT,),
-}
 _MISSING = {"string": b"", "float32": float("nan"), "int64": int(np.iinfo(np.int64).min)}
 
 

@@ -1,11 +1,9 @@
-"""Find the server for a model: releases of TensorFlow Serving, Google's prebuilt containers.
+"""Find the server for a model: releases of TensorFlow Serving.
 
 A server can load models of its TensorFlow version or an older one; TensorFlow promises no more.
 """
 
 from __future__ import annotations
-
-import re
 
 from pipeline.common.errors import ConfigError
 
@@ -18,10 +16,6 @@ SERVING_RELEASES = {
     "2.19": "2.19.1",
     "2.20": "2.20.0",
 }
-# Google's list of prebuilt containers ends here (read in 2026).
-NEWEST_PREBUILT = "2.15"
-PREBUILT = "us-docker.pkg.dev/vertex-ai/prediction/tf2-{device}.{version}:latest"
-_PREBUILT_IMAGE = re.compile(r"^\w+-docker\.pkg\.dev/vertex-ai/prediction/tf2-")
 
 
 def minor_version(tensorflow: str) -> str:
@@ -47,32 +41,3 @@ def serving_release(tensorflow: str, field: str) -> str:
             "Name the tag of a tensorflow/serving image of at least that version."
         )
     return release
-
-
-def is_prebuilt(image: str) -> bool:
-    """Return whether an image is one of Google's prebuilt TensorFlow containers."""
-    return _PREBUILT_IMAGE.match(image) is not None
-
-
-def vertex_image(tensorflow: str, *, accelerated: bool) -> str:
-    """Return Google's prebuilt container for a model.
-
-    Raises:
-        ConfigError: There is no container for the model's TensorFlow version.
-    """
-    device = "gpu" if accelerated else "cpu"
-    minor = minor_version(tensorflow)
-    newest = PREBUILT.format(device=device, version=NEWEST_PREBUILT.replace(".", "-"))
-    if _as_numbers(minor) > _as_numbers(NEWEST_PREBUILT):
-        release = SERVING_RELEASES.get(minor, minor)
-        raise ConfigError(
-            f"cluster.vertex.server.image: TensorFlow {tensorflow} wrote the model, and Google's "
-            f"prebuilt containers end with {NEWEST_PREBUILT}. Copy tensorflow/serving:{release} to "
-            "your Artifact Registry and name it there; or try the older server, "
-            f"{newest}, after check-serving with its version (docs/serving.md)."
-        )
-    return newest
-
-
-def _as_numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))

@@ -140,15 +140,6 @@ def test_a_server_answers_what_predict_says(responses, predicted, signature):
     assert [value.decode() for value in answer["prediction"].ravel()] == predicted[1]
 
 
-def test_check_serving_finds_both_signatures_right(taxi, capsys):
-    """The protocol of the REST API: JSON, missing values, one row and many."""
-    arguments = ["--model", str(taxi.pushed), "--data", str(DATA), "--rows", str(ROWS)]
-    assert main(["check-serving", *arguments]) == 0
-    printed = capsys.readouterr().out
-    assert f"serving_default: {ROWS} rows answered as predict does" in printed
-    assert f"raw: {ROWS} rows answered as predict does" in printed
-
-
 def test_a_server_transforms_as_transform_did(responses, taxi, examples):
     """Reference: Transform's own graph, read by TFT."""
     import tensorflow_transform as tft

@@ -59,7 +59,7 @@ def parsed(*words: str) -> dict[str, Any]:
 
 
 def test_there_are_all_commands():
-    assert len(COMMANDS) == 31
+    assert len(COMMANDS) == 30
     expected = {("run",), ("features", "explain"), ("flink", "start"), ("image", "build")}
     assert expected < set(COMMANDS)
 
@@ -124,7 +124,6 @@ VALUES = {
     "init": ["--data"],
     "features suggest": ["--data"],
     "predict": ["--model", "--data"],
-    "check-serving": ["--model", "--data"],
 }
 
 
@@ -201,8 +200,6 @@ def test_options_and_values_in_any_order(words, expected):
         ("init x.csv --output -h", ["'--output' needs a value"]),
         ("run --config", ["'--config'"]),
         ("init x.csv --source cvs", ["--source", "'cvs'", "'csv'"]),
-        ("check-serving m d --rows -5", ["--rows", "-5", "x>=1"]),
-        ("check-serving m d --rows x", ["--rows", "'x'"]),
         ("flink start --job-port 70000", ["--job-port", "70000"]),
         ("profile my.yaml --steps 0", ["--steps", "0", "1<=x<=1000"]),
         ("submit --poll=-1", ["--poll", "-1: give a number of seconds above 0"]),
