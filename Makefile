@@ -21,7 +21,7 @@ ONLY_NVIDIA = sed -i -n '/^\#/p; /^nvidia-/,/[^\\]$$/p' cuda.txt
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster test-image test-browser test-mlflow test-1.21 flink flink-status flink-stop golden lint docs bench lock clean
+.PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster test-image test-browser test-mlflow test-1.21 golden lint docs bench lock clean
 
 help:  ## list these commands
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -65,15 +65,6 @@ test-mlflow: setup  ## the tests that export runs to an MLflow server
 test-1.21: setup  ## the quick tests with TFX 1.21, in an image of that stack
 	@sh scripts/debian_base.sh trixie
 	@sh scripts/test_in_image.sh 1.21 trixie $(ARGS)
-
-flink: setup  ## start a Flink cluster on this machine, for beam.engine=flink
-	@$(BIN)/python -m pipeline flink start $(ARGS)
-
-flink-status: setup  ## its processes, slots and jobs
-	@$(BIN)/python -m pipeline flink status $(ARGS)
-
-flink-stop: setup  ## stop it
-	@$(BIN)/python -m pipeline flink stop $(ARGS)
 
 golden: setup  ## rewrite the golden files of compiled pipelines; review the change
 	@WRITE_GOLDEN=1 $(BIN)/python -m pytest -q -k golden tests/pipeline/targets

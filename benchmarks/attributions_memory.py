@@ -82,7 +82,7 @@ def explain(examples: str, model: str) -> int:
 
     from components import Attributions
     from components.input_gradients.executor import Executor
-    from pipeline.config.config_file import load_engine
+    from pipeline.engines.engine import BeamConfig
 
     rows, trained = standard_artifacts.Examples(), standard_artifacts.Model()
     rows.uri, trained.uri = examples, model
@@ -93,7 +93,7 @@ def explain(examples: str, model: str) -> int:
     )
     found = Attributions()
     found.uri = f"{examples}/attributions"
-    context = Executor.Context(beam_pipeline_args=[*load_engine("in_memory").pipeline_args()])
+    context = Executor.Context(beam_pipeline_args=[*BeamConfig().pipeline_args()])
     Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to VmRSS, see proc(5)
     Executor(context).Do(
         {"examples": [rows], "model": [trained]},

@@ -2,10 +2,8 @@
 
 `beam: {engine: multi_processing, workers: 2}` against `in_memory`, from a single CSV file of the
 rows in the tfx wheel, over and over. A row counts the nodes' time by the clock, with the start of
-the workers in it. The Trainer takes one step: it is no Beam node. `--engine flink` measures Flink
-on this machine with two task slots instead (`make flink` once), of which the Python workers are
-processes too; processor seconds are without those of Flink's own processes. `--rows 15002` shows
-what the start of the workers takes.
+the workers in it. The Trainer takes one step: it is no Beam node. `--rows 15002`
+shows what the start of the workers takes.
 """
 
 from __future__ import annotations
@@ -24,21 +22,17 @@ NODES = (
     *("NormalizationValidator", "Evaluator"),
 )
 ALL = "all Beam nodes"
-ENGINES = {
-    "multi_processing": ("two processes", ("beam.engine=multi_processing", "beam.workers=2")),
-    "flink": ("Flink, two task slots", ("beam.engine=flink", "beam.parallelism=2")),
-}
+SETTINGS = ("beam.engine=multi_processing", "beam.workers=2")
+TWO = "two processes"
 
 
 def main() -> None:
     """Runs both in turns."""
     parser = _report.parser(__file__, rounds=3)
     parser.add_argument("--rows", type=int, default=ROWS, help="of the CSV (default: %(default)s)")
-    parser.add_argument("--engine", choices=ENGINES, default="multi_processing")
     arguments = parser.parse_args()
     count, rounds = (500, 1) if arguments.quick else (arguments.rows, arguments.runs)
-    name, settings = ENGINES[arguments.engine]
-    engines = {"one process": (), name: settings}
+    engines = {"one process": (), TWO: SETTINGS}
     found: dict[str, list[Costs]] = {engine: [] for engine in engines}
     with tempfile.TemporaryDirectory() as folder:
         write_taxi_csv(Path(folder) / "taxi.csv", count)
@@ -56,9 +50,9 @@ def main() -> None:
                 print(f"{engine}: {_seconds(costs, ALL):.1f} s", flush=True)
     rows = [
         Row(
-            what=f"{node}, {count:,} rows, {name}",
+            what=f"{node}, {count:,} rows, {TWO}",
             baseline_name="one process",
-            ours=[count / _seconds(costs, node) for costs in found[name]],
+            ours=[count / _seconds(costs, node) for costs in found[TWO]],
             baseline=[count / _seconds(costs, node) for costs in found["one process"]],
             unit="rows/s",
             limit=Limit(1.6, least=True) if node == ALL and count == ROWS else None,

@@ -33,7 +33,7 @@ FLOORS = {
         *("serving", "replay", "targets", "platforms", "image", "run"),
         *("preflight", "page", "features", "tracking", "report"),
         "graph",
-        *("data", "config", "engines", "flink", "common"),
+        *("data", "config", "engines", "common"),
     ),
     "transform": (
         *("preprocessing", "output", "resolve", "encode", "steps", "columns", "spec"),

@@ -11,7 +11,6 @@ from click.exceptions import Exit, NoArgsIsHelpError
 from click.shell_completion import shell_complete
 
 from pipeline.cli import (
-    engines,
     features,
     image,
     profile,
@@ -47,7 +46,6 @@ Examples:
   python -m pipeline compile --target kubeflow my.yaml
   python -m pipeline replay my-kubeflow.yaml --map s3://bucket/data=./data
   python -m pipeline submit --target kubeflow my.yaml --wait
-  python -m pipeline flink start             # then: run --set beam.engine=flink
 """
 
 _COMMANDS = {
@@ -63,7 +61,6 @@ _COMMANDS = {
     ),
     "On a cluster": (image.image, targets.compile_, targets.replay, submit.submit),
     "Schedules and servers": (schedules.schedules, serving.serve_manifest),
-    "Beam's engines": (engines.beam_options, engines.flink, engines.worker_pool),
 }
 
 

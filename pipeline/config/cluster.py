@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import pydantic
 from pydantic import Field
 
-from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.common.json_types import JsonValue
 from pipeline.config.kubernetes import (
     POD_FIELDS,
     FieldPath,
@@ -18,7 +18,7 @@ from pipeline.config.kubernetes import (
 from pipeline.config.section import Section
 from pipeline.config.servers import KserveConfig, VertexServerConfig
 from pipeline.config.vertex_settings import VertexSettings
-from pipeline.engines.table import BeamConfig
+from pipeline.engines.engine import BeamConfig, option_name
 
 DEFAULT_NODE = "default"
 
@@ -244,25 +244,25 @@ class VertexConfig(TargetConfig, VertexSettings):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _dataflow_is_of_this_profile(cls, value: JsonValue) -> JsonValue:
-        """Fill in Dataflow's defaults: the profile's image, project, account and key."""
+        """Fill in Dataflow's options: the profile's image, project, account and key."""
         beam = value.get("beam") if isinstance(value, dict) else None
         if not isinstance(beam, dict) or beam.get("engine") != "dataflow":
             return value
+        options = beam.get("options") or []
+        if not isinstance(options, list):
+            return value  # the model reports it
         root = str(value.get("pipeline_root", "")).rstrip("/")
         own = {
             "project": value.get("project"),
             "region": value.get("region"),
             "temp_location": f"{root}/beam-temp" if root else None,
             "sdk_container_image": value.get("image"),
-            "service_account": value.get("service_account"),
+            "service_account_email": value.get("service_account"),
+            "dataflow_kms_key": value.get("encryption_key"),
         }
-        given: JsonObject = {name: each for name, each in own.items() if each is not None}
-        flag, more = "--dataflow_kms_key=", list(beam.get("extra_args") or ())
-        if (key := value.get("encryption_key")) and not any(
-            str(each).startswith(flag) for each in more
-        ):
-            beam = {**beam, "extra_args": [*more, f"{flag}{key}"]}
-        return {**value, "beam": {**given, **beam}}
+        names = {option_name(str(argument)) for argument in options}
+        more = [f"--{name}={text}" for name, text in own.items() if text and name not in names]
+        return {**value, "beam": {**beam, "options": [*more, *options]}}
 
 
 def _not_empty(value: object) -> object:

@@ -26,8 +26,7 @@ from pipeline.config.nodes import Nodes
 from pipeline.config.origin import Origin
 from pipeline.config.section import Section
 from pipeline.config.tracking import TrackingConfig
-from pipeline.engines.in_memory import InMemory
-from pipeline.engines.table import BeamConfig
+from pipeline.engines.engine import BeamConfig
 from trainer_module import TrainerConfig, TunerConfig
 from transform import FeatureSpec, Label
 
@@ -281,7 +280,7 @@ class PipelineConfig(Section):
     )
     serving: ServingConfig = Field(default_factory=ServingConfig)
     nodes: Nodes = Field(default=(), description="Your own TFX components in the pipeline.")
-    beam: BeamConfig = Field(default_factory=InMemory)
+    beam: BeamConfig = Field(default_factory=BeamConfig)
     metadata: MetadataConfig = Field(default_factory=MetadataConfig)
     output: OutputConfig
     tracking: TrackingConfig | None = Field(

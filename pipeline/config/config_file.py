@@ -13,12 +13,9 @@ from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.config.config_errors import error_text, field_names
 from pipeline.config.origin import Origin
-from pipeline.config.section import Section
 from pipeline.config.text_files import read_text
 from pipeline.config.vocabulary_files import read_vocabularies
 from pipeline.config.yaml_errors import yaml_error_text
-from pipeline.engines.engine import Engine
-from pipeline.engines.table import BeamConfig
 
 PATH_FIELDS = (
     ("data", "path"),
@@ -80,30 +77,6 @@ def config_of_text(text: str, folder: Path) -> PipelineConfig:
     _resolve_paths(raw, folder.resolve())
     read_vocabularies(raw, folder.resolve())
     return PipelineConfig.model_validate(raw)
-
-
-def load_engine(engine: str, overrides: Sequence[str] = ()) -> Engine:
-    """Return an engine's preset without a pipeline.
-
-    Args:
-        engine: Name as in `beam.engine` of the YAML.
-        overrides: `beam.field=value` strings.
-
-    Raises:
-        ConfigError: The engine does not exist, or one of its fields is wrong.
-    """
-    raw: JsonObject = {"beam": {"engine": engine}}
-    for override in overrides:
-        _apply_override(raw, override)
-
-    class Beam(Section):
-        beam: BeamConfig
-
-    try:
-        return Beam.model_validate(raw).beam
-    except pydantic.ValidationError as error:
-        shown = Path(f"--engine {engine}")
-        raise ConfigError(error_text(error, shown, raw, None, overrides)) from None
 
 
 def _refuse_twice(node: yaml.Node | None, path: Path, above: str = "") -> None:

@@ -1,166 +1,266 @@
-"""The base class of Beam engines: pipeline options, checks before a run, explained failures.
+"""`beam:` of the YAML: the engine that runs Beam, and Beam's own pipeline options.
 
-An engine is a frozen model: its fields are those of `beam:` in the YAML. One file each; `table`
-lists them.
+beam: {engine: in_memory}                                    # one process (the default)
+beam: {engine: multi_processing, workers: 4}                 # processes on this machine
+beam: {engine: portable}                                     # Beam's embedded job server
+beam: {engine: flink, options: [--job_endpoint=host:8099, --parallelism=2]}
+beam: {engine: spark, options: [--job_endpoint=host:8099]}
+beam: {engine: dataflow, options: [--project=p, --region=r, --temp_location=gs://b/tmp, ...]}
 """
 
 from __future__ import annotations
 
-import abc
-import re
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+import contextlib
+import difflib
+import importlib.util
+import io
+import logging
+import socket
+from typing import TYPE_CHECKING, Literal, get_args
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.engines.beam_errors import error_message
+from pipeline.common.errors import ConfigError
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 
+EngineName = Literal["in_memory", "multi_processing", "portable", "flink", "spark", "dataflow"]
+ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
-class Option(NamedTuple):
-    """One Beam pipeline option and its purpose."""
+_NOT_OFFERED = {
+    "dask": "Beam's DaskRunner gives silently wrong results with TensorFlow Transform",
+    "direct": "Beam's DirectRunner first tries to download another runner (Prism); "
+    "in_memory names FnApiRunner, which DirectRunner stands for",
+    "prism": "Beam's Prism runner is a program that Beam downloads when it first runs",
+}
 
-    name: str
-    value: str
-    why: str
-
-    def __str__(self) -> str:
-        """Return the option as a command-line argument."""
-        return f"--{self.name}={self.value}"
-
-
-class Diagnosis(NamedTuple):
-    """The cause of an engine failure.
-
-    Attributes:
-        words: Which process ended or which option to raise, in one or two sentences.
-        fix: The command that fixes it on this machine; "" if there is none.
-    """
-
-    words: str
-    fix: str = ""
-
-
-class Folders(NamedTuple):
-    """The folders that workers of a run read and write.
-
-    Attributes:
-        root: Folder of the artifacts.
-        output: `output.folder`.
-        local: Field and path of each file and folder on this machine, including `output.folder`.
-    """
-
-    root: str
-    output: str
-    local: tuple[tuple[str, str], ...]
-
-
-# TFX's base_beam_executor.py: if the options have neither an image nor packages, every Beam node
-# copies TFX into a new source distribution for the workers.
-WORKERS_HAVE_TFX = Option(
-    "sdk_container_image",
-    "unused",
-    "workers use installed packages: TFX is not packed again for every node",
+_RUNNERS: dict[EngineName, str] = {
+    "in_memory": "FnApiRunner",
+    "multi_processing": "FnApiRunner",
+    "portable": "PortableRunner",
+    "flink": "FlinkRunner",
+    "spark": "SparkRunner",
+    "dataflow": "DataflowRunner",
+}
+# Without packages or an image among the options, every node of TFX copies TFX into a new source
+# distribution for the workers (TFX's base_beam_executor.py).
+_PACKAGES = ("sdk_container_image", "setup_file", "extra_package", "requirements_file")
+_ENVIRONMENT = (
+    "--environment_type=LOOPBACK",  # Python code runs in the process that submits the job
+    "--environment_cache_millis=60000",  # a worker lives until a minute after its last step
+    "--experiments=disable_logging_submission_environment",  # no `pip freeze` for every job
 )
+# Used where `options` does not name them.
+_DEFAULTS: dict[EngineName, tuple[str, ...]] = {
+    "in_memory": (),
+    "multi_processing": (),
+    "portable": ("--job_endpoint=embed", *_ENVIRONMENT),
+    # BATCH_FORCED: a stage starts when its input is complete, for stages can wait for each other.
+    "flink": (*_ENVIRONMENT, "--execution_mode_for_batch=BATCH_FORCED"),
+    "spark": _ENVIRONMENT,
+    "dataflow": (),
+}
+# Alternatives of which `options` must name one, and an example.
+_REQUIRED: dict[EngineName, tuple[tuple[tuple[str, ...], str], ...]] = {
+    "flink": (
+        (("job_endpoint", "flink_master"), "--job_endpoint=localhost:8099 (Beam's job server)"),
+    ),
+    "spark": (
+        (("job_endpoint", "spark_master_url"), "--job_endpoint=localhost:8099 (Beam's job server)"),
+    ),
+    "dataflow": (
+        (("project",), "--project=my-project"),
+        (("region",), "--region=europe-west1"),
+        (("temp_location",), "--temp_location=gs://my-bucket/tmp"),
+        (
+            _PACKAGES,
+            "--sdk_container_image=europe-docker.pkg.dev/my-project/images/tfx-largebatch (workers "
+            "start without TFX and this project)",
+        ),
+    ),
+}
 
 
-def address(text: str) -> str:
-    """Return the text if it is `host:port`; used as a pydantic validator.
-
-    Raises:
-        ValueError: The text is not `host:port`.
-    """
-    host, _, port = text.rpartition(":")
-    if not re.fullmatch(r"[\w.-]+", host) or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError("expected host:port, for example localhost:8099")
-    return text
+_CONNECT_SECONDS = 5.0
 
 
-Address = Annotated[str, pydantic.AfterValidator(address)]
-"""`host:port`."""
+def option_name(argument: str) -> str:
+    """Return `name` of `--name=value` or `--name`."""
+    return argument.removeprefix("--").partition("=")[0]
 
 
-class Engine(BaseModel, abc.ABC):
-    """The base class of all engines."""
+class BeamConfig(BaseModel):
+    """How Beam runs the data-parallel nodes (ExampleGen, statistics, Transform, Evaluator)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    extra_args: tuple[str, ...] = Field(
+    engine: EngineName = Field(default="in_memory", description="The runner of Beam.")
+    workers: int = Field(
+        default=1, ge=1, description="Worker processes of `engine: multi_processing`."
+    )
+    options: tuple[str, ...] = Field(
         default=(),
-        description="Further Beam pipeline options, each `--name=value`; Beam checks them.",
+        description="Beam's pipeline options, each `--name=value`; Beam documents them for each "
+        "runner.",
     )
 
-    @pydantic.field_validator("extra_args")
+    @pydantic.field_validator("engine", mode="before")
     @classmethod
-    def _are_options(cls, extra_args: tuple[str, ...]) -> tuple[str, ...]:
-        for argument in extra_args:
-            if not argument.startswith("--") or len(argument.split()) > 1:
+    def _is_offered(cls, engine: object) -> object:
+        if engine in ENGINES:
+            return engine
+        name = str(engine).lower().removesuffix("runner")
+        near = difflib.get_close_matches(name, ENGINES, n=1)
+        if name in _NOT_OFFERED:
+            problem = f"not offered: {_NOT_OFFERED[name]}."
+        else:
+            problem = f"unknown. Did you mean {near[0]!r}?" if near else "unknown."
+        raise ValueError(f"engine={engine!r} is {problem} Use one of {', '.join(ENGINES)}.")
+
+    @pydantic.field_validator("options")
+    @classmethod
+    def _are_options(cls, options: tuple[str, ...]) -> tuple[str, ...]:
+        for argument in options:
+            if not argument.startswith("--") or len(argument.split()) != 1:
                 raise ValueError(
                     f"{argument!r} is not a pipeline option; write each as --name=value, "
                     "one list item each"
                 )
-        return extra_args
+        return options
 
     @pydantic.model_validator(mode="after")
-    def _leave_the_engine_its_options(self) -> Engine:
-        own = {option.name for option in self.options()} - {"experiments"}
-        for argument in self.extra_args:
-            name = argument[2:].partition("=")[0]
-            if name in own:
-                raise ValueError(
-                    f"extra_args: {argument} contradicts what engine: {self.name} sets; "
-                    "`python -m pipeline beam-options` shows which field sets it"
-                )
+    def _fits_the_engine(self) -> BeamConfig:
+        if self.workers > 1 and self.engine != "multi_processing":
+            raise ValueError(f"workers={self.workers} needs engine: multi_processing")
+        names = set(map(option_name, self.options))
+        for name, field in (
+            ("runner", "engine"),
+            ("direct_num_workers", "workers"),
+            ("direct_running_mode", "engine"),
+        ):
+            if name in names:
+                raise ValueError(f"options: --{name} is what `{field}` sets; set `{field}` instead")
+        missing = [
+            example
+            for alternatives, example in _REQUIRED.get(self.engine, ())
+            if not names.intersection(alternatives)
+        ]
+        if missing:
+            raise ValueError(f"engine: {self.engine} needs among its options {', '.join(missing)}")
         return self
-
-    @property
-    def name(self) -> str:
-        """The name of the engine in the YAML."""
-        return type(self).model_fields["engine"].default
-
-    @abc.abstractmethod
-    def options(self) -> tuple[Option, ...]:
-        """Return the pipeline options of this engine, without `extra_args`."""
 
     def pipeline_args(self) -> list[str]:
         """Return the Beam command line, which TFX calls `beam_pipeline_args`."""
-        return [*map(str, self.options()), *self.extra_args]
+        names = set(map(option_name, self.options))
+        own = [f"--runner={_RUNNERS[self.engine]}"]
+        if self.engine == "multi_processing":
+            own += ["--direct_running_mode=multi_processing"]
+            own += [f"--direct_num_workers={self.workers}"]
+        defaults = _DEFAULTS[self.engine]
+        if not names.intersection(_PACKAGES):
+            defaults += ("--sdk_container_image=unused",)
+        return [
+            *own,
+            *(each for each in defaults if option_name(each) not in names),
+            *self.options,
+        ]
 
-    @property
-    def job_server(self) -> str | None:
-        """`host:port` of a job server outside this process, which may define further options."""
-        return None
+    def option(self, name: str) -> str | None:
+        """Return the value of a Beam option, None if the command line does not name it."""
+        values = [a.partition("=")[2] for a in self.pipeline_args() if option_name(a) == name]
+        return values[-1] if values else None
 
-    def objections(
-        self, validator: PipelineOptionsValidator, options: PipelineOptions
-    ) -> list[str]:
-        """Return the objections of Beam's validator to the options of this engine."""
-        return []
 
-    def check(self, folders: Folders) -> None:
-        """Check what a run needs. Each check has a time limit.
+def check_beam(beam: BeamConfig, local_paths: dict[str, str]) -> None:
+    """Check the options with Beam's own parser and validator, and where the workers would run.
 
-        Args:
-            folders: The folders that workers read and write.
+    Args:
+        beam: The section.
+        local_paths: Field -> path of each file and folder of the run on this machine.
 
-        Raises:
-            ConfigError: Names what is missing and how to get it.
-        """
+    Raises:
+        ConfigError: An option is unknown or wrong, or workers cannot see the paths.
+    """
+    from apache_beam.options.pipeline_options import PipelineOptions
 
-    def diagnose(self, error: BaseException) -> Diagnosis | None:
-        """Find the cause in the engine after a job failed.
+    options = PipelineOptions(beam.pipeline_args())
+    _parse(beam, options)
+    errors = _objections(beam, options)
+    if errors:
+        raise ConfigError(f"beam.options (engine: {beam.engine}): {' '.join(errors)}")
+    requirements = beam.option("requirements_file")
+    if requirements and importlib.util.find_spec("pip") is None:
+        raise ConfigError(
+            f"beam.options: --requirements_file={requirements} needs pip in this environment, and "
+            "there is none. Run `python -m ensurepip`, or name an image that has the packages."
+        )
+    endpoint = beam.option("job_endpoint")
+    if endpoint and endpoint != "embed":
+        _check_listens(endpoint)
+    if beam.engine == "dataflow" and local_paths:
+        paths = " and ".join(f"{field}={path}" for field, path in local_paths.items())
+        raise ConfigError(
+            f"beam.engine=dataflow: workers in Google Cloud do not see {paths}. A run on this "
+            "machine has its folders here: use another engine for it, or deploy the pipeline with "
+            "gs:// paths (docs/vertex.md)."
+        )
 
-        Args:
-            error: The exception that Beam raised.
 
-        Returns:
-            The diagnosis; None if the job itself failed.
-        """
-        return None
+def _check_listens(endpoint: str) -> None:
+    """Raise if nothing answers at `host:port`, where Beam would wait for a minute."""
+    host, _, port = endpoint.rpartition(":")
+    if not host or not port.isdigit():
+        raise ConfigError(
+            f"beam.options: --job_endpoint={endpoint} is not host:port; use such as localhost:8099."
+        )
+    try:
+        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"beam.options: --job_endpoint={endpoint}: no job server there ({reason.lower()}). "
+            "Start Beam's job server, or name yours."
+        ) from None
 
-    def describe(self, error: BaseException) -> str:
-        """Return the message of a failed job."""
-        return error_message(error)
+
+def _parse(beam: BeamConfig, options: PipelineOptions) -> None:
+    """Parse the options; raise for one that Beam would only log, drop, and run without."""
+    printed = io.StringIO()
+    logger = logging.getLogger("apache_beam.options.pipeline_options")
+    was_disabled, logger.disabled = logger.disabled, True
+    try:
+        with contextlib.redirect_stderr(printed):
+            known = options.get_all_options(drop_default=True)
+            everything = options.get_all_options(drop_default=True, retain_unknown_options=True)
+    except SystemExit:
+        reason = printed.getvalue().strip().rpartition("error: ")[2]
+        raise ConfigError(f"beam.options: {reason}.") from None
+    finally:
+        logger.disabled = was_disabled
+    has_job_server = beam.option("job_endpoint") not in (None, "embed")
+    # A job server has options that Beam's Python SDK does not know.
+    for name in () if has_job_server else sorted(set(everything) - set(known)):
+        near = difflib.get_close_matches(name, options.get_all_options(), n=1)
+        hint = f"Did you mean --{near[0]}?" if near else "Remove it."
+        raise ConfigError(f"beam.options: Beam has no option --{name}. {hint}")
+
+
+def _objections(beam: BeamConfig, options: PipelineOptions) -> list[str]:
+    from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptions
+    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
+
+    # With Dataflow's runner, the validator would create a bucket if temp_location is wrong.
+    validator = PipelineOptionsValidator(options, runner=None)
+    errors = list(validator.validate())
+    if beam.engine == "dataflow":
+        google, workers = options.view_as(GoogleCloudOptions), options.view_as(WorkerOptions)
+        places = ["temp_location", *(["staging_location"] if google.staging_location else [])]
+        errors += [
+            *validator.validate_cloud_options(google),
+            *(text for place in places for text in validator.validate_gcs_path(google, place)),
+            *validator.validate_num_workers(workers),
+            *validator.validate_worker_region_zone(workers),
+        ]
+    return errors

@@ -12,6 +12,7 @@ from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.csv_files import beyond_int64
 from pipeline.data.peek import DataPeek, peek
+from pipeline.engines.engine import check_beam
 from pipeline.graph.dotted import import_dotted
 from pipeline.preflight.preflight_rows import check_rows
 from pipeline.tracking.server import check_server
@@ -44,6 +45,21 @@ def check_writable(config: PipelineConfig) -> None:
         if field == "output.folder":
             _check_no_wildcards(folder)
         _check_writable(Path(folder), field)
+
+
+def check_engine(config: PipelineConfig) -> None:
+    """Check `config.beam`.
+
+    Raises:
+        ConfigError: Names the option, its value and the fix.
+    """
+    paths = {
+        "data.path": config.data.path,
+        "data.eval_path": config.data.eval_path,
+        "output.folder": config.output.folder,
+    }
+    local = {field: path for field, path in paths.items() if path and not is_remote(path)}
+    check_beam(config.beam, local)
 
 
 def check(config: PipelineConfig) -> DataPeek | None:

@@ -20,9 +20,9 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.object_stores import register_file_systems
 from pipeline.common.program import program
 from pipeline.config.config import PipelineConfig
+from pipeline.engines.beam_errors import error_message
 from pipeline.graph.node_names import NodeName
 from pipeline.preflight import preflight
-from pipeline.preflight.preflight_engine import check_engine
 from pipeline.report import console as views
 from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration
@@ -147,14 +147,13 @@ def _run(
                 prepare_process(next(auto, config.training))
             register_file_systems(config.model_dump_json(exclude={"cluster"}))
             preflight.check(config)
+            preflight.check_engine(config)
             runner, pipeline = _prepare(config)
             corrections = check_artifacts(config.output.folder, config.metadata_path)
             _keep_imported_objects()
         for sentence in corrections:
             logging.getLogger("absl").warning("Note: %s.", sentence)
             views.print_text(consoles.warnings, f"Note: {sentence}.")
-        with views.waiting(f"asking Beam's engine ({config.beam.name})", console):
-            check_engine(config)
         state = RunState.of((node.id for node in pipeline.components), last_computed(config))
         handler = _watch(state, config)
         try:
@@ -189,7 +188,7 @@ def _run(
         where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
         console = consoles.warnings
         console.print(f"\n{where}:", style="bold red", highlight=False)
-        message = print_failure(error, state, config, console)
+        message = print_failure(error, config, console)
         if record := keep(state, error=message):
             console.print(f"Page: {short(record.page)}", highlight=False, soft_wrap=True)
         console.print(f"Log: {short(log)}", highlight=False, soft_wrap=True)
@@ -243,25 +242,11 @@ def _record_artifacts(config: PipelineConfig) -> None:
         logging.getLogger("absl").exception("Cannot list the files of the artifacts.")
 
 
-def print_failure(
-    error: Exception, state: RunState, config: PipelineConfig, console: Console
-) -> str:
-    """Print and return the error; if the engine failed, also how to continue."""
-    show = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
-    damage = _damage(error, config)
-    diagnosis = None if damage else config.beam.diagnose(error)
-    if diagnosis is None:
-        message = damage or config.beam.describe(error)
-        views.print_text(console, message)
-        return message
-    views.print_text(console, diagnosis.words)
-    finished = [node.name for node in state.nodes if node.status in ("done", "cached")]
-    if finished:
-        show(f"Finished, and taken from the cache by the next run: {', '.join(finished)}.")
-    if diagnosis.fix:
-        show(f"To fix it:   {diagnosis.fix}")
-    show(f"To continue: {command()}")
-    return diagnosis.words
+def print_failure(error: Exception, config: PipelineConfig, console: Console) -> str:
+    """Print and return the error of a run."""
+    message = _damage(error, config) or error_message(error)
+    views.print_text(console, message)
+    return message
 
 
 def _damage(error: Exception, config: PipelineConfig) -> str | None:

@@ -174,7 +174,7 @@ def _beam_arguments(there: PipelineConfig, profile: TargetConfig) -> Iterator[st
         # The name of a key in Cloud KMS is not a secret.
         if not name.endswith("kms_key") and (reason := looks_secret(name, value)):
             yield (
-                f"{field}.extra_args: --{name}: {reason}, and the compiled file would show it to "
+                f"{field}.options: --{name}: {reason}, and the compiled file would show it to "
                 "everybody who sees the run. Leave it out, and give nodes the credential as an "
                 "environment variable by cluster.kubeflow.secrets, or by the service account."
             )

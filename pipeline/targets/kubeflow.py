@@ -67,7 +67,8 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
     if config.beam.engine == "dataflow":
         found.append(
             "beam.engine=dataflow is Google Cloud's: give cluster.kubeflow.beam, such as "
-            "{engine: in_memory}, or {engine: flink, ...} with a job server that pods reach."
+            "{engine: in_memory}, or {engine: flink, options: [...]} with a job server that pods "
+            "reach."
         )
     return [*found, *pod_refusals(target)]
 

@@ -15,12 +15,15 @@ from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.data_sources import files
 from pipeline.graph.node_names import NodeName
 from pipeline.image.image_labels import has_no_cuda
-from pipeline.targets.engine_refusals import engine_for_large_data, engine_refusals
 from pipeline.targets.field_checks import field_refusals
 from pipeline.targets.places import place_refusals
 from trainer_module.common.code_fingerprint import is_installed
 
-_PROCESSES = "--direct_num_workers="
+_JOB_SERVER = "flink-job-server.flink.svc:8099"
+# The node itself, on every machine.
+_OWN_HOST = re.compile(
+    r"((.*\.)?localhost|127\..*|0\.0\.0\.0|\[?::1?\]?|\[?::ffff:127\..*)\.?", re.IGNORECASE
+)
 _BUILD_FILES = ("pyproject.toml", "setup.py")
 _GIB = 2**30
 # Peak memory: imports, plus what Beam's runner stores per byte of a CSV to shuffle it.
@@ -46,7 +49,7 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
         *place_refusals(there, profile),
         *_functions(there),
         *_workers(there, profile),
-        *engine_refusals(there, profile),
+        *_job_server(there, profile),
         *_data_in_memory(config, there, profile),
         *_tracking(there),
     ]
@@ -64,11 +67,8 @@ def node_refusals(there: PipelineConfig, profile: TargetConfig, graph: Any) -> l
         if name not in (*names, DEFAULT_NODE)
     ]
     found += _unsupported_parameters(there, graph)
-    given = [arg for arg in there.beam.pipeline_args() if arg.startswith(_PROCESSES)]
-    processes = int(given[-1].removeprefix(_PROCESSES)) if given else 1
+    processes = there.beam.workers
     field = f"beam.workers={processes}"
-    if there.beam.engine != "multi_processing":
-        field = f"beam.extra_args: {_PROCESSES}{processes}"
     for node in graph.components:
         cpu = profile.of_node(node.id).cpu
         if isinstance(node, BaseBeamComponent) and cpu is not None and processes > cpu:
@@ -152,6 +152,42 @@ def _workers(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
         )
 
 
+def _job_server(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
+    """Yield the reasons why the node and an engine behind a job server cannot reach each other."""
+    beam, field = there.beam, f"{profile.section}.beam.options"
+    endpoint = beam.option("job_endpoint")
+    if endpoint is None or endpoint == "embed":
+        return
+    if _OWN_HOST.fullmatch(endpoint.rpartition(":")[0]):
+        yield (
+            f"beam.options: --job_endpoint={endpoint} is the node itself, where no job server "
+            f"runs; give one that nodes reach in {field}, such as --job_endpoint={_JOB_SERVER}."
+        )
+    if beam.option("environment_type") == "LOOPBACK":
+        yield (
+            f"beam.options: --environment_type=LOOPBACK runs the Python code in the node, which "
+            f"the machines of {beam.engine} do not reach; in {field}, use "
+            "--environment_type=EXTERNAL with --environment_config=HOST:PORT of Beam's worker "
+            f"pool beside each of them, or --environment_type=DOCKER with {profile.image}."
+        )
+
+
+def _engine_for_large_data(profile: TargetConfig) -> str:
+    """Return the setting that moves Beam's shuffle out of the node's memory; "" for none."""
+    section = profile.section
+    if section.endswith("vertex"):
+        missing = [each for each in ("project", "region") if not getattr(profile, each, None)]
+        names = " and ".join(f"{section}.{each}" for each in missing)
+        return f"{section}.beam={{engine: dataflow}}{f' with {names}' if missing else ''}"
+    if profile.pipeline_root.startswith("s3://"):
+        return ""  # TensorFlow in Flink's workers does not support s3://
+    options = f"--job_endpoint={_JOB_SERVER}, --environment_type=EXTERNAL"
+    return (
+        f"{section}.beam={{engine: flink, options: [{options}, "
+        "--environment_config=localhost:50000]} with the address of your job server"
+    )
+
+
 def _tracking(there: PipelineConfig) -> Iterator[str]:
     """Yield an error if runs are to be exported: on a platform nothing runs after the last node."""
     if there.tracking is not None:
@@ -179,7 +215,7 @@ def _data_in_memory(
         return []
     has = f"gets {asked:g}" if asked else f"is assumed to get {_GIB_OF_A_POD:g}"
     fixes = [f"{profile.section}.resources.{NodeName.EXAMPLE_GEN}.memory_gib={math.ceil(needed)}"]
-    if engine := engine_for_large_data(profile):
+    if engine := _engine_for_large_data(profile):
         fixes.append(engine)
     return [
         f"beam.engine={there.beam.engine}: {how}, which Beam's own runner keeps in the memory of "

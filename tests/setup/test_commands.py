@@ -20,7 +20,6 @@ TARGETS = {
     "golden",
     "docs",
     *("lock", "clean"),
-    *("flink", "flink-status", "flink-stop"),
 }
 
 

@@ -15,9 +15,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from pipeline.cli import cli, engines
+from pipeline.cli import cli
 from pipeline.common import exit_codes
-from pipeline.engines.table import ENGINES
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("pydantic", "yaml", "numpy", "pandas", "pyarrow", "keras", "tensorflow", "apache_beam")
@@ -59,8 +58,8 @@ def parsed(*words: str) -> dict[str, Any]:
 
 
 def test_there_are_all_commands():
-    assert len(COMMANDS) == 30
-    expected = {("run",), ("features", "explain"), ("flink", "start"), ("image", "build")}
+    assert len(COMMANDS) == 24
+    expected = {("run",), ("features", "explain"), ("image", "build")}
     assert expected < set(COMMANDS)
 
 
@@ -98,12 +97,6 @@ def test_each_option_has_help_and_each_example_parses():
         ):
             names = example.partition("#")[0].split()
             assert any(tuple(names[:n]) in COMMANDS for n in (1, 2)), example
-
-
-def test_help_of_beam_options_names_the_engines():
-    assert tuple(ENGINES) == engines.ENGINES
-    shown = " ".join(CliRunner().invoke(cli.cli, ["beam-options", "-h"]).stdout.split())
-    assert f"{', '.join(ENGINES)}; default: the YAML's" in shown
 
 
 def test_help_of_run_and_the_docs_say_what_its_exit_codes_mean():
@@ -169,7 +162,6 @@ def test_values_are_taken_without_their_options(command):
         ("image build --tag a:1 --tag b --with p", {"tag": ("a:1", "b"), "packages": (Path("p"),)}),
         ("image build", {"cuda": None}),
         ("image build --no-cuda --print", {"cuda": False, "print": True}),
-        ("flink start --rest-port 0", {"rest_port": 0, "memory": "60%"}),
     ],
 )
 def test_options_and_values_in_any_order(words, expected):
@@ -193,14 +185,12 @@ def test_options_and_values_in_any_order(words, expected):
         ("rum a.yaml", ["'rum'", "Did you mean 'run'"]),
         ("features explan", ["pipeline features:", "Did you mean 'explain'"]),
         ("schedules paus", ["Did you mean", "'pause'"]),
-        ("flink start --rest-prt 1", ["pipeline flink start:", "'--rest-port'"]),
         ("--wait run a.yaml", ["'--wait'", "follow its name"]),
         ("init -x.csv", ["'-x'", "./", "--"]),
         ("init x.csv --label --force", ["'--label' needs a value", "--label=--force"]),
         ("init x.csv --output -h", ["'--output' needs a value"]),
         ("run --config", ["'--config'"]),
         ("init x.csv --source cvs", ["--source", "'cvs'", "'csv'"]),
-        ("flink start --job-port 70000", ["--job-port", "70000"]),
         ("profile my.yaml --steps 0", ["--steps", "0", "1<=x<=1000"]),
         ("submit --poll=-1", ["--poll", "-1: give a number of seconds above 0"]),
         ("submit --timeout nan", ["--timeout", "nan: give"]),
@@ -211,7 +201,6 @@ def test_options_and_values_in_any_order(words, expected):
         ("image build --stack 1.17", ["'1.17'", "'1.16', '1.21'"]),
         ("predict m d --set a=b", ["--set a=b: needs --config"]),
         ("run no-such.yaml", ["no-such.yaml: cannot read"]),
-        ("beam-options --engine flnk", ["'flnk'", "'flink'"]),
     ],
 )
 def test_wrong_arguments_are_named(line, facts, capsys):
@@ -233,7 +222,6 @@ def test_a_group_without_a_command_shows_its_help(capsys):
 def test_in_a_shell():
     """Processes as a user starts them: exit codes, streams, names that begin with a dash."""
     lines = [
-        ("tool flink start --help", 0, "Usage: python -m pipeline flink start", ""),
         ("tool run --set a.b=-1 --set c.d=2 -- -x.yaml", 2, "", "-x.yaml: cannot read"),
         ("tool run --verbos3", 2, "", "Did you mean '--verbose'"),
         ("tool", 2, "", "Usage: python -m pipeline"),

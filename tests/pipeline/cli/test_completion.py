@@ -32,7 +32,6 @@ def completed(*words: str) -> set[tuple[str, str]]:
     [
         (["ru"], {("plain", "run"), ("plain", "runs")}),
         (["features", ""], {("plain", "suggest"), ("plain", "explain")}),
-        (["flink", "sta"], {("plain", "start"), ("plain", "status")}),
         (["run", "--ver"], {("plain", "--verbose")}),
         (["init", "x.csv", "--no"], {("plain", "--no-header")}),
         (["run", "my"], {("file", "my")}),  # the shell lists the files
@@ -44,7 +43,6 @@ def completed(*words: str) -> set[tuple[str, str]]:
         (["features", "explain", "--run", "o"], {("dir", "o")}),
         (["compile", "--target", "ku"], {("plain", "kubeflow")}),
         (["init", "--source", "p"], {("plain", "parquet")}),
-        (["beam-options", "--engine", "s"], {("plain", "spark")}),
         (["run", "--nothing", "--ver"], {("plain", "--verbose")}),  # an error before it
     ],
 )

@@ -28,9 +28,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig, SplitConfig
 from pipeline.data import data_sources, peek
 from pipeline.data.csv_guess import guess_csv
-from pipeline.engines.engine import Engine
-from pipeline.engines.in_memory import InMemory
-from pipeline.engines.multi_processing import MultiProcessing
+from pipeline.engines.engine import BeamConfig
 from pipeline.features.column_facts import measure
 from pipeline.preflight.part import Part
 from pipeline.run.input_rows import open_rows
@@ -108,7 +106,7 @@ def read_back(row: dict[str, list[Any]]) -> dict[str, Any]:
 def run_example_gen(
     data: DataConfig,
     folder: Path,
-    beam: Engine | None = None,
+    beam: BeamConfig | None = None,
     features: FeatureSpec = FEATURES,
 ) -> dict[str, list[dict[str, Any]]]:
     """Runs the node alone and reads what it wrote: split -> rows."""
@@ -120,7 +118,7 @@ def run_example_gen(
             metadata_connection_config=metadata.sqlite_metadata_connection_config(
                 str(folder / "metadata.sqlite")
             ),
-            beam_pipeline_args=(beam or InMemory()).pipeline_args(),
+            beam_pipeline_args=(beam or BeamConfig()).pipeline_args(),
         )
     )
     (examples,) = folder.glob("artifacts/*/examples/*")
@@ -246,7 +244,7 @@ def test_equal_rows_come_into_both_splits_by_row_and_into_one_by_content(tmp_pat
 @pytest.mark.slow
 def test_several_beam_processes_write_the_same_rows(tmp_path):
     write_csv(tmp_path / "rows.csv", ROWS)
-    beam = MultiProcessing(workers=2)
+    beam = BeamConfig(engine="multi_processing", workers=2)
     assert "--direct_num_workers=2" in beam.pipeline_args()
     splits = run_example_gen(DataConfig(path=str(tmp_path / "rows.csv")), tmp_path, beam)
     assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, ROWS))

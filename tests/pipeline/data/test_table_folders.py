@@ -15,12 +15,10 @@ from hypothesis import strategies as st
 
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig
-from pipeline.config.config_file import load_config
 from pipeline.data.data_sources import column_folders, files, place
 from pipeline.data.peek import peek
 from pipeline.data.table_folders import source_of_folder
 from pipeline.features.column_facts import measure, source_of
-from pipeline.preflight.preflight_engine import check_engine, folders_of
 from pipeline.run.input_rows import format_of, input_files, open_rows
 
 ODD = ["a[1]", "b*", "c?", "{d}", "[!x]", "[[]", "[]", "a[1] {x}*", "**", "é[ü]"]
@@ -160,20 +158,3 @@ def test_spans_below_odd_folders(tmp_path, odd):
     seen = peek(DataConfig(source="parquet", path=path, spans=2))
     assert seen is not None
     assert (seen.rows, set(seen.columns)) == (3, {"x", "k"})
-
-
-@pytest.mark.parametrize("path", ["sales", "sales/year=*/*.parquet", "sales/{SPAN}/*.parquet"])
-def test_the_look_at_beam_s_engine_takes_what_the_look_at_the_data_takes(path, write, tmp_path):
-    for year in (2020, 2021):
-        folder = f"{year}" if "SPAN" in path else f"year={year}"
-        (tmp_path / "sales" / folder).mkdir(parents=True)
-        pq.write_table(pa.table({"x": [1]}), tmp_path / "sales" / folder / "0.parquet")
-
-    def change(values: dict[str, Any]) -> None:
-        values["data"] = {"path": path, "source": "parquet", "eval_path": path}
-
-    config = load_config(write(change))
-    check_engine(config)
-    ((field, first), (_, held_out), _) = folders_of(config).local
-    assert (field, first) == ("data.path", held_out)
-    assert first.endswith(("2020/0.parquet", "2021/0.parquet"))

@@ -13,30 +13,16 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from flink import FlinkCluster, flink_cluster
 
 from pipeline.config.config_file import load_config
 from pipeline.data.data_sources import files
-from pipeline.engines.engine import Engine
-from pipeline.engines.in_memory import InMemory
-from pipeline.flink import flink_cluster
-
-from .flink_data import example
+from pipeline.engines.engine import BeamConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
 ROW = "row_number"
 """An additional column, passed through, because engines write rows in any order."""
-
-SETTINGS = {
-    "dataflow": (
-        "beam.project=my-project",
-        "beam.region=europe-west1",
-        "beam.temp_location=gs://my-bucket/tmp",
-        "beam.sdk_container_image=registry/image",
-    ),
-    "multi_processing": ("beam.workers=2",),
-}
-"""Fields without a default, and values that are not Beam's defaults, by engine."""
 
 Columns = Mapping[str, list[Any]]
 
@@ -144,27 +130,23 @@ def in_memory(
 ) -> dict[str, Written]:
     """Return the outputs of the in-memory runner: the reference for every other engine."""
     folder = tmp_path_factory.mktemp("in-memory")
-    return {name: run_transform(node, InMemory(), folder / name) for name, node in nodes.items()}
+    return {name: run_transform(node, BeamConfig(), folder / name) for name, node in nodes.items()}
 
 
 @pytest.fixture(scope="session")
-def transform() -> Callable[[Node, Engine, Path], Written]:
+def transform() -> Callable[[Node, BeamConfig, Path], Written]:
     """Return a function that runs a node on an engine with its outputs in a folder."""
     return run_transform
 
 
 @pytest.fixture(scope="session")
-def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[flink_cluster.Cluster]:
-    """Start a Flink cluster on free ports, and stop it at the end.
-
-    Without Java and Maven it fails, and names the packages to install.
-    """
-    cluster = flink_cluster.start(tmp_path_factory.mktemp("flink"), flink_cluster.Ports(0, 0, 0))
-    yield cluster
-    cluster.stop()
+def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkCluster]:
+    """Start a Flink cluster."""
+    with flink_cluster(tmp_path_factory.mktemp("flink") / "cluster") as cluster:
+        yield cluster
 
 
-def run_transform(node: Node, engine: Engine, folder: Path) -> Written:
+def run_transform(node: Node, beam: BeamConfig, folder: Path) -> Written:
     """Run the Transform executor on an engine, as the pipeline runs it."""
     from tfx.types import artifact_utils, standard_artifacts
 
@@ -178,7 +160,7 @@ def run_transform(node: Node, engine: Engine, folder: Path) -> Written:
     graph, transformed = standard_artifacts.TransformGraph(), standard_artifacts.Examples()
     graph.uri, transformed.uri = str(folder / "graph"), str(folder / "examples")
     context = Executor.Context(
-        beam_pipeline_args=engine.pipeline_args(), tmp_dir=str(folder / "tmp"), unique_id="1"
+        beam_pipeline_args=beam.pipeline_args(), tmp_dir=str(folder / "tmp"), unique_id="1"
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", sys.argv[:1])  # TFX parses it: pytest's -v is another one there
@@ -256,6 +238,22 @@ def _node(folder: Path, columns: Columns, features: dict[str, Any]) -> Node:
     (folder / "schema").mkdir()
     (folder / "schema" / "schema.pbtxt").write_text(text_format.MessageToString(schema))
     return Node(folder / "examples", folder / "schema", features)
+
+
+def example(row: Mapping[str, Any]) -> bytes:
+    """Return a row as a serialized tf.Example, without what is None."""
+    import tensorflow as tf
+
+    built = tf.train.Example()
+    for name, value in row.items():
+        feature = built.features.feature[name]
+        if isinstance(value, str):
+            feature.bytes_list.value.append(value.encode())
+        elif isinstance(value, int):
+            feature.int64_list.value.append(value)
+        elif value is not None:
+            feature.float_list.value.append(value)
+    return built.SerializeToString()
 
 
 def _typed(texts: list[str | None]) -> list[Any]:

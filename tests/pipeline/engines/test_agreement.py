@@ -11,10 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.engines.engine import Engine
-from pipeline.engines.flink import Flink
-from pipeline.engines.multi_processing import MultiProcessing
-from pipeline.engines.portable import Portable
+from pipeline.engines.engine import BeamConfig
 
 from .conftest import assert_same
 
@@ -22,20 +19,23 @@ pytestmark = pytest.mark.slow(45)
 
 
 @pytest.mark.parametrize(
-    ("engine", "specification"), [(MultiProcessing(workers=2), "taxi"), (Portable(), "wide")]
+    ("beam", "specification"),
+    [
+        (BeamConfig(engine="multi_processing", workers=2), "taxi"),
+        (BeamConfig(engine="portable"), "wide"),
+    ],
 )
 def test_engines_of_this_process(
-    engine: Engine, specification: str, nodes, in_memory, transform, tmp_path
+    beam: BeamConfig, specification: str, nodes, in_memory, transform, tmp_path
 ):
-    found = transform(nodes[specification], engine, tmp_path)
+    found = transform(nodes[specification], beam, tmp_path)
     assert_same(found, in_memory[specification])
 
 
 @pytest.mark.flink
 def test_flink(flink, nodes, in_memory, transform, tmp_path):
-    """`test_flink.test_a_killed_task_manager` has the taxi specification."""
-    engine = Flink.model_validate({"environment": "external", **flink.addresses()})
-    assert_same(transform(nodes["wide"], engine, tmp_path), in_memory["wide"])
+    beam = BeamConfig(engine="flink", options=flink.options())
+    assert_same(transform(nodes["wide"], beam, tmp_path), in_memory["wide"])
 
 
 @pytest.mark.parametrize("kind", [np.floating, np.integer])

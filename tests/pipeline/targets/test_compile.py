@@ -242,7 +242,7 @@ def test_dataflow_runs_the_same_image_in_the_same_project_with_the_same_key():
         ".region=europe-west4",
         f".service_account={ACCOUNT}",
         f".encryption_key={KEY}",
-        ".beam={engine: dataflow, max_workers: 8, machine_type: n1-highmem-4}",
+        ".beam={engine: dataflow, options: [--max_num_workers=8, --machine_type=n1-highmem-4]}",
     )
     assert {
         "--runner=DataflowRunner",

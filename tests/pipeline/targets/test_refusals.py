@@ -14,7 +14,6 @@ from pipeline.config.config_file import load_config
 from pipeline.serving.exported_model import ExportedModel
 from pipeline.serving.kserve import inference_service
 from pipeline.targets.compile import compile_pipeline
-from pipeline.targets.engine_refusals import engine_refusals
 from pipeline.targets.field_checks import field_refusals
 from pipeline.targets.refusals import refusals
 
@@ -80,15 +79,11 @@ vertex .resources.Trainer.cpu=97 -> cpu=97.*96 cores
 vertex .resources.Trainer.memory_gib=600 -> memory_gib=600.*581 GiB
 vertex .beam={engine: multi_processing, workers: 8} | .resources.Transform.cpu=4
   -> beam.workers=8 exceeds.*Transform gets 4 cores
-kubeflow .beam={extra_args: [--direct_num_workers=3]} | .resources.default.cpu=2
-  -> beam.extra_args: --direct_num_workers=3 exceeds.*: ArrowExampleGen gets 2 cores
 kubeflow .beam={engine: multi_processing, workers: 1}
   -> engine=multi_processing: TensorFlow in Beam's workers does not know s3://
-kubeflow .beam={engine: in_memory, extra_args: [--s3_secret_access_key=tell-nobody]}
+kubeflow .beam={engine: in_memory, options: [--s3_secret_access_key=tell-nobody]}
   -> s3_secret_access_key: its name.*cluster\.kubeflow\.secrets
-kubeflow beam={engine: flink} -> beam\.job_endpoint=localhost:8099: the node itself
-kubeflow .beam={engine: flink, job_endpoint: '[::1]:8099'} -> \[::1\]:8099.*expected host:port
-vertex .beam={engine: dataflow} -> dataflow needs project, region
+vertex .beam={engine: dataflow} -> dataflow needs .*--project=.*--region=
 vertex training.strategy=multi_worker -> multi_worker with one worker: give
 kubeflow training.strategy=tpu -> strategy=tpu, and .*has no accelerator: ask
 vertex training.workers=2 | .resources.Trainer.accelerator=NVIDIA_L4
@@ -196,54 +191,28 @@ def test_a_job_of_vertex_may_have_61_labels():
     assert field_refusals(*taxi_at_target("vertex", f".labels={{{labels}}}")) == []
 
 
-def engine_errors(target, beam):
-    return "\n".join(engine_refusals(*taxi_at_target(target, f".beam={{{beam}}}")))
-
-
 @both_targets
-@pytest.mark.parametrize("engine", ["flink", "spark", "portable"])
-def test_a_job_server_on_the_same_machine_is_refused(target, engine):
-    for host in ("localhost", "LOCALHOST", "127.0.0.1", "127.1", "0.0.0.0", "jobs.localhost"):
-        found = engine_errors(
-            target, f"engine: {engine}, job_endpoint: '{host}:8099', environment: external"
-        )
-        assert f"cluster.{target}.beam.job_endpoint={host}:8099: the node itself" in found
-        assert "flink-job-server.flink.svc:8099" in found
-    if engine != "portable":  # whose default is the job server inside of the node
-        assert "job_endpoint=localhost:8099: the node itself" in engine_errors(
-            target, f"engine: {engine}"
-        )
-
-
-SERVER = "job_endpoint: 'jobs:8099'"
-
-
 @pytest.mark.parametrize(
-    ("beam", "message"),
+    ("options", "message"),
     [
-        (f"engine: flink, {SERVER}", "environment=loopback: the Python code runs"),
-        (
-            "engine: portable, environment: external",
-            "worker_pool=localhost:50000: the node itself, where no worker pool runs",
+        *(
+            (f"--job_endpoint={host}:8099, --environment_type=EXTERNAL", "is the node itself")
+            for host in ("localhost", "LOCALHOST", "127.0.0.1", "127.1", "0.0.0.0", "a.localhost")
         ),
-        (
-            f"engine: flink, {SERVER}, environment: external, worker_pool: '0.0.0.0:50000'",
-            "beam.worker_pool=localhost:50000 for a pool beside each",
-        ),
-        (
-            "engine: portable, environment: docker, worker_image: 'x:1'",
-            "environment=docker: the job server in the node starts containers",
-        ),
-        ("engine: in_memory", ""),
-        ("engine: portable", ""),
-        (f"engine: flink, {SERVER}, environment: external", ""),
-        (f"engine: spark, {SERVER}, environment: docker, worker_image: 'x:1'", ""),
-        (f"engine: flink, {SERVER}, environment: external, worker_pool: 'pool:50000'", ""),
+        ("--job_endpoint=jobs:8099", "--environment_type=LOOPBACK runs the Python code in"),
+        ("--job_endpoint=jobs:8099, --environment_type=EXTERNAL", ""),
+        ("--job_endpoint=jobs:8099, --environment_type=DOCKER", ""),
+        ("--job_endpoint=embed", ""),
     ],
 )
-def test_engines_whose_workers_nobody_reaches_are_refused(beam, message):
-    found = engine_errors("kubeflow", beam)
-    assert message in found if message else not found
+def test_a_job_server_that_nodes_do_not_reach_is_refused(target, options, message):
+    beam = f".beam={{engine: flink, options: [{options}]}}"
+    there, profile = taxi_at_target(target, beam)
+    found = "\n".join(refusals(there, there, profile))
+    assert message in found if message else "beam.options" not in found
+
+
+SERVER = "options: ['--job_endpoint=jobs:8099', --environment_type=DOCKER]"
 
 
 @both_targets
@@ -258,7 +227,7 @@ def test_each_fix_for_data_that_exceed_the_memory_compiles(target):
     assert compiled(target, *large, memory)
     spec = spec_of(compiled(target, *large, engine))
     arguments = executor_of(spec, "ArrowExampleGen")["container"]["args"]
-    runner = {"kubeflow": "PortableRunner", "vertex": "DataflowRunner"}[target]
+    runner = {"kubeflow": "FlinkRunner", "vertex": "DataflowRunner"}[target]
     assert f"--runner={runner}" in arguments
     assert not [each for each in arguments if "localhost:8099" in each or "LOOPBACK" in each]
 
@@ -270,7 +239,7 @@ def test_the_size_of_data_on_this_machine_is_seen(tmp_path):
     here = f"data.path={tmp_path / 'data.csv'}"
     with pytest.raises(ConfigError, match=r"data\.csv has 20\.0 GiB on this machine, which Beam"):
         compiled("kubeflow", here)
-    elsewhere = f".beam={{engine: portable, {SERVER}, environment: external}}"
+    elsewhere = f".beam={{engine: portable, {SERVER}}}"
     assert "jobs:8099" in compiled("kubeflow", here, elsewhere, ".pipeline_root=gs://bucket/root")
     enough = ".resources.ArrowExampleGen.memory_gib=256"
     assert "memoryLimit" in compiled("kubeflow", here, enough)

@@ -42,8 +42,8 @@ def test_a_long_value_is_cut_to_the_limit(write):
 @pytest.mark.parametrize(
     ("override", "key"),
     [
-        ("beam.extra_args=[--s3_secret_access_key=hush]", "beam.extra_args"),
-        ("beam.extra_args=['--endpoint=https://me:hush@host']", "beam.extra_args"),
+        ("beam.options=[--s3_secret_access_key=hush]", "beam.options"),
+        ("beam.options=['--endpoint=https://me:hush@host']", "beam.options"),
         ("cluster.kubeflow={image: 'a/b:1', pipeline_root: 's3://b/r', environment: {TOKEN: hush}}",
          "cluster.kubeflow.environment.TOKEN"),
     ],
