@@ -68,7 +68,7 @@ from .window.reduction import sum_over_replicas as sum_over_replicas
 from .window.update import mean_gradients as mean_gradients
 from .window.reduction import apply_gradients as apply_gradients
 
-# Gradients of single examples, tasks and inputs; curvature
+# Gradients of single examples, tasks and inputs
 from .gradients.per_example import per_example_gradients as per_example_gradients
 from .gradients.reductions import GradientReduction as GradientReduction
 from .gradients.clipping import gradient_norms as gradient_norms
@@ -80,9 +80,6 @@ from .gradients.inputs import integrated_gradients as integrated_gradients
 from .gradients.inputs import smooth_grad as smooth_grad
 from .gradients.model_inputs import InputGradients as InputGradients
 from .gradients.jacobians import jacobian as jacobian
-from .gradients.curvature import hessian_vector_product as hessian_vector_product
-from .gradients.curvature import largest_eigenvalue as largest_eigenvalue
-from .gradients.curvature import Eigenvalue as Eigenvalue
 
 # Layers with fewer parameters
 from .layers.low_rank_dense import LowRankDense as LowRankDense

@@ -132,15 +132,6 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
         "[100, 110], in the model_run folder; null: no trace.",
     )
 
-    sharpness_rows: Annotated[int | None, COUNT, RUNTIME_ONLY] = Field(
-        default=None,
-        description=(
-            "Number of training rows on which to measure the trained model's sharpness, the "
-            "largest eigenvalue of the Hessian of the loss, such as 2048. It takes at most 30 "
-            "products with the Hessian; null: do not measure it."
-        ),
-    )
-
     @field_validator("shuffle_buffer_rows")
     @classmethod
     def _at_least_zero(cls, value: int) -> int:

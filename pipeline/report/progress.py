@@ -23,7 +23,6 @@ from trainer_module.common.progress import (
     Progress,
     RowsCounted,
     RowsProcessed,
-    SharpnessMeasured,
     TrainingEnded,
     TrainingStep,
     TrialEnded,
@@ -31,7 +30,6 @@ from trainer_module.common.progress import (
     TrialNumber,
     metric_text,
     progress_of,
-    sharpness_text,
 )
 
 _LENGTH_IN_SETTINGS = (NodeName.TUNER, NodeName.TRAINER)
@@ -79,7 +77,6 @@ class NodeState:
     processed: int = 0
     computed: Timing | None = None
     training: TrainingEnded | None = None
-    sharpness: SharpnessMeasured | None = None
     _counts: list[tuple[float, int]] = field(default_factory=list)  # first and last (time, rows)
 
     @property
@@ -241,9 +238,6 @@ class RunState:
                     f", {skipped} steps skipped" if skipped else ""
                 )
                 node.detail += f"; {record.advice}" if record.advice else ""
-            case SharpnessMeasured():
-                node.sharpness = record
-                node.detail += f"; {sharpness_text(record)}"
             case EvaluationEnded() | TrainingEnded():
                 return  # one epoch of a trial: TrialEnded is shown instead
         self.on_change(node, record)

@@ -31,7 +31,6 @@ from pipeline.report.stacked_tables import print_table
 from pipeline.report.too_good import too_good
 from pipeline.report.verdict import show_verdict
 from trainer_module.baselines.record import Baseline
-from trainer_module.common.progress import sharpness_text
 
 
 def show(config: PipelineConfig, state: RunState, consoles: Consoles) -> None:
@@ -49,8 +48,6 @@ def show(config: PipelineConfig, state: RunState, consoles: Consoles) -> None:
     for node in state.nodes:
         if node.training is not None and node.training.advice:
             print_text(console, f"{node.name}: {node.training.advice}.")
-        if node.sharpness is not None:
-            print_text(console, f"{node.name}: {sharpness_text(node.sharpness)}.")
     explained = attributions.read(records)
     if explained is not None:
         print_table(console, attributions.table_of(explained))

@@ -3,7 +3,7 @@
     {"version": 1, "pipeline": "houses", "run": {"id": ..., "ended": ...}, "nodes": [...],
      "label": ..., "rows": {"train": 240, "eval": 60}, "judged_split": "eval", "metrics": {...},
      "slices": [...], "baselines": [...], "attributions": [...], "thresholds": {...},
-     "verdict": {...}, "gradient_noise_scale": null, "sharpness": null, "model": ...,
+     "verdict": {...}, "gradient_noise_scale": null, "model": ...,
      "pushed_model": ...}
 
 Strict JSON: an undefined number is null. docs/own-data.md describes each field.
@@ -126,7 +126,6 @@ def summary_of(
         },
         "verdict": _verdict(config, records, evaluation),
         "gradient_noise_scale": _noise_scale(state),
-        "sharpness": _sharpness(state),
         "model": _uri(records, NodeName.TRAINER, "model"),
         "pushed_model": str(pushed) if pushed is not None and pushed.exists() else None,
     }
@@ -161,18 +160,6 @@ def _noise_scale(state: RunState) -> JsonObject | None:
             return {
                 "rows": node.training.noise_scale,
                 "global_batch_rows": node.training.global_batch,
-            }
-    return None
-
-
-def _sharpness(state: RunState) -> JsonObject | None:
-    """Return the sharpness; None if this run did not measure it."""
-    for node in state.nodes:
-        if node.sharpness is not None:
-            return {
-                "value": node.sharpness.value,
-                "residual": node.sharpness.residual,
-                "rows": node.sharpness.rows,
             }
     return None
 

@@ -31,7 +31,6 @@ TRAINER = {
     "metrics": ["auc", "f1_score"],
     "early_stopping": {"monitor": "auc", "patience_epochs": 9},
     "checkpoint_every_steps": 10,
-    "sharpness_rows": 100,
 }
 
 

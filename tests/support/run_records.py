@@ -65,7 +65,6 @@ SUMMARY_OF_A_RUN: dict[str, Any] = {
         "against_constant": None,
     },
     "gradient_noise_scale": None,
-    "sharpness": None,
     "model": "/elsewhere/artifacts/Trainer/model/8",
     "pushed_model": None,
     "made_by": {"command": "python -m pipeline run houses.yaml", "python": "3.11.2"},

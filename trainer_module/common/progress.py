@@ -134,23 +134,6 @@ class TrainingEnded(Progress):
 
 
 @dataclass(frozen=True)
-class SharpnessMeasured(Progress):
-    """The largest eigenvalue of the Hessian of the training loss, at the exported weights.
-
-    Attributes:
-        value: The eigenvalue; the largest one is at least this.
-        residual: Some eigenvalue is at most this far from `value`.
-        rows: Number of training rows.
-        products: Number of products with the Hessian.
-    """
-
-    value: float
-    residual: float
-    rows: int
-    products: int
-
-
-@dataclass(frozen=True)
 class TrialEnded(Progress):
     """The score of a trial of a search.
 
@@ -185,11 +168,6 @@ class TrialFailed(Progress):
 def metric_text(value: float) -> str:
     """Return a metric as text for people; NaN means that the rows do not define it."""
     return "undefined" if math.isnan(value) else f"{value:.4f}"
-
-
-def sharpness_text(record: SharpnessMeasured) -> str:
-    """Return a sharpness as text for people: `sharpness 12.3 ± 0.01 on 2,000 training rows`."""
-    return f"sharpness {record.value:.4g} ± {record.residual:.1g} on {record.rows:,} training rows"
 
 
 def attached(record: Progress) -> dict[str, Progress]:

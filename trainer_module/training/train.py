@@ -19,7 +19,6 @@ from trainer_module.model.data_context import TransformedData
 from trainer_module.model.plan import Plan
 from trainer_module.training.build import Built, build
 from trainer_module.training.prepare import Folders, Prepared, prepare
-from trainer_module.training.sharpness import measure_sharpness
 
 
 class Trained(NamedTuple):
@@ -71,9 +70,6 @@ def train(
     if check_model is not None:
         check_model(built.model)
     result = fit(prepared, built, progress or ProgressLog())
-    rows = prepared.config.sharpness_rows
-    if rows is not None and prepared.folders.run is not None:  # not in the trials of a search
-        measure_sharpness(prepared, built, rows)
     return Trained(result, built.model, built.inputs, prepared.label_scale)
 
 

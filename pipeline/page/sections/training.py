@@ -111,9 +111,6 @@ def _summary(
     rate = _find(curves, "train", "learning_rate")
     if rate is not None and _is_constant(rate):
         tiles.append(Tile("learning rate", f"{rate.values[0]:.4g}", "constant"))
-    sharpness = _find(curves, "train", "sharpness")
-    if sharpness is not None:
-        tiles.append(Tile("sharpness", f"{sharpness.values[-1]:.4g}"))
     return [*([Tiles(tiles)] if tiles else []), *texts]
 
 

@@ -68,7 +68,7 @@ def inputs(folder: Path, nodes: dict[str, NodeRecord], **sections: Any) -> RunIn
             **sections,
         }
     )
-    summary = {"gradient_noise_scale": None, "sharpness": None}
+    summary = {"gradient_noise_scale": None}
     return RunInputs(config, write_record(folder / "runs" / "1", config, summary), nodes)
 
 

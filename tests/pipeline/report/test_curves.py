@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.report.curves import MOST_POINTS, Curve, curves_of, thin
 from trainer_module.loop.callbacks.callback import EpochEnd, FitResult, LoopProgress
-from trainer_module.loop.callbacks.tensorboard import TensorBoardScalars, write_scalars
+from trainer_module.loop.callbacks.tensorboard import TensorBoardScalars
 
 
 def write(folder: Path, losses: dict[int, float], evaluated: dict[int, float]) -> None:
@@ -29,9 +29,8 @@ def curve(folder: Path, split: str, name: str) -> Curve:
 
 def test_each_scalar_of_both_splits_is_a_curve(tmp_path: Path) -> None:
     write(tmp_path, {1: 0.75, 2: math.nan, 4: 0.5}, {4: 0.875})
-    write_scalars(str(tmp_path / "train"), 4, {"sharpness": 3.0})
     names = {(each.split, each.name) for each in curves_of(tmp_path)}
-    train = ("loss", "gradient_norm", "learning_rate", "examples_per_second", "sharpness")
+    train = ("loss", "gradient_norm", "learning_rate", "examples_per_second")
     assert names == {("eval", "auc"), *(("train", name) for name in train)}
     loss = curve(tmp_path, "train", "loss")
     assert loss.steps == [1, 2, 4]

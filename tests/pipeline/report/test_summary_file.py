@@ -22,18 +22,16 @@ from pipeline.report.progress import NodeState, RunState, Timing
 from pipeline.report.records import NodeRecord, OutputArtifact
 from pipeline.report.summary_file import summary_of, write_summary
 from trainer_module.baselines.record import Baseline, Baselines
-from trainer_module.common.progress import SharpnessMeasured, TrainingEnded
+from trainer_module.common.progress import TrainingEnded
 
 ROWS = {"train": 60, "eval": 8}
 TRAINING = TrainingEnded("epochs", 50, {}, noise_scale=512.0, global_batch=128.0)
-SHARPNESS = SharpnessMeasured(12.5, 0.01, 2000, 9)
 STATE = RunState(
     [
         NodeState(
             "Trainer",
             "cached",
             training=TRAINING,
-            sharpness=SHARPNESS,
             computed=Timing(15.3, None),
         ),
         NodeState("Evaluator", "done", started=10.0, ended=12.5, rows=8),
@@ -110,7 +108,6 @@ def test_it_is_what_the_evaluator_found_and_the_terminal_shows(write: Any, tmp_p
     assert found["model"] == str(tmp_path / "model")
     assert found["pushed_model"] is None
     assert found["gradient_noise_scale"] == {"rows": 512.0, "global_batch_rows": 128.0}
-    assert found["sharpness"] == {"value": 12.5, "residual": 0.01, "rows": 2000}
     assert [node["result"] for node in found["nodes"]] == ["cached", "done"]
     assert [node["rows"] for node in found["nodes"]] == [None, 8]
     # For the next run, what a cached node took when it was computed.

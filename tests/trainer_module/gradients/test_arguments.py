@@ -12,11 +12,9 @@ from trainer_module import (
     GradientReduction,
     clipped_gradient_sum,
     gradient_norms,
-    hessian_vector_product,
     input_gradients,
     integrated_gradients,
     jacobian,
-    largest_eigenvalue,
     per_example_gradients,
     smooth_grad,
     task_gradients,
@@ -68,8 +66,6 @@ CALLS = {
     "per_example": of_loss(per_example_gradients, chunk_size=3),
     "norms": of_loss(gradient_norms, chunk_size=3),
     "clipped_sum": of_loss(clipped_gradient_sum, chunk_size=3, clip_norm=1.0),
-    "product": of_loss(hessian_vector_product, vector=VECTOR, micro_batch_size=3),
-    "eigenvalue": of_loss(largest_eigenvalue, micro_batch_size=3),
     "tasks": of_tasks,
     "inputs": of_inputs(input_gradients, chunk_size=3),
     "integrated": of_inputs(integrated_gradients, chunk_size=3, steps=3),
@@ -93,14 +89,12 @@ DIRECTIONS = [
 BAD = [
     *((name, "chunk_size", COUNTS) for name in ("per_example", "norms", "clipped_sum")),
     *((name, "chunk_size", COUNTS) for name in ("inputs", "integrated", "smooth", "jacobian")),
-    *((name, "micro_batch_size", COUNTS) for name in ("product", "tasks", "eigenvalue")),
+    *((name, "micro_batch_size", COUNTS) for name in ("tasks",)),
     *((name, "random_position", POSITIONS) for name in ("per_example", "norms", "clipped_sum")),
-    *((name, "random_position", POSITIONS) for name in ("product", "tasks")),
-    *((name, "seed", SEEDS) for name in ("eigenvalue", "smooth")),
+    *((name, "random_position", POSITIONS) for name in ("tasks",)),
+    *((name, "seed", SEEDS) for name in ("smooth",)),
     *((name, "output", FUNCTIONS) for name in ("inputs", "integrated", "smooth", "jacobian")),
     *((name, "clip_norm", NUMBERS) for name in ("clipped", "clipped_sum")),
-    ("eigenvalue", "max_iterations", COUNTS),
-    ("eigenvalue", "tolerance", [-1.0, NAN, "0.1", None, True]),
     ("integrated", "steps", [*COUNTS, 5000]),
     ("integrated", "embeddings", ["table", 3, [3], [["table"]]]),
     ("smooth", "samples", COUNTS),
@@ -108,7 +102,6 @@ BAD = [
     ("per_example", "reduce", FUNCTIONS),
     ("reduction", "per_row", [None, *FUNCTIONS]),
     ("reduction", "over_rows", ["all", None, ["sum"]]),
-    ("product", "vector", DIRECTIONS),
     ("dot", "direction", DIRECTIONS),
 ]
 
@@ -139,7 +132,7 @@ BAD_ROWS = {
 @pytest.mark.parametrize("name", BAD_ROWS)
 def test_features_that_do_not_fit_the_model_are_reported(models, name):
     features, message = BAD_ROWS[name]
-    for call in ("per_example", "norms", "eigenvalue", "integrated", "jacobian"):
+    for call in ("per_example", "norms", "integrated", "jacobian"):
         with pytest.raises(ValueError, match=message):
             CALLS[call](models, features)
 
@@ -149,8 +142,6 @@ def test_features_that_do_not_fit_the_model_are_reported(models, name):
     [
         ("norms", {"weights": W.astype(str)}, "sample_weight has dtype string"),
         ("norms", {"labels": Y.astype(object)}, "labels hold a .* of dtype object"),
-        ("eigenvalue", {"features": X[:0], "labels": Y[:0]}, "0 rows"),
-        ("eigenvalue", {"features": X * NAN}, "not finite"),
         ("inputs", {"output": lambda outputs: None}, "returned a NoneType: return a tensor"),
         ("jacobian", {"output": lambda outputs: {}}, "returned a dict: return a tensor"),
         ("integrated", {"baseline": X[:1].astype(str)}, "baseline has dtype string"),

@@ -11,7 +11,6 @@ import tensorflow as tf
 from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module import (
     gradient_norms,
-    hessian_vector_product,
     input_gradients,
     integrated_gradients,
     jacobian,
@@ -214,7 +213,6 @@ def test_models_without_variables_yet_are_rejected():
         lambda: jacobian(unbuilt, x, chunk_size=2),
         lambda: gradient_norms(unbuilt, "mse", x, y, chunk_size=2),
         lambda: per_example_gradients(unbuilt, "mse", x, y, chunk_size=2),
-        lambda: hessian_vector_product(unbuilt, "mse", x, y, vector=[], micro_batch_size=2),
     ):
         with pytest.raises(ValueError, match="is not built"):
             call()
