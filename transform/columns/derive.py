@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 import tensorflow as tf
 
 from transform.aliases import Columns, ColumnTensor
-from transform.columns.derive_trace import traced
 from transform.columns.inputs import tensor_type
 from transform.columns.types import SeenType
 
@@ -59,7 +58,8 @@ def derived_columns(path: str, inputs: Columns) -> dict[str, ColumnTensor]:
     """
     function = load(path)
     try:
-        columns = traced(function, inputs)
+        with tf.name_scope("derive"):  # in the messages of operations that fail inside Beam
+            columns = function(dict(inputs))
     except KeyError as error:
         raise ValueError(
             f"features.derive={path!r} wants column {error} that the data lacks; "
