@@ -48,11 +48,6 @@ class ColumnMetric(metric_types.Metric):
             for each in create(*args, **kwargs)
         ]
 
-    @property
-    def compute_confidence_interval(self) -> bool:
-        """Whether the metric has confidence intervals; a count of rows has none."""
-        return getattr(self.metric, "compute_confidence_interval", True)
-
     # TFMA looks at the names of the arguments.
     def _keras_computations(
         self,

@@ -17,12 +17,6 @@ from tensorflow_model_analysis.slicer import slicer_lib
 from tensorflow_model_analysis.utils import model_util
 
 from components.column_evaluation.column_metric import to_column_metric
-from components.column_evaluation.confidence_intervals import (
-    COUNTS_KEY,
-    add_confidence_intervals,
-    find_sampling,
-    other_specs,
-)
 from components.column_evaluation.read_batch import count_rows, select_rows
 from components.column_evaluation.record_batches import prepare_record_batches
 from components.column_evaluation.slices import slice_rows
@@ -67,10 +61,9 @@ def custom_extractors(
         unbatch_extractor.UNBATCH_EXTRACTOR_STAGE_NAME,
         slice_key_extractor.SLICE_KEY_EXTRACTOR_STAGE_NAME,
     )
-    for spec in other_specs(eval_config):
+    for spec in eval_config.metrics_specs:
         for metric in spec.metrics:
             to_column_metric(metric)
-    add_confidence_intervals(eval_config)
     return [
         *(each for each in extractors if each.stage_name not in by_row),
         # Evaluators run after the stage of this name.
@@ -84,8 +77,8 @@ def custom_extractors(
 def find_rows_reason(eval_shared_model: Any, eval_config: tfma.EvalConfig) -> str | None:
     """Return why an evaluation needs rows, or None if batches give the same results."""
     options = eval_config.options
-    if options.compute_confidence_intervals.value and eval_config.cross_slicing_specs:
-        return "confidence intervals of crossed slices resample rows"
+    if options.compute_confidence_intervals.value:
+        return "confidence intervals resample rows"
     if options.min_slice_size.value > 1:
         return "min_slice_size counts rows"
     if any(spec.slice_keys_sql for spec in eval_config.slicing_specs):
@@ -98,7 +91,8 @@ def find_rows_reason(eval_shared_model: Any, eval_config: tfma.EvalConfig) -> st
             return f"a model of type {model.model_type} predicts rows"
         if model.model_type == constants.TF_KERAS and model.include_default_metrics:
             return "the metrics that a Keras model was compiled with need rows"
-    for each in metric_specs.to_computations(other_specs(eval_config), eval_config=eval_config):
+    specs = list(eval_config.metrics_specs)
+    for each in metric_specs.to_computations(specs, eval_config=eval_config):
         if isinstance(each, metric_types.MetricComputation) and not is_column_combiner(
             each.combiner
         ):
@@ -110,7 +104,6 @@ def find_rows_reason(eval_shared_model: Any, eval_config: tfma.EvalConfig) -> st
 
 class _SliceBatches(beam.DoFn):
     def __init__(self, eval_config: tfma.EvalConfig):
-        self._sampling = find_sampling(eval_config)
         self._models = [spec.name for spec in eval_config.model_specs]
         specs = list(eval_config.slicing_specs)
         for cross in eval_config.cross_slicing_specs:
@@ -128,10 +121,6 @@ class _SliceBatches(beam.DoFn):
             )
         }
         rows = count_rows(values[constants.PREDICTIONS_KEY])
-        if self._sampling is not None:
-            serialized = element.get(constants.INPUT_KEY)
-            content = values if serialized is None else serialized
-            values[COUNTS_KEY] = self._sampling.count_rows(content, rows)
         transformed = element.get(constants.TRANSFORMED_FEATURES_KEY) or {}
         preferred = (
             [transformed]

@@ -1,6 +1,6 @@
 """Add a batch to the accumulators of TFMA's combiners.
 
-Only this module and `confidence_intervals` use private names of TFMA. An adder computes the sums
+Only this module uses private names of TFMA. An adder computes the sums
 of a batch with NumPy and adds them to TFMA's accumulator, so that merging, results and keys stay
 TFMA's. Only a histogram has another accumulator, `Buckets`.
 """
