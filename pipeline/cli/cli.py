@@ -16,7 +16,6 @@ from pipeline.cli import (
     profile,
     run,
     runs,
-    schedules,
     serving,
     submit,
     targets,
@@ -59,8 +58,13 @@ _COMMANDS = {
         features.features,
         run.schema,
     ),
-    "On a cluster": (image.image, targets.compile_, targets.replay, submit.submit),
-    "Schedules and servers": (schedules.schedules, serving.serve_manifest),
+    "On a cluster": (
+        image.image,
+        targets.compile_,
+        targets.replay,
+        submit.submit,
+        serving.serve_manifest,
+    ),
 }
 
 

@@ -21,7 +21,7 @@ OF_A_RUN = {
 """Exit codes of `run`."""
 
 OF_SUBMIT = {
-    DONE: "a run or schedule was started; with --wait: all nodes ran, and no threshold failed",
+    DONE: "a run was started; with --wait: all nodes ran, and no threshold failed",
     FAILED: "with --wait: a node failed, the run was stopped, or the platform stopped answering",
     WRONG_INPUT: "the YAML, the arguments, host or credentials are wrong; no run was started",
     NOT_BLESSED: "with --wait: every node ran, and the model fails a threshold (Vertex reports it)",

@@ -1,4 +1,4 @@
-"""The interface of a platform for `submit`: a submission, its run, schedules, and errors."""
+"""The interface of a platform for `submit`: a submission, its run, and errors."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.cluster import TargetConfig
-from pipeline.platforms.cron import CronSchedule
 from pipeline.platforms.server_text import html_text, printable
 from pipeline.report.progress import Status
 
 RunState = Literal["running", "done", "failed", "stopped"]
-ScheduleState = Literal["active", "paused", "ended"]
-ScheduleAction = Literal["pause", "resume", "delete"]
+
 ApiObject: TypeAlias = Any  # of KFP's or Google's client, which have no types
 Say = Callable[[str], None]
 """Prints what was done, for a person."""
@@ -110,41 +108,6 @@ class RunNow(_WithMessage):
     state: RunState
     tasks: Mapping[str, TaskNow]
     blessed: bool | None = None
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A schedule on a platform, which starts runs repeatedly.
-
-    Attributes:
-        name: The displayed name.
-        schedule_id: The platform's id.
-        cron: When it starts a run, as the platform stores it.
-        state: Whether it starts runs.
-        next_run: Seconds since 1970; None: unknown, or there is none.
-    """
-
-    name: str
-    schedule_id: str
-    cron: str
-    state: ScheduleState
-    next_run: float | None = None
-
-
-class Scheduler(Protocol):
-    """The schedules of a platform. Every method raises PlatformError if the platform refuses."""
-
-    def list_all(self) -> list[Schedule]:
-        """Return all schedules of the project or namespace."""
-        ...
-
-    def create(self, submission: Submission, cron: CronSchedule, say: Say) -> str:
-        """Create a schedule named `submission.run_name`; return the address of its page."""
-        ...
-
-    def change(self, action: ScheduleAction, schedule: Schedule) -> None:
-        """Pause, resume or delete the schedule."""
-        ...
 
 
 class SubmittedRun(Protocol):

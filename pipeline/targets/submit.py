@@ -13,12 +13,10 @@ from rich.console import Console
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
-from pipeline.platforms.cron import CronSchedule
 from pipeline.platforms.platform import PlatformError, RunNow, Submission, SubmittedRun
 from pipeline.platforms.server_text import printable
 from pipeline.platforms.waiting import wait_for
 from pipeline.report.progress import duration
-from pipeline.targets import schedules
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
 from pipeline.targets.run_parameters import given_parameters, values_of
 from pipeline.targets.run_time_parameters import rename_as_declared
@@ -35,11 +33,10 @@ class Options:
     Attributes:
         parameters: `name=value` of the pipeline's parameters.
         experiment: The group of the run.
-        run_name: The displayed name; with `cron`, the name of the schedule.
+        run_name: The displayed name.
         wait: Show the nodes until the run ends.
         poll: Seconds between two requests of `wait`.
         timeout: Time limit of one request in seconds, from connecting to the last byte.
-        cron: When the platform starts runs; None: one run, now.
     """
 
     parameters: Sequence[str] = ()
@@ -48,13 +45,12 @@ class Options:
     wait: bool = False
     poll: float = 10.0
     timeout: float = 30.0
-    cron: CronSchedule | None = None
 
 
 def submit(
     target: Target | None, config: PipelineConfig | None, spec: Path | None, options: Options
 ) -> int:
-    """Compile a pipeline, or read a compiled one, and start a run or a schedule of it.
+    """Compile a pipeline, or read a compiled one, and start a run of it.
 
     Args:
         target: The platform; None: the target of the compiled file.
@@ -99,11 +95,6 @@ def submit(
             timeout=options.timeout,
         )
         try:
-            if options.cron is not None:
-                scheduler = schedules.scheduler_of(
-                    compiled.target, submission.profile, options.timeout
-                )
-                return schedules.create(scheduler, compiled.target, submission, options.cron, say)
             run = _platform(compiled.target)(submission, say)
         except PlatformError as error:
             raise ConfigError(f"{compiled.target}: {error}") from None

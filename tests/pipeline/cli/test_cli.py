@@ -58,7 +58,7 @@ def parsed(*words: str) -> dict[str, Any]:
 
 
 def test_there_are_all_commands():
-    assert len(COMMANDS) == 24
+    assert len(COMMANDS) == 19
     expected = {("run",), ("features", "explain"), ("image", "build")}
     assert expected < set(COMMANDS)
 
@@ -157,8 +157,6 @@ def test_values_are_taken_without_their_options(command):
         ("replay x.yaml", {"image": None, "root": Path("output/replay"), "map": ()}),
         ("submit --spec x.yaml", {"config": None, "spec": Path("x.yaml"), "timeout": 30.0}),
         ("submit x.yaml --poll 1e9", {"poll": 86_400.0}),
-        ("schedules pause --target kubeflow my-name", {"name": "my-name"}),
-        ("schedules delete -- --target --target", {}),
         ("image build --tag a:1 --tag b --with p", {"tag": ("a:1", "b"), "packages": (Path("p"),)}),
         ("image build", {"cuda": None}),
         ("image build --no-cuda --print", {"cuda": False, "print": True}),
@@ -184,7 +182,6 @@ def test_options_and_values_in_any_order(words, expected):
         ("schema x", ["(x)"]),
         ("rum a.yaml", ["'rum'", "Did you mean 'run'"]),
         ("features explan", ["pipeline features:", "Did you mean 'explain'"]),
-        ("schedules paus", ["Did you mean", "'pause'"]),
         ("--wait run a.yaml", ["'--wait'", "follow its name"]),
         ("init -x.csv", ["'-x'", "./", "--"]),
         ("init x.csv --label --force", ["'--label' needs a value", "--label=--force"]),

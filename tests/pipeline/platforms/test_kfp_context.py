@@ -7,6 +7,7 @@ import json
 
 import kfp
 import pytest
+from compiled_taxi import FILES
 from kubeflow_server import KubeflowServer
 
 from pipeline.cli.cli import main
@@ -69,16 +70,16 @@ def test_a_folder_in_its_place_is_refused(tmp_path):
     "keys", [keys for n in range(5) for keys in itertools.combinations(KEYS, n)], ids=str
 )
 def test_kfps_client_never_fails_on_what_is_accepted(keys, tmp_path, monkeypatch, capsys):
-    """Every set of keys: a schedule list, or a message that names the file; no traceback."""
+    """Every set of keys: a run, or a message that names the file; no traceback."""
     file = written(tmp_path, {key: "" if key == "namespace" else "x" for key in keys})
     monkeypatch.setattr(kfp.Client, "_LOCAL_KFP_CONTEXT", str(file))
     server = KubeflowServer()
     with server.serving():
         monkeypatch.setenv("KF_PIPELINES_ENDPOINT", server.url)
-        code = main(["schedules", "list", "--target", "kubeflow"])
+        code = main(["submit", "--spec", str(FILES["kubeflow"])])
     out = capsys.readouterr()
     if "namespace" in keys and (NAME in keys) == (VALUE in keys):
-        assert (code, out.out) == (0, "No schedules.\n")
+        assert (code, "Started: run" in out.out) == (0, True)
         sent = server.requests[-1].headers
         assert sent.get("cookie") == ("x" if COOKIE in keys else None)
         assert sent.get("x") == ("x" if NAME in keys else None)

@@ -97,26 +97,23 @@ def test_an_experiment_is_made_once_and_the_variable_names_it(kubeflow, monkeypa
     assert [e.display_name for e in kubeflow.experiments.values()] == ["team"]
 
 
-@pytest.mark.parametrize("is_schedule", [False, True], ids=["run", "schedule"])
-def test_parameters_arrive_with_their_types(platform, server, tmp_path, capsys, is_schedule):
+def test_parameters_arrive_with_their_types(platform, server, tmp_path, capsys):
     kinds = {"rows": "NUMBER_INTEGER", "rate": "NUMBER_DOUBLE", "name": "STRING", "dry": "BOOLEAN"}
     file = declaring(tmp_path, platform, **kinds)
-    more = ("--schedule", "0 3 * * *") if is_schedule else ()
     given = ("rows=3", "rate=1", "name=a=b", "dry=true")
-    assert submit(platform, *more, *(f"--parameter={each}" for each in given), spec=file) == 0
+    assert submit(platform, *(f"--parameter={each}" for each in given), spec=file) == 0
     if platform == "kubeflow":
-        (run,) = (server.recurring if is_schedule else server.runs).values()
+        (run,) = server.runs.values()
         found = run.runtime_config.parameters
     else:
-        (job,) = (server.schedules if is_schedule else server.jobs).values()
-        job = job.create_pipeline_job_request.pipeline_job if is_schedule else job
+        (job,) = server.jobs.values()
         found = dict(job.runtime_config.parameter_values)
     assert found == {"rows": 3, "rate": 1, "name": "a=b", "dry": True}
     for wrong, message in (
         ("rows=many", "--parameter rows=many: the pipeline's parameter is of type NUMBER_INTEGER"),
         ("x=1", "no parameter of this name; it has "),
     ):
-        assert submit(platform, *more, f"--parameter={wrong}", spec=file) == 2
+        assert submit(platform, f"--parameter={wrong}", spec=file) == 2
         assert message in capsys.readouterr().err
 
 
@@ -393,8 +390,8 @@ def test_a_client_that_is_not_installed_is_reported_with_its_command(
 
 
 def test_no_client_of_a_platform_is_imported_before_it_is_used():
-    modules = [f"pipeline.targets.{name}" for name in ("submit", "schedules", "field_checks")]
-    clients = ("kubeflow_client", "vertex_client", "kubeflow_schedules", "vertex_schedules")
+    modules = [f"pipeline.targets.{name}" for name in ("submit", "field_checks")]
+    clients = ("kubeflow_client", "vertex_client")
     modules += [f"pipeline.platforms.{name}" for name in (*clients, "waiting")]
     clouds = ("kfp", "kfp_server_api", "google.api_core", "google.auth", "kubernetes", "tfx")
     code = (

@@ -31,8 +31,6 @@ class KubeflowServer(Loopback):
         versions: by id.
         uploaded: bytes of each version, by its id.
         runs: the runs that were started.
-        recurring: the schedules.
-        page_size: the most schedules in one answer.
         version: what its image is built as.
         polls: what the run is at each question, from the first; the last one stays.
     """
@@ -46,8 +44,6 @@ class KubeflowServer(Loopback):
         self.experiments: dict[str, api.V2beta1Experiment] = {}
         self.runs: dict[str, api.V2beta1Run] = {}
         self.polls: list[api.V2beta1Run] = []
-        self.recurring: dict[str, api.V2beta1RecurringRun] = {}
-        self.page_size = 100
         self.cookie: str | None = None
         self.version = "2.5.0"
 
@@ -159,38 +155,6 @@ class KubeflowServer(Loopback):
         now.run_id = run
         return self.say(now)
 
-    def create_recurring(self, request: Request) -> Answer:
-        run = self.read(request.body, "V2beta1RecurringRun")
-        assert run.experiment_id in self.experiments
-        assert run.pipeline_version_reference.pipeline_version_id in self.versions
-        assert 1 <= int(run.max_concurrency) <= 10
-        # robfig/cron 1, which the server parses it with: six fields, seconds first.
-        assert len(run.trigger.cron_schedule.cron.split()) == 6
-        run.recurring_run_id = f"recurring-{len(self.recurring) + 1}"
-        run.status = "ENABLED" if run.mode == "ENABLE" else "DISABLED"
-        self.recurring[run.recurring_run_id] = run
-        return self.say(run)
-
-    def list_recurring(self, request: Request) -> Answer:
-        first = int(request.query.get("page_token") or 0)
-        size = min(self.page_size, int(request.query["page_size"]))
-        page = list(self.recurring.values())[first : first + size]
-        more = first + size < len(self.recurring)
-        return self.say(
-            api.V2beta1ListRecurringRunsResponse(
-                recurring_runs=page or None, next_page_token=str(first + size) if more else None
-            )
-        )
-
-    def change_recurring(self, request: Request, run: str, action: str = "") -> Answer:
-        if run not in self.recurring:
-            return error(404, f"Recurring run {run} not found")
-        if request.method == "DELETE":
-            del self.recurring[run]
-        else:
-            self.recurring[run].status = {"enable": "ENABLED", "disable": "DISABLED"}[action]
-        return Answer()
-
     def terminate(self, request: Request, run: str) -> Answer:
         self.polls = [run_now("CANCELED")]
         return Answer()
@@ -207,10 +171,6 @@ ROUTES = {
     "POST /runs": KubeflowServer.create_run,
     "GET /runs/([^/:]+)": KubeflowServer.get_run,
     "POST /runs/([^/:]+):terminate": KubeflowServer.terminate,
-    "POST /recurringruns": KubeflowServer.create_recurring,
-    "GET /recurringruns": KubeflowServer.list_recurring,
-    "POST /recurringruns/([^/:]+):(enable|disable)": KubeflowServer.change_recurring,
-    "DELETE /recurringruns/([^/:]+)": KubeflowServer.change_recurring,
 }
 
 

@@ -23,8 +23,6 @@ class VertexServer(Loopback):
 
     Attributes:
         jobs: what was created, by name.
-        schedules: by name.
-        page_size: the most schedules in one answer.
         polls: what a job is at each question, from the first; the last one stays.
     """
 
@@ -32,8 +30,6 @@ class VertexServer(Loopback):
         super().__init__(self._answer)
         self.jobs: dict[str, aiplatform_v1.PipelineJob] = {}
         self.polls: list[aiplatform_v1.PipelineJob] = []
-        self.schedules: dict[str, aiplatform_v1.Schedule] = {}
-        self.page_size = 100
 
     def _answer(self, request: Request) -> Answer:
         if not request.headers.get("authorization", "").startswith("Bearer "):
@@ -50,38 +46,7 @@ class VertexServer(Loopback):
             now = self.polls.pop(0) if len(self.polls) > 1 else self.polls[0]
             now.name = name
             return said(now)
-        if "/schedules" in name:
-            return self._schedules(request, name)
         return error(404, "NOT_FOUND", f"{request.path} is not found.")
-
-    def _schedules(self, request: Request, name: str) -> Answer:
-        place, _, rest = name.partition("/schedules")
-        if not rest and request.method == "POST":
-            schedule = aiplatform_v1.Schedule()
-            json_format.Parse(request.body, aiplatform_v1.Schedule.pb(schedule))
-            assert schedule.create_pipeline_job_request.parent == place
-            assert schedule.max_concurrent_run_count > 0
-            schedule.name = f"{place}/schedules/{len(self.schedules) + 1}"
-            schedule.state = aiplatform_v1.Schedule.State.ACTIVE
-            json_format.ParseDict(
-                {"nextRunTime": "2026-11-25T03:00:00Z"}, aiplatform_v1.Schedule.pb(schedule)
-            )
-            self.schedules[schedule.name] = schedule
-            return said(schedule)
-        if not rest:
-            first = int(request.query.get("pageToken") or 0)
-            end = first + self.page_size
-            more = {"next_page_token": str(end)} if end < len(self.schedules) else {}
-            found = list(self.schedules.values())[first:end]
-            return said(aiplatform_v1.ListSchedulesResponse({"schedules": found, **more}))
-        name, _, action = name.partition(":")
-        if name not in self.schedules:
-            return error(404, "NOT_FOUND", f"The Schedule {name} does not exist.")
-        if request.method == "DELETE":
-            del self.schedules[name]
-            return Answer({"name": f"{place}/operations/1", "done": True})
-        self.schedules[name].state = {"pause": "PAUSED", "resume": "ACTIVE"}[action]
-        return Answer()
 
 
 def said(message: Any) -> Answer:
