@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pydantic
 import yaml
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
-from pipeline.config.config_errors import error_text, field_names
+from pipeline.config.config_errors import check_fields, field_names
 from pipeline.config.origin import Origin
 from pipeline.config.section import Section
 from pipeline.config.text_files import read_text
@@ -67,10 +66,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
         _apply_override(raw, override)
     _resolve_paths(raw, path.resolve().parent)
     read_vocabularies(raw, path.resolve().parent)
-    try:
-        config = PipelineConfig.model_validate(raw)
-    except pydantic.ValidationError as error:
-        raise ConfigError(error_text(error, path, raw, tree, overrides)) from None
+    config = check_fields(PipelineConfig, raw, path, tree, overrides)
     return config.with_origin(Origin(path, tree, overrides))
 
 
@@ -99,11 +95,7 @@ def load_engine(engine: str, overrides: Sequence[str] = ()) -> Engine:
     class Beam(Section):
         beam: BeamConfig
 
-    try:
-        return Beam.model_validate(raw).beam
-    except pydantic.ValidationError as error:
-        shown = Path(f"--engine {engine}")
-        raise ConfigError(error_text(error, shown, raw, None, overrides)) from None
+    return check_fields(Beam, raw, Path(f"--engine {engine}"), overrides=overrides).beam
 
 
 def _refuse_twice(node: yaml.Node | None, path: Path, above: str = "") -> None:

@@ -58,7 +58,7 @@ def _select_engine(value: object) -> object:
 
 BeamConfig = Annotated[
     _Offered,
-    Field(discriminator="engine"),
+    Field(discriminator="engine", examples=[{"engine": "multi_processing", "workers": 4}]),
     pydantic.BeforeValidator(_select_engine),
 ]
 """How Beam runs the data-parallel nodes (ExampleGen, statistics, Transform, Evaluator)."""

@@ -88,6 +88,7 @@ class TunerConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     search: dict[str, SearchRange] = Field(
+        examples=[{"optimizer.learning_rate": {"values": [0.001, 0.01]}}],
         min_length=1,
         description="Dotted path of a training setting (optimizer.learning_rate) to its range.",
     )
