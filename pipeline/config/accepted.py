@@ -1,4 +1,4 @@
-"""What the YAML accepts at a place, as the fix in a message: the type in words, and an example.
+"""What the YAML accepts at a place, as the fix in a message: the type as text, and an example.
 
 Both come from the JSON Schema of the models, so every field has them. The example is the wrong
 value in the right form, or else the first of the field's `examples` and its default, or else a

@@ -10,6 +10,7 @@ from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.replay.artifact_records import ArtifactRecords
 from pipeline.replay.replay import NodeFailed, Replay
+from pipeline.targets import entry_point
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
 from pipeline.targets.entry_point import Invocation
 from pipeline.targets.executor_input import output_names, restore_names
@@ -285,6 +286,27 @@ def test_a_node_that_fails_shows_its_words_and_exit_handlers_still_run(tmp_path)
     (log,) = (tmp_path / "root" / "small").glob("*/at-exit/log.txt")
     assert log.read_text().startswith('says {"state": "FAILED"')
     assert not list((tmp_path / "root" / "small").glob("*/second"))
+
+
+def test_a_node_that_is_killed_says_so(tmp_path):
+    spec = small_spec()
+    spec["deploymentSpec"]["executors"]["says"]["container"] = {
+        "command": ["sh", "-c", "kill -9 $$"]
+    }
+    with pytest.raises(NodeFailed, match=r"first ended by SIGKILL \(killed, .*memory"):
+        replayed(tmp_path, spec).run()
+
+
+@pytest.mark.parametrize("missing", [[], ["absent"]])
+def test_a_node_that_fails_names_the_buckets_that_do_not_exist(monkeypatch, missing):
+    def fails(argv):
+        raise ValueError("s3://absent/x matches no file")
+
+    monkeypatch.setattr(entry_point, "main", fails)
+    monkeypatch.setattr(entry_point, "missing_buckets", lambda text: missing)
+    with pytest.raises((ValueError, RuntimeError), match="matches no file") as caught:
+        entry_point.exit_code(["s3://absent/x"])
+    assert ("s3://absent: " in str(caught.value)) == bool(missing)
 
 
 def test_the_command_reports_what_is_wrong_with_a_file(tmp_path, capsys):
