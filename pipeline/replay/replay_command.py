@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.common import exit_codes
+from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.object_stores import register_file_systems
 from pipeline.graph.node_names import NodeName
@@ -18,12 +20,14 @@ from pipeline.replay.in_image import runner_in_image
 from pipeline.replay.node_command import on_this_machine
 from pipeline.replay.node_environment import NO_CREDENTIALS, Credentials
 from pipeline.replay.object_stores import object_store
-from pipeline.replay.remote_places import check_all_mapped, read_maps
+from pipeline.replay.remote_places import check_all_mapped, check_path, read_maps
 from pipeline.replay.replay import Node, NodeFailed, Replay
 from pipeline.report.progress import duration
 from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets.compiled_spec import CompiledSpec, rename_text
 from pipeline.targets.run_parameters import given_parameters
+
+_PROBED_BYTES = 2**20
 
 
 def replay_file(
@@ -61,6 +65,9 @@ def replay_file(
             mapped; a folder of `maps` does not exist; or the image is not on this machine.
     """
     compiled = CompiledSpec.read(spec)
+    check_path("--root", root)
+    if problem := _write_problem(root):
+        raise ConfigError(problem)
     root = root.resolve()
     given = given_parameters(parameters)
     places = read_maps(compiled, maps, given.values())
@@ -81,7 +88,7 @@ def replay_file(
     place = compiled.root.rstrip("/") if remote else str(root)
     has_launcher = compiled.target == "kubeflow" and not lenient
     host = Host(runner, credentials, object_store(place) if has_launcher else None, place)
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
     console.print(f"Replaying {compiled.name} for {compiled.target}; artifacts: {place}")
     nodes: list[Node] = []
 
@@ -113,6 +120,13 @@ def replay_file(
         if failure.log:
             # How it ended: the log does not contain errors that the platform would raise.
             console.print(f"{failure.name} {failure.words}\nLog: {failure.log}")
+        if problem := _write_problem(root):
+            print(problem, file=sys.stderr)
+        return exit_codes.FAILED
+    except OSError:
+        if (problem := _write_problem(root)) is None:
+            raise
+        print(problem, file=sys.stderr)
         return exit_codes.FAILED
     code = _summary(nodes, replay.place, console)
     if check_pushed is None or code != exit_codes.DONE:
@@ -121,6 +135,20 @@ def replay_file(
         console.print("The pushed model is not checked: no node pushed one.")
         return exit_codes.FAILED
     return check_pushed(pushed, compiled.target)
+
+
+def _write_problem(root: Path) -> str | None:
+    """Return why no file of a mebibyte can be written below a folder, which is created."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root) as stream:
+            stream.write(bytes(_PROBED_BYTES))
+    except OSError as error:
+        return (
+            f"--root {root}: cannot write there ({error.strerror}). Make room for the artifacts, "
+            "or name another folder that you may write to."
+        )
+    return None
 
 
 def _summary(nodes: Sequence[Node], place: str, console: Console) -> int:
