@@ -73,7 +73,12 @@ class Accepted(NamedTuple):
 
     def fix(self, value: JsonValue, example: JsonValue) -> str:
         """Return the fix of a wrong value: `Use a number above 0, such as 4`."""
-        wanted = dict.fromkeys(self._phrase(each, value) for each in self.types)
+        kinds = [each.get("type") for each in self.types]
+        wanted = dict.fromkeys(
+            self._phrase(each, value)
+            for each, kind in zip(self.types, kinds, strict=True)
+            if kind != "integer" or "number" not in kinds
+        )
         return f"Use {' or '.join(wanted)}, such as `{_one_line(example)}`"
 
     def _phrase(self, schema: JsonObject, value: JsonValue) -> str:

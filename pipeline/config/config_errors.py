@@ -71,6 +71,8 @@ def _line(model: type[BaseModel], error: ErrorDetails, raw: JsonValue, origin: O
         )
     elif kind == "missing":
         text = f"{field}: required, but missing. Add it."
+    elif error["loc"][-1:] == ("[key]",):
+        text = f"{field}: the key {value!r} is not a text; put it in quotes: '{value}'."
     elif kind != "value_error":
         text = _type_error(model, loc, value, raw)
     elif isinstance(value, dict | list | tuple | BaseModel):

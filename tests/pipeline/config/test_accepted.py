@@ -169,6 +169,8 @@ OWN_MESSAGE = {
         ("cluster.kubeflow.resources.Trainer.cpu", "4 cores", ["'4 cores'", "above 0", "`4`"]),
         ("cluster.kubeflow.retries", "often", ["whole number of at least 0", "`3`"]),
         ("cluster.vertex", "x", ["'x'", "mapping with image, pipeline_root", "pipeline_root: "]),
+        ("cluster.kubeflow.labels", {1: "a"}, [".labels.1: ", "key 1", "quotes: '1'"]),
+        ("cluster.kubeflow.labels", {"a": 1}, [".labels.a=1: ", "`'1'`"]),
         ("training.model.hidden_units", "64,32", ["'64,32'", "`[64, 32]`"]),
         ("training.model.hidden_units", 64, ["`[64]`"]),
         ("training.optimizer.learning_rate", "fast", ["'fast'", "a number or auto", "`0.001`"]),

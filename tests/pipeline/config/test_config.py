@@ -225,6 +225,18 @@ def test_file_that_is_no_mapping(tmp_path, content, message):
             "tuning.search.clip_norm.mni: unknown key. Did you mean 'min'? Accepted here: values, ",
         ),
         (
+            {"optimizer.learning_rate": {"values": [0.1, True]}},
+            "tuning.search: optimizer.learning_rate=True: ",
+        ),
+        (
+            {"optimizer.learning_rate": {"values": ["fast"]}},
+            "use values such as 0.001",
+        ),
+        (
+            {"clip_norm": {"min": True, "max": 2}},
+            "tuning.search.clip_norm.min=True: Use a number, such as ",
+        ),
+        (
             {"micro_batch_size": {"min": 4, "max": 64}},
             "tuning.search: training.micro_batch_size=64 exceeds global_batch_size=16",
         ),

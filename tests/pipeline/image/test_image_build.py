@@ -114,7 +114,7 @@ MINE = {"pyproject.toml", "my_package/__init__.py", "my_package/output/table.csv
 def package_with_credentials(package) -> Path:
     for name in CREDENTIALS:
         (package / name).parent.mkdir(exist_ok=True)
-        (package / name).write_text("tell nobody")
+        (package / name).write_text("hush")
     return package
 
 
