@@ -66,8 +66,6 @@ def replay_file(
     """
     compiled = CompiledSpec.read(spec)
     check_path("--root", root)
-    if problem := _write_problem(root):
-        raise ConfigError(problem)
     root = root.resolve()
     given = given_parameters(parameters)
     places = read_maps(compiled, maps, given.values())
@@ -110,6 +108,8 @@ def replay_file(
         on_end=ended,
         on_retry=lambda name, words: console.print(f"{name}: {words}; started again"),
     )
+    if problem := _write_problem(root):
+        raise ConfigError(problem)
     try:
         with terminated_by_signal():
             replay.run()
