@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from pipeline.common.process_end import end_process
+from pipeline.common.process_end import run_and_exit
 
 _EXTRA = {
     "apache_beam": "apache-beam",
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def main_and_exit() -> NoReturn:
     """Run the command line, and end this process with its exit code."""
-    end_process(main())
+    run_and_exit(main)
 
 
 if __name__ == "__main__":

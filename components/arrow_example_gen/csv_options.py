@@ -55,6 +55,7 @@ class CsvOptions(BaseModel):
         ),
     )
     formatted: Mapping[str, NumberFormat] = Field(
+        examples=[{"price": {"thousands": ","}}],
         default_factory=dict,
         description=(
             "Column -> how it writes numbers for people: separators of thousands, a currency or %. "

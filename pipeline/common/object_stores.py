@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 
 from pipeline.common.errors import ConfigError
 
 _S3 = "s3://"
+_BUCKET = re.compile(r"s3://([\w.-]+)")
 
 
 def register_file_systems(text: str) -> None:
@@ -50,3 +52,21 @@ def register_file_systems(text: str) -> None:
             f"s3:// is not supported by TensorFlow {tf.__version__}: the installed tensorflow-io "
             "is for TensorFlow 2.16 (TFX 1.16). On TFX 1.21 use gs://."
         )
+
+
+def missing_buckets(text: str) -> list[str]:
+    """Return the buckets of `s3://` in a text that do not exist, or that cannot be listed.
+
+    TensorFlow finds no file in a bucket that does not exist, and Beam's error does not name it.
+    """
+    from tensorflow.io import gfile
+
+    found = []
+    for bucket in dict.fromkeys(_BUCKET.findall(text)):
+        try:
+            exists = gfile.exists(f"{_S3}{bucket}/")
+        except Exception:  # no answer: nothing is known about the bucket
+            continue
+        if not exists:
+            found.append(bucket)
+    return found

@@ -6,18 +6,29 @@ import atexit
 import contextlib
 import os
 import sys
+import traceback
+from collections.abc import Callable
 from typing import NoReturn
 
 
-def end_process(code: object) -> NoReturn:
-    """End this process at once with an exit code, after Python's exit functions.
+def run_and_exit(main: Callable[[], object]) -> NoReturn:
+    """Run a program's `main` and end this process at once, after Python's exit functions.
 
-    In a normal exit, C++ threads that still wait (for a dead job server, or tensorflow-io's for
-    S3) abort the process, and the exit code is that of a signal.
+    In a normal exit, also after an error that nobody catches, C++ threads that still wait (for a
+    dead job server, or tensorflow-io's for S3) abort the process: the exit code is that of a
+    signal, and the last lines of the log are not the error's.
 
     Args:
-        code: As for SystemExit: None is 0; a text is printed and is 1.
+        main: Returns the exit code, as for SystemExit: None is 0; a text is printed and is 1. An
+            error that it raises is printed, and is 1.
     """
+    try:
+        code = main()
+    except SystemExit as end:
+        code = end.code
+    except Exception:
+        traceback.print_exc()
+        code = 1
     if code is not None and not isinstance(code, int):
         print(code, file=sys.stderr)
         code = 1

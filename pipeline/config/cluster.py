@@ -26,8 +26,10 @@ DEFAULT_NODE = "default"
 class NodeResources(PodSettings):
     """Resources of a node's container; the target decides those that are not set."""
 
-    cpu: float | None = Field(default=None, gt=0, description="CPU cores.")
-    memory_gib: float | None = Field(default=None, gt=0, description="Memory in GiB.")
+    cpu: float | None = Field(examples=[4], default=None, gt=0, description="CPU cores.")
+    memory_gib: float | None = Field(
+        examples=[16], default=None, gt=0, description="Memory in GiB."
+    )
     cpu_request: float | None = Field(
         default=None,
         gt=0,
@@ -47,6 +49,7 @@ class NodeResources(PodSettings):
         "downloaded. With an `accelerator` use `scratch_volume` instead. Kubeflow only.",
     )
     accelerator: str | None = Field(
+        examples=["nvidia.com/gpu"],
         default=None,
         description="Type of accelerator as the target names it: `nvidia.com/gpu` on Kubeflow, "
         "`NVIDIA_TESLA_T4` on Vertex.",
@@ -94,14 +97,17 @@ class TargetConfig(Section):
     section: ClassVar[str]  # name in the YAML
 
     image: str = Field(
+        examples=["registry/name:1.0"],
         description="Container image with this package and yours, with a tag or a digest: "
-        "`registry/name:1.0`."
+        "`registry/name:1.0`.",
     )
     pipeline_root: str = Field(
+        examples=["gs://bucket/folder"],
         description="Remote folder for all artifacts, for records of blessed models and, unless "
-        "`serving.push_folder` is set, for pushed models."
+        "`serving.push_folder` is set, for pushed models.",
     )
     data_path: str | None = Field(
+        examples=["gs://bucket/data/rows-*.csv"],
         default=None,
         description="Replaces `data.path` on the cluster: files that the cluster can read.",
     )
@@ -113,31 +119,40 @@ class TargetConfig(Section):
         "of `data.path`, if it is on this machine.",
     )
     eval_path: str | None = Field(
-        default=None, description="Replaces `data.eval_path` on the cluster."
+        examples=["gs://bucket/data/eval-*.csv"],
+        default=None,
+        description="Replaces `data.eval_path` on the cluster.",
     )
     schema_path: str | None = Field(
-        default=None, description="Replaces `schema.path` on the cluster."
+        examples=["gs://bucket/schema.pbtxt"],
+        default=None,
+        description="Replaces `schema.path` on the cluster.",
     )
     beam: BeamConfig | None = Field(
         default=None, description="Replaces `beam` on the cluster; default: as in a local run."
     )
     resources: dict[str, NodeResources] = Field(
+        examples=[{"Trainer": {"cpu": 4, "memory_gib": 16}}],
         default_factory=dict,
         description="Node (Transform, Trainer, ...) -> its resources; `default` is for all others.",
     )
     labels: dict[str, str] = Field(
-        default_factory=dict, description="Kubernetes labels of pods, or labels of the Vertex job."
+        examples=[{"team": "research"}],
+        default_factory=dict,
+        description="Kubernetes labels of pods, or labels of the Vertex job.",
     )
     service_account: str | None = Field(
         default=None, description="Service account of the run; default: that of the target."
     )
     parameters: tuple[str, ...] = Field(
+        examples=[["training.epochs", "data.path"]],
         default=(),
         description="Fields of the YAML that become parameters of the compiled pipeline "
         "(`[training.epochs, data.path]`). Each run may set them; their defaults are the values "
         "of the YAML.",
     )
     retries: int = Field(
+        examples=[3],
         default=0,
         ge=0,
         description="Number of retries of a failed node. Needs Kubeflow Pipelines 2.4.1 or newer.",
@@ -172,16 +187,19 @@ class KubeflowConfig(TargetConfig, PodSettings):
         "blessed model in `pipeline_root`.",
     )
     environment: dict[str, str] = Field(
+        examples=[{"AWS_ENDPOINT_URL": "http://minio:9000"}],
         default_factory=dict,
         description="Environment variables of every node, such as AWS_ENDPOINT_URL for s3:// of "
         "MinIO.",
     )
     secrets: dict[str, dict[str, str]] = Field(
+        examples=[{"mlpipeline-minio-artifact": {"accesskey": "AWS_ACCESS_KEY_ID"}}],
         default_factory=dict,
         description="Kubernetes secrets as environment variables of every node, by the secret's "
         "name: `{mlpipeline-minio-artifact: {accesskey: AWS_ACCESS_KEY_ID, ...}}`.",
     )
     field_env: dict[VariableName, FieldPath] = Field(
+        examples=[{"POD_NAME": "metadata.name"}],
         default_factory=dict,
         description="Fields of the pod as environment variables of every node: "
         "`{POD_NAME: metadata.name}`.",
@@ -227,6 +245,7 @@ class VertexConfig(TargetConfig, VertexSettings):
         description="Google Cloud project for `submit`; default: that of your gcloud settings.",
     )
     region: str | None = Field(
+        examples=["europe-west4"],
         default=None,
         description="Region for `submit`, such as europe-west4; default: $GOOGLE_CLOUD_REGION.",
     )

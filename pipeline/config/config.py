@@ -83,6 +83,7 @@ class DataConfig(Section):
         ),
     )
     path: str = Field(
+        examples=["data/rows.csv"],
         description=(
             "A file, or a glob of files in one folder (`data/part-*.parquet`). CSV and TFRecord "
             "files may be compressed: gzip, bzip2, xz, zstd, lz4, brotli, or a zip with one file. "
@@ -92,7 +93,7 @@ class DataConfig(Section):
             "`{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`, stands for the latest number or date for "
             "which files exist, and `{VERSION}` for its latest version: "
             "`data/{YYYY}-{MM}-{DD}/rows-*.csv`."
-        )
+        ),
     )
     spans: int = Field(
         default=1,
@@ -248,6 +249,7 @@ PipelineName = Annotated[
     str,
     AfterValidator(_checked_name),
     Field(
+        examples=["my-pipeline"],
         json_schema_extra={"pattern": _NAME},
         description=(
             "Name of the pipeline: at most 63 lower-case letters, digits and hyphens "
@@ -263,13 +265,15 @@ class PipelineConfig(Section):
     name: PipelineName
     data: DataConfig
     data_schema: SchemaConfig = Field(default_factory=SchemaConfig, alias="schema")
-    features: FeatureSpec
+    features: FeatureSpec = Field(
+        examples=[{"groups": [{"name": "numbers", "columns": ["age"], "scale": "z_score"}]}]
+    )
     normalization: NormalizationConfig = Field(default_factory=NormalizationConfig)
     tuning: TunerConfig | None = Field(
         default=None,
         description="A search for better training settings before the training. Default: none.",
     )
-    training: TrainerConfig
+    training: TrainerConfig = Field(examples=[{"epochs": 10}])
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     explain: ExplainConfig | None = Field(
         default=None,
@@ -287,7 +291,11 @@ class PipelineConfig(Section):
         default=None, description="Export runs to a tracking server. Default: no export."
     )
     cluster: Cluster | None = Field(
-        default=None, description="Settings of `compile`, `replay` and `submit`, by target."
+        default=None,
+        examples=[
+            {"kubeflow": {"image": "registry/name:1.0", "pipeline_root": "gs://bucket/folder"}}
+        ],
+        description="Settings of `compile`, `replay` and `submit`, by target.",
     )
 
     _origin: Origin = pydantic.PrivateAttr(default_factory=Origin)

@@ -1,84 +1,127 @@
-"""Describe the errors of a configuration, one line per field: file, line, field, value and fix."""
+"""Check a configuration, with one line per wrong field: file, line, field, value and fix."""
 
 from __future__ import annotations
 
+import copy
 import difflib
 import re
-from collections.abc import Sequence
+import reprlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import get_origin
+from typing import TypeVar
 
 import pydantic
 import yaml
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonValue
-from pipeline.config.config import PipelineConfig
-from pipeline.config.origin import Origin
+from pipeline.config.accepted import accepted
+from pipeline.config.origin import Loc, Origin
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
-def error_text(
-    error: pydantic.ValidationError,
-    path: Path,
+def check_fields(
+    model: type[Model],
     raw: JsonValue,
-    tree: yaml.Node | None,
+    path: Path,
+    tree: yaml.Node | None = None,
     overrides: Sequence[str] = (),
-) -> str:
-    """Return one line per wrong field: file, line, field, value, accepted values.
+) -> Model:
+    """Return the checked values as a model.
 
     Args:
-        error: The error that pydantic raised.
+        model: The model of the whole YAML.
+        raw: The values.
         path: The YAML, or another source of the values.
-        raw: The values that were checked.
         tree: The YAML's nodes, which know their lines; None without a file.
         overrides: `section.field=value` of each `--set`; a field that one of them set is identified
             by that option, not by a line of the file.
+
+    Raises:
+        ConfigError: One line per wrong field: file, line, field, value and fix.
     """
+    checked, errors = None, []
+    try:
+        checked = model.model_validate(raw)
+    except pydantic.ValidationError as error:
+        errors = error.errors()
     origin = Origin(path, tree, overrides)
-    lines = []
-    for item in error.errors():
-        loc = _without_union_tags(item["loc"], raw, missing=item["type"] == "missing")
-        field = ".".join(str(part) for part in loc) or "the whole file"
-        message = item["msg"].removeprefix("Value error, ")
-        if item["type"] == "extra_forbidden":
-            lines.append(f"{field}: unknown key. {_suggest(item['loc'])}")
-        elif item["type"] == "missing":
-            lines.append(f"{field}: required, but missing. Add it.")
-        elif (shape := _wrong_shape(item)) is not None:
-            lines.append(f"{field}{shape}")
-        elif isinstance(item["input"], dict | list | tuple | BaseModel):
-            own = _own_field(message, item["loc"])
-            within = f"{field}." if loc else ""
-            lines.append(f"{within}{message}" if own else f"{field}: {message}")
-            loc = (*loc, *own)
-        else:
-            lines.append(f"{field}={item['input']!r}: {message.rstrip('.')}.")
-        lines[-1] = origin.prefix(loc) + lines[-1]
-    return "\n".join(dict.fromkeys(lines))
+    # Pydantic takes true and false as 1 and 0.
+    flags = [(loc, flag) for loc, flag in _booleans(raw) if accepted(model, loc, raw).is_number]
+    lines = [origin.prefix(loc) + _type_error(model, loc, flag, raw) for loc, flag in flags]
+    places = {loc for loc, _ in flags}
+    lines += [_line(model, each, raw, origin) for each in errors if each["loc"] not in places]
+    if checked is None or lines:
+        raise ConfigError("\n".join(dict.fromkeys(lines)))
+    return checked
 
 
-def _wrong_shape(item: ErrorDetails) -> str | None:
-    """Return the message for a value in place of a list or a section, or for an empty field."""
-    value = item["input"]
-    if item["type"] in ("tuple_type", "list_type"):
-        if value is None:
-            return ": empty. Write a list: [a, b] on this line, or one line `- a` each below it."
-        is_scalar = isinstance(value, str | int)
-        return f"={value!r}: not a list. Write [{value}]." if is_scalar else None
-    if item["type"] in ("model_type", "model_attributes_type", "dict_type") and value is None:
-        names = ", ".join(_accepted_names(item["loc"])) if item["type"] != "dict_type" else ""
-        return f": empty. Write its fields below it, indented{names and f' ({names})'}."
-    if item["type"] == "string_type" and isinstance(value, int | float):
-        return f"={value!r}: not a text. Put it in quotes."
-    return None
+def _line(model: type[BaseModel], error: ErrorDetails, raw: JsonValue, origin: Origin) -> str:
+    """Return the message of one error of pydantic."""
+    value, kind = error["input"], error["type"]
+    loc = _without_union_tags(error["loc"], raw, missing=kind == "missing")
+    field = ".".join(map(str, loc)) or "the whole file"
+    message = error["msg"].removeprefix("Value error, ")
+    if kind == "extra_forbidden":
+        text = (
+            f"{field}: unknown key. {_suggest(str(loc[-1]), accepted(model, loc[:-1], raw).keys)}"
+        )
+    elif kind == "missing":
+        text = f"{field}: required, but missing. Add it."
+    elif error["loc"][-1:] == ("[key]",):
+        text = f"{field}: the key {value!r} is not a text; put it in quotes: '{value}'."
+    elif kind != "value_error":
+        text = _type_error(model, loc, value, raw)
+    elif isinstance(value, dict | list | tuple | BaseModel):
+        own = _own_field(message, accepted(model, loc, raw).keys)
+        within = f"{field}." if loc else ""
+        text = f"{within}{message}" if own else f"{field}: {message}"
+        loc = (*loc, *own)
+    else:
+        text = f"{field}={value!r}: {message.rstrip('.')}."
+    return origin.prefix(loc) + text
 
 
-def _own_field(message: str, loc: tuple[int | str, ...]) -> tuple[str, ...]:
+def _type_error(model: type[BaseModel], loc: Loc, value: JsonValue, raw: JsonValue) -> str:
+    """Return the message of a value that is of another type than the field, or out of bounds."""
+    place = accepted(model, loc, raw)
+    values = place.values(model, value)
+    example = next((each for each in values if _is_valid(model, loc, each, raw)), values[-1])
+    field = ".".join(map(str, loc)) or "the whole file"
+    shown = ": empty" if value is None else f"={reprlib.repr(value)}"
+    return f"{field}{shown}: {place.fix(value, example)}."
+
+
+def _is_valid(model: type[BaseModel], loc: Loc, value: JsonValue, raw: JsonValue) -> bool:
+    """Return whether a value at a place would have no error; `raw` may have others elsewhere."""
+    trial = node = copy.deepcopy(raw)
+    for key in loc[:-1]:
+        node = node[key]
+    node[loc[-1]] = value
+    try:
+        model.model_validate(trial)
+    except pydantic.ValidationError as error:
+        places = (_without_union_tags(e["loc"], trial, missing=False) for e in error.errors())
+        return all(place[: len(loc)] != loc for place in places)
+    return True
+
+
+def _booleans(value: JsonValue, loc: Loc = ()) -> Iterator[tuple[Loc, bool]]:
+    if isinstance(value, bool):
+        yield loc, value
+    items = enumerate(value) if isinstance(value, list) else ()
+    for key, each in value.items() if isinstance(value, dict) else items:
+        yield from _booleans(each, (*loc, key))
+
+
+def _own_field(message: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return the location, within a section, of the field that a message begins with."""
     found = re.match(r"([a-z_]\w*(?:\.\w+)*)[=:]", message)
     path = tuple(found[1].split(".")) if found else ()
-    return path if path and path[0] in _accepted_names(loc) else ()
+    return path if path and path[0] in names else ()
 
 
 def _without_union_tags(
@@ -97,48 +140,12 @@ def _without_union_tags(
     return tuple(kept)
 
 
-def _suggest(loc: tuple[int | str, ...]) -> str:
-    accepted = _accepted_names(loc[:-1])
-    if not accepted:
+def _suggest(key: str, names: Sequence[str]) -> str:
+    if not names:
         return "Remove it."
-    near = difflib.get_close_matches(str(loc[-1]), accepted, n=1)
+    near = difflib.get_close_matches(key, names, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
-    return f"{hint}Accepted here: {', '.join(accepted)}."
-
-
-def _accepted_names(loc: tuple[int | str, ...]) -> list[str]:
-    """Return the keys of the model at a pydantic location, which names the branch of each union."""
-    models: list[type[BaseModel]] = [PipelineConfig]
-    is_mapping = False
-    for part in loc:
-        if isinstance(part, int) or is_mapping:
-            is_mapping = False  # a key of a mapping from user-defined names to sections
-            continue
-        fields = [
-            field
-            for model in models
-            for name, field in model.model_fields.items()
-            if part in (name, field.alias)
-        ]
-        if fields:
-            models = _models_in(fields[0].annotation)
-            is_mapping = get_origin(fields[0].annotation) is dict
-        else:
-            models = [model for model in models if part == _branch(model)] or models
-    return field_names(models[0]) if models else []
-
-
-def _models_in(annotation: object) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    arguments = getattr(annotation, "__args__", ())
-    return [model for argument in arguments for model in _models_in(argument)]
-
-
-def _branch(model: type[BaseModel]) -> str:
-    """Return pydantic's name of a branch of a union: an engine's name, or else the class name."""
-    engine = model.model_fields.get("engine")
-    return engine.default if engine else model.__name__
+    return f"{hint}Accepted here: {', '.join(names)}."
 
 
 def field_names(model: type[BaseModel]) -> list[str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pydantic
 import yaml
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
-from pipeline.config.config_errors import error_text, field_names
+from pipeline.config.config_errors import check_fields, field_names
 from pipeline.config.origin import Origin
 from pipeline.config.text_files import read_text
 from pipeline.config.vocabulary_files import read_vocabularies
@@ -64,10 +63,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
         _apply_override(raw, override)
     _resolve_paths(raw, path.resolve().parent)
     read_vocabularies(raw, path.resolve().parent)
-    try:
-        config = PipelineConfig.model_validate(raw)
-    except pydantic.ValidationError as error:
-        raise ConfigError(error_text(error, path, raw, tree, overrides)) from None
+    config = check_fields(PipelineConfig, raw, path, tree, overrides)
     return config.with_origin(Origin(path, tree, overrides))
 
 

@@ -124,6 +124,7 @@ class EvaluationConfig(Section):
     """The metrics of the model on the eval split, and the conditions for its blessing."""
 
     metrics: tuple[str, ...] = Field(
+        examples=[["auc"]],
         default=(),
         description=(
             f"Metrics to compute, any of: {', '.join(METRICS)}. Default: those that suit the "
@@ -135,6 +136,7 @@ class EvaluationConfig(Section):
         description="Raw columns. Each metric is also computed for each value of these columns.",
     )
     thresholds: dict[str, MetricThreshold] = Field(
+        examples=[{"auc": {"lower_bound": 0.7}}],
         default_factory=dict,
         description="Metric -> bounds. A model is blessed only if it meets all of them.",
     )

@@ -167,10 +167,14 @@ class NodeAffinityTerm(Section):
     """Conditions that a node must all meet; with a weight, such nodes are only preferred."""
 
     match_expressions: tuple[Requirement, ...] = Field(
-        default=(), description="Requirements on the node's labels."
+        examples=[[{"key": "disktype", "operator": "In", "values": ["ssd"]}]],
+        default=(),
+        description="Requirements on the node's labels.",
     )
     match_fields: tuple[Requirement, ...] = Field(
-        default=(), description="Requirements on the node's fields: `metadata.name`."
+        examples=[[{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]],
+        default=(),
+        description="Requirements on the node's fields: `metadata.name`.",
     )
     weight: int | None = Field(
         default=None,
@@ -191,7 +195,7 @@ class Volume(Section):
 
     claim: ClaimName = Field(description="Name of an existing PersistentVolumeClaim.")
     mount_path: Annotated[str, pydantic.AfterValidator(_mount_path)] = Field(
-        description="Folder in the container."
+        examples=["/mnt/data"], description="Folder in the container."
     )
     sub_path: str | None = Field(
         default=None,
@@ -214,7 +218,9 @@ class PodSettings(Section):
     """Settings of pods: for all nodes in `cluster.kubeflow`, for one node in its `resources`."""
 
     node_selector: dict[LabelKey, LabelValue] | None = Field(
-        default=None, description="Labels that the machine must have. Kubeflow only."
+        examples=[{"disktype": "ssd"}],
+        default=None,
+        description="Labels that the machine must have. Kubeflow only.",
     )
     tolerations: tuple[Toleration, ...] | None = Field(
         default=None, description="Taints of machines that pods accept. Kubeflow only."
@@ -239,7 +245,9 @@ class PodSettings(Section):
         "as the container runtime sets it. Kubeflow only.",
     )
     annotations: dict[LabelKey, str] | None = Field(
-        default=None, description="Annotations of the pod. Kubeflow only."
+        examples=[{"sidecar.istio.io/inject": "false"}],
+        default=None,
+        description="Annotations of the pod. Kubeflow only.",
     )
 
     @pydantic.model_validator(mode="after")

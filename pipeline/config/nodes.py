@@ -54,6 +54,7 @@ class NodeConfig(Section):
     """A TFX component of yours as a node of the pipeline."""
 
     path: Annotated[str, AfterValidator(_dotted)] = Field(
+        examples=["my_package.RowCounter"],
         alias="class",
         json_schema_extra={"pattern": _DOTTED},
         description=(
@@ -72,6 +73,7 @@ class NodeConfig(Section):
         default=(), description="Nodes to run after this node: a name, or a list of names."
     )
     inputs: dict[str, Annotated[str, AfterValidator(_output)]] = Field(
+        examples=[{"examples": "Transform.transformed_examples"}],
         default={},
         description=(
             "Input of the component -> output of a node: "

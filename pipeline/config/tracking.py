@@ -14,12 +14,13 @@ class TrackingConfig(Section):
     """Export each run on this machine to a tracking server."""
 
     mlflow: str = Field(
+        examples=["http://host:5000"],
         description=(
             "URI of an MLflow server: `http://host:5000`. Each run becomes a run of the experiment "
             "with the pipeline's name. Needs `pip install 'tfx-largebatch[mlflow]'`. A login comes "
             "from MLflow's environment variables: MLFLOW_TRACKING_USERNAME and "
             "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."
-        )
+        ),
     )
 
     # Of the section, because an error of the field would show its value.

@@ -19,6 +19,7 @@ from pipeline.image.context import write_context
 from pipeline.image.sbom import check_sbom_path, write_sbom
 from pipeline.image.settings import write_secrets
 from pipeline.image.stacks import ImageStack
+from trainer_module.devices.local_cluster import describe_end
 
 _PART = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 # The names of OCI's distribution specification, with an optional registry and without a digest.
@@ -76,7 +77,7 @@ def build_image(
             tool.build(context, names, secrets, target=target, fresh=fresh, verbose=verbose)
         )
     if code:
-        print(f"{tool.name} failed with exit code {code}: see its output above.", file=sys.stderr)
+        print(f"{tool.name} {describe_end(code)}: see its output above.", file=sys.stderr)
         return exit_codes.FAILED
     image = names[0]
     if sbom is not None:

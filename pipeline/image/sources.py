@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import shutil
 import subprocess
+import sys
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -18,10 +21,22 @@ DISTRIBUTION = "tfx-largebatch"
 _PACKAGES = ("pipeline", "components", "transform", "trainer_module", "shared_core")
 _OF_A_CHECKOUT = ("pyproject.toml", "README.md", "LICENSE", "requirements")
 _BUILD_FILES = ("pyproject.toml", "setup.py")
-_OUTPUTS = {"build", "dist", "output"}
-_ignored = shutil.ignore_patterns(
+_GENERATED = (
     *(".git", "__pycache__", ".venv", "venv", ".tox", "node_modules"),
     *("*.pyc", "*.egg-info", "*_cache"),
+)
+# Lines of a .dockerignore that stand before a folder's own.
+_NOT_COPIED = (*(f"**/{name}" for name in _GENERATED), "build", "dist", "output")
+_CREDENTIALS = tuple(
+    f"**/{name}"
+    for name in (
+        *(".env", ".env.*", ".netrc", ".pypirc", ".npmrc", ".git-credentials", ".htpasswd"),
+        *(".aws", ".azure", ".docker", ".gnupg", ".kube", ".ssh", "kubeconfig"),
+        *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.ppk"),
+        *("*.p12", "*.pfx", "*.jks", "*.keystore", "*.tfstate", "credentials"),
+        *("*credentials*.json", "*credentials*.y*ml", "service[-_]account*.json"),
+        *("*secret*.json", "*secret*.y*ml", "*.secret", "*.env"),
+    )
 )
 
 
@@ -40,7 +55,7 @@ def add_this_package(folder: Path) -> None:
     for name in (*_OF_A_CHECKOUT, *_PACKAGES):
         source = root / name
         if source.is_dir():
-            shutil.copytree(source, target / name, ignore=_ignored)
+            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns(*_GENERATED))
         else:
             shutil.copyfile(source, target / name)
 
@@ -73,18 +88,33 @@ def check_packages(given: Sequence[Path]) -> None:
 
 
 def add_package(path: Path, folder: Path) -> None:
-    """Add a package of the user: a wheel unchanged, or the files of a folder that git tracks."""
+    """Add a package of the user: a wheel unchanged, or files of a folder.
+
+    These are the files that git tracks. Of a folder with a `.dockerignore`, or of which git tracks
+    no file, they are those that the `.dockerignore` and `_NOT_COPIED` let pass.
+    """
     if path.is_file():
         shutil.copyfile(path, folder / path.name)
         return
     root = path.resolve()
     target = folder / f"{len(list(folder.iterdir()))}-{root.name}"
-    tracked = _tracked(root)
-    for name in tracked:
+    rules = root / ".dockerignore"
+    files = [] if rules.is_file() else _git_files(root, "--cached")
+    if files:
+        left_out = _git_files(root, "--others", "--exclude-standard")
+        why = "git does not track them: `git add` what the image needs"
+    else:
+        lines = rules.read_text(encoding="utf-8").splitlines() if rules.is_file() else []
+        files = list(_let_pass(root, [*_NOT_COPIED, *_CREDENTIALS, *lines]))
+        left_out = sorted(set(_let_pass(root, [*_NOT_COPIED, *lines])) - set(files))
+        why = "their names are those of credentials: a line `!NAME` in .dockerignore adds one"
+    if left_out:
+        more = f" and {len(left_out) - 5} more" if len(left_out) > 5 else ""
+        shown = ", ".join(map(str, left_out[:5]))
+        print(f"--with {path}: left out {shown}{more}, because {why}.", file=sys.stderr)
+    for name in files:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / name, target / name)
-    if not tracked:
-        shutil.copytree(root, target, ignore=_ignored_of_user(root))
 
 
 def version() -> str:
@@ -107,14 +137,11 @@ def _checkout() -> Path | None:
     return root if is_whole else None
 
 
-def _tracked(root: Path) -> list[Path]:
-    """Return the files that git tracks or would add; none outside a repository."""
+def _git_files(root: Path, *options: str) -> list[Path]:
+    """Return the files below a folder that git lists; none outside a repository."""
     try:
         done = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=root,
-            capture_output=True,
-            check=True,
+            ["git", "ls-files", "-z", *options], cwd=root, capture_output=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return []
@@ -122,15 +149,40 @@ def _tracked(root: Path) -> list[Path]:
     return [Path(name) for name in names if (root / name).is_file()]
 
 
-def _ignored_of_user(root: Path) -> Callable[[str, list[str]], set[str]]:
-    def ignore(folder: str, names: list[str]) -> set[str]:
-        # Links to folders may lead to large data or back here; pipes and sockets have no content.
-        paths = {name: Path(folder, name) for name in names}
-        kept = {n for n, p in paths.items() if p.is_file() or (p.is_dir() and not p.is_symlink())}
-        outputs = _OUTPUTS if Path(folder) == root else set()
-        return _ignored(folder, names) | (set(names) - kept) | (set(names) & outputs)
+def _let_pass(root: Path, lines: Iterable[str]) -> Iterator[Path]:
+    """Yield the files that the lines of a `.dockerignore` let pass; the last that matches decides.
 
-    return ignore
+    Links to folders may lead to large data or back here; pipes and sockets have no content.
+    """
+    stripped = [line.strip() for line in lines]
+    rules = [
+        (line.startswith("!"), _ignore_pattern(line.removeprefix("!")))
+        for line in stripped
+        if line and not line.startswith("#")
+    ]
+
+    def passes(path: str) -> bool:
+        return next((keeps for keeps, rule in reversed(rules) if rule.fullmatch(path)), True)
+
+    has_exceptions = any(keeps for keeps, _ in rules)
+    for folder, folders, names in os.walk(root):
+        here = Path(folder).relative_to(root)
+        folders[:] = sorted(f for f in folders if has_exceptions or passes((here / f).as_posix()))
+        for path in (here / name for name in sorted(names)):
+            if (root / path).is_file() and passes(path.as_posix()):
+                yield path
+
+
+def _ignore_pattern(line: str) -> re.Pattern[str]:
+    """Return the pattern of a line of `.dockerignore`, which also covers what is below a folder."""
+    forms = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+    def form(found: re.Match[str]) -> str:
+        is_class = found[0].startswith("[") and len(found[0]) > 1
+        return forms.get(found[0]) or (found[0] if is_class else re.escape(found[0]))
+
+    text = line.strip().removeprefix("./").strip("/")
+    return re.compile(re.sub(r"\*\*/?|\[[^]]+\]|.", form, text) + "(?:/.*)?")
 
 
 def _pack_installed(distribution: metadata.Distribution, folder: Path) -> None:

@@ -21,6 +21,12 @@ SOCKET_SLACK = 10.0
 """Seconds that a socket's own timeout is longer: the limit of the request ends first."""
 
 
+CA_FILE = "REQUESTS_CA_BUNDLE"
+"""Variable with the file of the certificates that replace the well-known ones, as of requests."""
+# OpenSSL's words for an answer that is not TLS.
+_PLAIN_HTTP = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL")
+
+
 class RequestTimedOut(Exception):
     """The answer did not arrive completely in time."""
 
@@ -70,6 +76,21 @@ def send_bounded(
     if error is not None:
         raise error
     return response, body
+
+
+def connection_fix(error: object) -> str:
+    """Return the fix of a failed request as a sentence after a space; "" if it is unknown."""
+    text = str(error)
+    if isinstance(error, RequestTimedOut):
+        return " If the server is slow, raise --timeout."
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return (
+            " If a private CA signed the server's certificate, name the file of the CA (PEM): "
+            f"export {CA_FILE}=/path/of/ca.pem."
+        )
+    if any(each in text for each in _PLAIN_HTTP):
+        return " The server does not speak TLS there: use an address that begins with http://."
+    return ""
 
 
 def _read(response: Response) -> bytes:

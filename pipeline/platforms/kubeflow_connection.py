@@ -12,11 +12,13 @@ from urllib.parse import urlsplit
 
 from pipeline.common.json_types import JsonValue
 from pipeline.platforms.bounded_requests import (
+    CA_FILE,
     SOCKET_SLACK,
     RequestTimedOut,
     Response,
     ResponseTooLarge,
     Send,
+    connection_fix,
     send_bounded,
 )
 from pipeline.platforms.kfp_context import EXAMPLE, check_context_file
@@ -76,8 +78,15 @@ def connect(timeout: float) -> ApiObject:
             name = "healthz_service_get_healthz"
             return getattr(api, name if hasattr(api, name) else "get_healthz")()
 
+    # KFP's client ignores the variable. A CA in kubectl's configuration replaces it.
+    authority = os.environ.get(CA_FILE)
+    if authority and not Path(authority).is_file():
+        raise PlatformError(
+            f"{CA_FILE}={printable(authority)}: no such file; name a file of certificates (PEM), "
+            "or unset it."
+        )
     with translate_errors("connect"):
-        client = Client()
+        client = Client(ssl_ca_cert=authority)
         _limit_requests(client._run_api.api_client, timeout)
         if client.get_user_namespace():
             _check_health(client)  # the client checks it only without a namespace
@@ -193,8 +202,8 @@ def translate_errors(action: str) -> Iterator[None]:
     except (urllib3.exceptions.HTTPError, RequestTimedOut) as error:
         reason = getattr(error, "reason", None) or error
         raise PlatformError(
-            f"cannot {action}: no answer ({one_line(reason)}). {_host_hint()} "
-            "It answers at /apis/v2beta1/healthz below that, if it is reached.",
+            f"cannot {action}: no answer ({one_line(reason)}).{connection_fix(reason)} "
+            f"{_host_hint()} It answers at /apis/v2beta1/healthz below that, if it is reached.",
             is_transient=True,
         ) from None
     # From the client: two experiments of the same name, a missing token file.

@@ -21,6 +21,7 @@ from pipeline.platforms.bounded_requests import (
     Response,
     ResponseTooLarge,
     Send,
+    connection_fix,
     send_bounded,
 )
 from pipeline.platforms.platform import ApiObject, PlatformError, json_object, without_noise
@@ -236,8 +237,8 @@ def translate_errors(action: str, refusal_fix: str = _REPLAY_FIX) -> Iterator[No
         RequestTimedOut,
     ) as error:
         raise PlatformError(
-            f"cannot {action}: no answer ({one_line(error)}). Look at this machine's way to "
-            "googleapis.com, and at cluster.vertex.region.",
+            f"cannot {action}: no answer ({one_line(error)}).{connection_fix(error)} Look at "
+            "this machine's way to googleapis.com, and at cluster.vertex.region.",
             is_transient=True,
         ) from None
     except auth.GoogleAuthError as error:

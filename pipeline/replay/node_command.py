@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pipeline.replay.throwaway_environment import make_environment
 from pipeline.targets.argument_length import refuse_long_arguments
 from trainer_module.devices.gpu_check import REPLAY
-from trainer_module.devices.local_cluster import WorkersFailed, launch
+from trainer_module.devices.local_cluster import WorkersFailed, describe_end, launch
 
 _TIMED_OUT = 124  # from coreutils' timeout
 _GRACE_SECONDS = 10.0
@@ -177,4 +177,4 @@ def _limited(words: list[str], timeout: float | None) -> list[str]:
 def _how(code: int, timeout: float | None) -> str:
     if timeout is not None and code == _TIMED_OUT:
         return f"was ended after its timeout of {timeout:g} s"
-    return f"ended with code {code}" if code else ""
+    return describe_end(code) if code else ""

@@ -14,6 +14,8 @@ from pipeline.targets.long_values import expand
 from pipeline.targets.run_parameters import name_and_value
 
 _REMOTE = re.compile(r"\b(?:gs|s3|minio)://[^\s\"'\\]+")
+# What has a meaning in the JSON texts, placeholders, variables and globs of a compiled file.
+_NOT_IN_FILES = re.compile(r"[\"\\*?\[\x00-\x1f\x7f]|\{\{|\$[$(]")
 _SPLIT = re.compile(r"[*?\[{]")  # a wildcard or {SPAN} ends the plain folder
 
 
@@ -39,6 +41,20 @@ def folders_read(compiled: CompiledSpec) -> list[str]:
 def map_options(compiled: CompiledSpec) -> str:
     """Return the `--map` options that a replay of this pipeline needs, as a template."""
     return " ".join(f"--map {folder}=FOLDER" for folder in folders_read(compiled))
+
+
+def check_path(option: str, folder: Path) -> None:
+    """Check that the values in a compiled file can contain the path of a folder.
+
+    Raises:
+        ConfigError: The path has a character that they cannot contain.
+    """
+    if found := _NOT_IN_FILES.search(str(folder.resolve())):
+        raise ConfigError(
+            f"{option} {str(folder)!r}: the path {str(folder.resolve())!r} has {found[0]!r}, which "
+            "the values in a compiled file cannot contain. Name a folder whose path has no "
+            "quotation mark, backslash, line break, wildcard (* ? [), `{{`, `$$` or `$(`."
+        )
 
 
 def read_maps(
@@ -69,6 +85,7 @@ def read_maps(
                 f"--map {text}: {folder} {wrong} (looked for {folder.resolve()}). Name the folder "
                 f"that holds a copy of what is below {prefix}."
             )
+        check_path("--map", folder)
         if not names_place(spec, prefix):
             raise ConfigError(
                 f"--map {text}: the pipeline reads nothing below {prefix}. {_needed(compiled)}"

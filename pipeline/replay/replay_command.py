@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.common import exit_codes
+from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.object_stores import register_file_systems
 from pipeline.graph.node_names import NodeName
@@ -18,12 +20,14 @@ from pipeline.replay.in_image import runner_in_image
 from pipeline.replay.node_command import on_this_machine
 from pipeline.replay.node_environment import NO_CREDENTIALS, Credentials
 from pipeline.replay.object_stores import object_store
-from pipeline.replay.remote_places import check_all_mapped, read_maps
+from pipeline.replay.remote_places import check_all_mapped, check_path, read_maps
 from pipeline.replay.replay import Node, NodeFailed, Replay
 from pipeline.report.progress import duration
 from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets.compiled_spec import CompiledSpec, rename_text
 from pipeline.targets.run_parameters import given_parameters
+
+_PROBED_BYTES = 2**20
 
 
 def replay_file(
@@ -58,6 +62,7 @@ def replay_file(
             mapped; a folder of `maps` does not exist; or the image is not on this machine.
     """
     compiled = CompiledSpec.read(spec)
+    check_path("--root", root)
     root = root.resolve()
     given = given_parameters(parameters)
     places = read_maps(compiled, maps, given.values())
@@ -78,7 +83,7 @@ def replay_file(
     place = compiled.root.rstrip("/") if remote else str(root)
     has_launcher = compiled.target == "kubeflow" and not lenient
     host = Host(runner, credentials, object_store(place) if has_launcher else None, place)
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
     console.print(f"Replaying {compiled.name} for {compiled.target}; artifacts: {place}")
     nodes: list[Node] = []
 
@@ -100,6 +105,8 @@ def replay_file(
         on_end=ended,
         on_retry=lambda name, words: console.print(f"{name}: {words}; started again"),
     )
+    if problem := _write_problem(root):
+        raise ConfigError(problem)
     try:
         with terminated_by_signal():
             replay.run()
@@ -110,8 +117,29 @@ def replay_file(
         if failure.log:
             # How it ended: the log does not contain errors that the platform would raise.
             console.print(f"{failure.name} {failure.words}\nLog: {failure.log}")
+        if problem := _write_problem(root):
+            print(problem, file=sys.stderr)
+        return exit_codes.FAILED
+    except OSError:
+        if (problem := _write_problem(root)) is None:
+            raise
+        print(problem, file=sys.stderr)
         return exit_codes.FAILED
     return _summary(nodes, replay.place, console)
+
+
+def _write_problem(root: Path) -> str | None:
+    """Return why no file of a mebibyte can be written below a folder, which is created."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root) as stream:
+            stream.write(bytes(_PROBED_BYTES))
+    except OSError as error:
+        return (
+            f"--root {root}: cannot write there ({error.strerror}). Make room for the artifacts, "
+            "or name another folder that you may write to."
+        )
+    return None
 
 
 def _summary(nodes: Sequence[Node], place: str, console: Console) -> int:

@@ -20,8 +20,8 @@ from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.object_stores import register_file_systems
-from pipeline.common.process_end import end_process
+from pipeline.common.object_stores import missing_buckets, register_file_systems
+from pipeline.common.process_end import run_and_exit
 from pipeline.targets import executor_input
 from pipeline.targets.container_flags import (
     DRIVER,
@@ -120,19 +120,30 @@ def main(argv: Sequence[str]) -> None:
 
 
 def exit_code(argv: Sequence[str]) -> object:
-    """Run `main` and return its exit code (as for SystemExit)."""
+    """Run `main` and return its exit code (as for SystemExit).
+
+    Raises:
+        RuntimeError: The node failed, and a bucket that it names does not exist.
+    """
     try:
         main(argv)
     except SystemExit as end:
         return end.code
     except ConfigError as error:
         return str(error)
+    except Exception as error:
+        if missing := missing_buckets(" ".join(argv)):
+            raise RuntimeError(
+                f"{error} (s3://{', s3://'.join(missing)}: this bucket does not exist, or these "
+                "credentials may not list it. Create it, or correct the place in the YAML)"
+            ) from error
+        raise
     return 0
 
 
 def main_and_exit(argv: Sequence[str]) -> NoReturn:
     """Run `main` and end this process with its exit code."""
-    end_process(exit_code(argv))
+    run_and_exit(lambda: exit_code(argv))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pipeline.common.json_types import JsonValue
 from pipeline.common.secret_checks import looks_secret
 from pipeline.config.cluster import KubeflowConfig, NodeResources, TargetConfig, VertexConfig
 from pipeline.config.config import PipelineConfig
@@ -45,9 +46,9 @@ _KUBEFLOW_BOUNDS = (384.0, 32 * 1024.0, "machines of AWS and Google Cloud")
 _VERTEX_BOUNDS = (96.0, 624e9 / 2**30, "the machines that Vertex AI Pipelines chooses from")
 
 
-def field_refusals(there: PipelineConfig, profile: TargetConfig) -> list[str]:
+def field_refusals(profile: TargetConfig) -> list[str]:
     """Return the malformed fields of a profile, one sentence each."""
-    found = [*_image(profile), *_resources(profile), *_beam_arguments(there, profile)]
+    found = [*_image(profile), *_resources(profile)]
     if isinstance(profile, KubeflowConfig):
         found += [*_kubernetes_names(profile), *_environment(profile)]
     if isinstance(profile, VertexConfig):
@@ -154,30 +155,58 @@ def _environment(profile: KubeflowConfig) -> Iterator[str]:
             yield _no_variable(field, name)
         elif "\0" in value:
             yield f"{field}.{name}: the value has a zero byte, which no variable can have."
-        elif reason := looks_secret(name, value):
-            yield (
-                f"{field}.{name}: {reason}, and the compiled file would show it to everybody who "
-                "sees the run. Put it into a Kubernetes Secret (kubectl create secret generic "
-                f"NAME --from-literal=key=...) and use {profile.section}.secrets: "
-                f"{{NAME: {{key: {name}}}}}."
-            )
 
 
-def _beam_arguments(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
-    """Yield Beam options with credentials, such as --s3_secret_access_key.
+def credential_refusals(there: PipelineConfig, profile: TargetConfig) -> dict[str, str]:
+    """Return an error for each value that looks like a credential.
 
-    The compiled file would expose them.
+    The compiled file would show them to everybody who sees the run.
+
+    Returns:
+        Value -> the error, which names the field and not the value.
     """
-    field = "beam" if profile.beam is None else f"{profile.section}.beam"
-    for argument in there.beam.pipeline_args():
-        name, _, value = argument.lstrip("-").partition("=")
+    section = profile.section
+    whole = {
+        section: profile.model_dump(mode="json", by_alias=True),
+        **there.model_dump(mode="json", by_alias=True, exclude={"cluster", "features"}),
+    }
+    found = dict[str, str]()
+    for field, value in _texts("", whole):
+        if any(value.startswith(each) for each in found):
+            continue  # made from the same field, such as output.folder from pipeline_root
+        name, text = "", value
+        if field.startswith(f"{section}.environment."):
+            name = field.rpartition(".")[2]
+        elif (
+            ".options." in field and ".beam." in f".{field}"
+        ):  # an option of Beam, such as --s3_secret_access_key=...
+            name, _, text = value.lstrip("-").partition("=")
+            field = f"{field.rpartition('.')[0]}: --{name}"
         # The name of a key in Cloud KMS is not a secret.
-        if not name.endswith("kms_key") and (reason := looks_secret(name, value)):
-            yield (
-                f"{field}.options: --{name}: {reason}, and the compiled file would show it to "
-                "everybody who sees the run. Leave it out, and give nodes the credential as an "
-                "environment variable by cluster.kubeflow.secrets, or by the service account."
+        if not name.endswith("kms_key") and (reason := looks_secret(name, text)):
+            variable = name if field.endswith(f".environment.{name}") else "VARIABLE"
+            fix = (
+                "Put it into a Kubernetes Secret (kubectl create secret generic NAME "
+                f"--from-literal=key=...), and let nodes read the variable of {section}.secrets: "
+                f"{{NAME: {{key: {variable}}}}}"
+                if isinstance(profile, KubeflowConfig)
+                else "Leave it out, and let nodes read it from Secret Manager with their service "
+                "account"
             )
+            found[value] = (
+                f"{field}: {reason}, and the compiled file would show it to everybody who sees the "
+                f"run. {fix}."
+            )
+    return found
+
+
+def _texts(field: str, value: JsonValue) -> Iterator[tuple[str, str]]:
+    """Yield the texts in a value with their dotted paths."""
+    if isinstance(value, str):
+        yield field, value
+    items = enumerate(value) if isinstance(value, list) else ()
+    for key, each in value.items() if isinstance(value, dict) else items:
+        yield from _texts(f"{field}.{key}" if field else str(key), each)
 
 
 def _no_variable(field: str, name: str) -> str:

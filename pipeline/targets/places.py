@@ -15,6 +15,11 @@ _BUCKETS = {
     "gs": re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])"),
     "s3": re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])"),
 }
+# TensorFlow and Beam list no files there, or each pod has its own.
+_NO_STORES = ("file", "ftp", "ftps", "http", "https", "ram")
+# In data paths `?` is also a wildcard: `rows-?.csv`.
+_QUERY = re.compile(r"[?#].*")
+_QUERY_OF_GLOB = re.compile(r"\?[\w.-]+=.*|#.*")
 
 
 class Place(NamedTuple):
@@ -56,6 +61,8 @@ def place_refusals(there: PipelineConfig, profile: TargetConfig) -> Iterator[str
     for field, path, fix in places(there, profile):
         scheme, separator, rest = path.partition("://")
         bucket = rest.partition("/")[0]
+        is_glob = field.endswith(("data_path", "eval_path", "data.path"))
+        query = (_QUERY_OF_GLOB if is_glob else _QUERY).search(path)
         if path.startswith(PACKAGE_SCHEME):
             yield (
                 f"{field}={path}: a file inside a Python package of this machine; copy it to a "
@@ -63,6 +70,17 @@ def place_refusals(there: PipelineConfig, profile: TargetConfig) -> Iterator[str
             )
         elif not is_remote(path):
             yield f"{field}={path}: a path of this machine, which no pod has; {fix}."
+        elif scheme.lower() in _NO_STORES:
+            yield (
+                f"{field}={path}: nodes cannot read or write {scheme}:// places; copy it to a "
+                "bucket and use gs://bucket/folder or s3://bucket/folder."
+            )
+        elif query:
+            yield (
+                f"{field}={path}: {query[0]} looks like a query or a fragment of a URL, which no "
+                f"node understands; use {path[: query.start()]}. The endpoint of s3:// is "
+                "cluster.kubeflow.environment: {AWS_ENDPOINT_URL: http://host:9000}."
+            )
         elif separator and scheme in _BUCKETS and not bucket:
             yield f"{field}={path}: names no bucket; use {scheme}://bucket/folder."
         elif separator and scheme in _BUCKETS and not _is_bucket(scheme, bucket):

@@ -15,7 +15,7 @@ from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.data_sources import files
 from pipeline.graph.node_names import NodeName
 from pipeline.image.image_labels import has_no_cuda
-from pipeline.targets.field_checks import field_refusals
+from pipeline.targets.field_checks import credential_refusals, field_refusals
 from pipeline.targets.places import place_refusals
 from trainer_module.common.code_fingerprint import is_installed
 
@@ -43,8 +43,9 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
         there: The configuration at the target.
         profile: The target's section of `cluster:`.
     """
-    return [
-        *field_refusals(there, profile),
+    secrets = credential_refusals(there, profile)
+    found = [
+        *field_refusals(profile),
         *_gpu_image(profile),
         *place_refusals(there, profile),
         *_functions(there),
@@ -53,6 +54,8 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
         *_data_in_memory(config, there, profile),
         *_tracking(there),
     ]
+    shown = [each for each in found if not any(value in each for value in secrets)]
+    return list(dict.fromkeys([*secrets.values(), *shown]))
 
 
 def node_refusals(there: PipelineConfig, profile: TargetConfig, graph: Any) -> list[str]:

@@ -21,7 +21,7 @@ from components.arrow_example_gen.spans import has_placeholders
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig, is_remote
-from pipeline.config.config_errors import error_text
+from pipeline.config.config_errors import check_fields
 from pipeline.config.config_file import PATH_FIELDS, set_value
 from pipeline.targets.container_flags import RUN_TIME_PARAMETERS
 from pipeline.targets.graph_changes import StructureChanged, build_job, changed_properties
@@ -143,10 +143,7 @@ class NodeParameters(BaseModel):
             ConfigError: A value is wrong.
         """
         raw = self.with_values(self._overrides(values))
-        try:
-            config = PipelineConfig.model_validate(raw)
-        except pydantic.ValidationError as error:
-            raise ConfigError(error_text(error, _WHERE, raw, None)) from None
+        config = check_fields(PipelineConfig, raw, _WHERE)
         if found := list(self._path_errors(values)):
             raise ConfigError("\n".join(f"{_WHERE}: {each}" for each in found))
         return config

@@ -14,6 +14,7 @@ from pipeline.targets.spec_types import Manifest
 from pipeline.targets.tfjob import API_GROUP, API_VERSION, PLURAL
 from pipeline.targets.tfjob_logs import PodLog
 from trainer_module.devices.cluster import EXIT_WORKER_LOST
+from trainer_module.devices.local_cluster import describe_end
 
 JOB_LABEL = "training.kubeflow.org/job-name"
 """The operator's label of a job's pods."""
@@ -213,7 +214,8 @@ class JobClient:
         how = f" ({end.reason})" if end.reason and end.reason != "Error" else ""
         code = int(end.exit_code)
         return Result(
-            code, f"TFJob {name} failed: {pod.removeprefix(f'{name}-')} ended with code {code}{how}"
+            code,
+            f"TFJob {name} failed: {pod.removeprefix(f'{name}-')} {describe_end(code)}{how}",
         )
 
     def _wait_until_gone(self, name: str) -> None:
@@ -238,7 +240,7 @@ def _state(pod: Any) -> str:
             return f"{pod.status.phase}, {waiting.reason}{message}"
         if (end := status.state and status.state.terminated) is not None:
             reason = f", {end.reason}" if end.reason else ""
-            return f"ended with code {end.exit_code}{reason}"
+            return f"{describe_end(int(end.exit_code))}{reason}"
     for condition in pod.status.conditions or []:
         if condition.type == "PodScheduled" and condition.status == "False":
             return f"{pod.status.phase}, {condition.reason}: {condition.message}"

@@ -22,14 +22,14 @@ from typing import Any, NamedTuple, NoReturn
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.object_stores import register_file_systems
-from pipeline.common.process_end import end_process
+from pipeline.common.process_end import run_and_exit
 from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets.container_flags import INVOCATION, take_option
 from pipeline.targets.spec_types import Manifest
 from pipeline.targets.tfjob import MANIFEST, WORKER, pools_of
 from pipeline.targets.tfjob_client import TASK_LABEL, Cluster, JobClient, JobError, Result
 from pipeline.targets.tfjob_worker import LAUNCHER_POD, RESULT
-from trainer_module.devices.local_cluster import WorkersFailed, launch
+from trainer_module.devices.local_cluster import WorkersFailed, describe_end, launch
 
 _RESULT_FILE = "tfjob_result.json"
 # A pod's name has this prefix, a role and a number: at most 63 characters.
@@ -118,7 +118,7 @@ def run_on_this_machine(node: Node) -> Result:
             on_line=lambda name, line: print(f"[{name.replace(' ', '-')}] {line}", flush=True),
         )
     except WorkersFailed as error:
-        return Result(error.code, f"{error.failed[0].name} ended with code {error.code}")
+        return Result(error.code, f"{error.failed[0].name} {describe_end(error.code)}")
     return Result(0, "every process ended well")
 
 
@@ -171,7 +171,7 @@ def _copy(place: str, to: Path) -> None:
 
 def main_and_exit(argv: Sequence[str]) -> NoReturn:
     """Run `main` and end this process with its exit code."""
-    end_process(main(argv))
+    run_and_exit(lambda: main(argv))
 
 
 if __name__ == "__main__":

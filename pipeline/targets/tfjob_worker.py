@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from pipeline.common.process_end import end_process
+from pipeline.common.process_end import run_and_exit
 from pipeline.targets import entry_point
 from pipeline.targets.container_flags import INVOCATION, take_option
 from pipeline.targets.tfjob_client import Cluster, LauncherWatch
@@ -64,7 +64,7 @@ def _end(reason: str) -> None:
 
 def main_and_exit(argv: Sequence[str]) -> NoReturn:
     """Run `main` and end this process with its exit code."""
-    end_process(main(argv))
+    run_and_exit(lambda: main(argv))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer_module.devices.local_cluster import WorkersFailed, launch
+from trainer_module.devices.local_cluster import WorkersFailed, describe_end, launch
 
 pytestmark = pytest.mark.distributed
 
@@ -99,6 +99,17 @@ def test_a_worker_killed_by_a_signal_is_reported_with_its_name():
     with pytest.raises(WorkersFailed, match="worker 1 ended by SIGKILL") as caught:
         launch(program(kills), on_line=lambda name, line: None)
     assert caught.value.code == 128 + 9
+    assert "memory" in str(caught.value).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "is_memory"),
+    [(-9, "SIGKILL", True), (137, "137", True), (-11, "SIGSEGV", False), (3, "3", False)],
+)
+def test_the_end_of_a_process_names_signal_or_code(code, said, is_memory):
+    """137 is the code of SIGKILL in a shell, in coreutils' timeout, and in Kubernetes."""
+    assert said in describe_end(code)
+    assert ("memory" in describe_end(code)) == is_memory
 
 
 def test_a_worker_beside_servers_is_started_again():

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 HOSTS = (
+    "localhost",
     "www.googleapis.com",
     "storage.googleapis.com",
     "oauth2.googleapis.com",

@@ -35,6 +35,19 @@ _END_WITH_PARENT = (
 OnLine = Callable[[str, str], None]
 
 
+def describe_end(code: int) -> str:
+    """Return how a process ended, as a predicate: `ended with code 3`, `ended by SIGTERM`.
+
+    Args:
+        code: Its exit code; below 0 or above 128 for the signal that ended it.
+    """
+    number = -code if code < 0 else code - 128
+    how = f"by {signal.Signals(number).name}" if code < 0 else f"with code {code}"
+    if number == signal.SIGKILL:
+        how += " (killed, often because memory ran out: give it more memory, or less to do)"
+    return f"ended {how}"
+
+
 class Failed(NamedTuple):
     """A process that failed.
 
@@ -65,11 +78,8 @@ class WorkersFailed(RuntimeError):
         self.failed = tuple(sorted(failed, key=lambda each: each.code == EXIT_WORKER_LOST))
         first = self.failed[0]
         self.code = first.code if first.code >= 0 else 128 - first.code
-        how = f"with code {first.code}"
-        if first.code < 0:
-            how = f"by {signal.Signals(-first.code).name}"
         others = ", ".join(each.name for each in self.failed[1:])
-        text = f"{first.name} ended {how}" + (f" (then {others})" if others else "")
+        text = f"{first.name} {describe_end(first.code)}" + (f" (then {others})" if others else "")
         text += f"; its log is {first.log}" if first.log else ""
         if first.tail:
             text += "; its last lines:\n" + "\n".join(f"  {line}" for line in first.tail)
@@ -275,7 +285,7 @@ class _Run:
             return False
         self._restarts -= 1
         failed = process.failed()
-        self._on_line(process.name, f"ended with code {failed.code}: it is started again")
+        self._on_line(process.name, f"{describe_end(failed.code)}: it is started again")
         process.start(self)
         return True
 

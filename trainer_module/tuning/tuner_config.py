@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
@@ -88,6 +89,7 @@ class TunerConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     search: dict[str, SearchRange] = Field(
+        examples=[{"optimizer.learning_rate": {"values": [0.001, 0.01]}}],
         min_length=1,
         description="Dotted path of a training setting (optimizer.learning_rate) to its range.",
     )
@@ -271,10 +273,14 @@ def _with_declared_type(path: str, searched: SearchRange) -> SearchRange:
     adapter = TypeAdapter(declared)
     values = []
     for value in searched.values:
+        is_flag = isinstance(value, bool) and not {bool, object} & set(alternatives(declared))
         try:
-            values.append(adapter.dump_python(adapter.validate_python(value), mode="json"))
+            valid = adapter.validate_python(str(value) if is_flag else value)
         except ValidationError as error:
-            raise ValueError(f"{path}={value!r}: {error.errors()[0]['msg']}") from None
+            default = functools.reduce(getattr, path.split("."), TrainerConfig(epochs=1))
+            such_as = "" if default is None else f"; use values such as {default}"
+            raise ValueError(f"{path}={value!r}: {error.errors()[0]['msg']}{such_as}") from None
+        values.append(adapter.dump_python(valid, mode="json"))
     return searched.model_copy(update={"values": tuple(values)})
 
 

@@ -63,12 +63,17 @@ class FeatureSpec(Model):
     """
 
     derive: str | None = Field(
+        examples=["my_package.features.derive"],
         default=None,
         description="dotted path of a function {name: tensor} -> {new name: tensor}, run first",
     )
-    groups: tuple[Group, ...] = ()
+    groups: tuple[Group, ...] = Field(
+        default=(), examples=[[{"name": "numbers", "columns": ["age"], "scale": "z_score"}]]
+    )
     crosses: tuple[Cross, ...] = Field(
-        default=(), description="columns whose values count together, as one id"
+        examples=[[{"name": "pair", "columns": ["a", "b"], "encode": {"hash": {"buckets": 100}}}]],
+        default=(),
+        description="columns whose values count together, as one id",
     )
     label: Label | None = None
     weight: str | None = Field(default=None, description="column of example weights >= 0")

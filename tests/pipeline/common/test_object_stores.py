@@ -6,6 +6,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -22,26 +23,48 @@ def test_nothing_is_loaded_for_places_that_tensorflow_knows():
 
 
 @pytest.mark.slow
-def test_s3_is_known_afterwards_or_refused_with_the_package_that_lacks():
-    """In a separate process: what is registered stays."""
-    code = (
-        "from pipeline.common.object_stores import register_file_systems as register\n"
-        "register('s3://bucket/root')\n"
-        "import os, tensorflow as tf\n"
-        "print(tf.io.gfile.get_registered_schemes(), os.environ['S3_ENDPOINT'], flush=True)\n"
-        "os._exit(0)\n"
-    )
-    endpoint = "http://127.0.0.1:9000"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "AWS_ENDPOINT_URL": endpoint},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_a_program_that_fails_on_s3_ends_with_its_own_error_and_code_1():
+    """In a separate process: what is registered stays, and tensorflow-io's threads abort its end.
+
+    TensorFlow's S3 client has been used, as in a node; one of the buckets is on the server.
+    """
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    code = """
+        import os
+        from pipeline.common.object_stores import missing_buckets, register_file_systems
+        from pipeline.common.process_end import run_and_exit
+
+        def main():
+            register_file_systems("s3://bucket/root")
+            print(missing_buckets("s3://there/x s3://absent/y"), os.environ["S3_ENDPOINT"])
+            raise ValueError("what went wrong")
+
+        run_and_exit(main)
+    """
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    keys = {"aws_access_key_id": "nobody", "aws_secret_access_key": "nothing"}
+    region = {"AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": endpoint}
+    try:
+        client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **keys)
+        client.create_bucket(Bucket="there")
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            env={**os.environ, **region, **{name.upper(): key for name, key in keys.items()}},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        server.stop()
+    assert done.returncode == 1, done.stderr
     if HAS_S3:
-        assert "'s3'" in done.stdout, done.stderr
-        assert endpoint in done.stdout
+        assert done.stderr.splitlines()[-1] == "ValueError: what went wrong"
+        assert done.stdout.split() == ["['absent']", endpoint]
     else:
         assert "packages that are not installed here: tensorflow-io" in done.stderr
 

@@ -106,7 +106,7 @@ def test_a_vocabulary_file_that_is_none(write, tmp_path, content, option, messag
         ("features.groups.7.impute=mean", ["features.groups", "list of 2", "'7'", "0 to 1"]),
         ("name.first=x", ["--set name.first=x", "name is 'small'"]),
         ("training.epochs=[", ["--set training.epochs=[", "not valid YAML"]),
-        ("training.epochs=abc", ["--set training.epochs='abc'", "integer"]),
+        ("training.epochs=abc", ["--set training.epochs='abc'", "whole number"]),
         ("training.epoch=3", ["--set training.epoch", "unknown key", "'epochs'?"]),
         ("training=5", ["--set training=5"]),
         ("trainin.epochs=3", ["--set trainin", "unknown key", "'training'?"]),
@@ -123,7 +123,7 @@ def test_a_vocabulary_file_that_is_none(write, tmp_path, content, option, messag
             ["--set training.global_batch_size", "0 at step 9", "at least 1 row"],
         ),
         ("training.scale_learning_rate=sqrt", ["'sqrt' has no effect", "{0: 256, 1000: 1024}"]),
-        ("data.source=xml", ["--set data.source='xml'", "'csv', 'tfrecord', "]),
+        ("data.source=xml", ["--set data.source='xml'", "csv, tfrecord, "]),
         ("data.eval_percent=0", ["--set data.eval_percent=0"]),
         ("data.eval_percent=many", ["--set data.eval_percent='many'"]),
         ("name=Taxi_1", ["--set name='Taxi_1'", "'taxi-1'"]),
@@ -223,6 +223,18 @@ def test_file_that_is_no_mapping(tmp_path, content, message):
         (
             {"clip_norm": {"mni": 0.1, "max": 1}},
             "tuning.search.clip_norm.mni: unknown key. Did you mean 'min'? Accepted here: values, ",
+        ),
+        (
+            {"optimizer.learning_rate": {"values": [0.1, True]}},
+            "tuning.search: optimizer.learning_rate=True: ",
+        ),
+        (
+            {"optimizer.learning_rate": {"values": ["fast"]}},
+            "use values such as 0.001",
+        ),
+        (
+            {"clip_norm": {"min": True, "max": 2}},
+            "tuning.search.clip_norm.min=True: Use a number, such as ",
         ),
         (
             {"micro_batch_size": {"min": 4, "max": 64}},
@@ -337,8 +349,8 @@ GROUPS = LINES[LINES.index("groups:") : LINES.index("  label")]
         ("name: small", "name: 2020", 1, ["name=2020", "quotes"]),
         ("name: small", "name: '2020'", 1, ["'my-pipeline'"]),
         (GROUPS, "groups:\n", 4, ["features.groups: empty", "list"]),
-        (GROUPS, "groups: amount\n", 4, ["features.groups='amount'", "list", "[amount]"]),
-        ("\n  epochs: 1", "", 9, ["training: empty", "indented (model_fn, "]),
+        (GROUPS, "groups: amount\n", 4, ["features.groups='amount'", "list", "columns: ["]),
+        ("\n  epochs: 1", "", 9, ["training: empty", "model_fn, ", "{epochs: "]),
         ("epochs: 1", "epochs: 1\n  steps: 3", 10, ["training.epochs=1", "steps=3"]),
     ],
 )

@@ -101,14 +101,71 @@ def test_the_context_is_complete_without_build_outputs(package, tmp_path):
     assert digest(folder / "packages") != before
 
 
-def test_files_that_git_ignores_are_left_out(package, tmp_path):
-    subprocess.run(["git", "init", "--quiet", str(package)], check=True)
+def copied(package, tmp_path) -> set[str]:
+    write_context(tmp_path / "context", STACKS["1.16"], [package])
+    return files(tmp_path / "context" / "packages" / "1-mine")
+
+
+CREDENTIALS = (".env", "id_rsa", "my_package/.env.local", "deploy/server.pem", "credentials.json")
+MINE = {"pyproject.toml", "my_package/__init__.py", "my_package/output/table.csv"}
+
+
+@pytest.fixture
+def package_with_credentials(package) -> Path:
+    for name in CREDENTIALS:
+        (package / name).parent.mkdir(exist_ok=True)
+        (package / name).write_text("hush")
+    return package
+
+
+def test_only_files_that_git_tracks_are_copied(package_with_credentials, tmp_path, capsys):
+    package = package_with_credentials
     (package / ".gitignore").write_text("secret.txt\n.venv\nbuild\n__pycache__\n")
     (package / "secret.txt").touch()
-    write_context(tmp_path / "context", STACKS["1.16"], [package])
-    there = files(tmp_path / "context" / "packages" / "1-mine")
-    assert "my_package/output/table.csv" in there
-    assert "secret.txt" not in there
+    (package / "new.py").touch()
+    git = ["git", "-C", str(package)]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    subprocess.run([*git, "add", ".gitignore", *MINE], check=True)
+    assert copied(package, tmp_path) == {*MINE, ".gitignore"}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert all(name in line for name in (".env", "credentials.json", "git add"))
+    assert "secret.txt" not in line
+
+
+def test_without_git_files_named_like_credentials_are_left_out(
+    package_with_credentials, tmp_path, capsys
+):
+    (package_with_credentials / "my_package" / "credentials.py").touch()
+    assert copied(package_with_credentials, tmp_path) == {*MINE, "my_package/credentials.py"}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert all(name in line for name in (*CREDENTIALS, ".dockerignore"))
+
+
+def test_a_dockerignore_decides(package_with_credentials, tmp_path):
+    package = package_with_credentials
+    for name in ("a.txt", "docs/a.txt", "docs/b/keep.md", "docs/b/c.md", "data1/x", "data2/x"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).touch()
+    lines = (
+        "# a comment",
+        "",
+        "*.txt",
+        "docs/**/*.md",
+        "!docs/b/keep.md",
+        "/data[1-2]/",
+        "!id_rsa",
+    )
+    (package / ".dockerignore").write_text("\n".join(lines))
+    assert copied(package, tmp_path) == {
+        *(*MINE, ".dockerignore", "id_rsa", "docs/a.txt", "docs/b/keep.md")
+    }
+
+
+def test_no_command_of_the_build_hides_a_failure_in_a_pipe():
+    """Debian's /bin/sh has no pipefail."""
+    text = (ROOT / "pipeline" / "image" / "Containerfile").read_text()
+    commands = [line for line in text.splitlines() if not line.startswith("#")]
+    assert not [line for line in commands if re.search(r"(?<!\|)\|(?!\|)", line)]
 
 
 def test_a_folder_that_cannot_be_built_is_rejected_with_a_fix(package):
@@ -166,7 +223,7 @@ def test_a_failed_build_shows_the_builders_output(tools, capfd):
     assert build_image(STACKS["1.16"], ["a:1"], [], builder="buildah") == 1
     printed = capfd.readouterr()
     assert printed.out == "TFX 1.16 with buildah: a:1\nNo solution found: needs keras<3\n"
-    assert "buildah failed with exit code 3" in printed.err
+    assert "buildah ended with code 3" in printed.err
 
 
 def test_secrets_have_the_index_and_only_this_user_reads_them(tmp_path, monkeypatch):

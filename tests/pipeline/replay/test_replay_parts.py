@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -10,6 +12,7 @@ from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.replay.artifact_records import ArtifactRecords
 from pipeline.replay.replay import NodeFailed, Replay
+from pipeline.targets import entry_point
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
 from pipeline.targets.entry_point import Invocation
 from pipeline.targets.executor_input import output_names, restore_names
@@ -287,6 +290,27 @@ def test_a_node_that_fails_shows_its_words_and_exit_handlers_still_run(tmp_path)
     assert not list((tmp_path / "root" / "small").glob("*/second"))
 
 
+def test_a_node_that_is_killed_says_so(tmp_path):
+    spec = small_spec()
+    spec["deploymentSpec"]["executors"]["says"]["container"] = {
+        "command": ["python", "-c", "import os; os.kill(os.getpid(), 9)"]
+    }
+    with pytest.raises(NodeFailed, match=r"first ended by SIGKILL \(killed, .*memory"):
+        replayed(tmp_path, spec).run()
+
+
+@pytest.mark.parametrize("missing", [[], ["absent"]])
+def test_a_node_that_fails_names_the_buckets_that_do_not_exist(monkeypatch, missing):
+    def fails(argv):
+        raise ValueError("s3://absent/x matches no file")
+
+    monkeypatch.setattr(entry_point, "main", fails)
+    monkeypatch.setattr(entry_point, "missing_buckets", lambda text: missing)
+    with pytest.raises((ValueError, RuntimeError), match="matches no file") as caught:
+        entry_point.exit_code(["s3://absent/x"])
+    assert ("s3://absent: " in str(caught.value)) == bool(missing)
+
+
 def test_the_command_reports_what_is_wrong_with_a_file(tmp_path, capsys):
     path = tmp_path / "x.yaml"
     path.write_text("a: 1\n")
@@ -299,3 +323,72 @@ def test_the_command_reports_what_is_wrong_with_a_file(tmp_path, capsys):
     path.write_text(json.dumps(spec))
     assert main(["replay", "--spec", str(path), "--root", str(tmp_path / "root")]) == 2
     assert "--map s3://other/data=FOLDER" in capsys.readouterr().err
+
+
+def replay_small(tmp_path, root):
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps(small_spec()))
+    return main(["replay", "--spec", str(path), "--root", str(root)])
+
+
+@pytest.mark.parametrize("name", ["a b", "100%20", "ü 漢", "it's", "$HOME", "{a},b:c#d&e;f|g"])
+def test_a_root_may_have_any_name_that_a_compiled_file_can_contain(tmp_path, name):
+    assert replay_small(tmp_path, tmp_path / name) == 0
+
+
+@pytest.mark.parametrize("part", ['"', "\\", "\n", "\t", "{{", "$(", "$$", "*", "?", "["])
+@pytest.mark.parametrize("option", ["--root", "--map"])
+def test_a_folder_that_a_compiled_file_cannot_contain_is_refused(tmp_path, capsys, option, part):
+    folder = tmp_path / f"a{part}b"
+    folder.mkdir()
+    if option == "--root":
+        assert replay_small(tmp_path, folder) == 2
+    else:
+        path = tmp_path / "small.json"
+        path.write_text(json.dumps(small_spec()))
+        assert main(["replay", "--spec", str(path), "--map", f"s3://bucket={folder}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{option} " in line
+    assert f"has {part!r}" in line
+
+
+def test_a_root_that_is_a_file_or_below_one_is_refused(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for root, said in ((tmp_path / "file", "is a file"), (tmp_path / "file" / "x", "Not a direc")):
+        assert replay_small(tmp_path, root) == 2
+        line = capsys.readouterr().err.splitlines()[0]
+        assert str(root) in line
+        assert said in line
+
+
+@pytest.mark.parametrize(
+    ("mount", "code", "said"),
+    [
+        ("size=4m,ro", 2, "Read-only file system"),
+        ("size=4k", 2, "No space left on device"),
+        ("size=2m", 1, "No space left on device"),  # the first node fills it
+    ],
+)
+def test_a_root_that_is_read_only_or_full_is_named(tmp_path, mount, code, said):
+    """A small file system is mounted as the root, in a namespace of the command's own."""
+    unshare = ["unshare", "--map-root-user", "--mount"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine does not allow mount namespaces")
+    spec, root = small_spec(), tmp_path / "root"
+    root.mkdir()
+    fill = f"head -c 3000000 /dev/zero > {root}/big; exit 1"
+    spec["deploymentSpec"]["executors"]["says"]["container"] = {"command": ["sh", "-c", fill]}
+    (tmp_path / "small.json").write_text(json.dumps(spec))
+    replay = [sys.executable, "-m", "pipeline", "replay", str(tmp_path / "small.json")]
+    done = subprocess.run(
+        [
+            *(*unshare, "sh", "-c", f'mount -t tmpfs -o {mount} none {root} && exec "$@"', "sh"),
+            *(*replay, "--root", str(root)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert f"--root {root}: cannot write there ({said})" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

@@ -34,7 +34,21 @@ vertex .pipeline_root=gs:// -> pipeline_root=gs://: names no bucket
 vertex .pipeline_root=gs:///root -> names no bucket; use gs://bucket/folder
 kubeflow .pipeline_root=minio://mlpipeline/root -> minio://; write s3://
 kubeflow .data_path=minio://bucket/data.csv -> data_path=minio://bucket/data\.csv.*write s3://
-kubeflow .pipeline_root=s3://key:hush@bucket_/x -> root=s3://bucket_/x: bucket_ is not a bucket
+kubeflow .pipeline_root=s3://key:tell-nobody@bucket_/x -> root: its value has a URL with a password
+kubeflow .pipeline_root=s3://bucket/x?endpoint=minio:9000
+  -> pipeline_root=s3://bucket/x\?end.* use s3://bucket/x\. .*AWS_ENDPOINT_URL
+vertex .pipeline_root=gs://bucket/x#y -> pipeline_root=gs://bucket/x#y: #y .* use gs://bucket/x\.
+kubeflow .baseline_model=s3://bucket/m?versionId=1 -> baseline_model=.* use s3://bucket/m\.
+kubeflow .data_path=s3://bucket/x.csv?versionId=1 -> data_path=.* use s3://bucket/x\.csv\.
+kubeflow .data_path=file:///data/x.csv -> data_path=file:///data/x\.csv: .*use gs://bucket/.*s3://
+kubeflow .data_path=http://host/x.csv -> data_path=http://host/x\.csv: .*copy it to a bucket
+vertex .data_path=https://host/x.csv -> data_path=https://host/x\.csv: .*copy it to a bucket
+kubeflow .eval_path=FILE:///x.csv -> eval_path=FILE:///x\.csv: .*copy it to a bucket
+kubeflow .schema_path=file:///schema.pbtxt -> schema_path=file:.*copy it to a bucket
+kubeflow .pipeline_root=https://bucket.s3.amazonaws.com/x -> pipeline_root=https:.*use gs://bucket
+kubeflow .resources.Trainer={cpu: true} -> Trainer\.cpu=True: Use a number above 0, such as `4`
+vertex .resources.default.memory_gib=false -> memory_gib=False: Use a number above 0, such as `16`
+kubeflow .retries=true -> retries=True: Use a whole number
 kubeflow .pipeline_root=s3://10.0.0.1/x -> 10\.0\.0\.1 is not a bucket name
 kubeflow .pipeline_root=s3://my_bucket/x -> my_bucket is not
 kubeflow .pipeline_root=s3://a..b/x -> a\.\.b is not
@@ -92,7 +106,7 @@ vertex training.workers=2 | .resources.Trainer.cpu=4
   -> Trainer: cpu and memory_gib are not .*name cluster\.vertex\.machine_type
 vertex .spot=true | .resources.Trainer.cpu=4 -> cpu and memory_gib are not
 vertex .resources.Transform.timeout_minutes=5 -> timeout_minutes=5: .*a Trainer on several
-vertex .boot_disk_gib=50 -> boot_disk_gib=50: .*greater than or equal to 100
+vertex .boot_disk_gib=50 -> boot_disk_gib=50: .*at least 100
 vertex .encryption_key=k -> not a Cloud KMS key; use projects/P/locations/
 vertex .encryption_key=KEY | .region=us-east1
   -> a key of europe-west4, and cluster\.vertex\.region is us-east1
@@ -121,6 +135,13 @@ kubeflow .environment={"": x} -> environment: ''
 kubeflow .environment={A: "x\0"} -> environment\.A: .*zero byte
 kubeflow .environment={AWS_SECRET_ACCESS_KEY: tell-nobody}
   -> \.AWS_SECRET_ACCESS_KEY: .*cluster\.kubeflow\.secrets: \{NAME: \{key: AWS_SECRET_ACCESS_KEY\}\}
+kubeflow .environment={A: GHP} -> environment\.A: its value has a token of GitHub.*key: A\}
+kubeflow .labels.team=GHP -> kubeflow\.labels\.team: .*GitHub.*kubectl create secret
+vertex .labels={team: GHP} -> vertex\.labels\.team: .*GitHub.*Secret Manager
+kubeflow .annotations={a: GHP} -> kubeflow\.annotations\.a: .*GitHub
+kubeflow evaluation.slices=[company, GHP] -> evaluation\.slices\.1: .*GitHub
+kubeflow .data_path=s3://bucket/GHP/x.csv -> kubeflow\.data_path: .*GitHub
+kubeflow nodes=[{class: a.B, parameters: {b: {c: GHP}}}] -> nodes\.0\.parameters\.b\.c: .*GitHub
 kubeflow .environment={DATABASE: 'postgres://me:tell-nobody@host/db'}
   -> environment\.DATABASE: .*URL with a password.*secrets
 kubeflow .secrets={My_Secret: {k: A}} -> secrets\.My_Secret: .*lower-case
@@ -135,7 +156,13 @@ kubeflow .data_gib=10 -> give .*memory_gib=81\.$
 vertex .data_gib=40 -> 40.*ArrowExampleGen is assumed to get 16
 vertex training.loss=nowhere.loss -> training.loss=nowhere.loss: there is no Python module
 """
-LONG = {"MANY": ", ".join(f"label{n}: x" for n in range(62)), "LONG": "b" * 64, "=KEY": f"={KEY}"}
+GITHUB = "ghp_tellnobody0123456789abcdefghijklmnop"  # of no account
+LONG = {
+    "GHP": GITHUB,
+    "MANY": ", ".join(f"label{n}: x" for n in range(62)),
+    "LONG": "b" * 64,
+    "=KEY": f"={KEY}",
+}
 ROW = re.compile(r"^(kubeflow|vertex) (.+?)\s+-> (.+)$", re.MULTILINE)
 
 
@@ -146,6 +173,7 @@ def test_what_the_target_cannot_do_is_refused_with_its_fix(target, overrides, pa
     with pytest.raises(ConfigError, match=pattern) as caught:
         compiled(target, *overrides.split(" | "))
     assert "tell-nobody" not in str(caught.value)
+    assert GITHUB not in str(caught.value)
 
 
 def test_every_row_of_the_table_is_read():
@@ -164,6 +192,7 @@ kubeflow .baseline_model=gs://bucket/model
 kubeflow .image=localhost:5000/a__b/c-d.e@sha256:{"0" * 64}
 kubeflow .image=registry.example:5000/ml/x:1.0@sha256:{"a" * 64}
 kubeflow .image=name:latest
+kubeflow .data_path=s3://bucket/rows-?.csv
 vertex .service_account={TRAINER}
 vertex .service_account=12345-compute@developer.gserviceaccount.com
 vertex .service_account=x@my-project.eu0.iam.gserviceaccount.com
@@ -188,7 +217,7 @@ def test_valid_values_are_accepted(row):
 
 def test_a_job_of_vertex_may_have_61_labels():
     labels = ", ".join(f"label{n}: x" for n in range(61))
-    assert field_refusals(*taxi_at_target("vertex", f".labels={{{labels}}}")) == []
+    assert field_refusals(taxi_at_target("vertex", f".labels={{{labels}}}")[1]) == []
 
 
 @both_targets
@@ -310,6 +339,37 @@ def test_a_server_with_a_gpu_needs_the_image_for_it():
             inference_service(model, "s3://b/m", "taxi", profile)
 
 
+ALNUM = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+CREDENTIALS = {
+    "GitHub": [
+        f"ghp_{ALNUM}",
+        f"gho_{ALNUM}",
+        f"github_pat_{ALNUM}_{ALNUM}",
+        "glpat-a1B2c3D4e5F6g7H8i9J0",
+    ],
+    "HTTP header": ["Bearer eyJhbGciOiJIUzI1NiJ9", "Authorization: Basic dXNlcjpwYXNzd29yZA=="],
+    "JSON web token": ["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"],
+    "Azure": ["DefaultEndpointsProtocol=https;AccountName=a;AccountKey=abcd1234==;", "pwd=abcd"],
+    "token of Slack": ["xoxb-1234567890-abcdef", "xapp-1-A0123456-78"],
+    "key of Google": [f"AIza{ALNUM[:35]}", "ya29.a0AfH6SMBx", "GOCSPX-abcdefghijk"],
+    "key of an API": [
+        f"sk-{ALNUM}",
+        f"sk-proj-{ALNUM}",
+        f"sk-ant-api03-{ALNUM}",
+        f"sk_live_{ALNUM}",
+    ],
+    "registry": [f"hf_{ALNUM}", f"npm_{ALNUM}", f"pypi-{ALNUM}", f"dckr_pat_{ALNUM}"],
+    "secret key of AWS": ["wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"],
+    "URL with a token": ["https://b.blob.core.windows.net/c?sv=1&sig=ab%3D"],
+}
+NO_CREDENTIALS = [
+    *("da39a3ee5e6b4b0d3255bfef95601890afd80709", "s3://bucket/" + "folder/" * 8 + "x.csv"),
+    *("sha256:" + "0" * 64, "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"),
+    *("sk-learn-pipelines-of-the-team", "my_package.module.function", "Bearer", "token=", "[CLS]"),
+    *("projects/12345/global/networks/default1A", "a" * 40, "https://host/a?b=c", "task-sk-1"),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
@@ -339,11 +399,18 @@ def test_a_server_with_a_gpu_needs_the_image_for_it():
                 ),
             )
         ),
+        *(
+            ("SETTING", before + value + after, reason)
+            for reason, values in CREDENTIALS.items()
+            for value in values
+            for before, after in (("", ""), ("--header=X: ", " # a"))
+        ),
         ("SETTING", "-----BEGIN RSA PRIVATE KEY-----\nMII", "private key"),
         ("SETTING", '{"private_key": "-----BEGIN PRIVATE KEY-----"}', "private key"),
         ("SETTING", "x=https://user:pa55@host/", "URL with a password"),
         ("SETTING", "redis://:pa55@host/0", "URL with a password"),
         ("PIP_INDEX_URL", "https://ghp_0123456789abcdefghij@host/simple", "URL with a token"),
+        *(("SETTING", value, None) for value in NO_CREDENTIALS),
         ("PASSWORD", "", None),  # nothing to hide
         ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE", None),
         ("GOOGLE_APPLICATION_CREDENTIALS", "/secrets/key.json", None),

@@ -11,6 +11,7 @@ import time
 import pytest
 import requests
 import urllib3
+from google_certificates import write_certificates
 from kubeflow_server import run_now
 from loopback import Answer
 from submitting import API, submit
@@ -60,6 +61,7 @@ def test_a_request_ends_at_its_limits(platform, server, capsys, answer, message)
     printed = capsys.readouterr().err
     assert message in printed
     assert printed.startswith(f"{platform}: cannot ")
+    assert ("--timeout" in printed) != answer.endless
 
 
 @pytest.mark.parametrize(
@@ -90,6 +92,31 @@ def test_a_success_that_is_no_answer_of_the_api_is_reported(platform, server, ca
         assert "Traceback" not in printed
         if b"Sign in" in body:
             assert "answers with no JSON object but 'Sign in': a login page" in printed
+
+
+def test_a_private_ca_is_named_by_a_variable(kubeflow, capsys, monkeypatch, tmp_path):
+    """Against a server with TLS, whose certificate no CA of this machine has signed."""
+    files = write_certificates(tmp_path)
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    with kubeflow.serving(tls=files):
+        monkeypatch.setenv("KF_PIPELINES_ENDPOINT", kubeflow.url)
+        assert submit("kubeflow") == 2
+        printed = capsys.readouterr().err
+        assert "CERTIFICATE_VERIFY_FAILED" in printed
+        assert "export REQUESTS_CA_BUNDLE=" in printed
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none.pem"))
+        assert submit("kubeflow") == 2
+        assert f"REQUESTS_CA_BUNDLE={tmp_path / 'none.pem'}: no such" in capsys.readouterr().err
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(files.authority))
+        assert submit("kubeflow") == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scheme", ["", "https://"])
+def test_a_server_without_tls_is_named(kubeflow, capsys, monkeypatch, scheme):
+    """KFP's client takes an address without a scheme as https://."""
+    monkeypatch.setenv("KF_PIPELINES_ENDPOINT", kubeflow.url.replace("http://", scheme))
+    assert submit("kubeflow") == 2
+    assert "use an address that begins with http://" in capsys.readouterr().err
 
 
 def test_a_redirection_is_reported_and_not_followed(kubeflow, capsys):

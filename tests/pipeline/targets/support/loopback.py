@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from google_certificates import CertificateFiles
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,8 @@ class Loopback:
         return [r for r in self.requests if f"{r.method} {r.path}".startswith(start)]
 
     @contextlib.contextmanager
-    def serving(self) -> Iterator[None]:
-        """Listen on a free port."""
+    def serving(self, tls: CertificateFiles | None = None) -> Iterator[None]:
+        """Listen on a free port, with TLS as localhost if there is a certificate."""
         loopback = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -125,6 +128,11 @@ class Loopback:
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
         self.url = f"http://127.0.0.1:{server.server_address[1]}"
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls.certificate, tls.key)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            self.url = f"https://localhost:{server.server_address[1]}"
         Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         try:
             yield
