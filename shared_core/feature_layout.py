@@ -34,6 +34,7 @@ PACKED_FLOAT = "packed_float"
 PACKED_INT = "packed_int"
 PACKED_MISSING = "packed_missing"
 MISSING_BITS = 32  # columns per int64 word of PACKED_MISSING
+MISSING_INT = -(2**63)  # a missing value of a regression's label of whole numbers
 
 FORMAT = "tfx-largebatch/feature_layout"
 VERSION = 1
@@ -100,7 +101,8 @@ class LayoutLabel(_Record):
     """The transformed feature to predict.
 
     Attributes:
-        name: Its name.
+        name: Its name. A regression's is int64 where the column is, `MISSING_INT` where missing, so
+            that no digit is lost before its mean is taken off; else float32, NaN where missing.
         kind: binary, multiclass or regression.
         classes: Number of classes; None for regression, and in the written file for multiclass.
         positive: Value that counts as 1 of a binary label, where the spec names one.
