@@ -44,7 +44,7 @@ def export_model(
       the model returns a dict). Other columns, including the label, are optional. A classifier with
       known class names also returns `prediction`, `classes` and `probabilities` (`with_classes`).
     - `transform_features`: takes `examples` with all columns and returns every transformed feature;
-      whole numbers of a regression's label as float64, NaN where missing.
+      a regression's label as float64, NaN where missing.
     - `raw`: takes one tensor per column of `serving_default` and returns the same outputs. A column
       of variable length is `[rows, values]`; NaN, "" and the smallest int64 (-2^63) mark missing
       values and pad short rows. An argument has the name of its column, except that characters
@@ -89,8 +89,7 @@ def export_model(
             for name, tensor in layer(tf.io.parse_example(examples, raw_spec)).items()
         }
         if names is not None and names.kind == "regression" and names.column in transformed:
-            if transformed[names.column].dtype == tf.int64:
-                transformed[names.column] = label_numbers(transformed[names.column])
+            transformed[names.column] = label_numbers(transformed[names.column])
         return transformed
 
     def raw(columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

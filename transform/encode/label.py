@@ -23,7 +23,6 @@ from transform.columns.inputs import dense_ints, stack_numbers, stack_texts, ten
 from transform.encode.lookup import LABEL_VOCABULARY, lookup
 from transform.spec.features import Label
 
-
 LABEL_EXTREMES = "label_extremes"  # what the smallest and largest float label are kept as
 
 
