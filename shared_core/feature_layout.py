@@ -25,6 +25,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -225,6 +226,14 @@ class FeatureLayout(_Record):
                 return [line.rstrip(b"\n").decode(errors="replace") for line in file]
 
         columns = tuple(_completed(column, entries) for column in layout.columns)
+        counts = Counter(column.name for column in columns)
+        # `a=b=c` is value `b=c` of `a` and value `c` of `a=b`.
+        columns = tuple(
+            column.model_copy(update={"name": f"{column.name}_{column.position}"})
+            if column.entry is not None and counts[column.name] > 1
+            else column
+            for column in columns
+        )
         label = layout.label
         if label is not None and label.kind == "multiclass" and label.classes is None:
             (feature,) = (f for f in read_schema(uri).feature if f.name == label.name)

@@ -7,8 +7,10 @@ import pytest
 import small_transform
 import tensorflow as tf
 
+from shared_core.feature_layout import MISSING_INT
 from trainer_module import TrainerConfig, run_fn
 from trainer_module.data.label_scale import LabelMoments, LabelScale, Moments, find_label_scale
+from trainer_module.model.metrics import InOwnUnit, create_metric
 
 RANDOM = np.random.default_rng(0)
 SKEWED = np.exp(RANDOM.normal(12, 1, [4000, 1]))  # prices: 160,000 in the middle, a few in millions
@@ -65,6 +67,25 @@ def test_labels_are_near_0_and_1_wide_and_come_back(values, wanted):
     back = found.unscaled(tf.constant(z)).numpy()
     # float32 of z: its last bit is 2^-24 of a deviation, or of the logarithm.
     np.testing.assert_allclose(back, values, rtol=2e-6, atol=2e-6 * values.std(0).max())
+
+
+@pytest.mark.parametrize("origin", [1_700_000_000, 10**12, -(10**15)])
+def test_whole_labels_far_from_0_keep_every_digit(origin):
+    """Against NumPy's float64; z is float32, whose last bit is 2^-24 of a deviation."""
+    labels = origin + RANDOM.integers(0, 50, [500, 1])
+    found = scale(labels)
+    deviation = labels.std()
+    z = found.scaled(tf.constant(labels, tf.int64))
+    np.testing.assert_allclose(z, (labels - labels.mean()) / deviation, rtol=1e-6, atol=1e-6)
+    back = found.unscaled(z)
+    assert back.dtype == tf.float64
+    np.testing.assert_allclose(back, labels, rtol=2**-52, atol=1e-6 * deviation)
+    metric = InOwnUnit(create_metric("mean_absolute_error", "regression"), found)
+    metric.update_state(z, z + 0.5)
+    bit = np.spacing(abs(float(origin)))
+    assert float(metric.result()) == pytest.approx(0.5 * deviation, rel=1e-5, abs=bit)
+    missing = tf.constant([[MISSING_INT], [origin]], tf.int64)
+    assert np.isnan(found.scaled(missing)).tolist() == [[True], [False]]
 
 
 def test_values_outside_the_training_range_stay_finite():
