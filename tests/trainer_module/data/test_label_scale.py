@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import small_transform
@@ -146,6 +149,53 @@ def test_metrics_and_the_exported_model_are_in_the_labels_unit(fn_args, priced):
         examples=tf.constant([small_transform.serialized(row) for row in raw])
     )["price"].numpy()
     assert np.abs(outputs - known).mean() < mean_error / 4
+
+
+SINCE_1970 = 1_700_000_000
+
+
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory):
+    """A Transform output whose label is whole seconds since 1970, a line in the scaled fare."""
+
+    def preprocessing_fn(inputs):
+        packed = small_transform.packed_preprocessing_fn(inputs)
+        del packed["generous"]
+        due = tf.cast(tf.round(600.0 * packed["packed_float"]), tf.int64) + SINCE_1970
+        return {**packed, "due": due}
+
+    data = small_transform.run_transform(tmp_path_factory.mktemp("dated"), preprocessing_fn)
+    layout = {**small_transform.PACKED_LAYOUT, "label": {"name": "due", "kind": "regression"}}
+    Path(data.graph, "transform_fn", "assets", "feature_layout").write_text(json.dumps(layout))
+    return data
+
+
+def test_seconds_since_1970_keep_every_digit_from_the_file_to_the_served_answer(fn_args, dated):
+    """Reference: NumPy, float64, on the labels as they stand in the data. float32 is 128 coarse."""
+    args = fn_args(dated, global_batch_size=50, epochs=2, model={"hidden_units": [4]})
+    args.custom_config["baselines"] = "eval"
+    result = run_fn(args)
+    served = tf.saved_model.load(args.serving_model_dir)
+    examples = tf.constant([small_transform.serialized(row) for row in dated.raw["eval"]])
+    spec = {"due": tf.io.FixedLenFeature([1], tf.int64)}
+    written = {}
+    for split in ("train", "eval"):
+        records = tf.data.TFRecordDataset(tf.io.gfile.glob(getattr(dated, split)), "GZIP")
+        rows = next(iter(records.batch(10_000).map(lambda r: tf.io.parse_example(r, spec))))
+        written[split] = rows["due"].numpy()[:, 0]
+    labels = served.signatures["transform_features"](examples=examples)["due"].numpy()[:, 0]
+    assert labels.dtype == np.float64
+    assert sorted(labels.tolist()) == sorted(written["eval"].tolist())
+    assert len(set(labels.tolist())) > 100  # float32 has 30 numbers there
+    outputs = served.signatures["serving_default"](examples=examples)["outputs"].numpy()[:, 0]
+    assert outputs.dtype == np.float64
+    mean_error = np.abs(outputs - labels).mean()
+    assert result.metrics["mean_absolute_error"] == pytest.approx(mean_error, rel=1e-4)
+    record = json.loads(Path(args.model_run_dir, "baselines.json").read_text())
+    constant = np.abs(written["eval"] - np.median(written["train"])).mean()
+    found = {each["name"]: each["metrics"] for each in record["baselines"]}
+    assert found["constant"]["mean_absolute_error"] == pytest.approx(constant, rel=1e-9)
+    assert found["linear"]["mean_absolute_error"] < 1.0
 
 
 def test_a_label_of_classes_has_no_scale(fn_args):
