@@ -56,7 +56,7 @@ def test_learned_columns_take_the_names_of_their_values(tmp_path: pathlib.Path) 
         }
         for rank in range(3)
     ]
-    # A column of its own that is called as value `red` of `tags` is: names stay unique.
+    # Another column, with the name of value `red` of `tags`: names stay unique.
     plain = {"name": "tags=red", "source": "tags=red", "kind": "none", "position": 3}
     columns.append({"group": "g", "output": "packed_float", **plain})
     assets = tmp_path / "transform_fn" / "assets"
