@@ -45,6 +45,8 @@ def found(run_transform: Any) -> list[str]:
     result = run_transform({"groups": groups, "label": label}, COLUMNS)
     assert np.ptp(result.column("int_around")) > 1.0  # int64 keeps what float32 loses
     assert not result.column("float_around").any()
+    served = result.output.transform_raw_features(result.raw(without=("float_label",)))
+    assert set(result.written) - set(served) == {"float_label"}  # needed by no feature
     return column_cautions(result.uri)
 
 
