@@ -25,6 +25,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -34,6 +35,7 @@ PACKED_FLOAT = "packed_float"
 PACKED_INT = "packed_int"
 PACKED_MISSING = "packed_missing"
 MISSING_BITS = 32  # columns per int64 word of PACKED_MISSING
+MISSING_INT = -(2**63)  # a missing value of a regression's label of whole numbers
 
 FORMAT = "tfx-largebatch/feature_layout"
 VERSION = 1
@@ -100,7 +102,8 @@ class LayoutLabel(_Record):
     """The transformed feature to predict.
 
     Attributes:
-        name: Its name.
+        name: Its name. A regression's is int64 where the column is, `MISSING_INT` where missing, so
+            that no digit is lost before its mean is taken off; else float32, NaN where missing.
         kind: binary, multiclass or regression.
         classes: Number of classes; None for regression, and in the written file for multiclass.
         positive: Value that counts as 1 of a binary label, where the spec names one.
@@ -223,6 +226,14 @@ class FeatureLayout(_Record):
                 return [line.rstrip(b"\n").decode(errors="replace") for line in file]
 
         columns = tuple(_completed(column, entries) for column in layout.columns)
+        counts = Counter(column.name for column in columns)
+        # `a=b=c` is value `b=c` of `a` and value `c` of `a=b`.
+        columns = tuple(
+            column.model_copy(update={"name": f"{column.name}_{column.position}"})
+            if column.entry is not None and counts[column.name] > 1
+            else column
+            for column in columns
+        )
         label = layout.label
         if label is not None and label.kind == "multiclass" and label.classes is None:
             (feature,) = (f for f in read_schema(uri).feature if f.name == label.name)

@@ -6,7 +6,7 @@
                 Up to 10,000 rows are sorted by it, so that the shares are exact
     stratified  the same, class by class: each split has its share of each class, exact up to
                 131,072 rows of a class
-    time        the earliest rows are the first split's, the latest the last one's
+    time        the earliest rows are the first split's, the latest the last one's (`instants.py`)
 
 All are functions of the rows and their places in their files, whatever the order, the blocks and
 the workers in which they are read.
@@ -28,6 +28,7 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 from pydantic import BaseModel, ConfigDict
 
 from components.arrow_example_gen.columns import Rows
+from components.arrow_example_gen.instants import Instants, check_forms, instants
 from components.arrow_example_gen.row_hash import row_hashes, with_places
 
 EXACT = 10_000
@@ -41,7 +42,7 @@ SAMPLED = 2**18
 
 _HASH_BITS = 53
 
-Value: TypeAlias = bytes | int | float
+Value: TypeAlias = str | int | float
 
 
 class Splitting(BaseModel):
@@ -118,12 +119,12 @@ def splits_of(
         cuts: the result of `find_cuts` over all rows.
 
     Raises:
-        ValueError: a row has no value of the column, or one that `group` does not take.
+        ValueError: a row has no value of the column, or one that `group` or `time` does not take.
     """
     batch = rows[1]
     if splitting.by == "time":
         assert splitting.column is not None
-        values = first_values(batch, splitting.column)
+        values = _instants(batch, splitting.column).keys
         found = np.zeros(len(values), np.int64)
         for cut in cuts or []:
             after = pc.greater(values, pa.scalar(cut, values.type))
@@ -215,6 +216,14 @@ def first_values(batch: pa.RecordBatch, column: str) -> pa.Array:
     )
 
 
+def _instants(batch: pa.RecordBatch, column: str) -> Instants:
+    values = first_values(batch, column)
+    try:
+        return instants(values)
+    except ValueError as error:
+        raise ValueError(f"Column {column!r} {error}") from None
+
+
 def _classes(batch: pa.RecordBatch, splitting: Splitting) -> tuple[np.ndarray, list[Any]]:
     """Return the number of each row's class, int `[rows]`, and the classes."""
     if splitting.column is None:
@@ -268,7 +277,7 @@ class _ClassCuts(beam.CombineFn):
             to[name] = np.concatenate([known, found])
 
 
-_Sample = tuple[np.ndarray, pa.Array | None]
+_Sample = tuple[np.ndarray, Instants | None]
 
 
 class _TimeCuts(beam.CombineFn):
@@ -282,23 +291,28 @@ class _TimeCuts(beam.CombineFn):
 
     def add_input(self, accumulator: _Sample, rows: Rows) -> _Sample:
         assert self._splitting.column is not None
-        values = first_values(rows[1], self._splitting.column)
-        return self.merge_accumulators([accumulator, (ranks_of(rows, self._splitting), values)])
+        found = _instants(rows[1], self._splitting.column)
+        return self.merge_accumulators([accumulator, (ranks_of(rows, self._splitting), found)])
 
     def merge_accumulators(self, accumulators: Iterable[_Sample]) -> _Sample:
-        found = [each for each in accumulators if each[1] is not None]
+        found = [(ranks, each) for ranks, each in accumulators if each is not None]
         if not found:
             return self.create_accumulator()
-        ranks = np.concatenate([each[0] for each in found])
-        values = pa.concat_arrays([each[1] for each in found])
-        if len(ranks) <= SAMPLED:
-            return ranks, values
-        smallest = np.argpartition(ranks, SAMPLED)[:SAMPLED]
-        return ranks[smallest], values.take(pa.array(smallest))
+        ranks = np.concatenate([ranks for ranks, _ in found])
+        keys = pa.concat_arrays([each.keys for _, each in found])
+        forms = {form: text for _, each in found for form, text in each.forms.items()}
+        if len(ranks) > SAMPLED:
+            smallest = np.argpartition(ranks, SAMPLED)[:SAMPLED]
+            ranks, keys = ranks[smallest], keys.take(pa.array(smallest))
+        return ranks, Instants(keys, forms)
 
     def extract_output(self, accumulator: _Sample) -> list[Value]:
-        _, values = accumulator
-        if values is None:
+        _, found = accumulator
+        if found is None:
             return []
-        ordered = values.take(pc.sort_indices(values))
+        try:
+            check_forms(found.forms)
+        except ValueError as error:
+            raise ValueError(f"Column {self._splitting.column!r} {error}") from None
+        ordered = found.keys.take(pc.sort_indices(found.keys))
         return [cut.as_py() for cut in cuts_of(ordered, self._shares)]

@@ -298,7 +298,7 @@ class _Combiner(RowCombiner):
         accumulator.add(
             self._random.random(len(labels)),
             np.asarray(labels, np.float64),
-            np.array(predictions, np.float32),  # a copy: the batch need not stay in memory
+            np.array(predictions, np.float64),  # a copy: the batch need not stay in memory
             np.asarray(weights, np.float64),
         )
         return accumulator
@@ -322,5 +322,5 @@ class _Combiner(RowCombiner):
             _, labels, predictions, weights = map(
                 np.concatenate, zip(*accumulator.parts, strict=True)
             )
-            found = compare(self.metric, labels, predictions.astype(np.float64), weights)
+            found = compare(self.metric, labels, predictions, weights)
         return {self.key: found.better, self.details_key: np.array(found, np.float64)}

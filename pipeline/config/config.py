@@ -54,9 +54,9 @@ class SplitConfig(Section):
     column: str | None = Field(
         default=None,
         description=(
-            "With `by: time`: the column with the time (numbers, or texts such as 2024-05-31 that "
-            "sort by time). With `by: group`: the column with the group (integers or texts). With "
-            "`by: stratified`: the column with the classes; default: the label."
+            "With `by: time`: the column with the time (numbers, or ISO 8601 texts such as "
+            "2024-05-31T12:00:00+02:00). With `by: group`: the column with the group (integers or "
+            "texts). With `by: stratified`: the column with the classes; default: the label."
         ),
     )
 

@@ -23,6 +23,7 @@ class Metric(NamedTuple):
     higher_is_better: bool
     kinds: tuple[LabelKind, ...]
     module: str = ""  # module of a class outside TFMA
+    options: str = ""  # more members of its JSON; Keras' float32 is too coarse for large labels
 
 
 _AUC = "components.evaluator_metrics.area_under_curve"
@@ -46,7 +47,9 @@ METRICS: dict[str, Metric] = {
     ),
     "mean_absolute_error": Metric("MeanAbsoluteError", False, ("regression",)),
     "mean_squared_error": Metric("MeanSquaredError", False, ("regression",)),
-    "root_mean_squared_error": Metric("RootMeanSquaredError", False, ("regression",)),
+    "root_mean_squared_error": Metric(
+        "RootMeanSquaredError", False, ("regression",), options=', "dtype": "float64"'
+    ),
     "r2": Metric("RSquared", True, ("regression",), "components.evaluator_metrics.r_squared"),
 }
 
@@ -236,7 +239,7 @@ class EvaluationConfig(Section):
             tfma.MetricConfig(
                 class_name=METRICS[name].class_name,
                 module=METRICS[name].module,
-                config=f'"name": "{name}"',
+                config=f'"name": "{name}"{METRICS[name].options}',
                 per_slice_thresholds=self._tfma_thresholds(name),
             )
             for name in dict.fromkeys(

@@ -81,7 +81,7 @@ def _check_columns(
         for name in used:
             if name not in targets:
                 _check_has_values(name, part)
-                _check_float32(name, part)
+            _check_float32(name, part)
         sets = {name for g in groups if g.group.kind == "multi_hot" for name in g.columns}
         for name in used:
             if name not in sets:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 import numpy as np
@@ -12,7 +11,6 @@ from pipeline.config.config import PipelineConfig
 from pipeline.preflight.part import Part
 from shared_core.nearest import nearest
 
-_SORTED_DATE = re.compile(rb"\d{4}(-\d{2}){0,2}([T ]\d{2}(:\d{2})*(\.\d+)?(Z|[+-]\d{2}:?\d{2})?)?")
 _MOST_CLASSES = 1_000
 
 
@@ -72,13 +70,12 @@ def _check_column(config: PipelineConfig, part: Part) -> None:
         )
     held = values.first(values.present).to_pylist()
     if by == "time" and kind == "string":
-        wrong = [value for value in held if not _SORTED_DATE.fullmatch(value)]
-        if wrong:
-            raise ConfigError(
-                f"{what} holds {wrong[0].decode(errors='replace')!r} and {len(wrong) - 1:,} more "
-                "texts that do not sort by time. Write times as 2024-05-31 12:00:00 (or a part of "
-                "it, from the left), or as numbers."
-            )
+        from components.arrow_example_gen.instants import check_forms, instants
+
+        try:
+            check_forms(instants(values.first(values.present)).forms)
+        except ValueError as error:
+            raise ConfigError(f"{what} {error}") from None
     if by == "stratified" and len(set(held)) > _MOST_CLASSES:
         raise ConfigError(
             f"{what} has {len(set(held)):,} different values in {len(held):,} rows, too many for "

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonValue
 from pipeline.report.progress import duration
 from pipeline.report.records import runs_in
 from pipeline.report.run_changes import changes
@@ -21,6 +22,7 @@ from pipeline.report.stacked_tables import print_table
 
 _STYLES = {"blessed": "green", "not blessed": "red", "failed": "red", "interrupted": "yellow"}
 _SHOWN_CHANGES = 3
+_Slice = tuple[tuple[str, JsonValue], ...]  # (column, value) of each column; empty: all rows
 
 
 def show_runs(folder: Path, metadata: Path, console: Console) -> None:
@@ -110,8 +112,8 @@ def metrics_of(record: RunRecord) -> dict[str, float | None]:
 def metric_pairs(one: RunRecord, other: RunRecord) -> list[tuple[str, float | None, float | None]]:
     """Return each metric of each slice in two runs; None where it is undefined or missing."""
     ours, theirs = _by_slice(one), _by_slice(other)
-    names = [*ours, *(each for each in theirs if each not in ours)]
-    return [(name, ours.get(name), theirs.get(name)) for name in names]
+    keys = [*ours, *(each for each in theirs if each not in ours)]
+    return [(_metric_name(*key), ours.get(key), theirs.get(key)) for key in keys]
 
 
 def seconds_of(record: RunRecord) -> float:
@@ -128,13 +130,17 @@ def changes_text(before: RunRecord, after: RunRecord) -> str:
     return "; ".join([*found[:_SHOWN_CHANGES], *([f"{more} more"] if more > 0 else [])])
 
 
-def _by_slice(record: RunRecord) -> Mapping[str, float | None]:
-    found = {}
-    for each in record.summary["slices"]:
-        of = ", ".join(f"{column}={value}" for column, value in each["slice"].items())
-        for name, value in each["metrics"].items():
-            found[f"{name} of {of}" if of else name] = value
-    return found
+def _by_slice(record: RunRecord) -> Mapping[tuple[str, _Slice], float | None]:
+    return {
+        (name, tuple(each["slice"].items())): value
+        for each in record.summary["slices"]
+        for name, value in each["metrics"].items()
+    }
+
+
+def _metric_name(metric: str, of: _Slice) -> str:
+    named = ", ".join(f"{column}={value}" for column, value in of)
+    return f"{metric} of {named}" if named else metric
 
 
 def _number(value: float | None) -> str:

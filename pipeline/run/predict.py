@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.json_types import JsonValue
 from pipeline.common.output_file import output_file
@@ -218,11 +220,16 @@ def _write(kept: Sequence[str], first: _Batch, rest: Iterator[_Batch], output: P
         writer.writerow([*kept, *names])
         for batch in chain([first], rest):
             cells = [[_cell(value) for value in column] for column in batch.kept]
-            values = [batch.predictions[name] for name in names]
+            values = [_number_cells(batch.predictions[name]) for name in names]
             writer.writerows(zip(*cells, *values, strict=True))
             rows += len(batch.numbers)
             progress.update(task, completed=rows)
     return rows
+
+
+def _number_cells(values: np.ndarray) -> np.ndarray:
+    """Return floats as float64: the shortest text of a float32 (1.700002e+09) is another number."""
+    return values.astype(np.float64) if values.dtype.kind == "f" else values
 
 
 def _cell(value: JsonValue) -> JsonValue:

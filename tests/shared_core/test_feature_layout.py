@@ -56,6 +56,9 @@ def test_learned_columns_take_the_names_of_their_values(tmp_path: pathlib.Path) 
         }
         for rank in range(3)
     ]
+    # Another column, with the name of value `red` of `tags`: names stay unique.
+    plain = {"name": "tags=red", "source": "tags=red", "kind": "none", "position": 3}
+    columns.append({"group": "g", "output": "packed_float", **plain})
     assets = tmp_path / "transform_fn" / "assets"
     assets.mkdir(parents=True)
     layout = FeatureLayout.model_validate({"columns": columns})
@@ -63,7 +66,7 @@ def test_learned_columns_take_the_names_of_their_values(tmp_path: pathlib.Path) 
     (assets / "tags").write_bytes("grün\nred\n".encode())
     read = FeatureLayout.from_transform_graph(str(tmp_path))
     assert read is not None
-    assert read.names() == ["tags=grün", "tags=red", "tags#2"]
+    assert read.names() == ["tags=grün", "tags=red_1", "tags#2", "tags=red"]
 
 
 def test_a_graph_of_another_preprocessing_fn_has_none(tmp_path: pathlib.Path) -> None:

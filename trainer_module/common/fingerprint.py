@@ -65,7 +65,7 @@ def _convert(value: object, seen: set[int]) -> Json:
 def array_digest(array: np.ndarray) -> str:
     """Return dtype, shape and a digest of the values, as one string."""
     if array.dtype.kind in "OUS":
-        values = "\0".join(str(each) for each in array.ravel()).encode()
+        values = repr(array.ravel().tolist()).encode()  # no two lists of texts have one
     else:
         # A view, since memoryview does not know bfloat16.
         values = np.ascontiguousarray(array).view(np.uint8).data if array.size else b""

@@ -12,7 +12,7 @@ import tensorflow as tf
 from trainer_module.common.json_values import Json
 from trainer_module.common.tensors import Tensors
 from trainer_module.data.block_shuffle import shuffle_blocks
-from trainer_module.data.label_scale import LabelMoments, LabelScale
+from trainer_module.data.label_scale import LabelMoments, LabelScale, label_numbers
 from trainer_module.data.parquet_rows import SUFFIX, ParquetRows, is_parquet
 from trainer_module.data.row_source import RowSource, block_rows, row_bytes
 from trainer_module.data.scheduled_batches import ScheduledBatches, SizedBatches
@@ -59,6 +59,7 @@ class Examples:
         label: Feature that becomes the labels `[rows, ...]`.
         weight: Feature that becomes the weights `[rows]`, or None.
         label_scale: Scale applied to labels; None: no scaling.
+        label_dtype: Type of labels without a scale; None: that of the feature.
         replicas: Replicas of this worker among several workers. Each batch is then their `Share` of
             a global batch that is the same for any number of workers. All rows are read and
             ordered, and only those of the share are parsed. None: whole batches.
@@ -71,6 +72,7 @@ class Examples:
     label: str
     weight: str | None = None
     label_scale: LabelScale | None = None
+    label_dtype: tf.DType | None = None
     replicas: Replicas | None = None
 
     def narrowed(self, inputs: Collection[str]) -> Examples:
@@ -78,6 +80,11 @@ class Examples:
         kept = {*inputs, self.label, self.weight}
         spec = {name: each for name, each in self.feature_spec.items() if name in kept}
         return dataclasses.replace(self, feature_spec=spec)
+
+    def for_training(self, scale: LabelScale | None = None) -> Examples:
+        """Return the examples with labels as a model takes them: scaled, or at most float32."""
+        dtype = None if self.label_dtype is None else tf.float32
+        return dataclasses.replace(self, label_scale=scale, label_dtype=dtype)
 
     def batches(self, batch_rows: int) -> tf.data.Dataset:
         """Return (features, labels) or (features, labels, weights), in the same order each time.
@@ -240,6 +247,8 @@ class Examples:
             label = label[:, tf.newaxis]  # like the model's outputs
         if self.label_scale is not None:
             label = self.label_scale.scaled(label)
+        elif self.label_dtype is not None:
+            label = tf.cast(label_numbers(label), self.label_dtype)
         if self.weight is None:
             return features, label
         return features, label, tf.reshape(features.pop(self.weight), [-1])

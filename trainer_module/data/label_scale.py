@@ -17,6 +17,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from shared_core.feature_layout import MISSING_INT
+
 ScaleName = Literal["z_score", "log"]
 
 # Losses that mean the same on any scale; others (poisson, percentages) need unscaled labels.
@@ -103,6 +105,14 @@ class LabelMoments(NamedTuple):
         )
 
 
+def label_numbers(labels: tf.Tensor) -> tf.Tensor:
+    """Return a regression's labels as float64, with NaN for a missing whole number."""
+    wide = tf.cast(labels, tf.float64)
+    if labels.dtype != tf.int64:
+        return wide
+    return tf.where(tf.equal(labels, MISSING_INT), tf.constant(np.nan, tf.float64), wide)
+
+
 @dataclass(frozen=True)
 class LabelScale:
     """Scale of a label in training, and its inverse.
@@ -120,24 +130,27 @@ class LabelScale:
     deviation: tuple[float, ...]
 
     def scaled(self, labels: tf.Tensor) -> tf.Tensor:
-        """Return z, float32, for labels `[rows, ...]`.
+        """Return z, float32, for labels `[rows, ...]` of any type; the mean is off before the cast.
 
         A label without a logarithm (in a row that was not used to compute the scale) is replaced by
         the smallest positive number, so that z is not NaN.
         """
-        wide = tf.cast(labels, tf.float64)
+        wide = label_numbers(labels)
         if self.name == "log":
             wide = tf.math.log(tf.maximum(wide + self.shift, np.finfo(np.float32).tiny))
         return tf.cast((wide - self._like(wide, self.mean)) / self._spread(wide), tf.float32)
 
     def unscaled(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Return outputs `[rows, ...]` in the label's own unit, float32 and finite."""
+        """Return outputs `[rows, ...]` in the label's own unit, float64 and within float32's range.
+
+        A label of 1.7e9 would lose 128 in float32.
+        """
         wide = tf.cast(outputs, tf.float64)
         wide = wide * self._spread(wide) + self._like(wide, self.mean)
         largest = float(np.finfo(np.float32).max)
         if self.name == "log":
             wide = tf.maximum(tf.exp(tf.minimum(wide, np.log(largest))) - self.shift, 0.0)
-        return tf.cast(tf.clip_by_value(wide, -largest, largest), tf.float32)
+        return tf.clip_by_value(wide, -largest, largest)
 
     def _spread(self, like: tf.Tensor) -> tf.Tensor:
         return self._like(like, self.deviation)

@@ -98,7 +98,10 @@ class InOwnUnit(_MetricWrapper):
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: tf.Tensor | None = None
     ) -> None:
         """Add a batch of scaled labels and outputs."""
-        labels, outputs = self.scale.unscaled(y_true), self.scale.unscaled(y_pred)
+        dtype = "float64" if self.metric.dtype == "float64" else "float32"
+        labels, outputs = (
+            tf.cast(self.scale.unscaled(scaled), dtype) for scaled in (y_true, y_pred)
+        )
         check_labels(self.metric, labels, outputs, sample_weight)
         self.metric.update_state(labels, outputs, sample_weight=sample_weight)
 
@@ -148,7 +151,9 @@ def _keras_metric(name: str, kind: LabelKind) -> keras.metrics.Metric:
             return keras.metrics.SparseCategoricalAccuracy(name=name)
         return keras.metrics.BinaryAccuracy(name=name)
     options: dict[str, Json] = {}
-    if short == "auc":
+    if kind == "regression":
+        options = {"dtype": "float64"}  # float32 is 128 coarse at 1.7e9
+    elif short == "auc":
         options = {"num_thresholds": _AUC_THRESHOLDS, "multi_label": kind == "multiclass"}
     elif short in ("f1score", "fbetascore"):
         options = {"average": "macro"} if kind == "multiclass" else {"threshold": 0.5}
@@ -175,10 +180,10 @@ def _metric_by_name(name: str, options: dict[str, Json]) -> keras.metrics.Metric
         raise ValueError(
             f"trainer.metrics={name!r} is not a Keras metric; {nearest(name.lower(), known)}"
         )
-    if isinstance(found, keras.metrics.Metric):
-        return found  # for an abbreviation, such as mse
+    if isinstance(found, keras.metrics.Metric):  # for an abbreviation, such as mse
+        return type(found).from_config({**found.get_config(), **options})
     if not isinstance(found, type):
-        return keras.metrics.MeanMetricWrapper(found, name=name)
+        return keras.metrics.MeanMetricWrapper(found, name=name, **options)
     try:
         return found(name=name, **options)
     except TypeError as error:

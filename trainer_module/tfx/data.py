@@ -74,9 +74,11 @@ def open_data(fn_args: FnArgs, config: TrainerConfig) -> TransformedData:
     if not train_files:
         raise ValueError("the examples have no train split: give the Trainer transformed examples.")
     eval_files = expand(fn_args.eval_files or [], what="the eval split of the examples")
-    return TransformedData(
-        transform_output, layout, Examples(train_files, spec, label, weight), eval_files
-    )
+    declared = layout.label if layout and layout.label and layout.label.name == label else None
+    is_count = declared and declared.kind == "regression" and spec[label].dtype == tf.int64
+    dtype = tf.float64 if is_count else None
+    train = Examples(train_files, spec, label, weight, label_dtype=dtype)
+    return TransformedData(transform_output, layout, train, eval_files)
 
 
 def split_files(fn_args: FnArgs, split: str) -> tuple[str, ...]:

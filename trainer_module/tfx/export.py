@@ -14,7 +14,7 @@ from absl import logging
 
 from trainer_module.common.tensors import Tensors
 from trainer_module.data.feature_layout import FeatureLayout
-from trainer_module.data.label_scale import LabelScale
+from trainer_module.data.label_scale import LabelScale, label_numbers
 from trainer_module.model.model_context import TransformOutput
 from trainer_module.tfx.class_outputs import OUTPUTS, with_classes
 from trainer_module.tfx.input_gradients import SIGNATURE, input_gradients_signature
@@ -43,7 +43,8 @@ def export_model(
       model's inputs are computed from, and returns `outputs` `[rows, k]` (or one tensor per name if
       the model returns a dict). Other columns, including the label, are optional. A classifier with
       known class names also returns `prediction`, `classes` and `probabilities` (`with_classes`).
-    - `transform_features`: takes `examples` with all columns and returns every transformed feature.
+    - `transform_features`: takes `examples` with all columns and returns every transformed feature;
+      a regression's label as float64, NaN where missing.
     - `raw`: takes one tensor per column of `serving_default` and returns the same outputs. A column
       of variable length is `[rows, values]`; NaN, "" and the smallest int64 (-2^63) mark missing
       values and pad short rows. An argument has the name of its column, except that characters
@@ -83,8 +84,13 @@ def export_model(
         return predict(tf.io.parse_example(examples, serving_spec))
 
     def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        transformed = layer(tf.io.parse_example(examples, raw_spec))
-        return {name: _dense(tensor) for name, tensor in transformed.items()}
+        transformed = {
+            name: _dense(tensor)
+            for name, tensor in layer(tf.io.parse_example(examples, raw_spec)).items()
+        }
+        if names is not None and names.kind == "regression" and names.column in transformed:
+            transformed[names.column] = label_numbers(transformed[names.column])
+        return transformed
 
     def raw(columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return predict({n: _to_parsed(columns[n], spec) for n, spec in serving_spec.items()})

@@ -72,8 +72,7 @@ def build(prepared: Prepared) -> Built:
     # Read only the features that the model takes: files may have many more.
     inputs = inputs_of(model, prepared.context)
     examples = dataclasses.replace(
-        prepared.data.train.narrowed(inputs),
-        label_scale=scale,
+        prepared.data.train.narrowed(inputs).for_training(scale),
         replicas=replicas_here(strategy) if is_multi_worker(strategy) else None,
     )
     folder = _run_folder(prepared, examples)

@@ -124,7 +124,7 @@ def prepare(
     micro_batch = micro_batch_rows(
         plan,
         context,
-        data.train,
+        data.train.for_training(),
         length.total_steps,
         strategy,
         run_dir=folders.run,

@@ -100,6 +100,12 @@ def stack_numbers(
     return tf.where(tf.math.is_finite(stacked), stacked, nan)
 
 
+def dense_ints(column: ColumnTensor, name: str, default: int) -> tf.Tensor:
+    """Return one int or bool column as int64 `[batch, 1]`, `default` where missing."""
+    missing = tf.constant(default, tf.int64)
+    return _stack({name: column}, [name], lambda values: tf.cast(values, tf.int64), missing, {})
+
+
 def stack_texts(
     columns: Columns, names: Sequence[str], called: Mapping[str, str] | None = None
 ) -> tf.Tensor:

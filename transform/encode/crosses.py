@@ -1,8 +1,9 @@
 """Crosses: one id per combination of values.
 
 The combination is a text: the columns' texts, joined by the unit separator (U+001F), a float's
-bucket in its place. It is encoded as any text, by hash or vocabulary; missing in one column is
-missing in the cross.
+bucket in its place. A U+001F within a text is written as U+001E and 1, and a U+001E as itself and
+0, so that no two combinations become one text. It is encoded as any text, by hash or vocabulary;
+missing in one column is missing in the cross.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from transform.encode.table import ENCODERS
 from transform.spec.cross import Cross
 
 SEPARATOR = "\x1f"
+_ESCAPES = (("\x1e", "\x1e0"), (SEPARATOR, "\x1e1"))
 
 
 class Bucketized(NamedTuple):
@@ -59,6 +61,10 @@ def cross(
     Returns:
         One block per cross, int64 `[batch, 1]`.
     """
+    names = list(dict.fromkeys(n for each in crosses for n in each.columns if n not in buckets))
+    texts = inputs.dense.texts(names) if names else tf.zeros([0, 0], tf.string)
+    for pattern, rewrite in _ESCAPES:
+        texts = tf.strings.regex_replace(texts, pattern, rewrite)
     blocks = []
     for each in crosses:
         parts, missing = [], []
@@ -67,7 +73,7 @@ def cross(
                 parts.append(tf.strings.as_string(buckets[name].ids))
                 missing.append(buckets[name].missing)
             else:
-                text = inputs.dense.texts([name])[:, 0]
+                text = texts[:, names.index(name)]
                 parts.append(text)
                 missing.append(tf.equal(text, ""))
         absent = tf.reduce_any(tf.stack(missing, axis=1), axis=1)

@@ -3,7 +3,8 @@
 The checks are part of the analysis (a Beam combiner raises), not assertions in the transform
 graph: that graph runs at serving too, where TFT feeds made-up values for label columns that the
 request lacks. A row whose label is missing or invalid outside the analysis data gets NaN (float
-labels) or -1 (class ids), so that a loss or a metric on it cannot look like a number.
+labels), `MISSING_INT` (whole numbers of a regression) or -1 (class ids), so that a loss or a metric
+on it cannot look like a number.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from shared_core.feature_layout import MISSING_INT
 from transform import compat
 from transform.aliases import Array, Columns
-from transform.columns.inputs import stack_numbers, stack_texts, tensor_type
+from transform.analyzers.fitted import keep
+from transform.columns.inputs import dense_ints, stack_numbers, stack_texts, tensor_type
 from transform.encode.lookup import LABEL_VOCABULARY, lookup
 from transform.spec.features import Label
+
+LABEL_EXTREMES = "label_extremes"  # what the smallest and largest float label are kept as
 
 
 class Checked(NamedTuple):
@@ -46,9 +51,17 @@ def label_output(columns: Columns, label: Label) -> LabelOutput:
         ValueError: the label is missing in a row, not 0 or 1 (binary), no class id (multiclass),
             or the same in all rows.
     """
-    is_text = tensor_type(columns[label.column]) == "string"
+    kind = tensor_type(columns[label.column])
+    is_text = kind == "string"
     if label.kind == "multiclass" and is_text:
         return _named_classes(columns, label)
+    if label.kind == "regression" and kind == "int":
+        # float32 is 128 coarse at 1.7e9: who takes the mean off gets every digit.
+        whole = dense_ints(columns[label.column], label.column, MISSING_INT)
+        missing = tf.equal(whole, MISSING_INT)
+        x = tf.where(missing, tf.constant(np.nan, tf.float64), tf.cast(whole, tf.float64))
+        _check(label, x, missing, tf.ones_like(missing))
+        return LabelOutput(whole, None)
     x = (
         _binary_of(columns, label, is_text)
         if label.positive is not None
@@ -68,7 +81,11 @@ def label_output(columns: Columns, label: Label) -> LabelOutput:
         ids = tf.where(usable, tf.cast(tf.where(usable, x, 0.0), tf.int64), -1)
         return LabelOutput(ids, tf.cast(checked.maximum, tf.int64) + 1)
     values = tf.where(usable, tf.cast(x, tf.float32), np.nan)
-    return LabelOutput(values, 2 if label.kind == "binary" else None)
+    if label.kind == "binary":
+        return LabelOutput(values, 2)
+    extremes = tf.stack([checked.minimum, checked.maximum])[tf.newaxis]
+    with tf.control_dependencies([keep(extremes, LABEL_EXTREMES, [label.column])]):
+        return LabelOutput(tf.identity(values), None)
 
 
 def weight_output(columns: Columns, name: str) -> tf.Tensor:

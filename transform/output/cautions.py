@@ -15,12 +15,15 @@ from transform.analyzers.statistic import MOMENTS
 from transform.analyzers.statistics import LARGEST, STATISTICS, FittedStatistics
 from transform.analyzers.unread import COUNTS, EXAMPLES, DateCounts
 from transform.encode.bucketize import BOUNDARIES
+from transform.encode.label import LABEL_EXTREMES
 from shared_core.feature_layout import FeatureLayout
 from transform.scale.table import SCALERS
 
 UNREAD = 0.01  # share of unread dates from which a caution is written
 STEPS = 64  # a float column with fewer steps of float32 between its ends gets one
+LABEL_STEPS = 10_000  # the same of a label: its metrics are often far smaller than its range
 WHOLE = 1.0  # a constant float column gets one where float32 holds whole numbers alone
+_KEEP_OFFSET = ("none", "max_abs")  # scalers that subtract nothing before their float32
 ONE_BUCKET = 0.5  # share of equal boundaries from which a caution is written
 
 
@@ -53,6 +56,9 @@ def column_cautions(uri: str) -> list[str]:
             found += _one_bucket(kept)
         elif kept.what == STATISTICS:
             found += _coarse_floats(kept, kinds, _raw_floats(uri))
+        elif kept.what == LABEL_EXTREMES:
+            for name, (low, high) in kept.by_column().items():
+                found += _float32_is_coarse(name, low, high, steps=LABEL_STEPS)
     return found
 
 
@@ -102,20 +108,37 @@ def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) 
                 f"column {name!r} goes up to {reach:.2g}: mean and variance take numbers beyond "
                 "3e144 for that one. Derive its logarithm, or use scale: min_max or gaussian"
             )
-        if name not in floats:
-            continue
-        step = float(np.spacing(np.float32(reach)))
-        constant = low == high and step >= WHOLE
-        if constant or 0 < high - low < STEPS * step:
-            holds = f"one value ({low:g})" if constant else f"{low:.9g} to {high:.9g}"
-            effect = ": 0 everywhere" if constant and scaler.requires else ""
-            found.append(
-                f"column {name!r} holds {holds}{effect}. tf.Example keeps float32, which is "
-                f"{step:g} coarse there: what varied by less is gone before Transform. Write it as "
-                "an int (int64 is exact; features.derive can then take an offset off and divide), "
-                "or subtract an offset in the data"
+        if name in floats:
+            effect = ": 0 everywhere" if scaler.requires else ""
+            found += _float32_is_coarse(name, low, high, if_constant=effect)
+        elif scaler.name in _KEEP_OFFSET:
+            found += _float32_is_coarse(
+                name, low, high, keeper=f"scale: {scaler.name}", fix="use scale: z_score"
             )
     return found
+
+
+def _float32_is_coarse(
+    name: str,
+    low: float,
+    high: float,
+    *,
+    steps: int = STEPS,
+    if_constant: str = "",
+    keeper: str = "tf.Example",
+    fix: str = "write it as an int (int64 is exact; features.derive can then take an offset off "
+    "and divide), or subtract an offset in the data",
+) -> list[str]:
+    """Return a sentence if float32 has few numbers from `low` to `high`, else none."""
+    step = float(np.spacing(np.float32(max(abs(low), abs(high)))))
+    constant = low == high and step >= WHOLE and keeper == "tf.Example"
+    if not constant and not 0 < high - low < steps * step:
+        return []
+    holds = f"one value ({low:g}){if_constant}" if constant else f"{low:.9g} to {high:.9g}"
+    return [
+        f"column {name!r} holds {holds}. {keeper} keeps float32, which is {step:g} coarse there: "
+        f"what varies by less is lost. To keep it, {fix}"
+    ]
 
 
 def _raw_floats(uri: str) -> frozenset[str]:

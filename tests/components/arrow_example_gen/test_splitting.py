@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +33,7 @@ def table(rows: int) -> tuple[np.ndarray, pa.RecordBatch]:
     numbers = np.random.default_rng(8).permutation(rows)
     columns = {
         "class": pa.array([[f"class {i % 5}".encode()] for i in numbers]),
-        "day": pa.array([[f"{i:07d}".encode()] for i in numbers]),
+        "day": pa.array([[str(np.datetime64("2000-01-01") + i).encode()] for i in numbers]),
         "number": pa.array([[int(i)] for i in numbers], pa.list_(pa.int64())),
     }
     types = {"number": pa.large_list(pa.int64())}
@@ -122,6 +124,63 @@ def test_times_are_cut_exactly_and_those_of_many_rows_nearly(column, monkeypatch
         assert (np.diff(found[np.argsort(numbers)]) >= 0).all()
         sizes = np.bincount(found)
         np.testing.assert_allclose(sizes, [14_000, 4_000, 2_000], atol=allowed)
+
+
+def of_times(texts: list[str]) -> tuple[np.ndarray, pa.RecordBatch]:
+    lists = pa.array([[text.encode()] for text in texts], pa.large_list(pa.large_binary()))
+    return np.arange(len(texts)), pa.RecordBatch.from_arrays([lists], ["t"])
+
+
+START = datetime(2024, 3, 31, 0, 30, tzinfo=timezone.utc)  # half an hour before summer time
+WRITE = {
+    "two offsets": lambda i, time: time.astimezone(
+        timezone(timedelta(hours=(-10, 12, 5.5)[i % 3]))
+    ).isoformat(),
+    "summer time": lambda i, time: time.astimezone(ZoneInfo("Europe/Oslo")).isoformat(" "),
+    "without a colon": lambda i, time: time.astimezone(ZoneInfo("Europe/Oslo")).strftime(
+        "%Y-%m-%dT%H:%M:%S.%f%z"
+    ),
+    "Z and zeros": lambda i, time: (
+        time.strftime("%Y-%m-%d %H:%M:%S") + (".0", "", ".00")[i % 3] + "Z"
+    ),
+    "hours and minutes": lambda i, time: time.strftime("%Y-%m-%d %H:%M"),
+    "nanoseconds": lambda i, time: f"2024-03-31T00:30:01.{i + 1:09d}".rstrip("0"),
+}
+
+
+@pytest.mark.parametrize("write", WRITE.values(), ids=WRITE)
+def test_texts_are_split_by_the_instant(write):
+    """Reference: the instants that the texts were written from, 15 minutes apart, in any order."""
+    order = np.random.default_rng(1).permutation(200)
+    texts = [write(i, START + i * timedelta(minutes=15)) for i in order.tolist()]
+    splitting = Splitting(by="time", column="t")
+    parts = [of_times(texts[:90]), of_times(texts[90:])]
+    cuts = find_cuts(parts, splitting, SHARES)
+    found = np.concatenate([splits_of(each, splitting, SHARES, cuts) for each in parts])
+    assert found[np.argsort(order)].tolist() == [0] * 140 + [1] * 40 + [2] * 20
+
+
+def test_a_shorter_text_is_the_start_of_its_time():
+    texts = ["2024-01-01 00:00:01", "2024-01-01", "2023-12-31T23:59", "2024", "2024-01-01 00"]
+    splitting = Splitting(by="time", column="t")
+    rows = of_times(texts)
+    cuts = find_cuts([rows], splitting, (80, 20))
+    assert splits_of(rows, splitting, (80, 20), cuts).tolist() == [1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["2024-01-01T00:00Z", "2024-01-01 00:00"], "'2024-01-01T00:00Z', with .*, without one"),
+        (["2024-01-01T00:00+01", "2024-01-01"], ".*'2024-01-01', without one: .* or Z for UTC"),
+        (["2023-02-28", "2023-02-29"], r"'2023-02-29', which is no time \(1 such texts\)"),
+        (["31/12/2023", "24:00"], r"'31/12/2023', which is no time .* 2024-05-31 12:00:00"),
+    ],
+)
+def test_times_that_cannot_be_compared_are_refused(texts, message):
+    """Each text is in another batch, as on another worker."""
+    with pytest.raises(ValueError, match=f"Column 't' holds {message}"):
+        find_cuts([of_times([text]) for text in texts], Splitting(by="time", column="t"), SHARES)
 
 
 def test_groups_stay_together_and_equal_rows_too():

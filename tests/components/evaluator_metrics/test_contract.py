@@ -116,7 +116,9 @@ def _rows(kind: str) -> tuple[np.ndarray, np.ndarray]:
         p = p + signal[:, None] * np.eye(3)[y.astype(int)]
         p /= p.sum(axis=1, keepdims=True)
     y, p = (values.astype(np.float32).astype(float) for values in (y, p))
-    return y, p
+    # Far from 0, as seconds since 1970 are: float32 is 128 coarse there. The sum is exact.
+    far = 1.7e9 if kind == "regression" else 0.0
+    return y + far, p + far
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +156,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
             tfma.MetricConfig(
                 class_name=METRICS[name].class_name,
                 module=METRICS[name].module,
-                config=f'"name": "unweighted {name}"',
+                config=f'"name": "unweighted {name}"{METRICS[name].options}',
             )
             for name in names
             if is_weighted and name != "calibration_error"  # its bins would replace the others

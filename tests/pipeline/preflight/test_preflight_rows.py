@@ -89,6 +89,14 @@ def test_floats_that_differ_but_not_in_float32(write, tmp_path, source):
     assert "int64 is exact" in text
 
 
+def test_a_label_that_differs_but_not_in_float32(write):
+    file = write(csv=csv_of(rows(price=lambda i: 1e9 + i % 3 + 0.25)))
+    label = "features.label={column: price, kind: regression}"
+    text = refusal(file, label, "evaluation={}")
+    assert "column 'price'" in text
+    assert "from 1000000000.25 to 1000000002.25, which are all 1e+09 as float32" in text
+
+
 def test_a_constant_column_is_not_taken_for_one_that_float32_flattens(write, tmp_path):
     preflight.check(load_config(parquet(write, tmp_path, rows(amount=lambda i: 1e9))))
 

@@ -63,7 +63,7 @@ def test_what_rows_can_be_split_by_passes(write, split):
         ("{by: group, column: town}", "column 'town'"),
         ("{by: group, column: amount}", "takes whole numbers or texts"),
         ("{by: stratified, column: amount}", "is a number on a scale"),
-        ("{by: time, column: city}", "'Oslo' and 59 more texts that do not sort by time"),
+        ("{by: time, column: city}", "holds 'Oslo', which is no time (60 such texts)"),
     ],
 )
 def test_what_they_cannot_be_split_by_is_refused(write, split, message):
@@ -76,6 +76,15 @@ def test_rows_without_a_value_of_the_column(write):
     text = refusal(write(csv=table(day=day)), "data.split={by: time, column: day}")
     assert "column 'day'" in text
     assert "missing in 3 of 60 rows" in text
+
+
+def test_times_with_and_without_an_offset_are_refused(write):
+    day = lambda i: f"2024-01-{10 + i % 20}T12:00:00" + "+02:00" * (i == 7)  # noqa: E731
+    text = refusal(write(csv=table(day=day)), "data.split={by: time, column: day}")
+    assert "column 'day'" in text
+    assert "'2024-01-17T12:00:00+02:00', with an offset" in text
+    assert "'2024-01-10T12:00:00', without one" in text
+    assert "Z for UTC" in text
 
 
 def test_a_regression_label_is_no_class(write):

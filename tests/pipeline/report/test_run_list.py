@@ -14,7 +14,7 @@ from run_records import write as write_run
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.report.run_changes import changes
-from pipeline.report.run_list import show_difference, show_runs
+from pipeline.report.run_list import metric_pairs, show_difference, show_runs
 from pipeline.report.run_record import find_record, records_of, write_record
 
 NO_STORE = Path("no-such-store")
@@ -103,6 +103,18 @@ def test_settings_are_named_by_their_field_and_lists_by_their_name(tmp_path: Pat
         "training.micro_batch_size: default → 8",
         "rows.train: 240 → 480",
     ]
+
+
+def test_slices_of_one_text_stay_apart(tmp_path: Path) -> None:
+    """Value `b=c` of column `a`, and value `c` of column `a=b`."""
+    slices = [
+        {"slice": {column: value}, "rows": 9, "weights": None, "metrics": {"auc": auc}}
+        for column, value, auc in (("a", "b=c", 0.25), ("a=b", "c", 0.75))
+    ]
+    for name in ("20260130-100000", "20260131-100000"):
+        write_run(tmp_path, name, slices=slices)
+    found = metric_pairs(*records_of(tmp_path))
+    assert found == [("auc of a=b=c", 0.25, 0.25), ("auc of a=b=c", 0.75, 0.75)]
 
 
 def test_the_difference_pairs_slices_and_nodes(tmp_path: Path) -> None:

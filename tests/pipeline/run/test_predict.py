@@ -12,6 +12,7 @@ import io
 import json
 import lzma
 import math
+import struct
 import sys
 import zipfile
 from pathlib import Path
@@ -161,6 +162,14 @@ def checked(tmp_path_factory) -> Path:
     module = _Checked("regression")
     label, folder = LABELS["regression"], tmp_path_factory.mktemp("checked")
     return save(module, folder, label, checks=CHECKS, transform_features=module.transform)
+
+
+def test_predictions_are_written_with_digits_that_read_back_as_the_number(models, tmp_path):
+    """The shortest text of a float32, 1.700002e+09, is 48 less as a number."""
+    file = tmp_path / "rows.csv"
+    file.write_text("size,rooms,town\n1700002048,0,\n0.1,0,\n")
+    found = [float(row["prediction"]) for row in predicted(models["regression"], file)]
+    assert found == [1_700_002_048.0, struct.unpack("f", struct.pack("f", 0.1))[0]]
 
 
 def test_unseen_categories_are_counted_and_predicted(checked, tmp_path, capfd):

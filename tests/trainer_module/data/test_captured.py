@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 from captured_cases import CASES, identity, numbers
 
+from trainer_module.common.fingerprint import array_digest
 from trainer_module.data.captured import captured_facts
 from trainer_module.data.dataset_steps import dataset_facts
 
@@ -148,6 +149,13 @@ def test_facts_of_earlier_checkpoints_stay():
     dataset = tf.data.Dataset.from_tensor_slices(np.arange(4, dtype="float32"))
     dataset = dataset.map(lambda x: x - mean).shuffle(3, seed=1).batch(2)
     assert dataset_facts(dataset) == EARLIER
+
+
+@pytest.mark.parametrize("dtype", [object, str])
+def test_texts_that_are_cut_elsewhere_have_another_digest(dtype):
+    one, other = (np.array(each, dtype) for each in (["a\0", "b"], ["a", "\0b"]))
+    assert array_digest(one) == array_digest(one.copy())
+    assert array_digest(one) != array_digest(other)
 
 
 def test_a_large_array_is_hashed_and_not_stored():

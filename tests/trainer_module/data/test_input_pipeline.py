@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from shared_core.feature_layout import MISSING_INT
 from trainer_module.data import input_pipeline
 from trainer_module.data.block_shuffle import shuffle_blocks
 from trainer_module.data.input_pipeline import Examples, expand, summarise
@@ -234,3 +235,23 @@ def test_invalid_weights_are_rejected(tmp_path, weight, message):
     spec = {name: tf.io.FixedLenFeature([1], tf.float32) for name in ("y", "w")}
     with pytest.raises(ValueError, match=f"^weight='w' {message}"):
         summarise(Examples((path,), spec, "y", "w"))
+
+
+def test_whole_labels_of_a_regression_are_numbers_with_every_digit(tmp_path):
+    """float64 for what is fitted on them, float32 for a model without a scale; NaN: missing."""
+    path, labels = str(tmp_path / "rows"), [1_700_000_001, MISSING_INT]
+    with tf.io.TFRecordWriter(path) as writer:
+        for value in labels:
+            feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+            features = tf.train.Features(feature={"y": feature})
+            writer.write(tf.train.Example(features=features).SerializeToString())
+    spec = {"y": tf.io.FixedLenFeature([1], tf.int64)}
+    examples = Examples((path,), spec, "y", label_dtype=tf.float64)
+    for each, dtype in ((examples, np.float64), (examples.for_training(), np.float32)):
+        ((_, found),) = each.batches(2).as_numpy_iterator()
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found[:, 0], np.array([labels[0], np.nan], dtype))
+    with pytest.raises(ValueError, match="label='y' is NaN"):
+        summarise(examples)
+    ids = dataclasses.replace(examples, label_dtype=None)  # classes
+    assert next(ids.batches(2).as_numpy_iterator())[1].dtype == np.int64

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import small_transform
 import tensorflow as tf
 
+from shared_core.feature_layout import MISSING_INT
 from trainer_module import TrainerConfig, run_fn
 from trainer_module.data.label_scale import LabelMoments, LabelScale, Moments, find_label_scale
+from trainer_module.model.metrics import InOwnUnit, create_metric
 
 RANDOM = np.random.default_rng(0)
 SKEWED = np.exp(RANDOM.normal(12, 1, [4000, 1]))  # prices: 160,000 in the middle, a few in millions
@@ -65,6 +70,25 @@ def test_labels_are_near_0_and_1_wide_and_come_back(values, wanted):
     back = found.unscaled(tf.constant(z)).numpy()
     # float32 of z: its last bit is 2^-24 of a deviation, or of the logarithm.
     np.testing.assert_allclose(back, values, rtol=2e-6, atol=2e-6 * values.std(0).max())
+
+
+@pytest.mark.parametrize("origin", [1_700_000_000, 10**12, -(10**15)])
+def test_whole_labels_far_from_0_keep_every_digit(origin):
+    """Against NumPy's float64; z is float32, whose last bit is 2^-24 of a deviation."""
+    labels = origin + RANDOM.integers(0, 50, [500, 1])
+    found = scale(labels)
+    deviation = labels.std()
+    z = found.scaled(tf.constant(labels, tf.int64))
+    np.testing.assert_allclose(z, (labels - labels.mean()) / deviation, rtol=1e-6, atol=1e-6)
+    back = found.unscaled(z)
+    assert back.dtype == tf.float64
+    np.testing.assert_allclose(back, labels, rtol=2**-52, atol=1e-6 * deviation)
+    metric = InOwnUnit(create_metric("mean_absolute_error", "regression"), found)
+    metric.update_state(z, z + 0.5)
+    bit = np.spacing(abs(float(origin)))
+    assert float(metric.result()) == pytest.approx(0.5 * deviation, rel=1e-5, abs=bit)
+    missing = tf.constant([[MISSING_INT], [origin]], tf.int64)
+    assert np.isnan(found.scaled(missing)).tolist() == [[True], [False]]
 
 
 def test_values_outside_the_training_range_stay_finite():
@@ -125,6 +149,53 @@ def test_metrics_and_the_exported_model_are_in_the_labels_unit(fn_args, priced):
         examples=tf.constant([small_transform.serialized(row) for row in raw])
     )["price"].numpy()
     assert np.abs(outputs - known).mean() < mean_error / 4
+
+
+SINCE_1970 = 1_700_000_000
+
+
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory):
+    """A Transform output whose label is whole seconds since 1970, a line in the scaled fare."""
+
+    def preprocessing_fn(inputs):
+        packed = small_transform.packed_preprocessing_fn(inputs)
+        del packed["generous"]
+        due = tf.cast(tf.round(600.0 * packed["packed_float"]), tf.int64) + SINCE_1970
+        return {**packed, "due": due}
+
+    data = small_transform.run_transform(tmp_path_factory.mktemp("dated"), preprocessing_fn)
+    layout = {**small_transform.PACKED_LAYOUT, "label": {"name": "due", "kind": "regression"}}
+    Path(data.graph, "transform_fn", "assets", "feature_layout").write_text(json.dumps(layout))
+    return data
+
+
+def test_seconds_since_1970_keep_every_digit_from_the_file_to_the_served_answer(fn_args, dated):
+    """Reference: NumPy, float64, on the labels as they stand in the data. float32 is 128 coarse."""
+    args = fn_args(dated, global_batch_size=50, epochs=2, model={"hidden_units": [4]})
+    args.custom_config["baselines"] = "eval"
+    result = run_fn(args)
+    served = tf.saved_model.load(args.serving_model_dir)
+    examples = tf.constant([small_transform.serialized(row) for row in dated.raw["eval"]])
+    spec = {"due": tf.io.FixedLenFeature([1], tf.int64)}
+    written = {}
+    for split in ("train", "eval"):
+        records = tf.data.TFRecordDataset(tf.io.gfile.glob(getattr(dated, split)), "GZIP")
+        rows = next(iter(records.batch(10_000).map(lambda r: tf.io.parse_example(r, spec))))
+        written[split] = rows["due"].numpy()[:, 0]
+    labels = served.signatures["transform_features"](examples=examples)["due"].numpy()[:, 0]
+    assert labels.dtype == np.float64
+    assert sorted(labels.tolist()) == sorted(written["eval"].tolist())
+    assert len(set(labels.tolist())) > 100  # float32 has 30 numbers there
+    outputs = served.signatures["serving_default"](examples=examples)["outputs"].numpy()[:, 0]
+    assert outputs.dtype == np.float64
+    mean_error = np.abs(outputs - labels).mean()
+    assert result.metrics["mean_absolute_error"] == pytest.approx(mean_error, rel=1e-4)
+    record = json.loads(Path(args.model_run_dir, "baselines.json").read_text())
+    constant = np.abs(written["eval"] - np.median(written["train"])).mean()
+    found = {each["name"]: each["metrics"] for each in record["baselines"]}
+    assert found["constant"]["mean_absolute_error"] == pytest.approx(constant, rel=1e-9)
+    assert found["linear"]["mean_absolute_error"] < 1.0
 
 
 def test_a_label_of_classes_has_no_scale(fn_args):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 tf = pytest.importorskip("tensorflow")
@@ -34,3 +36,25 @@ def test_a_cross_is_the_hash_of_the_joined_texts() -> None:
     assert block.missing.numpy().tolist() == [[False], [True], [True]]
     assert block.sources == ("word x hour x fare",)
     assert [size and size.total for size in block.sizes] == [1001]
+
+
+def test_different_pairs_are_different_texts() -> None:
+    """Reference: Python's tuples. Texts of a, U+001E and U+001F, and bytes that are no UTF-8."""
+    parts = ["".join(p) for n in (1, 2, 3) for p in itertools.product("a\x1e\x1f1", repeat=n)]
+    pairs = [*itertools.product([*map(str.encode, parts), b"\xff\x1f", b"\xff"], repeat=2)]
+    left, right = zip(*pairs, strict=True)
+    columns = {"word": tf.constant(left), "text": tf.constant(right)}
+    inputs = Inputs(DenseColumns(columns, numbers=[], texts=list(columns)), columns, {}, {})
+    spec = {"name": "p", "columns": list(columns), "encode": {"hash": {"buckets": 2**62}}}
+    (block,) = cross(inputs, [Cross.model_validate(spec)], {})
+    assert len(set(block.values.numpy()[:, 0].tolist())) == len(pairs)
+
+
+def test_texts_without_the_separator_keep_their_ids() -> None:
+    """They are the hash of the texts as they are, joined: the ids of models in use."""
+    columns = {"word": tf.constant(["a\\b", "æ 0"]), "hour": tf.constant([7, 8])}
+    inputs = Inputs(DenseColumns(columns, numbers=[], texts=list(columns)), columns, {}, {})
+    spec = {"name": "p", "columns": list(columns), "encode": {"hash": {"buckets": 1000}}}
+    (block,) = cross(inputs, [Cross.model_validate(spec)], {})
+    joined = tf.constant(["a\\b" + SEPARATOR + "7", "æ 0" + SEPARATOR + "8"])
+    assert block.values.numpy()[:, 0].tolist() == hash_ids(joined, 1000).numpy().tolist()  # type: ignore[arg-type]

@@ -150,6 +150,16 @@ def _label_of(analyze: Any, kind: Any, values: list[int]) -> Any:
     return analyze(output, np.array_split(rows, 2), rows)
 
 
+def test_a_regressions_whole_numbers_keep_every_bit(analyze: Any) -> None:
+    """Beyond 2^53, where float64 has even numbers alone; reference: the int64 values."""
+    values = [2**53 + i for i in range(ROWS)]
+    found = _label_of(analyze, "regression", values)
+    assert found.classes is None
+    written = found.values.numpy()
+    assert written.dtype == np.int64
+    assert written[:, 0].tolist() == values
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -23,6 +23,8 @@ COLUMNS: dict[str, list[Any]] = {
     "float_around": [float(v) for v in AROUND],
     "float_coarse": [float(v) for v in 10**9 + RNG.integers(-500, 500, ROWS)],
     "constant": [5.0] * ROWS,
+    "int_sum": [int(v) for v in 10**9 + RNG.integers(-500, 500, ROWS)],
+    "float_label": [float(v) for v in 10**9 + RNG.integers(-5000, 5000, ROWS)],
     "zeros": [0.0 if i % 10 else float(i) for i in range(ROWS)],
     "even": [float(i) for i in range(ROWS)],
 }
@@ -38,9 +40,13 @@ def found(run_transform: Any) -> list[str]:
         {"name": "n", "columns": NUMBERS, "scale": "z_score"},
         {"name": "b", "columns": ["zeros", "even"], "encode": {"bucketize": {"buckets": 5}}},
     ]
-    result = run_transform({"groups": groups}, COLUMNS)
+    groups.append({"name": "m", "columns": ["int_sum"], "scale": "none"})
+    label = {"column": "float_label", "kind": "regression"}
+    result = run_transform({"groups": groups, "label": label}, COLUMNS)
     assert np.ptp(result.column("int_around")) > 1.0  # int64 keeps what float32 loses
     assert not result.column("float_around").any()
+    served = result.output.transform_raw_features(result.raw(without=("float_label",)))
+    assert set(result.written) - set(served) == {"float_label"}  # needed by no feature
     return column_cautions(result.uri)
 
 
@@ -50,7 +56,7 @@ def _of(found: list[str], column: str) -> str:
 
 
 def test_only_columns_that_lost_something_are_reported(found: list[str]) -> None:
-    assert len(found) == 5, found
+    assert len(found) == 7, found
 
 
 def test_dates_that_cannot_be_read(found: list[str]) -> None:
@@ -69,6 +75,14 @@ def test_floats_beyond_float32(found: list[str]) -> None:
         found, "float_around"
     )
     assert f"float32, which is {step:g} coarse" in _of(found, "float_coarse")
+    # The metrics of a label are far smaller than its range.
+    assert f"tf.Example keeps float32, which is {step:g} coarse" in _of(found, "float_label")
+
+
+def test_scalers_that_take_no_offset_off(found: list[str]) -> None:
+    said = _of(found, "int_sum")
+    assert f"scale: none keeps float32, which is {np.spacing(np.float32(1e9)):g} coarse" in said
+    assert "use scale: z_score" in said
 
 
 def test_buckets_of_a_column_of_zeros(found: list[str]) -> None:
