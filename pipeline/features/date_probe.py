@@ -155,7 +155,8 @@ def _pairs(
     if not both:
         return np.empty(0, "M8[s]"), np.empty((0, 1))
     times = _times(dates, [_text(value) for value, _ in both])
-    targets = np.array([_text(label) for _, label in both], float if is_number else str)
+    # Integers stay int64: float64 would merge large ones.
+    targets = np.array([_text(label) for _, label in both], None if is_number else str)
     known = ~np.isnat(times)
     if is_number:
         known &= np.isfinite(targets)

@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from pipeline.common.json_types import JsonObject
-from pipeline.common.number_text import is_number
+from pipeline.common.number_text import is_number, short_number
 from pipeline.features.column_facts import ColumnFacts, Numbers, Rows, Texts
 from pipeline.features.date_counter import EPOCHS
 from pipeline.features.date_facts import DateFacts
@@ -170,7 +170,7 @@ def is_constant(facts: ColumnFacts) -> bool:
 def _constant(facts: ColumnFacts, table: TableFacts) -> Proposal:
     """Return the step of a constant: a mark ("yes" or missing) still separates rows."""
     numbers = facts.numbers
-    value = f"{numbers.minimum:g}" if numbers else _shown(facts.texts.top[0][0])  # type: ignore
+    value = short_number(numbers.minimum, 6) if numbers else _shown(facts.texts.top[0][0])  # type: ignore
     if facts.missing_share < INDICATOR_SHARE:
         return Proposal(facts.name, None, f"constant: always {value}")
     if numbers is None or facts.type == "int":
@@ -302,7 +302,7 @@ def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) 
             f"Few small integers, each in {ROWS_PER_CODE} rows or more on average: codes, an id "
             "for each. (If they are amounts, use scale: z_score.)",
         )
-        measured = f"{distinct} values of {numbers.minimum:g} to {numbers.maximum:g}"
+        measured = f"{distinct} values of {numbers.minimum} to {numbers.maximum}"
         return Proposal(facts.name, step, measured)
     return _category(facts, texts, table)
 
@@ -314,15 +314,14 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
     p1, p99 = numbers.at(1), numbers.at(99)
     skew = bowley(p10, p50, p90)
     middle = p75 - p25
+    low, high = short_number(numbers.minimum), short_number(numbers.maximum)
     if middle == 0:
-        measured = (
-            f"half of the values are {p50:g}, range {numbers.minimum:g} to {numbers.maximum:g}"
-        )
+        measured = f"half of the values are {short_number(p50)}, range {low} to {high}"
         return _scaled(
             facts, table, "ranked", {"scale": "gaussian"}, measured, "median",
             "At least half of the values are identical: rank-transformed.",
         )  # fmt: skip
-    spread = f"median {p50:.4g}, 99 % below {p99:.4g}, largest {numbers.maximum:.4g}"
+    spread = f"median {short_number(p50)}, 99 % below {short_number(p99)}, largest {high}"
     if abs(skew) >= SKEWED:
         if numbers.minimum >= 0 and math.log1p(p99) <= LOG_LARGEST:
             logs = bowley(*(math.log1p(value) for value in (p10, p50, p90)))
@@ -358,7 +357,7 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
     if (p99 - p1) / middle < FLAT:
         return _scaled(
             facts, table, "even", {"scale": "min_max"},
-            f"evenly spread over {numbers.minimum:.4g} to {numbers.maximum:.4g}", "mean",
+            f"evenly spread over {low} to {high}", "mean",
             "Evenly spread, without tails: scaled to [0, 1].",
         )  # fmt: skip
     return _scaled(

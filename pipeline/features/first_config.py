@@ -19,6 +19,7 @@ import yaml
 from components.arrow_example_gen.decompress import SUFFIXES as COMPRESSED
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.common.number_text import short_number
 from pipeline.common.output_file import check_output, output_file
 from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import SUFFIXES, Source
@@ -292,13 +293,13 @@ def evaluation(
 def _constant(facts: ColumnFacts, target: Mapping[str, JsonValue], labels: Rows) -> str:
     """Return a sentence with the result of a constant on the measured rows."""
     if target["kind"] == "regression":
-        numbers = [float(row[0]) for row in labels if row and row[0] not in ("", b"")]
-        values = np.asarray([number for number in numbers if np.isfinite(number)])
-        if not len(values):
+        numbers = [row[0] for row in labels if row and np.isfinite(row[0])]
+        if not numbers:
             return "For a numeric label that is its median."
-        median = float(np.median(values))
-        error = float(np.abs(values - median).mean())
-        return f"The median {median:.4g} has a mean absolute error of {error:.4g}."
+        median = sorted(numbers)[len(numbers) // 2]
+        error = sum(abs(number - median) for number in numbers) / len(numbers)
+        median = short_number(median)
+        return f"The median {median} has a mean absolute error of {short_number(error)}."
     if target["kind"] == "binary":
         return "A constant has an auc of 0.5."
     assert facts.texts is not None
