@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import statistics
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -89,7 +90,11 @@ def init_file(
     guess = _guess(path, source, header)
     data = measure(path, source=source, csv=guess.options if guess else None)
     chosen, why = (label, "") if label is not None else likely_label(data)
-    suggestion = suggest(data, path, label=chosen)
+    try:
+        suggestion = suggest(data, path, label=chosen)
+    except ConfigError as error:
+        reasons = [r for r in (guess.reasons if guess else ()) if r.startswith(f"text: {chosen!r}")]
+        raise ConfigError(" ".join([str(error), *reasons])) from None
     text = first_config(
         data,
         path,
@@ -296,7 +301,8 @@ def _constant(facts: ColumnFacts, target: Mapping[str, JsonValue], labels: Rows)
         numbers = [row[0] for row in labels if row and np.isfinite(row[0])]
         if not numbers:
             return "For a numeric label that is its median."
-        median = sorted(numbers)[len(numbers) // 2]
+        is_int = isinstance(numbers[0], int)
+        median = (statistics.median_low if is_int else statistics.median)(numbers)
         error = sum(abs(number - median) for number in numbers) / len(numbers)
         median = short_number(median)
         return f"The median {median} has a mean absolute error of {short_number(error)}."

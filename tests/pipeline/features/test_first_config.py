@@ -69,7 +69,8 @@ def test_the_yaml_is_whole_and_asks_for_more_than_a_constant(
     if kind == "regression":
         median = frame.price.median()
         error = (frame.price - median).abs().mean()
-        assert f"The median {median:.4g} has a mean absolute error of {error:.4g}." in text
+        shown = f"{median:.0f}" if median == round(median) else f"{median:.4g}"
+        assert f"The median {shown} has a mean absolute error of {error:.4g}." in text
     if kind == "multiclass":
         assert f"Always 'Oslo' is right in {(frame.town == 'Oslo').mean():.1%}." in text
     if kind == "binary":
