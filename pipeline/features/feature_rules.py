@@ -111,7 +111,7 @@ def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
         if facts.dates is None and (repeated := repeated_id_reason(facts)) is not None:
             return Proposal(facts.name, None, repeated, group=True)
         return _text(facts, facts.texts, table)
-    date = _number_date(facts, facts.numbers, table)
+    date = _number_date(facts, table)
     if date is not None:
         return date
     if (reason := id_reason(facts)) is not None:
@@ -416,19 +416,21 @@ def _text_date(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal 
     return None
 
 
-def _number_date(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal | None:
-    """Return the step for ints since 1970 or such as 20130506; else None."""
-    dates = facts.dates
-    if dates is None or dates.unit is None:
-        return None if dates is None else _date(facts, dates, table)
-    if _DATE_NAME.search(facts.name):
-        return _date(facts, dates, table)
+def has_dates(facts: ColumnFacts) -> bool:
+    """Return whether values are dates; ints since 1970 may also be ids or amounts."""
+    dates, numbers = facts.dates, facts.numbers
+    if dates is None or dates.unit is None or _DATE_NAME.search(facts.name):
+        return dates is not None
+    assert numbers is not None
     low, high = (value / EPOCHS[dates.unit] for value in (numbers.minimum, numbers.maximum))
     sure = low >= _SURE_FIRST and high <= _SURE_LAST
     # Ids with ten digits are in the same range.
-    if not sure or is_id_name(facts.name) or is_consecutive(numbers, facts.present):
-        return None
-    return _date(facts, dates, table)
+    return sure and not is_id_name(facts.name) and not is_consecutive(numbers, facts.present)
+
+
+def _number_date(facts: ColumnFacts, table: TableFacts) -> Proposal | None:
+    """Return the step for ints since 1970 or such as 20130506; else None."""
+    return _date(facts, facts.dates, table) if facts.dates and has_dates(facts) else None
 
 
 def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:

@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import yaml
@@ -32,7 +33,14 @@ from pipeline.features.column_facts import ColumnFacts, DataFacts, Rows, measure
 from pipeline.features.feature_rules import label_of
 from pipeline.features.features_suggest import Suggestion, suggest
 from pipeline.features.left_out import LeftOut
-from pipeline.features.split_sizes import FEW_ROWS, LEAST_ROWS, SplitSizes, split_sizes
+from pipeline.features.split_sizes import (
+    FEW_ROWS,
+    LEAST_ROWS,
+    SplitSizes,
+    eval_percent,
+    split_sizes,
+)
+from pipeline.features.time_order import time_order
 from pipeline.features.wide_tables import WIDE, ModelSize, is_wide
 
 FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based split
@@ -123,9 +131,10 @@ def init_file(
     if _equal_rows(data):
         warnings.append(_equal_rows_note(data))
     target = label_of(facts)
-    sizes = _sizes(data, facts, target, split_of(data, facts, target)[0], path)
-    if sizes.warning:
-        warnings.append(sizes.warning)
+    split = split_of(data, facts, target)
+    warnings += [
+        note for note in (split.note, _sizes(data, facts, target, split, path).warning) if note
+    ]
     return Written(
         output,
         chosen,
@@ -166,20 +175,24 @@ def first_config(
     """
     (facts,) = (column for column in data.columns if column.name == label)
     target = label_of(facts)
-    by, why_so = split_of(data, facts, target)
-    sizes = _sizes(data, facts, target, by, path)
+    split = split_of(data, facts, target)
+    sizes = _sizes(data, facts, target, split, path)
     heading, _, section = suggestion.text.partition("features:\n")
     comments = "".join(f"  # {line}\n" for line in _label_comments(facts, target, why))
     # At the start of a line, because a column may also be named `label`.
     section = re.sub("^  label: ", lambda found: comments + found[0], section, flags=re.MULTILINE)
     drop = facts.missing > 0
-    rows = _data(path, source, folder, guess, drop=drop, by=by, held_out=sizes.eval_percent)
+    rows = _data(path, source, folder, guess, drop=drop, split=split, held_out=sizes.eval_percent)
     lines = [
         heading.rstrip("\n"),
         f"name: {name}",
         *(f"# {plain_line(reason)}" for reason in (guess.reasons if guess else ())),
         *([f"# {plain_line(_unlabelled(facts))}"] if drop else []),
-        *(f"# {line}" for said in (why_so, sizes.warning) for line in textwrap.wrap(said, 90)),
+        *(
+            f"# {line}"
+            for said in (split.note, split.why, sizes.warning)
+            for line in textwrap.wrap(plain_line(said), 90)
+        ),
         *(f"# {line}" for line in _group_split(suggestion)),
         f"data: {_flow(rows)}",
         "features:",
@@ -314,29 +327,59 @@ def _constant(facts: ColumnFacts, target: Mapping[str, JsonValue], labels: Rows)
     return f"Always {shown!r} is right in {count / facts.present:.1%}."
 
 
-def split_of(
-    data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue]
-) -> tuple[str, str]:
-    """Return the value of `split.by` and the reason; both "" if a hash of the row suffices."""
+class Split(NamedTuple):
+    """How rows are split.
+
+    Attributes:
+        section: The content of `data.split`; empty if a hash of the row suffices.
+        why: The reason; "" without one.
+        note: Why rows are not split by time, though they are in its order; else "".
+    """
+
+    section: JsonObject
+    why: str = ""
+    note: str = ""
+
+
+def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue]) -> Split:
+    """Choose how rows are split."""
+    percent = eval_percent(facts.present)
+    classes = target["kind"] != "regression"
+    order = time_order(data, facts.name, held_out=percent, classes=classes)
+    if order is None:
+        return _split_by_rows(data, facts, target)
+    section: JsonObject = {"by": "time", "column": order.column}
+    follow = f"Rows follow each other in time by {order.column!r}"
+    if not order.problem:
+        return Split(section, f"{follow}: the latest {percent} % are held out.")
+    note = (
+        f"{follow}, but {order.problem}: the split is random, so that neighbors in time are in "
+        f"both splits. To hold out the latest rows, correct that and set "
+        f"data.split: {_flow(section)}."
+    )
+    return _split_by_rows(data, facts, target)._replace(note=note)
+
+
+def _split_by_rows(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue]) -> Split:
     few = data.rows < FEW_ROWS
     if target["kind"] != "regression" and facts.type in ("int", "string"):
         assert facts.texts is not None
         value, rows = facts.texts.top[-1]
         if rows < FEW_OF_A_CLASS:
-            return "stratified", (
-                f"Rows of {value!r}: {rows:,}. Each split gets its share of each class."
-            )
+            why = f"Rows of {value!r}: {rows:,}. Each split gets its share of each class."
+            return Split({"by": "stratified"}, why)
     if _equal_rows(data):
-        return "row", _equal_rows_note(data)
-    return ("row", "Few rows: each split gets its exact share.") if few else ("", "")
+        return Split({"by": "row"}, _equal_rows_note(data))
+    return Split({"by": "row"}, "Few rows: each split gets its exact share.") if few else Split({})
 
 
 def _sizes(
-    data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue], by: str, path: str
+    data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue], split: Split, path: str
 ) -> SplitSizes:
     """Return the number of rows in each split; see `split_sizes`."""
     groups = [facts.present]
-    if facts.texts is not None and (by == "stratified" or target["kind"] == "binary"):
+    stratified = split.section.get("by") == "stratified"
+    if facts.texts is not None and (stratified or target["kind"] == "binary"):
         groups = [count for _, count in facts.texts.top]
     return split_sizes(groups, label=facts.name, kind=target["kind"], path=path)
 
@@ -388,7 +431,7 @@ def _data(
     guess: CsvGuess | None,
     *,
     drop: bool,
-    by: str,
+    split: Split,
     held_out: int,
 ) -> JsonObject:
     if not path.startswith(PACKAGE_SCHEME) and not is_remote(path):
@@ -399,7 +442,7 @@ def _data(
         "path": path,
         **({"csv": section} if section else {}),
         "eval_percent": held_out,
-        **({"split": {"by": by}} if by else {}),
+        **({"split": split.section} if split.section else {}),
         **({"drop_rows_without_label": True} if drop else {}),
     }
 
