@@ -21,6 +21,8 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from pipeline.common.json_types import JsonObject
 from pipeline.common.number_text import is_number, short_number
 from pipeline.features.column_facts import ColumnFacts, Numbers, Rows, Texts
@@ -44,6 +46,8 @@ SKEWED = 0.3
 FLAT = 2.3  # (99 % - 1 %) / (75 % - 25 %): uniform 1.96, normal 3.45
 LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: larger is too large for a network
 HASH_LARGEST = 1 << 16
+_FEWEST_COUNTS = 6  # distinct values: fewer may be classes in the order of their frequency
+_THIN = 0.03  # rows with the largest count, of those with the most frequent one
 _SURE_FIRST, _SURE_LAST = 946_684_800, 2_208_988_800  # 2000 and 2040, in seconds since 1970
 _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})([ T].*)?|\d{4}[./]\d{1,2}[./].*")
 _DATE_NAME = re.compile(r"(^|_)(time|date|timestamp|datetime|epoch|ts|at)(_|$)", re.IGNORECASE)
@@ -156,8 +160,33 @@ def label_of(facts: ColumnFacts) -> JsonObject:
     if values is not None and values.distinct == 2:
         return {"column": name, "kind": "binary", "positive": int(high)}
     if values is not None and low == 0 and high < CODES and values.distinct == high + 1:
-        return {"column": name, "kind": "multiclass"}
+        return {"column": name, "kind": "regression" if are_counts(facts) else "multiclass"}
     return {"column": name, "kind": "regression"}
+
+
+def are_counts(facts: ColumnFacts) -> bool:
+    """Return whether a label's whole numbers count something, and so are no classes.
+
+    Counts have no gaps from 0 on, at least `_FEWEST_COUNTS` values, and 20 rows for each on
+    average. Above 0, which may be frequent, they rise to one peak in the lower half and then fall,
+    except for chance, to hardly any row with the largest. Classes rarely have this order, and
+    ratings often are the largest.
+    """
+    numbers, texts = facts.numbers, facts.texts
+    if numbers is None or texts is None or not texts.exact or facts.type != "int":
+        return False
+    largest = int(numbers.maximum)
+    if numbers.minimum != 0 or not _FEWEST_COUNTS - 1 <= largest < CODES:
+        return False
+    if texts.distinct != largest + 1 or facts.present < max(200, ROWS_PER_CODE * texts.distinct):
+        return False
+    rows = np.array([count for _, count in sorted(texts.top, key=lambda each: int(each[0]))])
+    positive = rows[1:]
+    peak = int(positive.argmax())
+    rises = np.diff(positive) * np.where(np.arange(len(positive) - 1) < peak, 1, -1)
+    chance = 3 * np.sqrt(positive[1:] + positive[:-1])
+    is_thin = rows[-1] <= max(_THIN * rows.max(), 2)
+    return bool(is_thin and 2 * (peak + 1) <= largest and (rises >= -chance).all())
 
 
 def is_constant(facts: ColumnFacts) -> bool:

@@ -30,7 +30,7 @@ from pipeline.config.config_file import config_of_text
 from pipeline.data.csv_guess import CsvGuess, guess_csv
 from pipeline.data.data_sources import files
 from pipeline.features.column_facts import ColumnFacts, DataFacts, Rows, measure, source_of
-from pipeline.features.feature_rules import label_of
+from pipeline.features.feature_rules import are_counts, label_of
 from pipeline.features.features_suggest import Suggestion, suggest
 from pipeline.features.left_out import LeftOut
 from pipeline.features.split_sizes import (
@@ -128,6 +128,8 @@ def init_file(
     (facts,) = (column for column in data.columns if column.name == chosen)
     if facts.missing:
         warnings.append(_unlabelled(facts))
+    if are_counts(facts):
+        warnings.append(_counts_note(facts))
     if _equal_rows(data):
         warnings.append(_equal_rows_note(data))
     target = label_of(facts)
@@ -403,7 +405,9 @@ def _label_comments(facts: ColumnFacts, target: Mapping[str, JsonValue], why: st
     if why:
         lines.append(f"{facts.name} was {why}; name another column with --label NAME.")
     kind = target["kind"]
-    if kind == "regression":
+    if are_counts(facts):
+        lines.append(_counts_note(facts))
+    elif kind == "regression":
         lines.append("A number on a scale. If its values are classes, use kind: multiclass.")
     elif kind == "multiclass" and facts.texts is not None:
         lines.append(f"{facts.texts.distinct} classes.")
@@ -463,6 +467,14 @@ def _group_split(suggestion: Suggestion) -> list[str]:
 def _unlabelled(facts: ColumnFacts) -> str:
     rows = f"{facts.missing:,} of {facts.rows:,} rows"
     return f"{rows} have no value in {facts.name} and are dropped."
+
+
+def _counts_note(facts: ColumnFacts) -> str:
+    assert facts.numbers is not None
+    return (
+        f"{facts.name} counts from 0 to {facts.numbers.maximum}, so it is predicted as a number. "
+        "If its values are classes, set label.kind: multiclass."
+    )
 
 
 def _flow(value: JsonValue) -> str:

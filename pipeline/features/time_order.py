@@ -94,7 +94,7 @@ def _problem(facts: ColumnFacts, rows: Rows, times: np.ndarray, labels: Rows, he
     dates, labeled = facts.dates, np.array([row is not None for row in labels])
     assert dates is not None
     if missing := int(np.count_nonzero(np.isnat(times) & labeled)):
-        return f"{missing:,} rows have no time"
+        return f"{missing:,} row has no time" if missing == 1 else f"{missing:,} rows have no time"
     if facts.type == "string":
         if dates.form is not None:
             return f"only times like 2013-05-31 can be sorted, and not {dates.example!r}"

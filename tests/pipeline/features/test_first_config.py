@@ -92,6 +92,19 @@ def test_without_a_usual_name_it_is_the_last_that_can_be_one(tmp_path):
     assert likely_label(measure(str(path)))[0] == "b"
 
 
+def test_a_label_of_counts_is_said_to_be_one(tmp_path, capsys):
+    random = np.random.default_rng(4)
+    frame = pd.DataFrame({"x": random.normal(size=400), "goals": random.poisson(1.5, 400)})
+    frame.loc[:9, "goals"] = np.arange(10) % 7
+    frame[frame.goals < 7].to_csv(tmp_path / "t.csv", index=False)
+    written = init_file(str(tmp_path / "t.csv"), label="goals", output=tmp_path / "t.yaml")
+    assert written.kind == "regression"
+    (note,) = written.warnings
+    assert note.startswith("goals counts from 0 to 6")
+    assert "kind: multiclass" in note
+    assert "# goals counts from 0 to 6" in written.path.read_text()
+
+
 def test_what_exists_is_not_overwritten(table, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("precious")

@@ -67,7 +67,7 @@ def test_rows_in_time(tmp_path: Path, times: Any) -> None:
         MOMENTS.strftime("%Y-%m-%d %H:%M:%S"),
         MOMENTS.astype("int64") // 10**9,
         np.where(np.arange(ROWS) < 390, "2024-01-01", DAYS.strftime("%Y-%m-%d")),
-        np.where(np.arange(ROWS) % 3 == 0, DAYS.strftime("%Y-%m-%d"), None),
+        DAYS.strftime("%Y-%m-%d").where(np.arange(ROWS) % 3 == 0),
         np.arange(ROWS) + 1_700_000_000,
         SHUFFLED,
     ],
@@ -87,7 +87,7 @@ def test_a_series_is_seen_in_a_sample(tmp_path: Path) -> None:
     ("times", "label", "problem"),
     [
         (DAYS.strftime("%d.%m.%Y"), None, "and not '01.01.2022'"),
-        (np.where(np.arange(ROWS) == 7, None, DAYS.strftime("%Y-%m-%d")), None, "1 rows have no"),
+        (DAYS.strftime("%Y-%m-%d").where(np.arange(ROWS) != 7), None, "1 row has no time"),
         (
             DAYS.strftime("%Y-%m-%dT%H:%M") + np.where(np.arange(ROWS) % 9 == 0, "Z", ""),
             None,
