@@ -109,12 +109,14 @@ def _may_have_thousands(table: CsvTable, names: set[str], decimal: str) -> list[
     """Return columns of plain numbers whose mark may separate thousands, by the first block."""
     import pyarrow.compute as pc
 
-    _, block = next(csv_blocks(table))
+    first = next(csv_blocks(table), None)
+    if first is None or not names:
+        return []
     mark = re.escape(decimal)
     group = rf"^\s*[+-]?([0-9]{{1,3}}|[1-9][0-9]{{0,2}}({mark}[0-9]{{3}})+)\s*$"
     return [
         name
-        for name, cells in zip(block.schema.names, block.columns, strict=True)
+        for name, cells in zip(first.cells.schema.names, first.cells.columns, strict=True)
         if name in names
         and pc.all(pc.match_substring_regex(cells, group), min_count=0).as_py()
         and pc.any(pc.match_substring(cells, decimal)).as_py()
@@ -203,10 +205,12 @@ def _report_doubt(
 ) -> None:
     """Add the reason for the way in which numbers are read that nothing decides."""
     name = column.name
-    form = next(_format(form) for form in forms if _format(form).thousands)
+    grouped = next(form for form in forms if _format(form).thousands)
+    form = _format(grouped)
     fix = form.model_dump(include={"unit", "thousands", "decimal"}, exclude_defaults=True)
     fix = f"data.csv.formatted: {json.dumps({name: fix}, ensure_ascii=False)}"
-    if doubtful and _DECIMAL_BESIDE.get(delimiter) == form.thousands:
+    is_usual = _DECIMAL_BESIDE.get(delimiter) == form.thousands
+    if doubtful and is_usual and not grouped.shows_thousands:
         shown = next(text for text in column.texts if form.thousands in text)
         number = shown.replace(",", ".")
         findings.reasons.append(

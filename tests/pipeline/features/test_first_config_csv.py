@@ -301,6 +301,7 @@ def test_thousands_that_the_numbers_show(tmp_path, capsys, delimiter, mark, sign
         (",", ["1.200,0.5", "45.300,1.5"], 1.2, ""),
         (";", ["1.200;1.000.000", "45.300;1.500"], 1200, ""),  # another one has thousands
         (";", ["1.200;0.5", "45;1.5"], b"1.200", "text: 'price' has numbers like 1.200"),
+        (",", ["1.200,0.5", "45,1.5"], b"1.200", "text: 'price' has numbers like 1.200"),
     ],
 )
 def test_marks_that_nothing_decides(tmp_path, capsys, delimiter, cells, read, note):
