@@ -351,11 +351,13 @@ def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue
     if order is None:
         return _split_by_rows(data, facts, target)
     section: JsonObject = {"by": "time", "column": order.column}
-    follow = f"Rows follow each other in time by {order.column!r}"
-    if not order.problem:
+    follow, problem = f"Rows follow each other in time by {order.column!r}", order.problem
+    if classes and data.every > 1 and facts.texts and facts.texts.top[-1][1] < FEW_OF_A_CLASS:
+        problem = problem or f"few rows are {facts.texts.top[-1][0]!r}, perhaps none of the earlier"
+    if not problem:
         return Split(section, f"{follow}: the latest {percent} % are held out.")
     note = (
-        f"{follow}, but {order.problem}: the split is random, so that neighbors in time are in "
+        f"{follow}, but {problem}: the split is random, so that neighbors in time are in "
         f"both splits. To hold out the latest rows, correct that and set "
         f"data.split: {_flow(section)}."
     )
