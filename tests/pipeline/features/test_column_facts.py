@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -125,6 +126,10 @@ def test_init_prints_counts_of_all_rows(folder: Path, tmp_path: Path, capsys, mo
     assert "2023-03-01 to 2023-10-09, as '01.03.2023'" in text
     assert "are of a sample of" in " ".join(text.replace("#", "").split())
     assert f"evenly spread over {KEY} to {KEY + 39}" in text
+    assert main([*command, "--label", "key", "--force"]) == 0  # `run` sees that it varies
+    median = re.search(r"The median (\d+) has", output.read_text())
+    assert median is not None
+    assert int(median[1]) - KEY == pytest.approx(19.5, abs=2.0)  # of the sample
     assert main([*command, "--label", "kind", "--force"]) == 0
     assert "Rows of 'once': 1." in output.read_text()
 
