@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -55,9 +55,10 @@ class _Column:
 
     @property
     def shown(self) -> str:
-        """The first text that is not a plain number, or else has a mark."""
-        odd = (text for text in self.texts if not is_number(text))
-        marked = (text for text in self.texts if "." in text or "," in text)
+        """The first text with digits that is not a plain number, or else has a mark."""
+        texts = [text for text in self.texts if any(map(str.isdigit, text))]
+        odd = (text for text in texts if not is_number(text))
+        marked = (text for text in texts if "." in text or "," in text)
         return next(odd, next(marked, ""))
 
     @property
@@ -101,7 +102,7 @@ def examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) -
     marks = _known_marks(columns, others, doubtful, decimal)
     for column in columns:
         if column.name in doubtful or column.name in odd:
-            _decide(column, findings, delimiter, marks, doubtful=column.name in doubtful)
+            _decide(column, findings, delimiter, marks)
     return findings
 
 
@@ -148,31 +149,55 @@ def _known_marks(
     return marks
 
 
-def _decide(
-    column: _Column, findings: CsvFindings, delimiter: str, marks: set[str], *, doubtful: bool
-) -> None:
-    if missing_words(column.plain.words, column.plain.values):
+def _decide(column: _Column, findings: CsvFindings, delimiter: str, marks: set[str]) -> None:
+    words = missing_words(column.plain.words, column.plain.values)
+    forms = column.fitting
+    if len(forms) == 2:
+        return _decide_mark(column, findings, delimiter, marks, is_plain=words is not None)
+    if words:
         return _use_reading(column, column.plain, findings)
     dates = column.dates
     if dates.values >= _DATES and missing_words(dates.words, dates.values):
         return _use_reading(column, dates, findings)
-    forms = column.fitting
-    if len(forms) == 2:
-        mark = _choose_mark(forms, delimiter, marks)
-        chosen = [form for form in forms if _format(form).decimal == mark]
-        if doubtful and mark and not _format(chosen[0]).thousands:
-            return None  # a decimal mark, as the other columns or cells say
-        if not chosen:
-            _report_doubt(column, findings, forms, delimiter, doubtful=doubtful)
-            return None
-        forms = chosen
     if forms:
         return _use_reading(column, forms[0], findings)
     _explain_text(column, findings)
     return None
 
 
-def _choose_mark(forms: Sequence[Reading], delimiter: str, marks: set[str]) -> str:
+def _decide_mark(
+    column: _Column, findings: CsvFindings, delimiter: str, marks: set[str], *, is_plain: bool
+) -> None:
+    """Decide whether a mark is decimal or separates thousands; `is_plain`: if all are numbers."""
+    name, forms = column.name, column.fitting
+    grouped = next(form for form in forms if _format(form).thousands)
+    form = _format(grouped)
+    fix = form.model_dump(include={"unit", "thousands", "decimal"}, exclude_defaults=True)
+    fix = f"data.csv.formatted: {json.dumps({name: fix}, ensure_ascii=False)}"
+    mark, is_usual = _choose_mark(grouped, delimiter, marks), _DECIMAL_BESIDE.get(delimiter)
+    if not mark and is_plain and is_usual == form.thousands and not grouped.shows_thousands:
+        mark = form.thousands
+        shown = next(text for text in column.texts if mark in text)
+        findings.reasons.append(
+            f"decimal: {shown!r} of {name!r} is read as {shown.replace(',', '.')}. If its mark "
+            f"separates thousands, set {fix}."
+        )
+    if mark:
+        (chosen,) = (form for form in forms if _format(form).decimal == mark)
+        is_decimal = is_plain and not _format(chosen).thousands
+        return _use_reading(column, column.plain if is_decimal else chosen, findings)
+    reason = (
+        f"text: {name!r} has numbers like {column.shown}, whose mark may be decimal or separate "
+        f"thousands: it stays text. If it separates thousands, set {fix}"
+    )
+    if is_plain:
+        findings.text.append(name)
+        reason += " instead of data.csv.text. If it is decimal, remove it from data.csv.text"
+    findings.reasons.append(f"{reason}.")
+    return None
+
+
+def _choose_mark(grouped: Reading, delimiter: str, marks: set[str]) -> str:
     """Return the decimal mark of numbers like 1.234 or 1,234; "" if nothing decides.
 
     Decimals are written with a fixed number of digits (948.000) or without zeros at their end
@@ -180,7 +205,6 @@ def _choose_mark(forms: Sequence[Reading], delimiter: str, marks: set[str]) -> s
     Amounts of money rarely have three decimals, so a point in other columns is not evidence for
     them.
     """
-    grouped = next(form for form in forms if _format(form).thousands)
     form = _format(grouped)
     if marks == {form.decimal}:
         return form.decimal
@@ -193,39 +217,6 @@ def _choose_mark(forms: Sequence[Reading], delimiter: str, marks: set[str]) -> s
     if form.unit == "%" and form.thousands == "." and marks <= {"."}:
         return "."
     return form.thousands if grouped.long and not form.unit else ""
-
-
-def _report_doubt(
-    column: _Column,
-    findings: CsvFindings,
-    forms: Sequence[Reading],
-    delimiter: str,
-    *,
-    doubtful: bool,
-) -> None:
-    """Add the reason for the way in which numbers are read that nothing decides."""
-    name = column.name
-    grouped = next(form for form in forms if _format(form).thousands)
-    form = _format(grouped)
-    fix = form.model_dump(include={"unit", "thousands", "decimal"}, exclude_defaults=True)
-    fix = f"data.csv.formatted: {json.dumps({name: fix}, ensure_ascii=False)}"
-    is_usual = _DECIMAL_BESIDE.get(delimiter) == form.thousands
-    if doubtful and is_usual and not grouped.shows_thousands:
-        shown = next(text for text in column.texts if form.thousands in text)
-        number = shown.replace(",", ".")
-        findings.reasons.append(
-            f"decimal: {shown!r} of {name!r} is read as {number}. If its mark separates "
-            f"thousands, set {fix}."
-        )
-        return
-    reason = (
-        f"text: {name!r} has numbers like {column.shown}, whose mark may be decimal or separate "
-        f"thousands: it stays text. If it separates thousands, set {fix}"
-    )
-    if doubtful:
-        findings.text.append(name)
-        reason += " instead of data.csv.text. If it is decimal, remove it from data.csv.text"
-    findings.reasons.append(f"{reason}.")
 
 
 def _format(reading: Reading) -> NumberFormat:

@@ -111,12 +111,15 @@ def test_the_node_reads_what_the_look_at_the_data_does(tmp_path):
     from components import ArrowExampleGen, CsvOptions
     from components.arrow_example_gen.executor import open_source
 
-    (tmp_path / "rows.csv").write_text('"$1,234",x\n($6),y\nn/a,n/a\n')
+    (tmp_path / "rows.csv").write_text('"$1,234",x,2.520\n($6),y,948\nn/a,n/a,-1.234.567\n')
     options = CsvOptions.model_validate(
         {
             "header": False,
             "missing_in": {"column_1": ["n/a"]},
-            "formatted": {"column_1": {"unit": "$", "thousands": ","}},
+            "formatted": {
+                "column_1": {"unit": "$", "thousands": ","},
+                "column_3": {"thousands": ".", "decimal": ","},
+            },
         }
     )
     node = ArrowExampleGen(input_base=str(tmp_path), csv=options)
@@ -125,7 +128,11 @@ def test_the_node_reads_what_the_look_at_the_data_does(tmp_path):
         types = pipeline | "Types" >> source.types()
         batches = pipeline | "Rows" >> source.rows(types)
         columns = batches | beam.Map(lambda rows: rows[1].to_pydict())
-        expected = {"column_1": [[1234], [-6], []], "column_2": [[b"x"], [b"y"], [b"n/a"]]}
+        expected = {
+            "column_1": [[1234], [-6], []],
+            "column_2": [[b"x"], [b"y"], [b"n/a"]],
+            "column_3": [[2520], [948], [-1234567]],
+        }
         assert_that(columns, equal_to([expected]))
 
 
@@ -278,13 +285,15 @@ def test_thousands_that_the_numbers_show(tmp_path, capsys, delimiter, mark, sign
         delimiter.join([f"{v:,}".replace(",", mark), f"{g:,}".replace(",", mark), "ab"[v % 2]])
         for v, g in zip(values, [*goals[:76], 7, 12, 340, 1_230], strict=True)
     ]
+    lines[5] = f"n/a{lines[5][lines[5].index(delimiter) :]}"
     content = "\n".join([delimiter.join(["cases", "sum", "town"]), *lines])
     found = first(tmp_path, capsys, content, "--label", "sum")
     assert found.config.label.kind == "regression"
     assert found.columns() == {"cases": "int", "sum": "int", "town": "string"}
-    assert found.values("cases") == values
+    assert found.values("cases") == values[:5] + values[6:]
     assert found.values("sum")[-4:] == [7, 12, 340, 1_230]
     assert "note: formatted: 'cases' writes numbers as" in found.printed
+    assert "numbers as n/a" not in found.printed
 
 
 @pytest.mark.parametrize(

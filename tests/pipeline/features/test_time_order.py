@@ -76,6 +76,11 @@ def test_dates_that_describe_a_row(tmp_path: Path, times: Any) -> None:
     assert order_of(tmp_path, times) is None
 
 
+def test_taxi_rides_are_in_no_order() -> None:
+    data = measure("package://tfx/examples/chicago_taxi_pipeline/data/simple/data.csv")
+    assert time_order(data, "tips", held_out=20) is None
+
+
 def test_a_series_is_seen_in_a_sample(tmp_path: Path) -> None:
     days = pd.date_range("1900-01-01", periods=4_000, freq="h").strftime("%Y-%m-%dT%H:%M:%S")
     random = RANDOM.permutation(4_000)
