@@ -349,10 +349,11 @@ def _copy_or_law(column: _Column, truth: _Truth) -> Leak | None:
         return None
     is_number = column.texts is None
     few = len(different) <= len(values) // _ROWS_PER_CODE
-    are_codes = few and not (is_number and (values != np.round(values)).any())
+    are_few = len(different) <= _MOST_CODES
+    are_codes = few and (not is_number or are_few or bool((values == np.round(values)).all()))
     right = _right_by_neighbors(values, classes)
     by_range = _determines(ColumnScore(0.0, right, usual))
-    is_range = by_range and is_number and len(different) > _MOST_CODES
+    is_range = by_range and is_number and not are_few
     by_code = score_column(np.ravel(codes), _some(truth.target, rows))
     if are_codes and not is_range and _determines(by_code):
         shown = f"has codes that determine the label in {by_code.right:.1%} of the rows"
