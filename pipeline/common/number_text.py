@@ -1,4 +1,4 @@
-"""Whether a text is a number."""
+"""Numbers as texts, and texts that are numbers."""
 
 from __future__ import annotations
 
@@ -10,3 +10,10 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def short_number(value: float, digits: int = 4) -> str:
+    """Return all digits of a whole number, and a few significant ones of another."""
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 2**53):
+        return str(int(value))
+    return f"{value:.{digits}g}"

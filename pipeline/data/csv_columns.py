@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import json
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipeline.common.number_text import is_number
+from pipeline.data.csv_files import csv_blocks
 from pipeline.data.csv_readings import Reading, sample_texts, try_readings
 from pipeline.data.csv_units import find_units, give_same_numbers, readings_of, select_formats
 from pipeline.data.csv_words import missing_words
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 _MOST = 0.5  # minimum share of numbers or dates for a reason why a column stays text
 _DATES = 5  # minimum number of dates in a column of dates
+_DECIMAL_BESIDE = {",": ".", ";": ","}  # delimiter -> decimal mark that is usual beside it
 
 
 @dataclass
@@ -27,20 +31,22 @@ class CsvFindings:
     Attributes:
         missing_in: Column -> words that mean a missing value.
         formatted: Column -> format of its numbers.
+        text: Columns of numbers that stay text, because nothing decides what their mark means.
         reasons: A sentence for each option, and for each column with numbers that stays text.
     """
 
     missing_in: dict[str, tuple[str, ...]] = field(default_factory=dict)
     formatted: dict[str, NumberFormat] = field(default_factory=dict)
+    text: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
 
 @dataclass
 class _Column:
-    """A column, its first text that is not a plain number, and its readings."""
+    """A column, some of its texts, and its readings."""
 
     name: str
-    shown: str
+    texts: list[str]
     counts: CellCounts
     units: list[str]
     plain: Reading
@@ -48,8 +54,22 @@ class _Column:
     forms: list[Reading]
 
     @property
+    def shown(self) -> str:
+        """The first text with digits that is not a plain number, or else has a mark."""
+        texts = [text for text in self.texts if any(map(str.isdigit, text))]
+        odd = (text for text in texts if not is_number(text))
+        marked = (text for text in texts if "." in text or "," in text)
+        return next(odd, next(marked, ""))
+
+    @property
     def readings(self) -> list[Reading]:
         return [self.plain, self.dates, *self.forms]
+
+    @property
+    def fitting(self) -> list[Reading]:
+        """The formats that fit; two that give the same numbers are one."""
+        forms = select_formats(self.name, self.forms)
+        return forms[:1] if len(forms) == 2 and give_same_numbers(forms) else forms
 
 
 def examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) -> CsvFindings:
@@ -66,12 +86,8 @@ def examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) -
     others = {name: cells for name, cells in counts.items() if name not in skip}
     decimal = decimal_of(others, table.options, delimiter)
     odd = [name for name, cells in others.items() if not _is_plain(cells, decimal)]
-    doubtful = [
-        name
-        for name, cells in others.items()
-        if name not in odd and (cells.points or cells.comma[1]) and delimiter != ","
-    ]
-    if not odd:
+    doubtful = _may_have_thousands(table, set(others) - set(odd), decimal)
+    if not odd and not doubtful:
         return CsvFindings()
     samples = sample_texts(table, [*odd, *doubtful])
     columns = []
@@ -79,14 +95,33 @@ def examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) -
         units = find_units(texts)
         forms = readings_of(units[0]) if len(units) == 1 else []
         readings = Reading(decimal), Reading(None)
-        shown = next((text for text in texts if not is_number(text)), "")
-        columns.append(_Column(name, shown, others[name], units, *readings, forms))
+        columns.append(_Column(name, texts, others[name], units, *readings, forms))
     try_readings(table, {column.name: column.readings for column in columns})
     findings = CsvFindings()
+    doubtful = [c.name for c in columns if c.name in doubtful and len(c.fitting) == 2]
     marks = _known_marks(columns, others, doubtful, decimal)
     for column in columns:
-        _decide(column, findings, delimiter, marks, doubtful=column.name in doubtful)
+        if column.name in doubtful or column.name in odd:
+            _decide(column, findings, delimiter, marks)
     return findings
+
+
+def _may_have_thousands(table: CsvTable, names: set[str], decimal: str) -> list[str]:
+    """Return columns of plain numbers whose mark may separate thousands, by the first block."""
+    import pyarrow.compute as pc
+
+    first = next(csv_blocks(table), None)
+    if first is None or not names:
+        return []
+    mark = re.escape(decimal)
+    group = rf"^\s*[+-]?([0-9]{{1,3}}|[1-9][0-9]{{0,2}}({mark}[0-9]{{3}})+)\s*$"
+    return [
+        name
+        for name, cells in zip(first.cells.schema.names, first.cells.columns, strict=True)
+        if name in names
+        and pc.all(pc.match_substring_regex(cells, group), min_count=0).as_py()
+        and pc.any(pc.match_substring(cells, decimal)).as_py()
+    ]
 
 
 def _is_plain(cells: CellCounts, decimal: str) -> bool:
@@ -101,61 +136,87 @@ def _known_marks(
     """Return the decimal marks of columns that can be read in only one way."""
     marks = set()
     for column in columns:
-        forms = select_formats(column.name, column.forms)
-        if len(forms) == 1 and column.name not in doubtful:
-            (form,) = forms
-            if form.counts is not None and form.counts.whole < form.counts.present:
-                marks.add(_format(form).decimal)
+        forms = column.fitting
+        if len(forms) == 2:
+            marks |= {_format(form).decimal for form in forms if form.shows_thousands}
+        elif len(forms) == 1 and forms[0].counts is not None:
+            form, cells = _format(forms[0]), forms[0].counts
+            if cells.whole < cells.present or form.thousands in (".", ","):
+                marks.add(form.decimal)
     for name, cells in counts.items():
         if name not in doubtful and _is_plain(cells, decimal):
             marks |= {mark for mark, seen in ((".", cells.points), (",", cells.commas)) if seen}
     return marks
 
 
-def _decide(
-    column: _Column, findings: CsvFindings, delimiter: str, marks: set[str], *, doubtful: bool
-) -> None:
-    name = column.name
-    if doubtful:  # 1.234 in a file with decimal commas
-        forms = [
-            form for form in select_formats(name, column.forms) if _format(form).decimal == ","
-        ]
-        if forms and marks == {","}:
-            _use_reading(column, forms[0], findings)
-        return None
-    if missing_words(column.plain.words, column.plain.values):
+def _decide(column: _Column, findings: CsvFindings, delimiter: str, marks: set[str]) -> None:
+    words = missing_words(column.plain.words, column.plain.values)
+    forms = column.fitting
+    if len(forms) == 2:
+        return _decide_mark(column, findings, delimiter, marks, is_plain=words is not None)
+    if words:
         return _use_reading(column, column.plain, findings)
     dates = column.dates
     if dates.values >= _DATES and missing_words(dates.words, dates.values):
         return _use_reading(column, dates, findings)
-    forms = select_formats(name, column.forms)
-    if len(forms) == 2 and not give_same_numbers(forms):
-        mark = _choose_mark(forms, delimiter, marks)
-        forms = [form for form in forms if _format(form).decimal == mark]
-        if not forms:
-            findings.reasons.append(
-                f"text: {name!r} has numbers like {column.shown}, whose mark may be decimal or "
-                "separate thousands: it stays text. Set data.csv.formatted to read it as numbers."
-            )
-            return None
     if forms:
         return _use_reading(column, forms[0], findings)
     _explain_text(column, findings)
     return None
 
 
-def _choose_mark(forms: Sequence[Reading], delimiter: str, marks: set[str]) -> str:
-    """Return the decimal mark of numbers like 1.234 or 1,234; "" if it is ambiguous.
+def _decide_mark(
+    column: _Column, findings: CsvFindings, delimiter: str, marks: set[str], *, is_plain: bool
+) -> None:
+    """Decide whether a mark is decimal or separates thousands; `is_plain`: if all are numbers."""
+    name, forms = column.name, column.fitting
+    grouped = next(form for form in forms if _format(form).thousands)
+    form = _format(grouped)
+    fix = form.model_dump(include={"unit", "thousands", "decimal"}, exclude_defaults=True)
+    fix = f"data.csv.formatted: {json.dumps({name: fix}, ensure_ascii=False)}"
+    mark, is_usual = _choose_mark(grouped, delimiter, marks), _DECIMAL_BESIDE.get(delimiter)
+    if not mark and is_plain and is_usual == form.thousands and not grouped.shows_thousands:
+        mark = form.thousands
+        shown = next(text for text in column.texts if mark in text)
+        findings.reasons.append(
+            f"decimal: {shown!r} of {name!r} is read as {shown.replace(',', '.')}. If its mark "
+            f"separates thousands, set {fix}."
+        )
+    if mark:
+        (chosen,) = (form for form in forms if _format(form).decimal == mark)
+        is_decimal = is_plain and not _format(chosen).thousands
+        return _use_reading(column, column.plain if is_decimal else chosen, findings)
+    reason = (
+        f"text: {name!r} has numbers like {column.shown}, whose mark may be decimal or separate "
+        f"thousands: it stays text. If it separates thousands, set {fix}"
+    )
+    if is_plain:
+        findings.text.append(name)
+        reason += " instead of data.csv.text. If it is decimal, remove it from data.csv.text"
+    findings.reasons.append(f"{reason}.")
+    return None
 
+
+def _choose_mark(grouped: Reading, delimiter: str, marks: set[str]) -> str:
+    """Return the decimal mark of numbers like 1.234 or 1,234; "" if nothing decides.
+
+    Decimals are written with a fixed number of digits (948.000) or without zeros at their end
+    (2.52). So 948 beside 2.520 says that the mark separates thousands, and 2520 that it does not.
     Amounts of money rarely have three decimals, so a point in other columns is not evidence for
     them.
     """
-    form = _format(next(form for form in forms if _format(form).decimal == "."))
-    if marks == {","}:
-        return ","
-    if form.thousands == ",":
-        return "." if delimiter == "," or marks == {"."} else ""
-    return "." if marks <= {"."} and (form.unit == "%" or (marks and not form.unit)) else ""
+    form = _format(grouped)
+    if marks == {form.decimal}:
+        return form.decimal
+    if form.thousands == "," and delimiter == ",":
+        return "."
+    if grouped.shows_thousands:
+        return form.decimal if form.thousands not in marks else ""
+    if marks == {form.thousands} and not form.unit:
+        return form.thousands
+    if form.unit == "%" and form.thousands == "." and marks <= {"."}:
+        return "."
+    return form.thousands if grouped.long and not form.unit else ""
 
 
 def _format(reading: Reading) -> NumberFormat:
@@ -173,10 +234,12 @@ def _use_reading(column: _Column, reading: Reading, findings: CsvFindings) -> No
     else:
         kind = "numbers"
         findings.formatted[name] = reading.form
+        shown, thousands = column.shown or reading.form.example, reading.form.thousands
         kept = " (23.4% is 23.4)" if reading.form.unit == "%" else ""
+        if thousands in (".", ",") and not reading.form.unit:
+            kept = f" ({shown} is {shown.replace(thousands, '').replace(',', '.')})"
         findings.reasons.append(
-            f"formatted: {name!r} writes numbers as {column.shown or reading.form.example}: they "
-            f"are read as numbers{kept}."
+            f"formatted: {name!r} writes numbers as {shown}: they are read as numbers{kept}."
         )
     if reading.words:
         findings.missing_in[name] = tuple(reading.words)

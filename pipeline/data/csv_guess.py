@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.data.csv_columns import examine_columns
-from pipeline.data.csv_decimal import describe_ambiguous_comma
 from pipeline.data.csv_files import csv_blocks, open_csv
 
 if TYPE_CHECKING:
@@ -80,12 +79,15 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
         options = options.model_copy(update={"text": tuple(codes)})
         reasons.append(f"text: numbers that begin with 0 are codes: {', '.join(codes)}.")
     findings = examine_columns(table, counts, skip=codes)
-    if findings.missing_in or findings.formatted:
-        updates = {"missing_in": findings.missing_in, "formatted": findings.formatted}
+    if findings.missing_in or findings.formatted or findings.text:
+        updates = {
+            "missing_in": findings.missing_in,
+            "formatted": findings.formatted,
+            "text": (*options.text, *findings.text),
+        }
         options = options.model_copy(update=updates)
         counts = _counted(open_csv(found, options))
     reasons += findings.reasons
-    reasons += describe_ambiguous_comma(open_csv(found, options), counts)
     delimiter = table.headers[table.files[0]].delimiter
     while True:
         try:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.number_format import NumberFormat
 
 SAMPLED = 1_000  # distinct texts of a column
+_FEWEST_SHORT, _SHORT = 3, 0.01  # numbers below 1,000, and their share: fewer may be slips
 _DATE = (
     r"^\s*(\d{1,4}[-./ ]\s?\w{1,9}[-./ ,]\s?\d{1,4}([T ,].*)?|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}.*"
     r"|\d{4}-\d{2}-\d{2}.*)\s*$"
@@ -36,6 +37,9 @@ class Reading:
         seen: Number of cells that were read.
         counts: Counts of the numbers.
         lengths: Shortest and longest number with thousands separators, in characters.
+        zero_ended: Number of such numbers that end with 0.
+        short: Number of others of one to three digits, except 0.
+        long: Number of others of four digits or more.
     """
 
     form: NumberFormat | str | None
@@ -44,11 +48,20 @@ class Reading:
     seen: int = 0
     counts: CellCounts | None = None
     lengths: tuple[int, int] | None = None
+    zero_ended: int = 0
+    short: int = 0
+    long: int = 0
 
     @property
     def has_many_words(self) -> bool:
         """Whether there are more distinct words than may represent missing values."""
         return len(self.words) > FEW_WORDS
+
+    @property
+    def shows_thousands(self) -> bool:
+        """Whether numbers below 1,000, and those alone, have no separator, and decimals no end."""
+        enough = self.short >= max(_FEWEST_SHORT, _SHORT * self.values)
+        return enough and self.zero_ended > 0 and not self.long
 
     @property
     def is_ruled_out(self) -> bool:
@@ -87,12 +100,22 @@ class Reading:
 
         if not form.thousands:
             return
-        grouped = numbers.filter(pc.match_substring_regex(numbers, r"[0-9][^0-9][0-9]{3}"))
+        is_grouped = pc.match_substring_regex(numbers, r"[0-9][^0-9][0-9]{3}")
+        grouped, others = numbers.filter(is_grouped), numbers.filter(pc.invert(is_grouped))
+        self.zero_ended += _matches(grouped, r"[0-9]0[^0-9]*$")
+        self.short += _matches(others, r"^[^0-9]*[1-9][0-9]{0,2}[^0-9]*$")
+        self.long += _matches(others, r"[0-9]{4}")
         if not len(grouped):
             return
         found = pc.min_max(pc.utf8_length(grouped)).as_py()
         low, high = self.lengths or (found["min"], found["max"])
         self.lengths = min(low, found["min"]), max(high, found["max"])
+
+
+def _matches(cells: pa.Array, pattern: str) -> int:
+    import pyarrow.compute as pc
+
+    return pc.sum(pc.match_substring_regex(cells, pattern)).as_py() or 0
 
 
 def sample_texts(table: CsvTable, names: Sequence[str]) -> dict[str, list[str]]:

@@ -22,6 +22,7 @@ from pipeline.features.date_counter import DateCounter
 
 _SMALLEST = 1 << 14  # hashes kept: standard error of the estimate below 1 %
 _HASHES = float(1 << 64)
+FLOAT_MERGES = 2.0**53  # whole numbers from here on may be equal in float64
 _FEW_FLOATS = 1_000  # distinct floats counted exactly: most columns have as many as rows
 
 
@@ -134,8 +135,10 @@ class ColumnCounter:
         self.kind: Kind = kind
         self.rows = self.missing = self.present = self.values = 0
         self.several = False
-        self.minimum, self.maximum = math.inf, -math.inf
-        self.mean = self._squares = 0.0
+        self.minimum: Any = math.inf  # an int64, if the kind is int
+        self.maximum: Any = -math.inf
+        self._first: Any = None  # a number near the others: float64 holds what is above it
+        self._mean = self._squares = 0.0
         self.zeros = self.characters = 0
         self.whole = True  # all numbers are whole
         self.increasing = kind != "string"  # each value exceeds the value of the previous row
@@ -167,6 +170,11 @@ class ColumnCounter:
                 self.distinct.add(*np.unique(different, return_counts=True))
         self.values += len(cells.values)
         self.dates.add(different)
+
+    @property
+    def mean(self) -> float:
+        """The mean of all values."""
+        return float(self._first or 0) + self._mean
 
     @property
     def std(self) -> float:
@@ -207,12 +215,19 @@ class ColumnCounter:
             self.whole = bool(np.all(values == np.floor(values)))
         # Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
         # Variances" (1979): stable if the mean is large.
-        as_floats = values.astype(np.float64)
-        count, mean = len(values), float(as_floats.mean())
-        both, apart = self.values + count, mean - self.mean
-        self._squares += float(np.square(as_floats - mean).sum())
+        above = values
+        if self.kind == "int":  # exact in uint64
+            if self._first is None:
+                self._first = int(low)
+            above = values.view(np.uint64) - low.view(np.uint64)
+        above = above.astype(np.float64)
+        count, mean = len(values), float(above.mean())
+        both, apart = self.values + count, mean - self._mean
+        if self.kind == "int":
+            apart += int(low) - self._first
+        self._squares += float(np.square(above - mean).sum())
         self._squares += apart * apart * self.values * count / both
-        self.mean += apart * count / both
+        self._mean += apart * count / both
 
 
 def hash_numbers(numbers: np.ndarray) -> np.ndarray:

@@ -26,7 +26,12 @@ from pipeline.data.data_sources import files, place
 from pipeline.data.peek import open_parquet
 from pipeline.data.table_folders import source_of_folder
 from pipeline.data.tfrecord_files import kinds_of, tfrecord_blocks
-from pipeline.features.column_counter import ColumnCounter, cells_of, hash_numbers
+from pipeline.features.column_counter import (
+    FLOAT_MERGES,
+    ColumnCounter,
+    cells_of,
+    hash_numbers,
+)
 from pipeline.features.date_facts import DateFacts, counted_dates, text_dates
 
 if TYPE_CHECKING:
@@ -48,9 +53,9 @@ _BLOCK_CELLS = 500_000
 
 @dataclass(frozen=True)
 class Numbers:
-    """Statistics of the present values."""
+    """Statistics of the present values; those of whole numbers are ints where float64 merges."""
 
-    minimum: float
+    minimum: float  # an int in a column of them, as is `maximum`
     maximum: float
     mean: float
     std: float
@@ -375,16 +380,20 @@ def _whole_dates(counter: ColumnCounter) -> DateFacts | None:
 
 
 def _numbers(counter: ColumnCounter, sampled: np.ndarray) -> Numbers:
+    low, high = counter.minimum.item(), counter.maximum.item()
     if not len(sampled):  # its few values are all in other rows
-        sampled = np.array([counter.minimum, counter.mean, counter.maximum])
-    inner = np.percentile(sampled.astype(np.float64), np.arange(1, 100)).tolist()
+        sampled = np.array([low, high])
+    # The nearest value, where one in between would be rounded to a float.
+    merges = counter.kind == "int" and max(abs(low), abs(high)) >= FLOAT_MERGES
+    method = "nearest" if merges else "linear"
+    inner = np.percentile(sampled, np.arange(1, 100), method=method).tolist()
     return Numbers(
-        minimum=float(counter.minimum),
-        maximum=float(counter.maximum),
+        minimum=low,
+        maximum=high,
         mean=counter.mean,
         std=counter.std,
         zeros=counter.zeros,
-        percentiles=(float(counter.minimum), *inner, float(counter.maximum)),
+        percentiles=(low, *inner, high),
         distinct=counter.distinct_values,
         whole=counter.whole,
         increasing=counter.increasing,

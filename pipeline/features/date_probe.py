@@ -28,6 +28,7 @@ _GAIN = 0.002  # share of the label's variance
 _WEEKEND = 0.005
 _CLASSES = 10
 _FINER = ("week", "day_of_year")  # than months
+_ISO = r"^(\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}(?::\d{2})?)?)"
 
 
 class DateParts(NamedTuple):
@@ -154,8 +155,9 @@ def _pairs(
     ]
     if not both:
         return np.empty(0, "M8[s]"), np.empty((0, 1))
-    times = _times(dates, [_text(value) for value, _ in both])
-    targets = np.array([_text(label) for _, label in both], float if is_number else str)
+    times = times_of(dates, [[value] for value, _ in both])
+    # Integers stay int64: float64 would merge large ones.
+    targets = np.array([text_of(label) for _, label in both], None if is_number else str)
     known = ~np.isnat(times)
     if is_number:
         known &= np.isfinite(targets)
@@ -177,20 +179,24 @@ def _around_zero(targets: np.ndarray, *, is_number: bool) -> np.ndarray:
     return (found - found.mean(axis=0)) / max(1e-12, float(found.std()))
 
 
-def _times(dates: DateFacts, values: Sequence[Value]) -> np.ndarray:
-    """Return `datetime64[s]` of the values; NaT if they cannot be read."""
+def times_of(dates: DateFacts, rows: Rows) -> np.ndarray:
+    """Return `datetime64[s]` of each row's first value; NaT for none, or one that is no date."""
     import pandas as pd
 
+    values = pd.Series([text_of(row[0]) if row else None for row in rows], dtype=object)
     if dates.unit is not None:
-        return (np.array(values, np.int64) // EPOCHS[dates.unit]).astype("M8[s]")
-    if dates.form is None:  # local time: an offset is not applied
-        texts = [value[:19].replace("t", "T").replace(" ", "T") for value in values]
-        read = pd.to_datetime(pd.Series(texts), errors="coerce")
+        seconds = values[values.notna()].astype(np.int64) // EPOCHS[dates.unit]
+        read = pd.to_datetime(seconds, unit="s").reindex(values.index)
+    elif dates.form is None:  # local time: an offset is not applied
+        texts = values.str.extract(_ISO, expand=False).str.replace("[t ]", "T", regex=True)
+        texts = texts.map(lambda text: text + "T00:00:00"[len(text) - 10 :], na_action="ignore")
+        read = pd.to_datetime(texts, format="%Y-%m-%dT%H:%M:%S", errors="coerce")
     else:
-        texts = [str(value).strip() for value in values]
-        read = pd.to_datetime(pd.Series(texts), format=dates.form, errors="coerce")
+        texts = values.map(str, na_action="ignore").str.strip()
+        read = pd.to_datetime(texts, format=dates.form, errors="coerce")
     return read.to_numpy().astype("M8[s]")
 
 
-def _text(value: Value) -> Value:
+def text_of(value: Value) -> Value:
+    """Return bytes as text, and other values as they are."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -21,8 +21,10 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from pipeline.common.json_types import JsonObject
-from pipeline.common.number_text import is_number
+from pipeline.common.number_text import is_number, short_number
 from pipeline.features.column_facts import ColumnFacts, Numbers, Rows, Texts
 from pipeline.features.date_counter import EPOCHS
 from pipeline.features.date_facts import DateFacts
@@ -44,6 +46,8 @@ SKEWED = 0.3
 FLAT = 2.3  # (99 % - 1 %) / (75 % - 25 %): uniform 1.96, normal 3.45
 LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: larger is too large for a network
 HASH_LARGEST = 1 << 16
+_FEWEST_COUNTS = 6  # distinct values: fewer may be classes in the order of their frequency
+_THIN = 0.03  # rows with the largest count, of those with the most frequent one
 _SURE_FIRST, _SURE_LAST = 946_684_800, 2_208_988_800  # 2000 and 2040, in seconds since 1970
 _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})([ T].*)?|\d{4}[./]\d{1,2}[./].*")
 _DATE_NAME = re.compile(r"(^|_)(time|date|timestamp|datetime|epoch|ts|at)(_|$)", re.IGNORECASE)
@@ -111,7 +115,7 @@ def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
         if facts.dates is None and (repeated := repeated_id_reason(facts)) is not None:
             return Proposal(facts.name, None, repeated, group=True)
         return _text(facts, facts.texts, table)
-    date = _number_date(facts, facts.numbers, table)
+    date = _number_date(facts, table)
     if date is not None:
         return date
     if (reason := id_reason(facts)) is not None:
@@ -156,8 +160,33 @@ def label_of(facts: ColumnFacts) -> JsonObject:
     if values is not None and values.distinct == 2:
         return {"column": name, "kind": "binary", "positive": int(high)}
     if values is not None and low == 0 and high < CODES and values.distinct == high + 1:
-        return {"column": name, "kind": "multiclass"}
+        return {"column": name, "kind": "regression" if are_counts(facts) else "multiclass"}
     return {"column": name, "kind": "regression"}
+
+
+def are_counts(facts: ColumnFacts) -> bool:
+    """Return whether a label's whole numbers count something, and so are no classes.
+
+    Counts have no gaps from 0 on, at least `_FEWEST_COUNTS` values, and 20 rows for each on
+    average. Above 0, which may be frequent, they rise to one peak in the lower half and then fall,
+    except for chance, to hardly any row with the largest. Classes rarely have this order, and
+    ratings often are the largest.
+    """
+    numbers, texts = facts.numbers, facts.texts
+    if numbers is None or texts is None or not texts.exact or facts.type != "int":
+        return False
+    largest = int(numbers.maximum)
+    if numbers.minimum != 0 or not _FEWEST_COUNTS - 1 <= largest < CODES:
+        return False
+    if texts.distinct != largest + 1 or facts.present < max(200, ROWS_PER_CODE * texts.distinct):
+        return False
+    rows = np.array([count for _, count in sorted(texts.top, key=lambda each: int(each[0]))])
+    positive = rows[1:]
+    peak = int(positive.argmax())
+    rises = np.diff(positive) * np.where(np.arange(len(positive) - 1) < peak, 1, -1)
+    chance = 3 * np.sqrt(positive[1:] + positive[:-1])
+    is_thin = rows[-1] <= max(_THIN * rows.max(), 2)
+    return bool(is_thin and 2 * (peak + 1) <= largest and (rises >= -chance).all())
 
 
 def is_constant(facts: ColumnFacts) -> bool:
@@ -170,7 +199,7 @@ def is_constant(facts: ColumnFacts) -> bool:
 def _constant(facts: ColumnFacts, table: TableFacts) -> Proposal:
     """Return the step of a constant: a mark ("yes" or missing) still separates rows."""
     numbers = facts.numbers
-    value = f"{numbers.minimum:g}" if numbers else _shown(facts.texts.top[0][0])  # type: ignore
+    value = short_number(numbers.minimum, 6) if numbers else _shown(facts.texts.top[0][0])  # type: ignore
     if facts.missing_share < INDICATOR_SHARE:
         return Proposal(facts.name, None, f"constant: always {value}")
     if numbers is None or facts.type == "int":
@@ -302,7 +331,7 @@ def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) 
             f"Few small integers, each in {ROWS_PER_CODE} rows or more on average: codes, an id "
             "for each. (If they are amounts, use scale: z_score.)",
         )
-        measured = f"{distinct} values of {numbers.minimum:g} to {numbers.maximum:g}"
+        measured = f"{distinct} values of {numbers.minimum} to {numbers.maximum}"
         return Proposal(facts.name, step, measured)
     return _category(facts, texts, table)
 
@@ -314,15 +343,14 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
     p1, p99 = numbers.at(1), numbers.at(99)
     skew = bowley(p10, p50, p90)
     middle = p75 - p25
+    low, high = short_number(numbers.minimum), short_number(numbers.maximum)
     if middle == 0:
-        measured = (
-            f"half of the values are {p50:g}, range {numbers.minimum:g} to {numbers.maximum:g}"
-        )
+        measured = f"half of the values are {short_number(p50)}, range {low} to {high}"
         return _scaled(
             facts, table, "ranked", {"scale": "gaussian"}, measured, "median",
             "At least half of the values are identical: rank-transformed.",
         )  # fmt: skip
-    spread = f"median {p50:.4g}, 99 % below {p99:.4g}, largest {numbers.maximum:.4g}"
+    spread = f"median {short_number(p50)}, 99 % below {short_number(p99)}, largest {high}"
     if abs(skew) >= SKEWED:
         if numbers.minimum >= 0 and math.log1p(p99) <= LOG_LARGEST:
             logs = bowley(*(math.log1p(value) for value in (p10, p50, p90)))
@@ -358,7 +386,7 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
     if (p99 - p1) / middle < FLAT:
         return _scaled(
             facts, table, "even", {"scale": "min_max"},
-            f"evenly spread over {numbers.minimum:.4g} to {numbers.maximum:.4g}", "mean",
+            f"evenly spread over {low} to {high}", "mean",
             "Evenly spread, without tails: scaled to [0, 1].",
         )  # fmt: skip
     return _scaled(
@@ -417,19 +445,21 @@ def _text_date(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal 
     return None
 
 
-def _number_date(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal | None:
-    """Return the step for ints since 1970 or such as 20130506; else None."""
-    dates = facts.dates
-    if dates is None or dates.unit is None:
-        return None if dates is None else _date(facts, dates, table)
-    if _DATE_NAME.search(facts.name):
-        return _date(facts, dates, table)
+def has_dates(facts: ColumnFacts) -> bool:
+    """Return whether values are dates; ints since 1970 may also be ids or amounts."""
+    dates, numbers = facts.dates, facts.numbers
+    if dates is None or dates.unit is None or _DATE_NAME.search(facts.name):
+        return dates is not None
+    assert numbers is not None
     low, high = (value / EPOCHS[dates.unit] for value in (numbers.minimum, numbers.maximum))
     sure = low >= _SURE_FIRST and high <= _SURE_LAST
     # Ids with ten digits are in the same range.
-    if not sure or is_id_name(facts.name) or is_consecutive(numbers, facts.present):
-        return None
-    return _date(facts, dates, table)
+    return sure and not is_id_name(facts.name) and not is_consecutive(numbers, facts.present)
+
+
+def _number_date(facts: ColumnFacts, table: TableFacts) -> Proposal | None:
+    """Return the step for ints since 1970 or such as 20130506; else None."""
+    return _date(facts, facts.dates, table) if facts.dates and has_dates(facts) else None
 
 
 def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:

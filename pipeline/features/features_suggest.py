@@ -114,15 +114,15 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> Suggesti
     table = TableFacts(frozenset(names), _date_parts(data, target), data.values)
     proposals = [propose(column, table) for column in data.columns if column.name != label]
     leaks = _leaks(proposals, data, label)
-    away = {name: f"leaks the label: it {why}" for name, why in leaks.left_out.items()}
-    proposals = _without(proposals, away)
+    leaking = [p for p in proposals if p.column in leaks.left_out and p.step is not None]
+    proposals = [_without(p, leaks.left_out.get(p.column)) for p in proposals]
     groups = grouped(proposals)
     if not groups:
         reasons = "; ".join(f"{p.column}: {p.measured}" for p in proposals)
         reasons = reasons or f"{label} is its only column"
         raise ConfigError(f"--data={path}: no column is usable as a feature ({reasons})")
     without = [proposal for proposal in proposals if proposal.step is None]
-    text = _render(data, path, groups, without, target, leaks.kept)
+    text = _render(data, path, groups, without, leaking, target, leaks.kept)
     types: dict[str, ColumnType] = {column.name: column.type for column in data.columns}
     spec = FeatureSpec.model_validate(yaml.safe_load(text)["features"])
     several = {column.name for column in data.columns if column.several}
@@ -151,11 +151,12 @@ def _date_parts(data: DataFacts, target: Mapping[str, JsonValue] | None) -> dict
     }
 
 
-def _without(proposals: Sequence[Proposal], reasons: Mapping[str, str]) -> list[Proposal]:
-    """Return the proposals with some columns left out, each with its reason."""
-    return [
-        Proposal(p.column, None, reasons[p.column]) if p.column in reasons else p for p in proposals
-    ]
+def _without(proposal: Proposal, leak: str | None) -> Proposal:
+    """Return the proposal to leave a column out that leaks the label; without a leak, the same."""
+    if leak is None:
+        return proposal
+    back = "" if proposal.step is None else "; a line of the YAML can bring it back"
+    return Proposal(proposal.column, None, f"leaks the label: it {leak}{back}")
 
 
 def _leaks(proposals: Sequence[Proposal], data: DataFacts, label: str | None) -> Choice:
@@ -199,6 +200,7 @@ def _render(
     path: str,
     groups: Sequence[SuggestedGroup],
     left_out: Sequence[Proposal],
+    leaking: Sequence[Proposal],
     label: JsonObject | None,
     suspicious: Mapping[str, str],
 ) -> str:
@@ -225,6 +227,14 @@ def _render(
         lines.append(f"    - name: {_flow(group.name)}")
         lines += _list("      columns: ", [_pattern(p.column) for p in group.members])
         lines += [f"      {key}: {_flow(value)}" for key, value in group.step.options.items()]
+    if leaking:
+        lines += _comment(
+            "Left out, because they leak the label. To use one, remove its #:", "    # "
+        )
+    for proposal in leaking:
+        assert proposal.step is not None
+        group = {"name": proposal.column, "columns": [_pattern(proposal.column)]}
+        lines.append(f"    # - {_flow({**group, **proposal.step.options})}")
     if label is not None:
         lines.append(f"  label: {_flow(label)}")
     else:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import statistics
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import yaml
@@ -19,6 +21,7 @@ import yaml
 from components.arrow_example_gen.decompress import SUFFIXES as COMPRESSED
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.common.number_text import short_number
 from pipeline.common.output_file import check_output, output_file
 from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import SUFFIXES, Source
@@ -27,10 +30,17 @@ from pipeline.config.config_file import config_of_text
 from pipeline.data.csv_guess import CsvGuess, guess_csv
 from pipeline.data.data_sources import files
 from pipeline.features.column_facts import ColumnFacts, DataFacts, Rows, measure, source_of
-from pipeline.features.feature_rules import label_of
+from pipeline.features.feature_rules import are_counts, label_of
 from pipeline.features.features_suggest import Suggestion, suggest
 from pipeline.features.left_out import LeftOut
-from pipeline.features.split_sizes import FEW_ROWS, LEAST_ROWS, SplitSizes, split_sizes
+from pipeline.features.split_sizes import (
+    FEW_ROWS,
+    LEAST_ROWS,
+    SplitSizes,
+    eval_percent,
+    split_sizes,
+)
+from pipeline.features.time_order import time_order
 from pipeline.features.wide_tables import WIDE, ModelSize, is_wide
 
 FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based split
@@ -88,7 +98,11 @@ def init_file(
     guess = _guess(path, source, header)
     data = measure(path, source=source, csv=guess.options if guess else None)
     chosen, why = (label, "") if label is not None else likely_label(data)
-    suggestion = suggest(data, path, label=chosen)
+    try:
+        suggestion = suggest(data, path, label=chosen)
+    except ConfigError as error:
+        reasons = [r for r in (guess.reasons if guess else ()) if r.startswith(f"text: {chosen!r}")]
+        raise ConfigError(" ".join([str(error), *reasons])) from None
     text = first_config(
         data,
         path,
@@ -114,12 +128,15 @@ def init_file(
     (facts,) = (column for column in data.columns if column.name == chosen)
     if facts.missing:
         warnings.append(_unlabelled(facts))
+    if are_counts(facts):
+        warnings.append(_counts_note(facts))
     if _equal_rows(data):
         warnings.append(_equal_rows_note(data))
     target = label_of(facts)
-    sizes = _sizes(data, facts, target, split_of(data, facts, target)[0], path)
-    if sizes.warning:
-        warnings.append(sizes.warning)
+    split = split_of(data, facts, target)
+    warnings += [
+        note for note in (split.note, _sizes(data, facts, target, split, path).warning) if note
+    ]
     return Written(
         output,
         chosen,
@@ -160,20 +177,24 @@ def first_config(
     """
     (facts,) = (column for column in data.columns if column.name == label)
     target = label_of(facts)
-    by, why_so = split_of(data, facts, target)
-    sizes = _sizes(data, facts, target, by, path)
+    split = split_of(data, facts, target)
+    sizes = _sizes(data, facts, target, split, path)
     heading, _, section = suggestion.text.partition("features:\n")
     comments = "".join(f"  # {line}\n" for line in _label_comments(facts, target, why))
     # At the start of a line, because a column may also be named `label`.
     section = re.sub("^  label: ", lambda found: comments + found[0], section, flags=re.MULTILINE)
     drop = facts.missing > 0
-    rows = _data(path, source, folder, guess, drop=drop, by=by, held_out=sizes.eval_percent)
+    rows = _data(path, source, folder, guess, drop=drop, split=split, held_out=sizes.eval_percent)
     lines = [
         heading.rstrip("\n"),
         f"name: {name}",
         *(f"# {plain_line(reason)}" for reason in (guess.reasons if guess else ())),
         *([f"# {plain_line(_unlabelled(facts))}"] if drop else []),
-        *(f"# {line}" for said in (why_so, sizes.warning) for line in textwrap.wrap(said, 90)),
+        *(
+            f"# {line}"
+            for said in (split.note, split.why, sizes.warning)
+            for line in textwrap.wrap(plain_line(said), 90)
+        ),
         *(f"# {line}" for line in _group_split(suggestion)),
         f"data: {_flow(rows)}",
         "features:",
@@ -292,13 +313,14 @@ def evaluation(
 def _constant(facts: ColumnFacts, target: Mapping[str, JsonValue], labels: Rows) -> str:
     """Return a sentence with the result of a constant on the measured rows."""
     if target["kind"] == "regression":
-        numbers = [float(row[0]) for row in labels if row and row[0] not in ("", b"")]
-        values = np.asarray([number for number in numbers if np.isfinite(number)])
-        if not len(values):
+        numbers = [row[0] for row in labels if row and np.isfinite(row[0])]
+        if not numbers:
             return "For a numeric label that is its median."
-        median = float(np.median(values))
-        error = float(np.abs(values - median).mean())
-        return f"The median {median:.4g} has a mean absolute error of {error:.4g}."
+        is_int = isinstance(numbers[0], int)
+        median = (statistics.median_low if is_int else statistics.median)(numbers)
+        error = sum(abs(number - median) for number in numbers) / len(numbers)
+        median = short_number(median)
+        return f"The median {median} has a mean absolute error of {short_number(error)}."
     if target["kind"] == "binary":
         return "A constant has an auc of 0.5."
     assert facts.texts is not None
@@ -307,29 +329,61 @@ def _constant(facts: ColumnFacts, target: Mapping[str, JsonValue], labels: Rows)
     return f"Always {shown!r} is right in {count / facts.present:.1%}."
 
 
-def split_of(
-    data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue]
-) -> tuple[str, str]:
-    """Return the value of `split.by` and the reason; both "" if a hash of the row suffices."""
+class Split(NamedTuple):
+    """How rows are split.
+
+    Attributes:
+        section: The content of `data.split`; empty if a hash of the row suffices.
+        why: The reason; "" without one.
+        note: Why rows are not split by time, though they are in its order; else "".
+    """
+
+    section: JsonObject
+    why: str = ""
+    note: str = ""
+
+
+def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue]) -> Split:
+    """Choose how rows are split."""
+    percent = eval_percent(facts.present)
+    classes = target["kind"] != "regression"
+    order = time_order(data, facts.name, held_out=percent, classes=classes)
+    if order is None:
+        return _split_by_rows(data, facts, target)
+    section: JsonObject = {"by": "time", "column": order.column}
+    follow, problem = f"Rows follow each other in time by {order.column!r}", order.problem
+    if classes and data.every > 1 and facts.texts and facts.texts.top[-1][1] < FEW_OF_A_CLASS:
+        problem = problem or f"few rows are {facts.texts.top[-1][0]!r}, perhaps none of the earlier"
+    if not problem:
+        return Split(section, f"{follow}: the latest {percent} % are held out.")
+    note = (
+        f"{follow}, but {problem}: the split is random, so that neighbors in time are in "
+        f"both splits. To hold out the latest rows, correct that and set "
+        f"data.split: {_flow(section)}."
+    )
+    return _split_by_rows(data, facts, target)._replace(note=note)
+
+
+def _split_by_rows(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue]) -> Split:
     few = data.rows < FEW_ROWS
     if target["kind"] != "regression" and facts.type in ("int", "string"):
         assert facts.texts is not None
         value, rows = facts.texts.top[-1]
         if rows < FEW_OF_A_CLASS:
-            return "stratified", (
-                f"Rows of {value!r}: {rows:,}. Each split gets its share of each class."
-            )
+            why = f"Rows of {value!r}: {rows:,}. Each split gets its share of each class."
+            return Split({"by": "stratified"}, why)
     if _equal_rows(data):
-        return "row", _equal_rows_note(data)
-    return ("row", "Few rows: each split gets its exact share.") if few else ("", "")
+        return Split({"by": "row"}, _equal_rows_note(data))
+    return Split({"by": "row"}, "Few rows: each split gets its exact share.") if few else Split({})
 
 
 def _sizes(
-    data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue], by: str, path: str
+    data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue], split: Split, path: str
 ) -> SplitSizes:
     """Return the number of rows in each split; see `split_sizes`."""
     groups = [facts.present]
-    if facts.texts is not None and (by == "stratified" or target["kind"] == "binary"):
+    stratified = split.section.get("by") == "stratified"
+    if facts.texts is not None and (stratified or target["kind"] == "binary"):
         groups = [count for _, count in facts.texts.top]
     return split_sizes(groups, label=facts.name, kind=target["kind"], path=path)
 
@@ -353,7 +407,9 @@ def _label_comments(facts: ColumnFacts, target: Mapping[str, JsonValue], why: st
     if why:
         lines.append(f"{facts.name} was {why}; name another column with --label NAME.")
     kind = target["kind"]
-    if kind == "regression":
+    if are_counts(facts):
+        lines.append(_counts_note(facts))
+    elif kind == "regression":
         lines.append("A number on a scale. If its values are classes, use kind: multiclass.")
     elif kind == "multiclass" and facts.texts is not None:
         lines.append(f"{facts.texts.distinct} classes.")
@@ -381,7 +437,7 @@ def _data(
     guess: CsvGuess | None,
     *,
     drop: bool,
-    by: str,
+    split: Split,
     held_out: int,
 ) -> JsonObject:
     if not path.startswith(PACKAGE_SCHEME) and not is_remote(path):
@@ -392,7 +448,7 @@ def _data(
         "path": path,
         **({"csv": section} if section else {}),
         "eval_percent": held_out,
-        **({"split": {"by": by}} if by else {}),
+        **({"split": split.section} if split.section else {}),
         **({"drop_rows_without_label": True} if drop else {}),
     }
 
@@ -413,6 +469,14 @@ def _group_split(suggestion: Suggestion) -> list[str]:
 def _unlabelled(facts: ColumnFacts) -> str:
     rows = f"{facts.missing:,} of {facts.rows:,} rows"
     return f"{rows} have no value in {facts.name} and are dropped."
+
+
+def _counts_note(facts: ColumnFacts) -> str:
+    assert facts.numbers is not None
+    return (
+        f"{facts.name} counts from 0 to {facts.numbers.maximum}, so it is predicted as a number. "
+        "If its values are classes, set label.kind: multiclass."
+    )
 
 
 def _flow(value: JsonValue) -> str:

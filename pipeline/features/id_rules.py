@@ -14,6 +14,7 @@ powers of ten.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -108,9 +109,9 @@ def distinct_of(facts: ColumnFacts) -> int:
 
 def _expected_equal(numbers: Numbers, present: int) -> float:
     """Return the expected number of values equal to another in a distribution of this shape."""
-    edges = np.asarray(numbers.percentiles)
+    edges = numbers.percentiles
     each = present / (len(edges) - 1)
-    widths = np.maximum(np.diff(edges), 1.0)
+    widths = np.array([max(high - low, 1.0) for low, high in itertools.pairwise(edges)])
     return float(np.sum(each - widths * -np.expm1(-each / widths)))
 
 

@@ -6,8 +6,11 @@ kinds:
 
     copy    the label under other names: equal to it, a one-to-one mapping, or a code or missing
             values that determine it
-    law     a number in the label's order
-    strong  a column that alone explains almost all of the label, or separates its classes
+    law     a number in the label's order or on a line with it, or that explains it, or whose ranges
+            separate its classes
+    strong  a column that alone explains much of the label
+
+For copies and laws, 99.5 % of the rows or of the variance are enough.
 
 `choose` leaves out copies, and laws if the other columns also predict the label. It keeps strong
 columns.
@@ -21,6 +24,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from pipeline.common.plain_line import plain_line
+from pipeline.features.column_counter import FLOAT_MERGES
 from pipeline.features.column_facts import Rows
 from pipeline.features.date_formats import guess_format
 from trainer_module.baselines.one_column import (
@@ -53,9 +57,11 @@ MAY_GIVE_AWAY = (
     "prediction is made."
 )
 
-_ALIKE = 0.999
+_ALIKE = 0.995  # of the rows or of the variance
+_NEAR = 0.01  # interquartile ranges of the label: closer is equal
 _MOST_WARNINGS = 5
 _FEW_CLASSES = 20  # distinct numbers that are classes
+_MOST_CODES = 20  # distinct numbers that are codes rather than amounts
 _ROWS_PER_CODE = 5
 _SHOWN = 30
 
@@ -169,33 +175,45 @@ class _Column(NamedTuple):
     """A column's values: numbers, or texts as indices into the sorted distinct texts.
 
     Attributes:
-        numbers: `[rows]`, NaN for none; for texts their indices.
+        numbers: `[rows]`, NaN for none. For texts, and for integers that float64 would merge, their
+            indices among the sorted distinct values.
         present: `[rows]`, bool.
         texts: The distinct texts, sorted; None for numbers.
+        exact: `[rows]`, the values.
     """
 
     numbers: np.ndarray
     present: np.ndarray
     texts: np.ndarray | None
+    exact: np.ndarray
 
     @classmethod
     def of(cls, rows: Rows) -> _Column:
         """Return the single value of each row; none, several, "" and NaN are missing."""
         values = [row[0] if row is not None and len(row) == 1 else None for row in rows]
-        if set(map(type, values)) <= {int, float, bool, type(None)}:
-            flat = np.array(values, np.float64)  # None is NaN
-            flat[~np.isfinite(flat)] = np.nan
-            return cls(flat, ~np.isnan(flat), None)
-        texts = np.array([_text(value) for value in values], object)
-        present = texts != ""
-        different, places = np.unique(texts[present].astype(str), return_inverse=True)
-        flat = np.full(len(texts), np.nan)
-        flat[present] = np.ravel(places)
-        return cls(flat, present, different)
+        kinds = set(map(type, values)) - {type(None)}
+        is_number = kinds <= {int, float, bool}
+        if is_number:
+            numbers = np.array(values, np.float64)  # None is NaN
+            numbers[~np.isfinite(numbers)] = np.nan
+            present = ~np.isnan(numbers)
+            largest = np.abs(numbers[present]).max(initial=0.0)
+            if float in kinds or largest < FLOAT_MERGES:
+                return cls(numbers, present, None, numbers)
+            exact = np.array([value or 0 for value in values], np.int64)
+        else:
+            exact = np.array([_text(value) for value in values], object)
+            present, numbers = exact != "", np.full(len(exact), np.nan)
+        some = exact[present] if is_number else exact[present].astype(str)
+        different, places = np.unique(some, return_inverse=True)
+        numbers[present] = np.ravel(places)
+        return cls(numbers, present, None if is_number else different, exact)
 
     def taken(self, rows: np.ndarray) -> _Column:
         """Return the selected rows."""
-        return self._replace(numbers=self.numbers[rows], present=self.present[rows])
+        return self._replace(
+            numbers=self.numbers[rows], present=self.present[rows], exact=self.exact[rows]
+        )
 
 
 def _text(value: object) -> str:
@@ -248,25 +266,24 @@ def _look_at(column: _Column, truth: _Truth) -> tuple[Leak | None, float]:
             best = max(best, of_present)
             if not present.all():
                 best = max(best, score_column(codes, target))
-            few = column.texts is not None and len(column.texts) <= present.sum() // _ROWS_PER_CODE
-            if few and _determines(of_present):
-                return Leak("copy", "has codes that determine the label"), 1.0
     if target.classes and _determines(by_missing):
-        return Leak("copy", "is missing in the rows of some labels and in no others"), 1.0
+        shown = f"is missing or not by the label, in {by_missing.right:.1%} of the rows"
+        return Leak("copy", shown), 1.0
     if best.share >= (STRONG_CLASS if target.classes else STRONG_NUMBER):
         how = (
             f"alone predicts the label in {best.right:.1%} of held-out rows"
             if target.classes
             else f"alone explains {best.share:.2%} of the label's variance"
         )
-        return Leak("strong", how), best.share
+        is_law = not target.classes and best.share >= _ALIKE
+        return Leak("law" if is_law else "strong", how), best.share
     return None, best.share
 
 
 def _determines(found: ColumnScore) -> bool:
     """Return whether hardly any row has another class; more than the most frequent class alone."""
     wrong, usual = 1 - found.right, 1 - found.usual
-    return usual > 0 and found.right >= _ALIKE and wrong <= 0.05 * usual
+    return usual > 0 and found.right >= _ALIKE and wrong <= 0.1 * usual
 
 
 def _codes(column: _Column) -> list[np.ndarray]:
@@ -306,54 +323,86 @@ def _copy_or_law(column: _Column, truth: _Truth) -> Leak | None:
     values, classes = column.numbers[rows], truth.classes[rows]
     labels = truth.column.numbers[rows]
     different, codes = np.unique(values, return_inverse=True)
-    distinct = len(np.unique(classes))
+    distinct, usual = len(np.unique(classes)), np.bincount(classes).max() / len(classes)
     if len(different) < 2 or distinct < 2:
         return None
-    both_numbers = column.texts is None and truth.column.texts is None
-    equal = _equal_share(column, truth, rows)
-    if equal >= _ALIKE:
-        return Leak("copy", f"equals the label in {equal:.1%} of the rows")
-    if both_numbers and distinct > _FEW_CLASSES:
+    if (column.texts is None) == (truth.column.texts is None):
+        equal = ColumnScore(
+            0.0, float((column.exact[rows] == truth.column.exact[rows]).mean()), usual
+        )
+        if _determines(equal):
+            return Leak("copy", f"equals the label in {equal.right:.1%} of the rows")
+    if column.texts is None and truth.column.texts is None and distinct > _FEW_CLASSES:
         order = float(np.corrcoef(ranks(values), ranks(labels))[0, 1])
-        if abs(order) >= _ALIKE:
+        if order**2 >= _ALIKE:
             return Leak("law", f"is in the label's order (rank correlation {order:.4f})")
+        if _determines(line := _on_a_line(values, labels)):
+            return Leak("law", f"is on a line with the label in {line.right:.1%} of the rows")
+        share = float(np.corrcoef(_clipped(values), _clipped(labels))[0, 1]) ** 2
+        if share >= _ALIKE:
+            return Leak("law", f"alone explains {share:.2%} of the label's variance")
     pairs = np.unique(np.ravel(codes) * truth.distinct + classes)
     if len(pairs) == len(different) == distinct <= len(values) // _ROWS_PER_CODE:
         value, target = (_shown(each, rows) for each in (column, truth.column))
         return Leak("copy", f"maps one-to-one to the label ({value} = {target})")
-    if column.texts is None and distinct <= 10 and len(different) > distinct:
-        determined = len(pairs) == len(different)
-        runs = 1 + int(np.count_nonzero(np.diff(classes[np.argsort(values, kind="stable")])))
-        if determined and runs == distinct:
-            return Leak(
-                "strong", f"separates the label's {distinct} values by ranges of its values"
-            )
-        whole = (values == np.round(values)).all()
-        few = len(different) <= len(values) // _ROWS_PER_CODE
-        if whole and few and _determines(score_column(np.ravel(codes), _some(truth.target, rows))):
-            return Leak("copy", "has codes that determine the label")
+    if not truth.target.classes:
+        return None
+    is_number = column.texts is None
+    few = len(different) <= len(values) // _ROWS_PER_CODE
+    are_few = len(different) <= _MOST_CODES
+    are_codes = few and (not is_number or are_few or bool((values == np.round(values)).all()))
+    right = _right_by_neighbors(values, classes)
+    by_range = _determines(ColumnScore(0.0, right, usual))
+    is_range = by_range and is_number and not are_few
+    by_code = score_column(np.ravel(codes), _some(truth.target, rows))
+    if are_codes and not is_range and _determines(by_code):
+        shown = f"has codes that determine the label in {by_code.right:.1%} of the rows"
+        return Leak("copy", shown)
+    if by_range:
+        how = f"separates the label's {distinct} values by ranges of its values"
+        return Leak("law", how if right == 1 else f"{how} in {right:.1%} of the rows")
     return None
+
+
+def _on_a_line(values: np.ndarray, labels: np.ndarray) -> ColumnScore:
+    """Return the share of rows on the line of most rows, and of those of a usual label."""
+    order = np.argsort(values, kind="stable")
+    x, y = values[order], labels[order]
+    half = len(x) // 2
+    rise, run = y[half:] - y[: len(y) - half], x[half:] - x[: len(x) - half]
+    if not (run > 0).any():
+        return ColumnScore(0.0)
+    slope = np.median(rise[run > 0] / run[run > 0])
+    near = _NEAR * np.subtract(*np.quantile(y, [0.75, 0.25]))
+    off = [np.abs(each - np.median(each)) <= near for each in (y - slope * x, y)]
+    return ColumnScore(0.0, float(off[0].mean()), float(off[1].mean()))
+
+
+def _clipped(values: np.ndarray) -> np.ndarray:
+    """Return values without their tails, a few of which would decide a correlation."""
+    found = np.clip(values, *np.quantile(values, [0.01, 0.99]))
+    return found if np.ptp(found) > 0 else values
+
+
+def _right_by_neighbors(values: np.ndarray, classes: np.ndarray) -> float:
+    """Return the share of rows whose two lower or two higher neighbors have their class.
+
+    So a range may have any bounds, and a row with another class counts only itself.
+    """
+    order = np.random.default_rng(0).permutation(len(values))  # of equal values
+    ordered = classes[order[np.argsort(values[order], kind="stable")]]
+    around = np.pad(ordered, 2, constant_values=-1)
+    same = [around[k : k + len(ordered)] == ordered for k in range(5)]
+    return float((same[0] & same[1] | same[3] & same[4]).mean())
 
 
 def _some(target: Target, rows: np.ndarray) -> Target:
     return target._replace(columns=target.columns[rows], half=target.half[rows])
 
 
-def _equal_share(column: _Column, truth: _Truth, rows: np.ndarray) -> float:
-    if column.texts is None and truth.column.texts is None:
-        return float((column.numbers[rows] == truth.column.numbers[rows]).mean())
-    if column.texts is None or truth.column.texts is None:
-        return 0.0
-    values, labels = (
-        each.texts[each.numbers[rows].astype(np.int64)]  # type: ignore[index]
-        for each in (column, truth.column)
-    )
-    return float((values == labels).mean())
-
-
 def _shown(column: _Column, rows: np.ndarray) -> str:
     """Return the first value of the selected rows."""
-    number = column.numbers[np.flatnonzero(rows)[0]]
-    if column.texts is None:
-        return repr(int(number) if number == round(number) else float(number))
-    return repr(" ".join(str(column.texts[int(number)]).split())[:_SHOWN])
+    value = column.exact[np.flatnonzero(rows)[0]]
+    if column.texts is not None:
+        return repr(" ".join(value.split())[:_SHOWN])
+    return repr(int(value) if value == round(value) else float(value))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pipeline.features.column_counter import ColumnCounter
+from pipeline.features.column_counter import FLOAT_MERGES, ColumnCounter
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
 from pipeline.features.date_facts import counted_dates
 from pipeline.features.feature_rules import MOSTLY_MISSING, TableFacts, is_constant, propose
@@ -78,8 +78,10 @@ def facts_of(name: str, column: FeatureNameStatistics, rows: int) -> ColumnFacts
     if not column.HasField("num_stats"):  # structures
         return ColumnFacts(name, "unknown", rows, missing, several)
     found = column.num_stats
-    numbers = Numbers(found.min, found.max, found.mean, found.std_dev, found.num_zeros, ())
     is_int = column.type == column.INT
+    if is_int and max(-found.min, found.max) >= FLOAT_MERGES:  # TFDV rounds them to doubles
+        return ColumnFacts(name, "int", rows, missing, several)
+    numbers = Numbers(found.min, found.max, found.mean, found.std_dev, found.num_zeros, ())
     texts = None
     if is_int and found.min == found.max:
         value = str(int(found.min))

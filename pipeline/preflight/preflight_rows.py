@@ -204,10 +204,11 @@ def _check_label(label: Label, part: Part) -> None:
 
     first = values.first(values.present)
     if label.kind == "multiclass" and types.is_binary(first.type):
-        numbers = None
+        numbers, ids = None, np.unique(first.to_pylist(), return_inverse=True)[1]
     elif types.is_binary(first.type):
         wanted = str(label.positive).encode()
         numbers = np.asarray([text == wanted for text in first.to_pylist()], np.float64)
+        ids = numbers.astype(np.int64)
     else:
         held = first.to_numpy(zero_copy_only=False)
         if label.positive is not None:
@@ -215,13 +216,13 @@ def _check_label(label: Label, part: Part) -> None:
             positive = label.positive_number
             held = held == (np.float32(positive) if held.dtype == np.float32 else positive)
         numbers = held.astype(np.float64)
+        ids = np.unique(held, return_inverse=True)[1]  # float64 would merge large integers
     if numbers is not None:
         _refuse_invalid(what, label, numbers)
     if part.split == "eval":
         return
     if label.positive is not None and numbers is not None and not numbers.any():
         _refuse_positive(what, label, first.to_pylist(), part)
-    ids = np.unique(first.to_pylist() if numbers is None else numbers, return_inverse=True)[1]
     others = np.flatnonzero(ids != np.argmax(np.bincount(ids)))
     if len(others) == 0 or (part.whole and not part.any_in_train(others)):
         most = first[int(np.flatnonzero(ids == np.argmax(np.bincount(ids)))[0])].as_py()

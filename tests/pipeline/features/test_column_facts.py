@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import math
+import re
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,6 +24,7 @@ from pipeline.features.date_facts import text_dates
 
 ROWS = 6_000
 SAMPLE = 500
+KEY = 1_577_134_800_018_226_901  # float64 has one value for 256 such integers
 
 
 def table() -> pd.DataFrame:
@@ -37,6 +41,7 @@ def table() -> pd.DataFrame:
             "ordered": (days + pd.Timedelta(hours=9)).strftime("%Y-%m-%dT%H:%M:%S"),
             "seen": days.astype("int64") // 10**9 + 3600 * (np.arange(ROWS) % 2),
             "whole": np.where(late, np.nan, random.integers(0, 40, ROWS)),
+            "key": KEY + np.arange(ROWS) % 40,
         }
     )
 
@@ -46,7 +51,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("facts")
     frame = table()
     frame.to_csv(folder / "t.csv", index=False)
-    frame.to_parquet(folder / "t.parquet", index=False, row_group_size=1_000)
+    frame.astype({"key": "uint64"}).to_parquet(
+        folder / "t.parquet", index=False, row_group_size=1_000
+    )
     frame.to_feather(folder / "t.arrow", compression="uncompressed")
     write_tfrecord(folder / "t.tfrecord", frame.to_dict("records"))
     return folder
@@ -74,6 +81,13 @@ def test_facts_are_those_of_all_rows(folder: Path, ending: str) -> None:
     assert facts["whole"].numbers.distinct == 40
     assert facts["whole"].numbers.whole
     assert not facts["late"].numbers.whole
+    key, texts = facts["key"].numbers, facts["key"].texts
+    assert key is not None
+    assert texts is not None
+    assert (key.minimum, key.maximum, key.distinct) == (KEY, KEY + 39, 40)
+    assert key.at(50) - KEY == pytest.approx(19.5, abs=2.0)  # of the sample
+    assert key.std == pytest.approx((frame["key"] - KEY).std(ddof=0), rel=1e-9)
+    assert dict(texts.top) == {str(KEY + i): ROWS // 40 for i in range(40)}
     for name, form, unit in (
         *(("day", "%d.%m.%Y", None), ("ordered", None, None)),
         ("seen", None, "seconds"),
@@ -111,17 +125,25 @@ def test_init_prints_counts_of_all_rows(folder: Path, tmp_path: Path, capsys, mo
     text = output.read_text()
     assert "2023-03-01 to 2023-10-09, as '01.03.2023'" in text
     assert "are of a sample of" in " ".join(text.replace("#", "").split())
+    assert f"evenly spread over {KEY} to {KEY + 39}" in text
+    assert main([*command, "--label", "key", "--force"]) == 0  # `run` sees that it varies
+    median = re.search(r"The median (\d+) has", output.read_text())
+    assert median is not None
+    assert int(median[1]) - KEY == pytest.approx(19.5, abs=2.0)  # of the sample
     assert main([*command, "--label", "kind", "--force"]) == 0
     assert "Rows of 'once': 1." in output.read_text()
 
 
-numbers = st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), max_size=60)
+any_int, close_int = st.integers(-(2**63), 2**63 - 1), st.integers(KEY, KEY + 9)
+numbers = st.one_of(
+    st.lists(st.one_of(st.none(), any_int, close_int), max_size=60), st.lists(close_int)
+)
 
 
 @settings(max_examples=60)
 @given(numbers, st.integers(1, 60))
 def test_blocks_of_any_size_give_the_same(values: list[int | None], size: int) -> None:
-    """Reference: numpy on all values at once."""
+    """Reference: fractions of all values at once."""
     counter = ColumnCounter("int", limit=1_000)
     for start in range(0, len(values), size):
         counter.add(pa.array(values[start : start + size], pa.int64()))
@@ -130,9 +152,12 @@ def test_blocks_of_any_size_give_the_same(values: list[int | None], size: int) -
     assert counter.distinct.distinct == len(set(present))
     if present:
         assert (counter.minimum, counter.maximum) == (min(present), max(present))
-        scale = float(np.abs(present).max()) or 1.0
-        assert counter.mean / scale == pytest.approx(np.mean(np.array(present, float)) / scale)
-        assert counter.std / scale == pytest.approx(np.std(np.array(present, float)) / scale)
+        mean = Fraction(sum(present), len(present))
+        square = sum((value - mean) ** 2 for value in present) / len(present)
+        assert counter.mean == pytest.approx(
+            float(mean), rel=1e-12, abs=2e-15 * max(map(abs, present))
+        )
+        assert counter.std == pytest.approx(math.sqrt(square), rel=1e-9)
         rising = all(a < b for a, b in pairwise(present))
         assert counter.increasing == rising
 

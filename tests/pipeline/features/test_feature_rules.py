@@ -226,6 +226,37 @@ def test_the_label_s_kind_follows_its_values(facts: ColumnFacts, expected: dict[
     assert label_of(facts) == {"column": "x", **expected}
 
 
+def shares(*weights: float) -> np.ndarray:
+    return np.random.default_rng(1).choice(len(weights), 3_000, p=np.array(weights) / sum(weights))
+
+
+def without_gaps(values: np.ndarray) -> np.ndarray:
+    gaps = np.setdiff1d(np.arange(values.max() + 2), values)
+    return values[values < gaps[0]]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        *((RNG.poisson(mean, 3_000), "regression") for mean in (1.0, 1.7, 3.0, 5.0, 6.0)),
+        (RNG.negative_binomial(1, 0.3, 3_000), "regression"),
+        (RNG.negative_binomial(3, 0.5, 3_000), "regression"),
+        (np.where(RNG.random(3_000) < 0.4, 0, RNG.poisson(4.0, 3_000)), "regression"),
+        (RNG.binomial(10, 0.3, 3_000), "regression"),
+        (RNG.poisson(3.0, 100), "multiclass"),  # too few rows
+        (shares(7, 2, 1), "multiclass"),
+        (shares(53, 36, 9, 2, 0.1), "multiclass"),  # classes in the order of their frequency
+        (shares(*[1] * 10), "multiclass"),  # digits
+        (shares(*(1 / np.arange(1, 13))), "multiclass"),
+        (shares(2, 1, 1, 2, 2, 6, 6, 14, 25, 20, 20), "multiclass"),  # ratings
+        (shares(36, 49, 6, 0.5, 2, 3, 4), "multiclass"),
+        (shares(5, 10, 15, 25, 30, 15), "multiclass"),
+    ],
+)
+def test_counts_are_numbers_and_codes_are_classes(values: np.ndarray, kind: str) -> None:
+    assert label_of(an_int(without_gaps(values)))["kind"] == kind
+
+
 @pytest.mark.parametrize(
     ("facts", "message"),
     [

@@ -69,7 +69,8 @@ def test_the_yaml_is_whole_and_asks_for_more_than_a_constant(
     if kind == "regression":
         median = frame.price.median()
         error = (frame.price - median).abs().mean()
-        assert f"The median {median:.4g} has a mean absolute error of {error:.4g}." in text
+        shown = f"{median:.0f}" if median == round(median) else f"{median:.4g}"
+        assert f"The median {shown} has a mean absolute error of {error:.4g}." in text
     if kind == "multiclass":
         assert f"Always 'Oslo' is right in {(frame.town == 'Oslo').mean():.1%}." in text
     if kind == "binary":
@@ -89,6 +90,19 @@ def test_without_a_usual_name_it_is_the_last_that_can_be_one(tmp_path):
     frame = pd.DataFrame({"a": range(50), "b": [0, 1] * 25, "note": [f"n{i}" for i in range(50)]})
     frame.to_csv(path, index=False)
     assert likely_label(measure(str(path)))[0] == "b"
+
+
+def test_a_label_of_counts_is_said_to_be_one(tmp_path, capsys):
+    random = np.random.default_rng(4)
+    frame = pd.DataFrame({"x": random.normal(size=400), "goals": random.poisson(1.5, 400)})
+    frame.loc[:9, "goals"] = np.arange(10) % 7
+    frame[frame.goals < 7].to_csv(tmp_path / "t.csv", index=False)
+    written = init_file(str(tmp_path / "t.csv"), label="goals", output=tmp_path / "t.yaml")
+    assert written.kind == "regression"
+    (note,) = written.warnings
+    assert note.startswith("goals counts from 0 to 6")
+    assert "kind: multiclass" in note
+    assert "# goals counts from 0 to 6" in written.path.read_text()
 
 
 def test_what_exists_is_not_overwritten(table, tmp_path):

@@ -111,12 +111,15 @@ def test_the_node_reads_what_the_look_at_the_data_does(tmp_path):
     from components import ArrowExampleGen, CsvOptions
     from components.arrow_example_gen.executor import open_source
 
-    (tmp_path / "rows.csv").write_text('"$1,234",x\n($6),y\nn/a,n/a\n')
+    (tmp_path / "rows.csv").write_text('"$1,234",x,2.520\n($6),y,948\nn/a,n/a,-1.234.567\n')
     options = CsvOptions.model_validate(
         {
             "header": False,
             "missing_in": {"column_1": ["n/a"]},
-            "formatted": {"column_1": {"unit": "$", "thousands": ","}},
+            "formatted": {
+                "column_1": {"unit": "$", "thousands": ","},
+                "column_3": {"thousands": ".", "decimal": ","},
+            },
         }
     )
     node = ArrowExampleGen(input_base=str(tmp_path), csv=options)
@@ -125,7 +128,11 @@ def test_the_node_reads_what_the_look_at_the_data_does(tmp_path):
         types = pipeline | "Types" >> source.types()
         batches = pipeline | "Rows" >> source.rows(types)
         columns = batches | beam.Map(lambda rows: rows[1].to_pydict())
-        expected = {"column_1": [[1234], [-6], []], "column_2": [[b"x"], [b"y"], [b"n/a"]]}
+        expected = {
+            "column_1": [[1234], [-6], []],
+            "column_2": [[b"x"], [b"y"], [b"n/a"]],
+            "column_3": [[2520], [948], [-1234567]],
+        }
         assert_that(columns, equal_to([expected]))
 
 
@@ -254,7 +261,7 @@ def test_a_comma_that_may_be_one_of_thousands_is_noted(tmp_path, capsys, odd, is
     rows = [f"{1 + i % 9},{100 + i};{i % 2}" for i in range(59)]
     content = "\n".join(["price;sold", *rows, f"{odd};1"])
     found = first(tmp_path, capsys, content, "--label", "sold")
-    note = "note: decimal: '1,100' of 'price' is read as 1.100. If its comma separates thousands"
+    note = "note: decimal: '1,100' of 'price' is read as 1.100. If its mark separates thousands"
     assert (note in found.printed) == is_noted
     assert found.values("price")[0] == np.float32(1.1)
     if is_noted:  # the fix that the note gives reads them so
@@ -263,6 +270,75 @@ def test_a_comma_that_may_be_one_of_thousands_is_noted(tmp_path, capsys, odd, is
         assert seen is not None
         assert seen.sample is not None
         assert seen.sample.values("price").values.to_pylist()[0] == 1100
+
+
+@pytest.mark.parametrize("signs", ["plain", "negative"])
+@pytest.mark.parametrize(
+    ("delimiter", "mark"),
+    [(";", "."), ("\t", "."), (",", "."), ("|", "."), (";", ","), ("\t", ",")],
+)
+def test_thousands_that_the_numbers_show(tmp_path, capsys, delimiter, mark, signs):
+    """Numbers below 1,000 and zeros at the end exclude decimals, in a feature and in the label."""
+    low = 0 if signs == "plain" else -3_000
+    values, goals = (RANDOM.integers(low, high, 80).tolist() for high in (5_000, 2_000_000))
+    lines = [
+        delimiter.join([f"{v:,}".replace(",", mark), f"{g:,}".replace(",", mark), "ab"[v % 2]])
+        for v, g in zip(values, [*goals[:76], 7, 12, 340, 1_230], strict=True)
+    ]
+    lines[5] = f"n/a{lines[5][lines[5].index(delimiter) :]}"
+    content = "\n".join([delimiter.join(["cases", "sum", "town"]), *lines])
+    found = first(tmp_path, capsys, content, "--label", "sum")
+    assert found.config.label.kind == "regression"
+    assert found.columns() == {"cases": "int", "sum": "int", "town": "string"}
+    assert found.values("cases") == values[:5] + values[6:]
+    assert found.values("sum")[-4:] == [7, 12, 340, 1_230]
+    assert "note: formatted: 'cases' writes numbers as" in found.printed
+    assert "numbers as n/a" not in found.printed
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "cells", "read", "note"),
+    [
+        (";", ["1.200", "45.300"], b"1.200", "text: 'price' has numbers like 1.200"),
+        ("\t", ["1.200", "45.300"], b"1.200", "text: 'price' has numbers like 1.200"),
+        (",", ["1.200", "45.300"], 1.2, "decimal: '1.200' of 'price' is read as 1.200"),
+        (";", ["1.201", "45"], b"1.201", "text: 'price' has numbers like 1.201"),
+        (";", ["1.200", "4530"], 1.2, ""),  # in thousands it would be 4.530
+        (";", ["1.200", "0.300"], 1.2, ""),
+        (";", ["1.200", "45.30"], 1.2, ""),
+        (";", ["1.200;0.5", "45.300;1.5"], 1.2, ""),  # another column has decimal points
+        (",", ["1.200,0.5", "45.300,1.5"], 1.2, ""),
+        (";", ["1.200;1.000.000", "45.300;1.500"], 1200, ""),  # another one has thousands
+        (";", ["1.200;0.5", "45;1.5"], b"1.200", "text: 'price' has numbers like 1.200"),
+        (",", ["1.200,0.5", "45,1.5"], b"1.200", "text: 'price' has numbers like 1.200"),
+    ],
+)
+def test_marks_that_nothing_decides(tmp_path, capsys, delimiter, cells, read, note):
+    """The note has the setting that reads the column as thousands."""
+    more = delimiter in cells[0]
+    header = delimiter.join(["price", *(["rate"] if more else []), "sold"])
+    rows = [f"{cells[i % 3 == 2]}{delimiter}{'ab'[i % 2]}" for i in range(60)]
+    found = first(tmp_path, capsys, "\n".join([header, *rows]), "--label", "sold")
+    assert found.values("price")[0] == (read if isinstance(read, bytes) else np.float32(read))
+    for printed in (found.printed, found.text):
+        assert note in printed
+        assert ("may be decimal or separate" in printed) == note.startswith("text")
+        assert ("If its mark separates" in printed) == note.startswith("decimal")
+    if note:
+        fix = 'data.csv.formatted={"price": {"thousands": ".", "decimal": ","}}'
+        assert fix.replace("=", ": ") in found.printed
+        changes = [fix, "data.csv.text=[]"]
+        seen = peek(load_config(tmp_path / "rows.yaml", changes).data)
+        assert seen is not None
+        assert seen.sample is not None
+        assert seen.sample.values("price").values.to_pylist()[0] in (1200, 1201)
+
+
+def test_a_label_whose_mark_nothing_decides(tmp_path, capsys):
+    rows = [f"{100 + i}.{i:03d};{i % 7}" for i in range(60)]
+    error = refusal(tmp_path, capsys, "\n".join(["price;n", *rows]), "--label", "price")
+    assert "60 different texts" in error
+    assert 'data.csv.formatted: {"price": {"thousands": ".", "decimal": ","}}' in error
 
 
 def test_points_beside_decimal_commas_are_of_thousands(tmp_path, capsys):
