@@ -145,11 +145,7 @@ def blocks(
     """
     wanted = list(header.columns if columns is None else columns)
     places = {name: place for place, name in enumerate(header.names) if place in header.kept}
-    words = {
-        name: pa.array([*options.missing, *options.missing_in.get(name, ())], pa.string())
-        for name in ("", *options.missing_in)
-    }
-    missing = [words.get(name, words[""]) for name in wanted]
+    missing = [options.missing_words(name) for name in wanted]
     parser = ChunkParser(
         len(header.names), header.delimiter, options, [places[name] for name in wanted], unreadable
     )
@@ -163,7 +159,7 @@ def blocks(
                 if cells and rows_to_skip:
                     cells, rows_to_skip = [column[rows_to_skip:] for column in cells], 0
                 if cells and len(cells[0]):
-                    present = map(_present, cells, missing)
+                    present = map(mask_missing, cells, missing)
                     yield pa.RecordBatch.from_arrays(list(present), wanted)
     except (pa.ArrowInvalid, UnicodeDecodeError, BadRecord) as error:
         raise _find_error(file, header, options, skip=unreadable is not None) or ValueError(
@@ -197,12 +193,15 @@ def _header_rows(options: CsvOptions) -> int:
     return int(options.header is not False)
 
 
-def _present(cells: pa.Array, missing: pa.Array) -> pa.Array:
-    known = pc.is_in(pc.ascii_trim_whitespace(cells), value_set=missing)
+def mask_missing(cells: pa.Array, words: Sequence[str]) -> pa.Array:
+    """Return texts with null in place of the words that say that there is no value."""
+    is_bytes = pa.types.is_binary(cells.type) or pa.types.is_large_binary(cells.type)
+    trimmed = cells if is_bytes else pc.ascii_trim_whitespace(cells)
+    known = pc.is_in(trimmed, value_set=pa.array(words, cells.type))
     if not pc.any(known).as_py():
         return cells
     # if_else with a scalar null reads beyond the end of a slice in Arrow 18.
-    return pc.replace_with_mask(cells, known, pa.scalar(None, pa.string()))
+    return pc.replace_with_mask(cells, known, pa.scalar(None, cells.type))
 
 
 def _find_error(

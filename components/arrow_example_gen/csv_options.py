@@ -69,6 +69,10 @@ class CsvOptions(BaseModel):
         description="Columns whose values are texts where they look like numbers: codes, say.",
     )
 
+    def missing_words(self, column: str) -> tuple[str, ...]:
+        """Return the cells of a column that say that there is no value."""
+        return (*self.missing, *self.missing_in.get(column, ()))
+
     @field_validator("delimiter", "quote")
     @classmethod
     def _one_character(cls, value: str | None) -> str | None:

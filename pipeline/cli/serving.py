@@ -151,10 +151,10 @@ def pushed_model_check(rows: str | None) -> Callable[[str, str], int] | None:
     """
     if rows is None:
         return None
+    from pipeline.run.input_rows import format_of, input_files
     from pipeline.serving.check import CheckOptions, check_serving
-    from pipeline.serving.requests import rows_file
 
-    with rows_file(rows):
+    with input_files(rows, format_of(rows)):
         pass
 
     def check(model: str, target: str) -> int:

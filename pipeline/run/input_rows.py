@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -48,7 +48,9 @@ _ENDINGS: dict[str, InputFormat] = {
 def _number_texts(options: CsvOptions | None = None) -> NumberTexts:
     from components.arrow_example_gen.csv_numbers import NumberTexts
 
-    return NumberTexts(formats={} if options is None else options.formatted)
+    return (
+        NumberTexts() if options is None else NumberTexts(options.decimal or ".", options.formatted)
+    )
 
 
 @dataclass
@@ -140,20 +142,48 @@ def open_rows(
         files: Files on this machine, from `input_files`.
         shown: The path that the user gave, for messages.
         kind: The format.
-        options: The CSV dialect.
+        options: The CSV dialect; how its cells are read holds for the texts of all formats.
         skip: Skip rows that cannot be read.
 
     Raises:
         ConfigError: The file does not have this format.
     """
-    if kind == "parquet" or kind == "arrow":
-        return _parquet(files, shown, kind)
-    (file,) = files
     if kind == "csv":
-        return _csv(file, shown, options, skip=skip)
-    if kind == "jsonl":
-        return _jsonl(file, shown, options, skip=skip)
-    return _tfrecord(file, shown, skip=skip)
+        return _csv(files[0], shown, options, skip=skip)
+    if kind == "parquet" or kind == "arrow":
+        rows = _parquet(files, shown, kind)
+    elif kind == "jsonl":
+        rows = _jsonl(files[0], shown, options, skip=skip)
+    else:
+        rows = _tfrecord(files[0], shown, skip=skip)
+    rows.texts = _number_texts(options)
+    rows.batches = (_mask_missing(batch, rows.needed, options) for batch in rows.batches)
+    return rows
+
+
+def _mask_missing(
+    batch: pa.RecordBatch, needed: Collection[str], options: CsvOptions
+) -> pa.RecordBatch:
+    """Return the texts of the columns that a model reads as a CSV's cells, null if missing."""
+    import pyarrow as pa
+
+    from components.arrow_example_gen.csv_blocks import mask_missing
+
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if name in needed and _has_words(column.type):
+            column = mask_missing(column, options.missing_words(name))
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _has_words(column: pa.DataType) -> bool:
+    import pyarrow.types as types
+
+    is_text = types.is_string(column) or types.is_large_string(column)
+    return is_text or types.is_binary(column) or types.is_large_binary(column)
 
 
 def _csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
@@ -251,7 +281,7 @@ def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputR
                 raise ValueError(f"{shown}, {error}") from None
             yield batch
 
-    found = InputRows(shown, [], iter(()), _number_texts(options), unreadable=unreadable)
+    found = InputRows(shown, [], iter(()), unreadable=unreadable)
     found.why_unreadable = "which are not JSON objects of values"
     found.line_of = lines.__getitem__
     found.columns = list(

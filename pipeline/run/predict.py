@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.json_types import JsonValue
 from pipeline.common.output_file import output_file
+from pipeline.run.cell_reading import cell_reading
 from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_files, open_rows
 from pipeline.run.predictor import Predictions, Predictor, latest_version
 from pipeline.run.raw_rows import Wrong
@@ -84,7 +85,7 @@ def predict(
         kind: Format of `source`; None: derived from its name.
         keep: Columns of the input to write; None: all.
         on_error: Whether a row that the model cannot take is an error, or is skipped and counted.
-        csv_options: The CSV dialect; None: detected automatically.
+        csv_options: `data.csv` of a YAML; what it sets wins over what the model says of the cells.
 
     Returns:
         0.
@@ -93,14 +94,12 @@ def predict(
         ConfigError: The model or the file does not exist, a column is missing, or a cell has
             another type.
     """
-    from components import CsvOptions
-
-    options = csv_options or CsvOptions()
     kind = kind or format_of(source)
     version = latest_version(model)
     with input_files(source, kind) as files:
         if output is not None and output.exists() and any(map(output.samefile, files)):
             raise ConfigError(f"--output={output}: is the input file; name another file.")
+        options = cell_reading(version, files, source, kind, csv_options)
         rows = open_rows(files, source, kind, options, skip=on_error == "skip")
         kept = _kept(rows, keep)
         predictor = Predictor(version)

@@ -86,7 +86,7 @@ def check_serving(model: str, source: str, options: CheckOptions) -> int:
         raise ConfigError("--python runs the stand-in; leave it out with --url.")
     running = None if options.url is None else running_server(options.url)
     exported = read_model(find_version(model))
-    with rows_file(source, options.kind, options.csv_options) as found:
+    with rows_file(source, exported.place, options.kind, options.csv_options) as found:
         rows = first_rows(found, exported, options.rows)
     with local_copy(exported.place) as folder:
         expected = Predictor(folder).outputs(rows.examples)
