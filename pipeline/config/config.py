@@ -28,6 +28,7 @@ from pipeline.config.section import Section
 from pipeline.config.tracking import TrackingConfig
 from pipeline.engines.in_memory import InMemory
 from pipeline.engines.table import BeamConfig
+from shared_core.run_warning import RunWarning
 from trainer_module import TrainerConfig, TunerConfig
 from transform import FeatureSpec, Label
 
@@ -284,6 +285,13 @@ class PipelineConfig(Section):
     beam: BeamConfig = Field(default_factory=InMemory)
     metadata: MetadataConfig = Field(default_factory=MetadataConfig)
     output: OutputConfig
+    warnings: tuple[RunWarning, ...] = Field(
+        default=(),
+        description=(
+            "What `init` warned of. Each run repeats it, and a blessed model has a warning, until "
+            "you have checked it and delete the line."
+        ),
+    )
     tracking: TrackingConfig | None = Field(
         default=None, description="Export runs to a tracking server. Default: no export."
     )

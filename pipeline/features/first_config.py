@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from pipeline.features.features_suggest import Suggestion, suggest
 from pipeline.features.left_out import LeftOut
 from pipeline.features.split_sizes import FEW_ROWS, LEAST_ROWS, SplitSizes, split_sizes
 from pipeline.features.wide_tables import WIDE, ModelSize, is_wide
+from shared_core.run_warning import RunWarning
 
 FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based split
 FEW_OF_A_CLASS = 100  # rows: with fewer, a class's share of a split is random
@@ -51,7 +52,7 @@ class Written:
     kind: str
     warnings: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
-    suspicious: tuple[str, ...] = ()
+    suspicious: Sequence[RunWarning] = ()
 
 
 def init_file(
@@ -114,8 +115,7 @@ def init_file(
     (facts,) = (column for column in data.columns if column.name == chosen)
     if facts.missing:
         warnings.append(_unlabelled(facts))
-    if _equal_rows(data):
-        warnings.append(_equal_rows_note(data))
+    warnings += map(str, _equal_rows(data))
     target = label_of(facts)
     sizes = _sizes(data, facts, target, split_of(data, facts, target)[0], path)
     if sizes.warning:
@@ -181,8 +181,16 @@ def first_config(
         *training(sizes.train, len(data.columns) - 1 - len(suggestion.left_out)),
         *evaluation(facts, target, data.values.get(label, ()), is_sample=data.every > 1),
         f"output: {{folder: output/{name}}}",
+        *_warnings([*suggestion.warnings, *_equal_rows(data)]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _warnings(found: Sequence[RunWarning]) -> list[str]:
+    """Return the lines of `warnings:`, which each run repeats."""
+    lines = [f"  - {_flow(each.model_dump(exclude_defaults=True))}" for each in found]
+    heading = ["# Each run repeats these. Delete a line once you have checked it.", "warnings:"]
+    return [*heading, *lines] if lines else []
 
 
 def pipeline_name(path: str) -> str:
@@ -319,8 +327,8 @@ def split_of(
             return "stratified", (
                 f"Rows of {value!r}: {rows:,}. Each split gets its share of each class."
             )
-    if _equal_rows(data):
-        return "row", _equal_rows_note(data)
+    for warning in _equal_rows(data):
+        return "row", f"{warning.what}."
     return ("row", "Few rows: each split gets its exact share.") if few else ("", "")
 
 
@@ -334,17 +342,19 @@ def _sizes(
     return split_sizes(groups, label=facts.name, kind=target["kind"], path=path)
 
 
-def _equal_rows(data: DataFacts) -> bool:
-    """Return whether there are too few distinct rows to split them by content."""
-    return data.distinct_rows < FEW_DISTINCT * data.sample_rows
-
-
-def _equal_rows_note(data: DataFacts) -> str:
+def _equal_rows(data: DataFacts) -> list[RunWarning]:
+    """Return a warning if equal rows are in both splits, because there are few different ones."""
+    if data.distinct_rows >= FEW_DISTINCT * data.sample_rows:
+        return []
     among = f"{data.sample_rows:,}" if data.every == 1 else f"a sample of {data.sample_rows:,}"
-    return (
-        f"only {data.distinct_rows:,} different rows among {among}: the split also uses their "
-        "position, so that equal rows are in both splits."
-    )
+    return [
+        RunWarning(
+            what=f"only {data.distinct_rows:,} different rows among {among}: the split also uses "
+            "their position, so that equal rows are in both splits",
+            fix="Keep the rows of one thing in one split by data.split: {by: group, column: NAME}",
+            number=float(data.distinct_rows),
+        )
+    ]
 
 
 def _label_comments(facts: ColumnFacts, target: Mapping[str, JsonValue], why: str) -> list[str]:

@@ -1,7 +1,7 @@
 """What a finished Transform took without complaint and a person should know.
 
-    for sentence in column_cautions(uri):
-        print(sentence)
+    for warning in column_cautions(uri):
+        print(warning)
 
 All of it is read from the transform graph; nothing is computed from data.
 """
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from shared_core.feature_layout import FeatureLayout
+from shared_core.run_warning import RunWarning
 from transform.analyzers.fitted import Fitted, fitted_numbers
 from transform.analyzers.statistic import MOMENTS
 from transform.analyzers.statistics import LARGEST, STATISTICS, FittedStatistics
 from transform.analyzers.unread import COUNTS, EXAMPLES, DateCounts
 from transform.encode.bucketize import BOUNDARIES
-from shared_core.feature_layout import FeatureLayout
 from transform.scale.table import SCALERS
 
 UNREAD = 0.01  # share of unread dates from which a caution is written
@@ -24,14 +25,15 @@ WHOLE = 1.0  # a constant float column gets one where float32 holds whole number
 ONE_BUCKET = 0.5  # share of equal boundaries from which a caution is written
 
 
-def column_cautions(uri: str) -> list[str]:
-    """Return a sentence for each column that lost what its data may have held.
+def column_cautions(uri: str) -> list[RunWarning]:
+    """Return a warning for each column that lost what its data may have held.
 
     Args:
         uri: of the `transform_graph` artifact, or `TFTransformOutput`'s folder.
 
     Returns:
-        Sentences; none for a graph of another `preprocessing_fn`.
+        Records of column, number, what is lost and what to do; none for a graph of another
+        `preprocessing_fn`.
     """
     layout = FeatureLayout.from_transform_graph(uri)
     if layout is None:
@@ -56,20 +58,25 @@ def column_cautions(uri: str) -> list[str]:
     return found
 
 
-def _unread_dates(kept: Fitted, examples: dict[str, str]) -> list[str]:
+def _unread_dates(kept: Fitted, examples: dict[str, str]) -> list[RunWarning]:
     counts = kept.record(DateCounts, kept.values)
     return [
-        f"column {name!r}: encode: date cannot read {unread / given:.1%} of the values "
-        f"({unread:,} of {given:,}), for example {examples.get(name, '')[:60]!r}: they are missing "
-        "to the model. Write ISO 8601 (2013-05-06, 2013-05-06T17:30:00), say how they are "
-        "written by date.format ('%d.%m.%Y'), or write ints with the right "
-        "date.unit"
+        RunWarning(
+            what=f"column {name!r}: encode: date cannot read {unread / given:.1%} of the values "
+            f"({unread:,} of {given:,}), for example {examples.get(name, '')[:60]!r}: they are "
+            "missing to the model",
+            fix="Write ISO 8601 (2013-05-06, 2013-05-06T17:30:00), say how they are written by "
+            "date.format ('%d.%m.%Y'), or write ints with the right date.unit",
+            column=name,
+            number=float(unread),
+            source="Transform",
+        )
         for name, given, unread in zip(kept.columns, *counts, strict=True)
         if given and unread / given >= UNREAD
     ]
 
 
-def _one_bucket(kept: Fitted) -> list[str]:
+def _one_bucket(kept: Fitted) -> list[RunWarning]:
     found = []
     for name, boundaries in zip(kept.columns, kept.values, strict=True):
         values, counts = np.unique(boundaries, return_counts=True)
@@ -78,15 +85,20 @@ def _one_bucket(kept: Fitted) -> list[str]:
         share = counts[most] / buckets
         if boundaries.size > 1 and counts[most] > 1 and share >= ONE_BUCKET:
             found.append(
-                f"column {name!r}: {counts[most]} of the {boundaries.size} boundaries of encode: "
-                f"bucketize are {values[most]:g}, which most rows hold: of {buckets} buckets, at "
-                f"most {values.size + 1} are used. Give bucketize.boundaries, or use scale: "
-                "gaussian"
+                RunWarning(
+                    what=f"column {name!r}: {counts[most]} of the {boundaries.size} boundaries of "
+                    f"encode: bucketize are {values[most]:g}, which most rows hold: of {buckets} "
+                    f"buckets, at most {values.size + 1} are used",
+                    fix="Give bucketize.boundaries, or use scale: gaussian",
+                    column=name,
+                    number=float(values[most]),
+                    source="Transform",
+                )
             )
     return found
 
 
-def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) -> list[str]:
+def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) -> list[RunWarning]:
     found = []
     statistics = kept.record(FittedStatistics, kept.values)
     extremes = zip(kept.columns, statistics.minimum, statistics.maximum, strict=True)
@@ -99,8 +111,14 @@ def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) 
             continue
         if reach > LARGEST and MOMENTS in scaler.requires:
             found.append(
-                f"column {name!r} goes up to {reach:.2g}: mean and variance take numbers beyond "
-                "3e144 for that one. Derive its logarithm, or use scale: min_max or gaussian"
+                RunWarning(
+                    what=f"column {name!r} goes up to {reach:.2g}: mean and variance take numbers "
+                    "beyond 3e144 for that one",
+                    fix="Derive its logarithm, or use scale: min_max or gaussian",
+                    column=name,
+                    number=float(reach),
+                    source="Transform",
+                )
             )
         if name not in floats:
             continue
@@ -110,10 +128,15 @@ def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) 
             holds = f"one value ({low:g})" if constant else f"{low:.9g} to {high:.9g}"
             effect = ": 0 everywhere" if constant and scaler.requires else ""
             found.append(
-                f"column {name!r} holds {holds}{effect}. tf.Example keeps float32, which is "
-                f"{step:g} coarse there: what varied by less is gone before Transform. Write it as "
-                "an int (int64 is exact; features.derive can then take an offset off and divide), "
-                "or subtract an offset in the data"
+                RunWarning(
+                    what=f"column {name!r} holds {holds}{effect}. tf.Example keeps float32, which "
+                    f"is {step:g} coarse there: what varied by less is gone before Transform",
+                    fix="Write it as an int (int64 is exact; features.derive can then take an "
+                    "offset off and divide), or subtract an offset in the data",
+                    column=name,
+                    number=step,
+                    source="Transform",
+                )
             )
     return found
 

@@ -41,7 +41,9 @@ def found(run_transform: Any) -> list[str]:
     result = run_transform({"groups": groups}, COLUMNS)
     assert np.ptp(result.column("int_around")) > 1.0  # int64 keeps what float32 loses
     assert not result.column("float_around").any()
-    return column_cautions(result.uri)
+    warnings = column_cautions(result.uri)
+    assert all(repr(each.column) in each.what and each.fix for each in warnings)
+    return [str(each) for each in warnings]
 
 
 def _of(found: list[str], column: str) -> str:
