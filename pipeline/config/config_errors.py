@@ -17,6 +17,8 @@ from pipeline.common.json_types import JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.config.origin import Origin
 
+_FEW_KEYS, _NEAREST_KEYS = 10, 5
+
 
 def error_text(
     error: pydantic.ValidationError,
@@ -65,7 +67,8 @@ def _wrong_shape(item: ErrorDetails) -> str | None:
         if value is None:
             return ": empty. Write a list: [a, b] on this line, or one line `- a` each below it."
         is_scalar = isinstance(value, str | int)
-        return f"={value!r}: not a list. Write [{value}]." if is_scalar else None
+        items = ", ".join(part.strip() for part in str(value).split(","))
+        return f"={value!r}: not a list. Write [{items}]." if is_scalar else None
     if item["type"] in ("model_type", "model_attributes_type", "dict_type") and value is None:
         names = ", ".join(_accepted_names(item["loc"])) if item["type"] != "dict_type" else ""
         return f": empty. Write its fields below it, indented{names and f' ({names})'}."
@@ -101,9 +104,20 @@ def _suggest(loc: tuple[int | str, ...]) -> str:
     accepted = _accepted_names(loc[:-1])
     if not accepted:
         return "Remove it."
-    near = difflib.get_close_matches(str(loc[-1]), accepted, n=1)
+    return _offer(str(loc[-1]), accepted)
+
+
+def _offer(key: str, accepted: Sequence[str]) -> str:
+    """Return the likely key, and all keys, or the nearest of many and where the others are."""
+    near = difflib.get_close_matches(key, accepted, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
-    return f"{hint}Accepted here: {', '.join(accepted)}."
+    if len(accepted) <= _FEW_KEYS:
+        return f"{hint}Accepted here: {', '.join(accepted)}."
+    nearest = difflib.get_close_matches(key, accepted, n=_NEAREST_KEYS, cutoff=0.0)
+    return (
+        f"{hint}Accepted here: {', '.join(nearest)} and {len(accepted) - len(nearest)} more, which "
+        "`python -m pipeline schema` describes."
+    )
 
 
 def _accepted_names(loc: tuple[int | str, ...]) -> list[str]:

@@ -111,7 +111,8 @@ def init_file(
             ) from None
     with output_file(output) as stream:
         stream.write(text)
-    warnings = list(guess.reasons if guess else ())
+    warnings = [f"no --label: {_named_label(chosen, why)}"] if why else []
+    warnings += guess.reasons if guess else ()
     (facts,) = (column for column in data.columns if column.name == chosen)
     if facts.missing:
         warnings.append(_unlabelled(facts))
@@ -357,11 +358,15 @@ def _equal_rows(data: DataFacts) -> list[RunWarning]:
     ]
 
 
+def _named_label(label: str, why: str) -> str:
+    return f"{plain_line(label)} was {why}; name another column with --label NAME."
+
+
 def _label_comments(facts: ColumnFacts, target: Mapping[str, JsonValue], why: str) -> list[str]:
     """Return comments on the label: its choice, its kind, and its positive value."""
     lines = []
     if why:
-        lines.append(f"{facts.name} was {why}; name another column with --label NAME.")
+        lines.append(_named_label(facts.name, why))
     kind = target["kind"]
     if kind == "regression":
         lines.append("A number on a scale. If its values are classes, use kind: multiclass.")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
-from pipeline.common.sources import COLUMNAR, SUFFIXES, Source
+from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
 from pipeline.data import data_sources
 from pipeline.data.csv_files import open_csv
 from pipeline.data.peek import open_parquet
@@ -108,9 +108,7 @@ def format_of(path: str) -> InputFormat:
         raise ConfigError(f"--data: {error}") from None
     if suffix in _ENDINGS:
         return _ENDINGS[suffix]
-    raise ConfigError(
-        f"--data={path}: unknown format; add --source csv, parquet, arrow, tfrecord or jsonl"
-    )
+    raise ConfigError(unknown_format(path, "jsonl"))
 
 
 @contextlib.contextmanager

@@ -137,9 +137,10 @@ def _kept(rows: InputRows, keep: Sequence[str] | None) -> list[str]:
 def _check_columns(predictor: Predictor, rows: InputRows, *, tfrecord: bool) -> None:
     """Raise if a file lacks a column that the model reads."""
     lacking = sorted(set(predictor.kinds) - set(rows.columns))
+    others = [name for name in rows.columns if name not in predictor.kinds]
     if lacking and not tfrecord:  # in a tf.Example, a feature may be missing
         raise ConfigError(
-            f"--data={rows.path}: {missing_columns(lacking)} (required by the model). "
+            f"--data={rows.path}: {missing_columns(lacking, others)} (required by the model). "
             "Add them; leave a cell empty where the value is missing."
         )
 

@@ -88,8 +88,9 @@ def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRow
     names = [column.name for column in model.columns]
     lacking = sorted(set(names) - set(found.columns))
     if lacking:
+        others = [name for name in found.columns if name not in names]
         raise ConfigError(
-            f"--data={found.path}: {missing_columns(lacking)} (required by the model). "
+            f"--data={found.path}: {missing_columns(lacking, others)} (required by the model). "
             "Add them; leave a cell empty where the value is missing."
         )
     found.needed = {column.name: KINDS[column.dtype] for column in model.columns}
