@@ -579,12 +579,14 @@ def test_the_input_is_not_overwritten(models, tmp_path, capfd):
     ("name", "content", "message"),
     [
         ("rows.csv", "id,size,town\na,1,x\n", "missing column: rooms (required by the model)"),
+        ("rows.csv", "Rooms,size,town\n2,1,x\n", "missing column: rooms (did you mean 'Rooms'?)"),
+        ("rows.xlsx", "PK", "a spreadsheet. Save its table as CSV"),
         ("rows.csv", "id,size,rooms,town\n", "no rows"),
         ("rows.csv", b"id,size,rooms,town\n\xe5,1,2,x\n", "YAML with --config"),
         ("rows.jsonl", '{"size": 1,\n', "line 1: is not JSON"),
         ("rows.jsonl", "[1, 2]\n", "line 1: is not an object"),
         ("rows.parquet", "id,size\n", "is not a Parquet or Arrow file"),
-        ("rows.xls", "id,size\n", "unknown format; add --source"),
+        ("rows.dat", "id,size\n", "unknown format; add --source"),
     ],
 )
 def test_inputs_that_cannot_be_read(models, tmp_path, capfd, name, content, message):
