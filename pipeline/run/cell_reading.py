@@ -116,13 +116,10 @@ def _fit(
 ) -> CsvOptions:
     """Return options that can read a CSV file with the model's columns; else the same options."""
     from components.arrow_example_gen.csv_blocks import read_header
-    from components.arrow_example_gen.csv_text import find_undecodable
 
-    if options.encoding and "encoding" not in fixed:
-        is_ascii = find_undecodable(str(file), "ascii") is None
-        if not is_ascii and find_undecodable(str(file), "utf-8") is None:
-            # Other encodings can decode UTF-8 as well, to other texts.
-            options = options.model_copy(update={"encoding": "utf-8"})
+    if options.encoding and "encoding" not in fixed and _is_utf8(str(file)):
+        # Other encodings can decode UTF-8 as well, to other texts.
+        options = options.model_copy(update={"encoding": "utf-8"})
     detected = type(options)().model_dump(include={*_OF_FILES})
     # A header of the model's column_1, column_2, ... is not a row.
     first = {"header": True} if options.header is False else {}
@@ -137,6 +134,17 @@ def _fit(
                 candidate = candidate.model_copy(update={"delimiter": header.delimiter})
             return _fit_decimal(file, candidate, columns, is_other=update is detected)
     return options
+
+
+def _is_utf8(file: str) -> bool:
+    """Return whether a file has other texts than ASCII, and all are UTF-8."""
+    from components.arrow_example_gen.csv_text import find_undecodable
+
+    try:
+        is_ascii = find_undecodable(file, "ascii") is None
+        return not is_ascii and find_undecodable(file, "utf-8") is None
+    except ValueError:  # damaged: raised again when it is read
+        return False
 
 
 def _fit_decimal(

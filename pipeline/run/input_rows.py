@@ -6,6 +6,7 @@ CSV, Parquet, Arrow and TFRecord are read by the same code as in `run`.
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import sys
 import tempfile
@@ -162,26 +163,42 @@ def open_rows(
 def _mask_missing(
     batch: pa.RecordBatch, needed: Collection[str], options: CsvOptions
 ) -> pa.RecordBatch:
-    """Return the texts of the columns that a model reads as a CSV's cells, null if missing."""
+    """Return a batch with null where a CSV would have a word for a missing value, such as -999."""
     import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as types
 
     from components.arrow_example_gen.csv_blocks import mask_missing
 
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if pa.types.is_dictionary(column.type):
+        words = options.missing_words(name) if name in needed else ()
+        if types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        if name in needed and _has_words(column.type):
-            column = mask_missing(column, options.missing_words(name))
+        kind = column.type
+        if words and (
+            types.is_string(kind)
+            or types.is_large_string(kind)
+            or types.is_binary(kind)
+            or types.is_large_binary(kind)
+        ):
+            column = mask_missing(column, words)
+        elif (types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind)) and (
+            numbers := _numbers_in(words)
+        ):
+            known = pc.is_in(column.cast(pa.float64(), safe=False), value_set=pa.array(numbers))
+            column = pc.replace_with_mask(column, known, pa.scalar(None, kind))
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
-def _has_words(column: pa.DataType) -> bool:
-    import pyarrow.types as types
-
-    is_text = types.is_string(column) or types.is_large_string(column)
-    return is_text or types.is_binary(column) or types.is_large_binary(column)
+def _numbers_in(words: Sequence[str]) -> list[float]:
+    """Return the words for missing values that are numbers: -999 of a CSV is -999.0 of Parquet."""
+    found = []
+    for word in words:
+        with contextlib.suppress(ValueError):
+            found.append(float(word.replace(",", ".")))
+    return [number for number in found if math.isfinite(number)]
 
 
 def _csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:

@@ -403,6 +403,26 @@ def test_texts_are_read_as_in_training_in_every_format(tmp_path, capfd, ending, 
     assert not capfd.readouterr().err.strip()
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "feather"])
+def test_a_number_that_says_missing_does_so_in_every_format(tmp_path, ending):
+    model = trained_with(tmp_path / "model", missing=["", "-999"], missing_in={"rooms": ["-1"]})
+    rows = [
+        {"size": -999.0, "rooms": 2, "town": "Oslo"},
+        {"size": 1.5, "rooms": -1, "town": "-999"},
+        {"size": -1.0, "rooms": -999, "town": None},
+    ]
+    file = tmp_path / f"rows.{ending}"
+    if ending == "csv":
+        file.write_text(as_csv(rows).replace("-999.0", "-999"))
+    elif ending == "jsonl":
+        file.write_text("\n".join(map(json.dumps, rows)))
+    elif ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), file)
+    else:
+        feather.write_feather(pa.Table.from_pylist(rows), file)
+    assert [float(row["prediction"]) for row in predicted(model, file)] == [12.0, 1.5, -1.0]
+
+
 def test_texts_of_a_parquet_file_are_values_in_a_csv_too(tmp_path, capfd):
     model = trained_with(tmp_path / "model", "parquet")
     (tmp_path / "rows.csv").write_text("size,rooms,town\nNA,2,NA\n1.5,null,\n")
