@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 def nearest(name: str, choices: Iterable[str], *, otherwise: str = "use one of") -> str:
@@ -19,15 +19,21 @@ def nearest(name: str, choices: Iterable[str], *, otherwise: str = "use one of")
     if within:
         return f"did you mean {within[0]!r}?"
     folded = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
     if close:
         return f"did you mean {folded[close[0]]!r}?"
     return f"{otherwise} {', '.join(choices[:20])}{', ...' if len(choices) > 20 else ''}"
 
 
-def nearest_column(name: str, columns: Iterable[str]) -> str:
-    """Return the same for a column of the data."""
-    columns = list(columns)
+def nearest_column(name: str, columns: Iterable[str], *, but: Collection[str] = ()) -> str:
+    """Return the same for a column of the data.
+
+    Args:
+        name: What somebody wrote.
+        columns: The columns of the data.
+        but: Columns that would be wrong as well, such as the label in place of a feature.
+    """
+    columns = [column for column in columns if column not in but]
     if not columns:
         return "the data has: no columns"
     return nearest(name, columns, otherwise="the data has:")

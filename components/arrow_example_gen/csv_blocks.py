@@ -30,6 +30,7 @@ from components.arrow_example_gen.csv_text import (
     lines,
     read_start,
 )
+from components.arrow_example_gen.decompress import open_decompressed
 
 BLOCK_BYTES = 2**20
 _BYTES_A_COLUMN = 2**10  # a wide table has larger blocks: each has a fixed cost per column
@@ -37,6 +38,16 @@ _LOOKED_AT = 2**16
 _LOOKED_AT_FOR_DELIMITER = 2**20  # of a longer header
 _LONGEST_HEADER = 2**24
 _DELIMITERS = ",;\t|"
+_IN_VALUES = "._-+'()[]\"\r\n\0"  # signs that are part of names and values
+_CONTROLS = bytes({*range(0x20)} - {*b"\0\t\n\v\f\r\x1b"})
+_MANY_CONTROLS = 4  # different ones; a delimiter may be one of them
+_NO_TEXT = (
+    (b"\xd0\xcf\x11\xe0", "an Office file, as Excel wrote them", "Save it as CSV"),
+    (b"PAR1", "a Parquet file", "Set its format: data.source, or --source, parquet"),
+    (b"ARROW1", "an Arrow file", "Set its format: data.source, or --source, arrow"),
+    (b"<!doctype html", "a web page", "Download the data, not the page that links to it"),
+    (b"<html", "a web page", "Download the data, not the page that links to it"),
+)
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,7 @@ def read_header(file: str, options: CsvOptions) -> CsvHeader:
             looks like data where the options do not say what it is.
     """
     encoding = options.encoding or encoding_of(file)
+    _check_is_text(file, encoding)
     try:
         delimiter, first, below = _first_records(file, encoding, options)
     except UnicodeDecodeError:
@@ -100,6 +112,26 @@ def read_header(file: str, options: CsvOptions) -> CsvHeader:
     places = " and ".join({0: "first"}.get(i, "last") for i in dict.fromkeys(dropped))
     why = f"{file}: the {places} column has no name and is left out" if dropped else ""
     return CsvHeader(names, delimiter, encoding, kept, why)
+
+
+def _check_is_text(file: str, encoding: str) -> None:
+    """Refuse another format, which an encoding such as latin-1 would decode to something.
+
+    Raises:
+        ValueError: names the format, if it is known.
+    """
+    with open_decompressed(file) as stream:
+        head = read_start(stream, _LOOKED_AT)
+    for start, format_, fix in _NO_TEXT:
+        if head[: len(start)].lower() == start.lower():
+            raise ValueError(f"{file} is {format_}, not CSV. {fix}.")
+    found = {byte for byte in head if byte in _CONTROLS}
+    is_utf16 = encoding.startswith(("utf-16", "utf-32")) or 4 * head.count(0) > len(head)
+    if len(found) >= _MANY_CONTROLS and not is_utf16:
+        raise ValueError(
+            f"{file} is not CSV: its first bytes are not text (0x{min(found):02x}, ...). Save the "
+            "table as CSV, or set its format: data.source, or --source."
+        )
 
 
 def same_columns(header: CsvHeader, first: CsvHeader, file: str, first_file: str) -> None:
@@ -145,11 +177,7 @@ def blocks(
     """
     wanted = list(header.columns if columns is None else columns)
     places = {name: place for place, name in enumerate(header.names) if place in header.kept}
-    words = {
-        name: pa.array([*options.missing, *options.missing_in.get(name, ())], pa.string())
-        for name in ("", *options.missing_in)
-    }
-    missing = [words.get(name, words[""]) for name in wanted]
+    missing = [options.missing_words(name) for name in wanted]
     parser = ChunkParser(
         len(header.names), header.delimiter, options, [places[name] for name in wanted], unreadable
     )
@@ -163,7 +191,7 @@ def blocks(
                 if cells and rows_to_skip:
                     cells, rows_to_skip = [column[rows_to_skip:] for column in cells], 0
                 if cells and len(cells[0]):
-                    present = map(_present, cells, missing)
+                    present = map(mask_missing, cells, missing)
                     yield pa.RecordBatch.from_arrays(list(present), wanted)
     except (pa.ArrowInvalid, UnicodeDecodeError, BadRecord) as error:
         raise _find_error(file, header, options, skip=unreadable is not None) or ValueError(
@@ -197,12 +225,15 @@ def _header_rows(options: CsvOptions) -> int:
     return int(options.header is not False)
 
 
-def _present(cells: pa.Array, missing: pa.Array) -> pa.Array:
-    known = pc.is_in(pc.ascii_trim_whitespace(cells), value_set=missing)
+def mask_missing(cells: pa.Array, words: Sequence[str]) -> pa.Array:
+    """Return texts with null in place of the words that say that there is no value."""
+    is_bytes = pa.types.is_binary(cells.type) or pa.types.is_large_binary(cells.type)
+    trimmed = cells if is_bytes else pc.ascii_trim_whitespace(cells)
+    known = pc.is_in(trimmed, value_set=pa.array(words, cells.type))
     if not pc.any(known).as_py():
         return cells
     # if_else with a scalar null reads beyond the end of a slice in Arrow 18.
-    return pc.replace_with_mask(cells, known, pa.scalar(None, pa.string()))
+    return pc.replace_with_mask(cells, known, pa.scalar(None, cells.type))
 
 
 def _find_error(
@@ -276,18 +307,35 @@ def _first_records(
 
 
 def _delimiter(text: str, options: CsvOptions, *, whole: bool) -> str:
-    """Return the delimiter with which most rows have as many cells as the first row."""
+    """Return the delimiter with which most rows have as many cells as the first row.
 
-    def fit(delimiter: str) -> tuple[bool, float, int]:
+    If none of the usual ones splits the first row, it is another sign of that row which gives every
+    row, two at least, as many cells.
+    """
+
+    def rows(delimiter: str) -> list[int]:
         lines = io.StringIO(text, newline="")
         records = CsvRecords(lines, delimiter, options, may_be_cut=True)
-        rows = [len(record.cells) for record in records]
-        if not whole and len(rows) > 1:
-            rows.pop()  # its end was not read
-        alike = Counter(rows)[rows[0]] / len(rows) if rows else 0.0
-        return rows[0] > 1 if rows else False, alike, rows[0] if rows else 0
+        found = [len(record.cells) for record in records]
+        return found if whole or len(found) < 2 else found[:-1]  # its end was not read
 
-    return max(_DELIMITERS, key=fit)
+    def fit(delimiter: str) -> tuple[bool, float, int]:
+        found = rows(delimiter)
+        alike = Counter(found)[found[0]] / len(found) if found else 0.0
+        return found[0] > 1 if found else False, alike, found[0] if found else 0
+
+    usual = max(_DELIMITERS, key=fit)
+    if fit(usual)[0]:
+        return usual
+    lines = CsvRecords(io.StringIO(text, newline=""), usual, options, may_be_cut=True)
+    first = next(iter(lines), None)
+    signs = set(first.cells[0] if first else "") - {*_IN_VALUES, options.quote}
+    fitting = {
+        sign: len_[0]
+        for sign in sorted(signs)
+        if sign.isascii() and not sign.isalnum() and len(set(len_ := rows(sign))) == 1 < len(len_)
+    }
+    return max(fitting, key=fitting.__getitem__, default=usual)
 
 
 def _check_names(names: Sequence[str], file: str) -> None:

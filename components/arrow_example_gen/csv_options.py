@@ -26,7 +26,10 @@ class CsvOptions(BaseModel):
     )
     delimiter: str | None = Field(
         default=None,
-        description="Between cells: one character. Default: the one of , ; tab | that fits.",
+        description=(
+            "Between cells: one character. Default: the one of , ; tab | that fits; where none "
+            "does, another sign that gives every line as many cells (a space, ^, ~, ...)."
+        ),
     )
     quote: str = Field(
         default='"',
@@ -70,11 +73,20 @@ class CsvOptions(BaseModel):
         description="Columns whose values are texts where they look like numbers: codes, say.",
     )
 
+    def missing_words(self, column: str) -> tuple[str, ...]:
+        """Return the cells of a column that say that there is no value."""
+        return (*self.missing, *self.missing_in.get(column, ()))
+
     @field_validator("delimiter", "quote")
     @classmethod
     def _one_character(cls, value: str | None) -> str | None:
-        if value is not None and (len(value) != 1 or ord(value) > 127 or value in "\r\n\0"):
-            raise ValueError(f"{value!r} is not one ASCII character; use ',', ';', '\\t' or '|'")
+        if value is not None and (
+            len(value) != 1 or ord(value) > 127 or value in "\r\n\0" or value.isalnum()
+        ):
+            raise ValueError(
+                f"{value!r} is not one ASCII character other than letters and digits; use ',', "
+                "';', '\\t', '|', ' ' or '^'"
+            )
         return value
 
     @field_validator("decimal")

@@ -28,6 +28,7 @@ def create_trainer(
     code: str = "",
     baselines: str | None = None,
     input_gradients: bool = False,
+    reading: Mapping[str, Any] | None = None,
 ) -> Trainer:
     """Return TFX's Trainer that runs `trainer_module.run_fn`.
 
@@ -44,6 +45,8 @@ def create_trainer(
         baselines: a split: also write what a constant and a linear model reach on its rows, as
             `baselines.json` of `model_run`.
         input_gradients: also export the signature that the component InputGradients needs.
+        reading: how the cells of the data were read, for readers of raw rows: the export has it as
+            `assets.extra/reading.json`.
 
     Returns:
         The node, with the outputs `model` and `model_run`.
@@ -65,5 +68,6 @@ def create_trainer(
             "code": code,
             **({"baselines": baselines} if baselines else {}),
             **({"input_gradients": True} if input_gradients else {}),
+            **({"reading": dict(reading)} if reading else {}),
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -11,6 +12,9 @@ import rich_click as click
 from pipeline.cli import options
 from pipeline.cli.base import Group, command, flag, group, option, value
 from pipeline.cli.quiet import quiet
+from pipeline.common import exit_codes
+from pipeline.common.errors import ConfigError
+from pipeline.common.nearest_file import did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,7 +48,6 @@ def report(given: SimpleNamespace) -> int:
     its report.json, and normalization.html is written into the working directory.
     """
     quiet()
-    from pipeline.common.errors import ConfigError
     from pipeline.page.index import write_index
     from pipeline.page.normalization_page import report_file, write_normalization_page
     from pipeline.page.page import write_page
@@ -60,9 +63,11 @@ def report(given: SimpleNamespace) -> int:
         page = write_page(find_record(folder, given.run))
         write_index(folder)
     print(short(page))
-    if given.open_page and click.launch(str(page)) != 0:
-        print("No browser was found; open the file yourself.")
-    return 0
+    # xdg-open ends at once, and only its code says that nothing was opened; macOS' would wait.
+    if given.open_page and click.launch(str(page), wait=sys.platform == "linux") != 0:
+        print(f"No browser could be opened. Open {page.resolve()} yourself.", file=sys.stderr)
+        return exit_codes.FAILED
+    return exit_codes.DONE
 
 
 class _WithDefault(Group):
@@ -114,13 +119,16 @@ def _places(given: Path) -> tuple[Path, Path]:
     """Return the output folder and the metadata store that a YAML names, or those in a folder."""
     if given.is_dir():
         return given, given / "metadata.sqlite"
+    if not given.exists():
+        raise ConfigError(
+            f"{given}: no such file or folder. {did_you_mean(given)}Give the pipeline's YAML, or "
+            "its output folder."
+        )
     config = options.load(SimpleNamespace(config=given, set=()))
     return Path(config.output.folder), config.metadata_path
 
 
 def _console() -> Console:
-    import sys
-
     from rich.console import Console
 
     from pipeline.run.runner import PIPE_WIDTH

@@ -9,6 +9,15 @@ class ConfigError(ValueError):
     """The configuration is wrong; the message names file, field, value and fix."""
 
 
-def missing_columns(names: Sequence[str]) -> str:
-    """Return `missing column: rooms`, or `missing columns: ...` for several."""
-    return f"missing column{'s' if len(names) > 1 else ''}: {', '.join(names)}"
+def missing_columns(names: Sequence[str], others: Sequence[str] = ()) -> str:
+    """Return `missing column: rooms`, or `missing columns: ...` for several.
+
+    Args:
+        names: The missing columns.
+        others: Columns of the file that are not needed: a missing one may be misspelled.
+    """
+    from shared_core.nearest import nearest
+
+    pairs = [(name, nearest(name, others, otherwise="")) for name in names]
+    near = [f"{name} ({each})" if each.startswith("did") else name for name, each in pairs]
+    return f"missing column{'s' if len(names) > 1 else ''}: {', '.join(near)}"

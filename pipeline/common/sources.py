@@ -1,4 +1,4 @@
-"""The formats of data files."""
+"""The formats of data files, by name."""
 
 from __future__ import annotations
 
@@ -20,3 +20,17 @@ SUFFIXES: dict[str, Source] = {
     ".tfrecord": "tfrecord",
 }
 """File extension -> format."""
+
+_OFFICE = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
+
+
+def unknown_format(path: str, *more: str) -> str:
+    """Return the message about a file whose name does not say its format.
+
+    Args:
+        path: The file.
+        *more: Formats in addition to those that a pipeline reads.
+    """
+    if path.lower().endswith(_OFFICE):
+        return f"--data={path}: a spreadsheet. Save its table as CSV (in UTF-8) and name that file."
+    return f"--data={path}: unknown format; add --source {', '.join((*SOURCES, *more))}"

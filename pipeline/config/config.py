@@ -27,6 +27,7 @@ from pipeline.config.origin import Origin
 from pipeline.config.section import Section
 from pipeline.config.tracking import TrackingConfig
 from pipeline.engines.engine import BeamConfig
+from shared_core.run_warning import RunWarning
 from trainer_module import TrainerConfig, TunerConfig
 from transform import FeatureSpec, Label
 
@@ -287,6 +288,13 @@ class PipelineConfig(Section):
     beam: BeamConfig = Field(default_factory=BeamConfig)
     metadata: MetadataConfig = Field(default_factory=MetadataConfig)
     output: OutputConfig
+    warnings: tuple[RunWarning, ...] = Field(
+        default=(),
+        description=(
+            "What `init` warned of. Each run repeats it, and a blessed model has a warning, until "
+            "you have checked it and delete the line."
+        ),
+    )
     tracking: TrackingConfig | None = Field(
         default=None, description="Export runs to a tracking server. Default: no export."
     )

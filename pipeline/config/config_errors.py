@@ -22,6 +22,8 @@ from pipeline.config.origin import Loc, Origin
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_FEW_KEYS, _NEAREST_KEYS = 10, 5
+
 
 def check_fields(
     model: type[Model],
@@ -145,7 +147,13 @@ def _suggest(key: str, names: Sequence[str]) -> str:
         return "Remove it."
     near = difflib.get_close_matches(key, names, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
-    return f"{hint}Accepted here: {', '.join(names)}."
+    if len(names) <= _FEW_KEYS:
+        return f"{hint}Accepted here: {', '.join(names)}."
+    nearest = difflib.get_close_matches(key, names, n=_NEAREST_KEYS, cutoff=0.0)
+    return (
+        f"{hint}Accepted here: {', '.join(nearest)} and {len(names) - len(nearest)} more, which "
+        "`python -m pipeline schema` describes."
+    )
 
 
 def field_names(model: type[BaseModel]) -> list[str]:

@@ -19,7 +19,7 @@ from components import CsvOptions
 from components.arrow_example_gen.columns import Kind
 from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
-from pipeline.common.sources import COLUMNAR, SOURCES, SUFFIXES, Source
+from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
 from pipeline.config.config import DataConfig
 from pipeline.data.csv_files import ColumnType, csv_blocks, open_csv
 from pipeline.data.data_sources import files, place
@@ -198,7 +198,7 @@ def source_of(path: str) -> Source:
     for suffix in reversed(suffixes):
         if suffix.lower() in SUFFIXES:
             return SUFFIXES[suffix.lower()]
-    raise ConfigError(f"--data={path}: unknown format; add --source {', '.join(SOURCES)}")
+    raise ConfigError(unknown_format(path))
 
 
 class _Table(NamedTuple):

@@ -25,6 +25,7 @@ from pipeline.features.left_out import LeftOut, show_left_out
 from pipeline.features.name_hints import words_of
 from shared_core.atomic_files import message_stream
 from shared_core.nearest import nearest_column
+from shared_core.run_warning import RunWarning
 from transform import FeatureSpec, check_spec
 from transform.spec.common import OTHERS
 from transform.spec.encoders import Encode
@@ -86,7 +87,7 @@ class Suggestion:
 
     text: str
     left_out: tuple[LeftOut, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[RunWarning, ...] = ()
     group_columns: tuple[str, ...] = ()
 
 

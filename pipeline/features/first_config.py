@@ -10,7 +10,7 @@ import os
 import re
 import statistics
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -42,6 +42,7 @@ from pipeline.features.split_sizes import (
 )
 from pipeline.features.time_order import time_order
 from pipeline.features.wide_tables import WIDE, ModelSize, is_wide
+from shared_core.run_warning import RunWarning
 
 FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based split
 FEW_OF_A_CLASS = 100  # rows: with fewer, a class's share of a split is random
@@ -61,7 +62,7 @@ class Written:
     kind: str
     warnings: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
-    suspicious: tuple[str, ...] = ()
+    suspicious: Sequence[RunWarning] = ()
 
 
 def init_file(
@@ -124,14 +125,14 @@ def init_file(
             ) from None
     with output_file(output) as stream:
         stream.write(text)
-    warnings = list(guess.reasons if guess else ())
+    warnings = [f"no --label: {_named_label(chosen, why)}"] if why else []
+    warnings += guess.reasons if guess else ()
     (facts,) = (column for column in data.columns if column.name == chosen)
     if facts.missing:
         warnings.append(_unlabelled(facts))
     if are_counts(facts):
         warnings.append(_counts_note(facts))
-    if _equal_rows(data):
-        warnings.append(_equal_rows_note(data))
+    warnings += map(str, _equal_rows(data))
     target = label_of(facts)
     split = split_of(data, facts, target)
     warnings += [
@@ -202,8 +203,16 @@ def first_config(
         *training(sizes.train, len(data.columns) - 1 - len(suggestion.left_out)),
         *evaluation(facts, target, data.values.get(label, ()), is_sample=data.every > 1),
         f"output: {{folder: output/{name}}}",
+        *_warnings([*suggestion.warnings, *_equal_rows(data)]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _warnings(found: Sequence[RunWarning]) -> list[str]:
+    """Return the lines of `warnings:`, which each run repeats."""
+    lines = [f"  - {_flow(each.model_dump(exclude_defaults=True))}" for each in found]
+    heading = ["# Each run repeats these. Delete a line once you have checked it.", "warnings:"]
+    return [*heading, *lines] if lines else []
 
 
 def pipeline_name(path: str) -> str:
@@ -372,8 +381,8 @@ def _split_by_rows(data: DataFacts, facts: ColumnFacts, target: Mapping[str, Jso
         if rows < FEW_OF_A_CLASS:
             why = f"Rows of {value!r}: {rows:,}. Each split gets its share of each class."
             return Split({"by": "stratified"}, why)
-    if _equal_rows(data):
-        return Split({"by": "row"}, _equal_rows_note(data))
+    for warning in _equal_rows(data):
+        return Split({"by": "row"}, f"{warning.what}.")
     return Split({"by": "row"}, "Few rows: each split gets its exact share.") if few else Split({})
 
 
@@ -388,24 +397,30 @@ def _sizes(
     return split_sizes(groups, label=facts.name, kind=target["kind"], path=path)
 
 
-def _equal_rows(data: DataFacts) -> bool:
-    """Return whether there are too few distinct rows to split them by content."""
-    return data.distinct_rows < FEW_DISTINCT * data.sample_rows
-
-
-def _equal_rows_note(data: DataFacts) -> str:
+def _equal_rows(data: DataFacts) -> list[RunWarning]:
+    """Return a warning if equal rows are in both splits, because there are few different ones."""
+    if data.distinct_rows >= FEW_DISTINCT * data.sample_rows:
+        return []
     among = f"{data.sample_rows:,}" if data.every == 1 else f"a sample of {data.sample_rows:,}"
-    return (
-        f"only {data.distinct_rows:,} different rows among {among}: the split also uses their "
-        "position, so that equal rows are in both splits."
-    )
+    return [
+        RunWarning(
+            what=f"only {data.distinct_rows:,} different rows among {among}: the split also uses "
+            "their position, so that equal rows are in both splits",
+            fix="Keep the rows of one thing in one split by data.split: {by: group, column: NAME}",
+            number=float(data.distinct_rows),
+        )
+    ]
+
+
+def _named_label(label: str, why: str) -> str:
+    return f"{plain_line(label)} was {why}; name another column with --label NAME."
 
 
 def _label_comments(facts: ColumnFacts, target: Mapping[str, JsonValue], why: str) -> list[str]:
     """Return comments on the label: its choice, its kind, and its positive value."""
     lines = []
     if why:
-        lines.append(f"{facts.name} was {why}; name another column with --label NAME.")
+        lines.append(_named_label(facts.name, why))
     kind = target["kind"]
     if are_counts(facts):
         lines.append(_counts_note(facts))

@@ -27,6 +27,7 @@ from pipeline.common.plain_line import plain_line
 from pipeline.features.column_counter import FLOAT_MERGES
 from pipeline.features.column_facts import Rows
 from pipeline.features.date_formats import guess_format
+from shared_core.run_warning import RunWarning
 from trainer_module.baselines.one_column import (
     ColumnScore,
     Target,
@@ -154,16 +155,17 @@ def choose(leaks: Leaks, usable: Collection[str]) -> Choice:
     return Choice(*sides)
 
 
-def warnings_of(kept: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a sentence for each kept column, for the terminal."""
+def warnings_of(kept: Mapping[str, str]) -> tuple[RunWarning, ...]:
+    """Return a warning for each kept column, for the terminal and the YAML."""
+    fix = "Remove it from features if its value is not known when a prediction is made"
     found = [
-        f"{plain_line(name)} {reason}: it may leak the label. Remove it from features if its "
-        "value is not known when a prediction is made."
+        RunWarning(what=f"{plain_line(name)} {reason}: it may leak the label", fix=fix, column=name)
         for name, reason in kept.items()
     ]
     more = len(found) - _MOST_WARNINGS
     if more > 0:
-        found[_MOST_WARNINGS:] = [f"{more} more such columns: the YAML lists them."]
+        what = f"{more} more such columns: the comments of the YAML list them"
+        found[_MOST_WARNINGS:] = [RunWarning(what=what, number=more)]
     return tuple(found)
 
 

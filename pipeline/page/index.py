@@ -25,7 +25,7 @@ from pipeline.page.elements import (
 )
 from pipeline.page.finite import rounded
 from pipeline.page.render import render
-from pipeline.page.states import STATES
+from pipeline.page.states import state_of
 from pipeline.report.curves import curves_of
 from pipeline.report.records import find_output, run_by_id
 from pipeline.report.run_changes import changes
@@ -52,7 +52,7 @@ def write_index(output_folder: str | Path) -> Path:
     text = render(
         title=latest.config.name,
         subtitle=f"{len(records):,} {'run' if len(records) == 1 else 'runs'}",
-        badge=Tile("latest", latest.result, state=STATES.get(latest.result, "")),
+        badge=Tile("latest", latest.shown_result, state=state_of(latest)),
         sections=sections,
         links={"Latest run": latest.page.relative_to(folder).as_posix()},
     )
@@ -83,7 +83,7 @@ def _row(before: RunRecord | None, record: RunRecord, names: Sequence[str]) -> R
     seconds = seconds_of(record)
     cells = [
         Cell(record.name, link=record.page.relative_to(record.output_folder).as_posix()),
-        Cell(record.result, state=STATES.get(record.result, "")),
+        Cell(record.shown_result, state=state_of(record)),
         number_cell(seconds, f"{seconds:,.0f}"),
         number_cell(rows, f"{rows:,}") if rows else Cell(""),
         *(number_cell(values[name]) if name in values else Cell("") for name in names),

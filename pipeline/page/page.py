@@ -20,7 +20,7 @@ from pipeline.page.sections import (
     training,
     verdict,
 )
-from pipeline.page.states import STATES
+from pipeline.page.states import state_of
 from pipeline.report.records import run_by_id
 from pipeline.report.run_record import INDEX, RunRecord, records_of
 from shared_core.atomic_files import atomic_write
@@ -50,7 +50,7 @@ def write_page(record: RunRecord) -> Path:
     text = render(
         title=run.config.name,
         subtitle=_subtitle(record),
-        badge=Tile("verdict", record.result, state=STATES.get(record.result, "")),
+        badge=Tile("verdict", record.shown_result, state=state_of(record)),
         sections=[_section(run, *each) for each in SECTIONS],
         links={"All runs": f"../../{INDEX}"},
     )

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipeline.page.elements import State
+from pipeline.report.run_record import RunRecord
 
-STATES: Mapping[str, State] = {
+_STATES: Mapping[str, State] = {
     "blessed": "good",
     "not blessed": "bad",
     "failed": "bad",
     "interrupted": "warning",
 }
-"""Result of a run -> mark of it on a page."""
+
+
+def state_of(record: RunRecord) -> State:
+    """Return the mark of a run's result on a page."""
+    return "warning" if record.warnings else _STATES.get(record.result, "")

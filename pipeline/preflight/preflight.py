@@ -151,9 +151,10 @@ def _check_same_columns(
     path = f"data.eval_path={config.data.eval_path}"
     lacking = [name for name in used if name not in held_out.columns]
     if lacking:
+        others = [name for name in held_out.columns if name not in train.columns]
         raise ConfigError(
-            f"{path}: {missing_columns(lacking)} (in data.path, and in use). Both files need the "
-            "same columns."
+            f"{path}: {missing_columns(lacking, others)} (in data.path, and in use). Both files "
+            "need the same columns."
         )
     for name in used:
         kinds = train.columns[name], held_out.columns[name]
@@ -215,7 +216,7 @@ def _check_columns(config: PipelineConfig, seen: DataPeek) -> tuple[ResolvedGrou
         if column not in seen.columns:
             raise ConfigError(
                 f"{field}: column {column!r} is not in data.path={config.data.path}; "
-                f"{nearest_column(column, seen.columns)}"
+                f"{nearest_column(column, seen.columns, but=[config.label.column])}"
             )
     return groups
 

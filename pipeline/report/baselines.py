@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pipeline.config.evaluation import METRICS, NOT_OF_A_CONSTANT
 from pipeline.graph.node_names import NodeName
 from pipeline.report.records import NodeRecord, find_output, read_text
+from shared_core.run_warning import RunWarning
 from trainer_module.baselines.record import FILE, Baseline, Baselines
 
 _SHOWN = {"constant": "a constant", "linear": "a linear model"}
@@ -31,8 +32,10 @@ def shown_name(baseline: Baseline) -> str:
     return _SHOWN.get(baseline.name, baseline.name)
 
 
-def worse_than_a_constant(values: Mapping[str, float], baselines: Sequence[Baseline]) -> list[str]:
-    """Return a sentence for each metric in which the model is worse than a constant prediction."""
+def worse_than_a_constant(
+    values: Mapping[str, float], baselines: Sequence[Baseline]
+) -> list[RunWarning]:
+    """Return a warning for each metric in which the model is worse than a constant prediction."""
     found = []
     for baseline in baselines:
         for name, value in values.items():
@@ -42,16 +45,21 @@ def worse_than_a_constant(values: Mapping[str, float], baselines: Sequence[Basel
             behind = reference - value if METRICS[name].higher_is_better else value - reference
             if behind > _ROUNDING * abs(reference):
                 found.append(
-                    f"the model is worse than a constant: its {name} is {value:.4f}, and "
-                    f"{reference:.4f} for a constant prediction ({baseline.is_what})"
+                    RunWarning(
+                        what=f"the model is worse than a constant: its {name} is {value:.4f}, and "
+                        f"{reference:.4f} for a constant prediction ({baseline.is_what})",
+                        fix="Train longer or with another learning rate, or add columns",
+                        number=value,
+                        source=NodeName.EVALUATOR,
+                    )
                 )
     return found
 
 
 def worse_than_linear(
     metric: str, values: Mapping[str, float], baselines: Sequence[Baseline]
-) -> list[str]:
-    """Return a sentence if a linear model is better than the model in the selection metric."""
+) -> list[RunWarning]:
+    """Return a warning if a linear model is better than the model in the selection metric."""
     for baseline in baselines:
         reference, value = baseline.metrics.get(metric), values.get(metric)
         if baseline.name != "linear" or reference is None or value is None:
@@ -59,7 +67,12 @@ def worse_than_linear(
         behind = reference - value if METRICS[metric].higher_is_better else value - reference
         if behind > _SHOWN_DIFFERENCE * abs(reference):
             return [
-                f"a linear model is better than the model: its {metric} is {reference:.4f}, and "
-                f"{value:.4f} for the model ({baseline.is_what}). Tune the training, or add data"
+                RunWarning(
+                    what=f"a linear model is better than the model: its {metric} is "
+                    f"{reference:.4f}, and {value:.4f} for the model ({baseline.is_what})",
+                    fix="Tune the training, or add data",
+                    number=value,
+                    source=NodeName.EVALUATOR,
+                )
             ]
     return []

@@ -132,7 +132,7 @@ def waiting(text: str, console: Console) -> Live:
 
 def caution(node: str, sentence: str) -> Text:
     """Return a warning line with a highlighted prefix."""
-    return Text.assemble((f"Warning of {node}", "bold yellow"), f": {sentence}.")
+    return Text.assemble((f"Warning of {node}", "bold yellow"), f": {sentence}")
 
 
 class PlainView:

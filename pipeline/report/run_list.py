@@ -59,7 +59,10 @@ def show_runs(folder: Path, metadata: Path, console: Console) -> None:
         values = metrics_of(record)
         table.add_row(
             record.name,
-            Text(record.result, style=_STYLES.get(record.result, "")),
+            Text(
+                record.shown_result,
+                style="yellow" if record.warnings else _STYLES.get(record.result, ""),
+            ),
             duration(seconds_of(record)),
             *(metric_number(values[name]) if name in values else "" for name in names),
             Text("" if before is None else changes_text(before, record)),
@@ -94,7 +97,7 @@ def show_difference(one: RunRecord, other: RunRecord, console: Console) -> None:
         before, after = ours.get(name), theirs.get(name)
         change = "" if before is None or after is None else f"{after - before:+.1f} s"
         numbers.add_row(Text(f"time of {name}"), _seconds(before), _seconds(after), change)
-    numbers.add_row("result", one.result, other.result, "")
+    numbers.add_row("result", one.shown_result, other.shown_result, "")
     print_table(console, numbers)
 
 

@@ -23,6 +23,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from shared_core.atomic_files import atomic_write
+from shared_core.run_warning import count_warnings
 
 RUNS = "runs"
 """Folder of the records in an output folder."""
@@ -91,6 +92,17 @@ class RunRecord:
         """`blessed`, `not blessed`, `not judged`, `failed` or `interrupted`."""
         result = str(self.summary["run"].get("result", "done"))
         return self.summary["verdict"]["result"] if result == "done" else result
+
+    @property
+    def warnings(self) -> int:
+        """Number of warnings of a model that is blessed nevertheless."""
+        return len(self.summary.get("warnings", ())) if self.result == "blessed" else 0
+
+    @property
+    def shown_result(self) -> str:
+        """The result as tables and pages show it: `blessed with 2 warnings`."""
+        with_ = f" with {count_warnings(self.warnings)}" if self.warnings else ""
+        return f"{self.result}{with_}"
 
 
 def write_record(

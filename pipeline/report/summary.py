@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from rich.text import Text
 
 from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import (
-    FEW_JUDGED,
     MEAN_LABEL,
     METRICS,
     ROWS,
@@ -22,13 +20,13 @@ from pipeline.config.evaluation import (
 from pipeline.graph.node_names import NodeName
 from pipeline.graph.table import NODES
 from pipeline.report import against_constant, attributions, baselines, calibration, classes, trials
-from pipeline.report.console import Consoles, caution, print_text
+from pipeline.report.console import Consoles, print_text
 from pipeline.report.progress import RunState, duration
 from pipeline.report.records import NodeRecord, OutputArtifact, find_output, latest_run_of
+from pipeline.report.run_warnings import run_warnings
 from pipeline.report.short_path import short
 from pipeline.report.slices import LARGEST_CLASS, metric_number, named_slices, slice_values
 from pipeline.report.stacked_tables import print_table
-from pipeline.report.too_good import too_good
 from pipeline.report.verdict import show_verdict
 from trainer_module.baselines.record import Baseline
 
@@ -44,7 +42,7 @@ def show(config: PipelineConfig, state: RunState, consoles: Consoles) -> None:
     if config.tuning is not None and results is not None:
         print_table(console, trials.table(config.tuning, results.uri))
         console.print()
-    show_metrics(config, records, console, warnings=consoles.warnings)
+    show_metrics(config, records, console)
     for node in state.nodes:
         if node.training is not None and node.training.advice:
             print_text(console, f"{node.name}: {node.training.advice}.")
@@ -52,9 +50,17 @@ def show(config: PipelineConfig, state: RunState, consoles: Consoles) -> None:
     if explained is not None:
         print_table(console, attributions.table_of(explained))
         console.print()
-    for sentence in cautions(records):
-        print_text(consoles.warnings, caution(NodeName.TRANSFORM, sentence))
-    show_verdict(config, records, consoles.verdict)
+    show_warnings_and_verdict(config, records, consoles)
+
+
+def show_warnings_and_verdict(
+    config: PipelineConfig, records: dict[str, NodeRecord], consoles: Consoles
+) -> None:
+    """Print the warnings of the run, and whether the model is blessed with them."""
+    warnings = run_warnings(config, records)
+    for warning in warnings:
+        print_text(consoles.warnings, Text.assemble(("warning", "bold yellow"), f": {warning}"))
+    show_verdict(config, records, consoles.verdict, warnings=len(warnings))
 
 
 def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecord]) -> Table:
@@ -88,30 +94,14 @@ def _main_outputs(node: str, outputs: Mapping[str, list[OutputArtifact]]) -> lis
     return [key for key in outputs if key in NODES[node].main_outputs] or list(outputs)[:1]
 
 
-def show_metrics(
-    config: PipelineConfig,
-    records: dict[str, NodeRecord],
-    console: Console,
-    *,
-    warnings: Console | None = None,
-) -> None:
-    """Print the Evaluator's metrics, the baselines, and where a baseline is better.
-
-    Args:
-        config: The configuration that ran.
-        records: The nodes of the run.
-        console: Where to print them.
-        warnings: Where to print warnings; None: the same console.
-    """
-    warnings = warnings or console
+def show_metrics(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
+    """Print the Evaluator's metrics beside those of the baselines."""
     evaluator = records.get(NodeName.EVALUATOR)
     if evaluator:
         print_table(console, metrics_table(config, evaluator, baselines.read(records)))
         console.print()
         _classes(config, records, console)
         _calibration(config, records, console)
-        _warn_by_baselines(config, records, warnings)
-        _few_rows(evaluator, warnings)
 
 
 def metrics_table(
@@ -177,35 +167,6 @@ def _calibration(config: PipelineConfig, records: dict[str, NodeRecord], console
         console.print()
 
 
-def _warn_by_baselines(
-    config: PipelineConfig, records: dict[str, NodeRecord], console: Console
-) -> None:
-    evaluation = find_output(records, NodeName.EVALUATOR, "evaluation")
-    if evaluation is None:
-        return
-    values = dict(slice_values(evaluation.uri)).get("", {})
-    names = config.evaluation.metric_names(config.label.kind)
-    shown = {name: values[name] for name in names if name in values}
-    found = baselines.read(records)
-    sentences = [
-        *baselines.worse_than_a_constant(shown, found),
-        *baselines.worse_than_linear(config.evaluation.judged_by(config.label.kind), shown, found),
-        *too_good(shown, baselines.read_all(records)),
-    ]
-    for sentence in sentences:
-        print_text(console, Text.assemble(("warning", "bold yellow"), f": {sentence}."))
-
-
-def _few_rows(evaluator: NodeRecord, console: Console) -> None:
-    evaluation = evaluator.output("evaluation")
-    values = dict(slice_values(evaluation.uri)).get("", {}) if evaluation else {}
-    judged = values.get(ROWS, FEW_JUDGED)
-    if judged < FEW_JUDGED:
-        rows = "1 row" if judged == 1 else f"{judged:.0f} rows"
-        text = f": the metrics are unreliable: only {rows} evaluated."
-        print_text(console, Text.assemble(("warning", "bold yellow"), text))
-
-
 def _count(value: float | None) -> str:
     return "" if value is None else f"{value:,.10g}"
 
@@ -231,21 +192,6 @@ def _bounds(config: PipelineConfig, metric: str, uri: str) -> str:
         sign = "-" if METRICS[metric].higher_is_better else "+"
         parts.append(f"{sign}{threshold.max_loss:g} of baseline")
     return ", ".join(parts)
-
-
-def cautions(records: dict[str, NodeRecord]) -> list[str]:
-    """Return Transform's warnings, which are shown when it ends and again in each summary."""
-    graph = find_output(records, NodeName.TRANSFORM, "transform_graph")
-    if graph is None or not Path(graph.uri).is_dir():
-        return []
-    return _column_cautions(graph.uri)
-
-
-@functools.lru_cache(maxsize=1)  # a run shows them twice, and reading them loads a SavedModel
-def _column_cautions(uri: str) -> list[str]:
-    from transform import column_cautions
-
-    return column_cautions(uri)
 
 
 def _below(uri: str, root: str) -> str:

@@ -3,7 +3,8 @@
     {"version": 1, "pipeline": "houses", "run": {"id": ..., "ended": ...}, "nodes": [...],
      "label": ..., "rows": {"train": 240, "eval": 60}, "judged_split": "eval", "metrics": {...},
      "slices": [...], "baselines": [...], "attributions": [...], "thresholds": {...},
-     "verdict": {...}, "gradient_noise_scale": null, "model": ...,
+     "verdict": {...}, "warnings": [{"what": ..., "fix": ..., "column": ..., "number": ...,
+     "source": ...}], "gradient_noise_scale": null, "model": ...,
      "pushed_model": ...}
 
 Strict JSON: an undefined number is null. docs/own-data.md describes each field.
@@ -24,6 +25,7 @@ from pipeline.graph.node_names import NodeName
 from pipeline.report import against_constant, attributions, baselines, verdict
 from pipeline.report.progress import NodeState, RunState, Timing
 from pipeline.report.records import NodeRecord, find_output
+from pipeline.report.run_warnings import run_warnings
 from pipeline.report.slices import slice_values, slices_of
 from shared_core.atomic_files import atomic_write
 
@@ -125,6 +127,11 @@ def summary_of(
             name: threshold.model_dump() for name, threshold in config.evaluation.thresholds.items()
         },
         "verdict": _verdict(config, records, evaluation),
+        # A failed run may have damaged artifacts, which are not read for it.
+        "warnings": [
+            each.model_dump()
+            for each in (config.warnings if error else run_warnings(config, records))
+        ],
         "gradient_noise_scale": _noise_scale(state),
         "model": _uri(records, NodeName.TRAINER, "model"),
         "pushed_model": str(pushed) if pushed is not None and pushed.exists() else None,

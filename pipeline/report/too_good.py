@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pipeline.graph.node_names import NodeName
+from shared_core.run_warning import RunWarning
 from trainer_module.baselines.record import Baselines
 
 _TOO_GOOD = {
@@ -16,8 +18,8 @@ _TOO_GOOD = {
 _EXPLAINS = 0.5  # share of the label; above it, one column is the likely reason
 
 
-def too_good(values: Mapping[str, float], found: Baselines | None) -> list[str]:
-    """Return a question if a metric is better than usual for honest data.
+def too_good(values: Mapping[str, float], found: Baselines | None) -> list[RunWarning]:
+    """Return a warning if a metric is better than usual for honest data.
 
     Args:
         values: The model's metrics.
@@ -29,18 +31,22 @@ def too_good(values: Mapping[str, float], found: Baselines | None) -> list[str]:
         value, constant = values.get(metric), constants.get(metric)
         if value is None or not value > bound or (constant or 0.0) > 2 * bound - 1:
             continue
-        question = f"{metric} is {value:.4f}, which is rare for honest data"
+        what = f"{metric} is {value:.4f}, which is rare for honest data"
+        fix = "Check that each feature is known when a prediction is made"
+        column, number = None, value
         strongest = found.strongest if found else None
-        if strongest is None:
-            return [f"{question}. Check that each feature is known when a prediction is made"]
-        name = repr(strongest.column)
-        if strongest.share < _EXPLAINS:
-            return [
-                f"{question}. No single column explains it: {name} predicts most of the label, "
-                f"{strongest.share:.0%}. Check for columns that leak it together"
-            ]
+        if strongest is not None:
+            column, number = strongest.column, strongest.share
+            if number < _EXPLAINS:
+                what += (
+                    f". No single column explains it: {column!r} predicts most of the label, "
+                    f"{number:.0%}"
+                )
+                fix = "Check for columns that leak it together"
+            else:
+                what += f": column {column!r} alone explains {number:.1%} of the label"
+                fix = "Check that its value is known when a prediction is made"
         return [
-            f"{question}: column {name} alone explains {strongest.share:.1%} of the label. Check "
-            "that its value is known when a prediction is made"
+            RunWarning(what=what, fix=fix, column=column, number=number, source=NodeName.EVALUATOR)
         ]
     return []

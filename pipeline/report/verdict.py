@@ -18,18 +18,24 @@ from pipeline.report.progress import RunState
 from pipeline.report.records import NodeRecord, OutputArtifact, find_output, latest_run_of
 from pipeline.report.short_path import short
 from pipeline.report.slices import metric_number, named_slices
+from shared_core.run_warning import count_warnings
 
 SHOWN_ROWS = 5
 
 
-def show_verdict(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    """Print whether the model is blessed, and the thresholds that it violates."""
+def show_verdict(
+    config: PipelineConfig, records: dict[str, NodeRecord], console: Console, *, warnings: int = 0
+) -> None:
+    """Print whether the model is blessed, with how many warnings, and the violated thresholds."""
     blessing = find_output(records, NodeName.EVALUATOR, "blessing")
     if blessing is None:
         return
     if blessing.properties.get("blessed") == 1:
         against = f"every threshold holds{_compared(config, blessing)}."
-        print_text(console, Text.assemble(("blessed", "bold green"), f": {against}"))
+        result = Text("blessed", "bold green")
+        if warnings:
+            result = Text(f"blessed with {count_warnings(warnings)}", "bold yellow")
+        print_text(console, Text.assemble(result, f": {against}"))
     else:
         result, reasons = verdict(config, records, blessing)
         print_text(console, Text.assemble((result, "bold red"), ", so not pushed:"))

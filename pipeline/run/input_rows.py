@@ -6,11 +6,12 @@ CSV, Parquet, Arrow and TFRecord are read by the same code as in `run`.
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import sys
 import tempfile
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
-from pipeline.common.sources import COLUMNAR, SUFFIXES, Source
+from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
 from pipeline.data import data_sources
 from pipeline.data.csv_files import open_csv
 from pipeline.data.peek import open_parquet
@@ -48,7 +49,9 @@ _ENDINGS: dict[str, InputFormat] = {
 def _number_texts(options: CsvOptions | None = None) -> NumberTexts:
     from components.arrow_example_gen.csv_numbers import NumberTexts
 
-    return NumberTexts(formats={} if options is None else options.formatted)
+    return (
+        NumberTexts() if options is None else NumberTexts(options.decimal or ".", options.formatted)
+    )
 
 
 @dataclass
@@ -106,9 +109,7 @@ def format_of(path: str) -> InputFormat:
         raise ConfigError(f"--data: {error}") from None
     if suffix in _ENDINGS:
         return _ENDINGS[suffix]
-    raise ConfigError(
-        f"--data={path}: unknown format; add --source csv, parquet, arrow, tfrecord or jsonl"
-    )
+    raise ConfigError(unknown_format(path, "jsonl"))
 
 
 @contextlib.contextmanager
@@ -140,20 +141,64 @@ def open_rows(
         files: Files on this machine, from `input_files`.
         shown: The path that the user gave, for messages.
         kind: The format.
-        options: The CSV dialect.
+        options: The CSV dialect; how its cells are read holds for the texts of all formats.
         skip: Skip rows that cannot be read.
 
     Raises:
         ConfigError: The file does not have this format.
     """
-    if kind == "parquet" or kind == "arrow":
-        return _parquet(files, shown, kind)
-    (file,) = files
     if kind == "csv":
-        return _csv(file, shown, options, skip=skip)
-    if kind == "jsonl":
-        return _jsonl(file, shown, options, skip=skip)
-    return _tfrecord(file, shown, skip=skip)
+        return _csv(files[0], shown, options, skip=skip)
+    if kind == "parquet" or kind == "arrow":
+        rows = _parquet(files, shown, kind)
+    elif kind == "jsonl":
+        rows = _jsonl(files[0], shown, options, skip=skip)
+    else:
+        rows = _tfrecord(files[0], shown, skip=skip)
+    rows.texts = _number_texts(options)
+    rows.batches = (_mask_missing(batch, rows.needed, options) for batch in rows.batches)
+    return rows
+
+
+def _mask_missing(
+    batch: pa.RecordBatch, needed: Collection[str], options: CsvOptions
+) -> pa.RecordBatch:
+    """Return a batch with null where a CSV would have a word for a missing value, such as -999."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as types
+
+    from components.arrow_example_gen.csv_blocks import mask_missing
+
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        words = options.missing_words(name) if name in needed else ()
+        if types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        kind = column.type
+        if words and (
+            types.is_string(kind)
+            or types.is_large_string(kind)
+            or types.is_binary(kind)
+            or types.is_large_binary(kind)
+        ):
+            column = mask_missing(column, words)
+        elif (types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind)) and (
+            numbers := _numbers_in(words)
+        ):
+            known = pc.is_in(column.cast(pa.float64(), safe=False), value_set=pa.array(numbers))
+            column = pc.replace_with_mask(column, known, pa.scalar(None, kind))
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _numbers_in(words: Sequence[str]) -> list[float]:
+    """Return the words for missing values that are numbers: -999 of a CSV is -999.0 of Parquet."""
+    found = []
+    for word in words:
+        with contextlib.suppress(ValueError):
+            found.append(float(word.replace(",", ".")))
+    return [number for number in found if math.isfinite(number)]
 
 
 def _csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
@@ -251,7 +296,7 @@ def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputR
                 raise ValueError(f"{shown}, {error}") from None
             yield batch
 
-    found = InputRows(shown, [], iter(()), _number_texts(options), unreadable=unreadable)
+    found = InputRows(shown, [], iter(()), unreadable=unreadable)
     found.why_unreadable = "which are not JSON objects of values"
     found.line_of = lines.__getitem__
     found.columns = list(

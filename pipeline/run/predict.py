@@ -18,6 +18,7 @@ import numpy as np
 from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.json_types import JsonValue
 from pipeline.common.output_file import output_file
+from pipeline.run.cell_reading import cell_reading
 from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_files, open_rows
 from pipeline.run.predictor import Predictions, Predictor, latest_version
 from pipeline.run.raw_rows import Wrong
@@ -86,7 +87,7 @@ def predict(
         kind: Format of `source`; None: derived from its name.
         keep: Columns of the input to write; None: all.
         on_error: Whether a row that the model cannot take is an error, or is skipped and counted.
-        csv_options: The CSV dialect; None: detected automatically.
+        csv_options: `data.csv` of a YAML; what it sets wins over what the model says of the cells.
 
     Returns:
         0.
@@ -95,14 +96,12 @@ def predict(
         ConfigError: The model or the file does not exist, a column is missing, or a cell has
             another type.
     """
-    from components import CsvOptions
-
-    options = csv_options or CsvOptions()
     kind = kind or format_of(source)
     version = latest_version(model)
     with input_files(source, kind) as files:
         if output is not None and output.exists() and any(map(output.samefile, files)):
             raise ConfigError(f"--output={output}: is the input file; name another file.")
+        options = cell_reading(version, files, source, kind, csv_options)
         rows = open_rows(files, source, kind, options, skip=on_error == "skip")
         kept = _kept(rows, keep)
         predictor = Predictor(version)
@@ -140,9 +139,10 @@ def _kept(rows: InputRows, keep: Sequence[str] | None) -> list[str]:
 def _check_columns(predictor: Predictor, rows: InputRows, *, tfrecord: bool) -> None:
     """Raise if a file lacks a column that the model reads."""
     lacking = sorted(set(predictor.kinds) - set(rows.columns))
+    others = [name for name in rows.columns if name not in predictor.kinds]
     if lacking and not tfrecord:  # in a tf.Example, a feature may be missing
         raise ConfigError(
-            f"--data={rows.path}: {missing_columns(lacking)} (required by the model). "
+            f"--data={rows.path}: {missing_columns(lacking, others)} (required by the model). "
             "Add them; leave a cell empty where the value is missing."
         )
 

@@ -28,6 +28,7 @@ from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration
 from pipeline.report.records import find_output, latest_run_of
 from pipeline.report.run_record import RunRecord
+from pipeline.report.run_warnings import cautions as cautions_of
 from pipeline.report.short_path import short
 from pipeline.report.split_statistics import read_statistics
 from pipeline.report.summary_file import last_computed, write_summary
@@ -289,9 +290,9 @@ def _cautions(config: PipelineConfig):
     """Return a function that returns Transform's warnings and logs them."""
 
     def cautions() -> list[str]:
-        found = summary.cautions(latest_run_of(config))
+        found = [str(each) for each in cautions_of(latest_run_of(config))]
         for sentence in found:
-            logging.getLogger("absl").warning("Transform: %s.", sentence)
+            logging.getLogger("absl").warning("Transform: %s", sentence)
         return found
 
     return cautions

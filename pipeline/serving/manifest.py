@@ -164,7 +164,8 @@ def _request(
             f"--signature={signature}: Vertex' predict passes on `instances` alone, so that "
             f"{SERVING_DEFAULT} answers; leave --signature out."
         )
-    with rows_file(options.rows, csv_options=config.data.csv if config else None) as found:
+    csv_options = config.data.csv if config else None
+    with rows_file(options.rows, model.place, csv_options=csv_options) as found:
         rows = first_rows(found, model, _REQUEST_ROWS)
     path = file.with_name(f"{file.stem}-request.json")
     body = request_body(model, signature, rows, range(len(rows)))

@@ -18,6 +18,7 @@ import numpy as np
 
 from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.run.cell_reading import cell_reading
 from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_files, open_rows
 from pipeline.run.predictor import KINDS
 from pipeline.run.raw_rows import ModelRows, model_rows
@@ -55,18 +56,20 @@ class ServingRows:
 
 @contextmanager
 def rows_file(
-    source: str, kind: InputFormat | None = None, csv_options: CsvOptions | None = None
+    source: str,
+    model: str,
+    kind: InputFormat | None = None,
+    csv_options: CsvOptions | None = None,
 ) -> Iterator[InputRows]:
-    """Open a file of rows, as `predict` does.
+    """Open a file of rows for a SavedModel, as `predict` does.
 
     Raises:
         ConfigError: The file does not exist, or cannot be read.
     """
-    from components import CsvOptions
-
     kind = kind or format_of(source)
     with input_files(source, kind) as files:
-        yield open_rows(files, source, kind, csv_options or CsvOptions(), skip=False)
+        options = cell_reading(model, files, source, kind, csv_options)
+        yield open_rows(files, source, kind, options, skip=False)
 
 
 def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRows:
@@ -80,8 +83,9 @@ def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRow
     names = [column.name for column in model.columns]
     lacking = sorted(set(names) - set(found.columns))
     if lacking:
+        others = [name for name in found.columns if name not in names]
         raise ConfigError(
-            f"--data={found.path}: {missing_columns(lacking)} (required by the model). "
+            f"--data={found.path}: {missing_columns(lacking, others)} (required by the model). "
             "Add them; leave a cell empty where the value is missing."
         )
     found.needed = {column.name: KINDS[column.dtype] for column in model.columns}

@@ -19,4 +19,6 @@ def test_without_a_close_one_the_first_twenty_are_shown() -> None:
     names = [f"v{i:02}" for i in range(25)]
     assert nearest("zzz", names) == f"use one of {', '.join(names[:20])}, ..."
     assert nearest_column("zzz", names[:2]) == "the data has: v00, v01"
+    assert nearest_column("area", ["race", "price"]) == "the data has: price, race"
+    assert nearest_column("tip", ["tips", "fare"], but=["tips"]) == "the data has: fare"
     assert nearest_column("x", []) == "the data has: no columns"

@@ -64,6 +64,7 @@ SUMMARY_OF_A_RUN: dict[str, Any] = {
         "compared_with_blessed_model": False,
         "against_constant": None,
     },
+    "warnings": [],
     "gradient_noise_scale": None,
     "model": "/elsewhere/artifacts/Trainer/model/8",
     "pushed_model": None,

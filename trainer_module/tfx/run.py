@@ -5,12 +5,14 @@ tfx.components.Trainer(run_fn="trainer_module.run_fn", ...)
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from shared_core.atomic_files import atomic_write_text
 from trainer_module.baselines.baselines import write_baselines
 from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.config import TrainerConfig, trainer_settings
@@ -55,6 +57,7 @@ def run_fn(fn_args: FnArgs) -> FitResult | None:
     If `fn_args.custom_config["baselines"]` names a split, the results of a constant and a linear
     model on its rows are written to `baselines.json` in the model_run folder. If
     `custom_config["input_gradients"]` is true, the export has the signature `input_gradients`.
+    `custom_config["reading"]` is written to `assets.extra/reading.json` of the export.
 
     With several workers (see `create_strategy`) each calls this function with the same arguments.
     They train one model together, the chief writes, and all return when its export is complete. If
@@ -167,6 +170,10 @@ def _run(
         write_label(fn_args.serving_model_dir, names)
     if data.layout is not None:
         write_input_checks(fn_args.serving_model_dir, data.layout)
+    reading = fn_args.custom_config.get("reading")
+    if reading:
+        path = f"{fn_args.serving_model_dir}/assets.extra/reading.json"
+        atomic_write_text(path, json.dumps(reading, indent=1))
     split = fn_args.custom_config.get("baselines")
     if split:
         files = split_files(fn_args, split)

@@ -1,7 +1,7 @@
 """What a finished Transform took without complaint and a person should know.
 
-    for sentence in column_cautions(uri):
-        print(sentence)
+    for warning in column_cautions(uri):
+        print(warning)
 
 All of it is read from the transform graph; nothing is computed from data.
 """
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from shared_core.feature_layout import FeatureLayout
+from shared_core.run_warning import RunWarning
 from transform.analyzers.fitted import Fitted, fitted_numbers
 from transform.analyzers.statistic import MOMENTS
 from transform.analyzers.statistics import LARGEST, STATISTICS, FittedStatistics
 from transform.analyzers.unread import COUNTS, EXAMPLES, DateCounts
 from transform.encode.bucketize import BOUNDARIES
 from transform.encode.label import LABEL_EXTREMES
-from shared_core.feature_layout import FeatureLayout
 from transform.scale.table import SCALERS
 
 UNREAD = 0.01  # share of unread dates from which a caution is written
@@ -27,14 +28,15 @@ _KEEP_OFFSET = ("none", "max_abs")  # scalers that subtract nothing before their
 ONE_BUCKET = 0.5  # share of equal boundaries from which a caution is written
 
 
-def column_cautions(uri: str) -> list[str]:
-    """Return a sentence for each column that lost what its data may have held.
+def column_cautions(uri: str) -> list[RunWarning]:
+    """Return a warning for each column that lost what its data may have held.
 
     Args:
         uri: of the `transform_graph` artifact, or `TFTransformOutput`'s folder.
 
     Returns:
-        Sentences; none for a graph of another `preprocessing_fn`.
+        Records of column, number, what is lost and what to do; none for a graph of another
+        `preprocessing_fn`.
     """
     layout = FeatureLayout.from_transform_graph(uri)
     if layout is None:
@@ -62,20 +64,25 @@ def column_cautions(uri: str) -> list[str]:
     return found
 
 
-def _unread_dates(kept: Fitted, examples: dict[str, str]) -> list[str]:
+def _unread_dates(kept: Fitted, examples: dict[str, str]) -> list[RunWarning]:
     counts = kept.record(DateCounts, kept.values)
     return [
-        f"column {name!r}: encode: date cannot read {unread / given:.1%} of the values "
-        f"({unread:,} of {given:,}), for example {examples.get(name, '')[:60]!r}: they are missing "
-        "to the model. Write ISO 8601 (2013-05-06, 2013-05-06T17:30:00), say how they are "
-        "written by date.format ('%d.%m.%Y'), or write ints with the right "
-        "date.unit"
+        RunWarning(
+            what=f"column {name!r}: encode: date cannot read {unread / given:.1%} of the values "
+            f"({unread:,} of {given:,}), for example {examples.get(name, '')[:60]!r}: they are "
+            "missing to the model",
+            fix="Write ISO 8601 (2013-05-06, 2013-05-06T17:30:00), say how they are written by "
+            "date.format ('%d.%m.%Y'), or write ints with the right date.unit",
+            column=name,
+            number=float(unread),
+            source="Transform",
+        )
         for name, given, unread in zip(kept.columns, *counts, strict=True)
         if given and unread / given >= UNREAD
     ]
 
 
-def _one_bucket(kept: Fitted) -> list[str]:
+def _one_bucket(kept: Fitted) -> list[RunWarning]:
     found = []
     for name, boundaries in zip(kept.columns, kept.values, strict=True):
         values, counts = np.unique(boundaries, return_counts=True)
@@ -84,15 +91,20 @@ def _one_bucket(kept: Fitted) -> list[str]:
         share = counts[most] / buckets
         if boundaries.size > 1 and counts[most] > 1 and share >= ONE_BUCKET:
             found.append(
-                f"column {name!r}: {counts[most]} of the {boundaries.size} boundaries of encode: "
-                f"bucketize are {values[most]:g}, which most rows hold: of {buckets} buckets, at "
-                f"most {values.size + 1} are used. Give bucketize.boundaries, or use scale: "
-                "gaussian"
+                RunWarning(
+                    what=f"column {name!r}: {counts[most]} of the {boundaries.size} boundaries of "
+                    f"encode: bucketize are {values[most]:g}, which most rows hold: of {buckets} "
+                    f"buckets, at most {values.size + 1} are used",
+                    fix="Give bucketize.boundaries, or use scale: gaussian",
+                    column=name,
+                    number=float(values[most]),
+                    source="Transform",
+                )
             )
     return found
 
 
-def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) -> list[str]:
+def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) -> list[RunWarning]:
     found = []
     statistics = kept.record(FittedStatistics, kept.values)
     extremes = zip(kept.columns, statistics.minimum, statistics.maximum, strict=True)
@@ -105,15 +117,21 @@ def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) 
             continue
         if reach > LARGEST and MOMENTS in scaler.requires:
             found.append(
-                f"column {name!r} goes up to {reach:.2g}: mean and variance take numbers beyond "
-                "3e144 for that one. Derive its logarithm, or use scale: min_max or gaussian"
+                RunWarning(
+                    what=f"column {name!r} goes up to {reach:.2g}: mean and variance take numbers "
+                    "beyond 3e144 for that one",
+                    fix="Derive its logarithm, or use scale: min_max or gaussian",
+                    column=name,
+                    number=float(reach),
+                    source="Transform",
+                )
             )
         if name in floats:
             effect = ": 0 everywhere" if scaler.requires else ""
             found += _float32_is_coarse(name, low, high, if_constant=effect)
         elif scaler.name in _KEEP_OFFSET:
             found += _float32_is_coarse(
-                name, low, high, keeper=f"scale: {scaler.name}", fix="use scale: z_score"
+                name, low, high, keeper=f"scale: {scaler.name}", fix="Use scale: z_score"
             )
     return found
 
@@ -126,18 +144,24 @@ def _float32_is_coarse(
     steps: int = STEPS,
     if_constant: str = "",
     keeper: str = "tf.Example",
-    fix: str = "write it as an int (int64 is exact; features.derive can then take an offset off "
+    fix: str = "Write it as an int (int64 is exact; features.derive can then take an offset off "
     "and divide), or subtract an offset in the data",
-) -> list[str]:
-    """Return a sentence if float32 has few numbers from `low` to `high`, else none."""
+) -> list[RunWarning]:
+    """Return a warning if float32 has few numbers from `low` to `high`, else none."""
     step = float(np.spacing(np.float32(max(abs(low), abs(high)))))
     constant = low == high and step >= WHOLE and keeper == "tf.Example"
     if not constant and not 0 < high - low < steps * step:
         return []
     holds = f"one value ({low:g}){if_constant}" if constant else f"{low:.9g} to {high:.9g}"
     return [
-        f"column {name!r} holds {holds}. {keeper} keeps float32, which is {step:g} coarse there: "
-        f"what varies by less is lost. To keep it, {fix}"
+        RunWarning(
+            what=f"column {name!r} holds {holds}. {keeper} keeps float32, which is {step:g} "
+            "coarse there: what varies by less is lost",
+            fix=fix,
+            column=name,
+            number=step,
+            source="Transform",
+        )
     ]
 
 

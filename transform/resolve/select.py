@@ -59,11 +59,11 @@ def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
         for name in chosen:
             check_type(group, name, types[name])
             _check_positions(group, name, types)
-        _check_key(group, chosen, types)
+        _check_key(group, chosen, types, reserved)
         _check_shared(group, chosen, types)
         resolved.append(ResolvedGroup(group, chosen))
     for cross in spec.crosses:
-        _check_cross(cross, types, resolved)
+        _check_cross(cross, types, resolved, reserved)
     check_output_names(spec, resolved)
     return tuple(resolved)
 
@@ -86,7 +86,7 @@ def _explicit_columns(
             if name not in types:
                 raise ValueError(
                     f"group {group.name!r}: column {name!r} is not in the data; "
-                    f"{nearest_column(name, types)}"
+                    f"{nearest_column(name, types, but=reserved)}"
                 )
             # Of a name without wildcards, the spec itself has asked this already.
             if name in taken and is_glob(name):
@@ -118,7 +118,7 @@ def _by_glob(
         if not matched:
             raise ValueError(
                 f"group {group.name!r}: pattern {pattern!r} matches no column that is free; "
-                f"{nearest_column(pattern.strip('*?'), types)}"
+                f"{nearest_column(pattern.strip('*?'), types, but=reserved)}"
             )
         chosen.update(dict.fromkeys(matched))
     return tuple(chosen)
@@ -173,12 +173,16 @@ def _check_positions(group: Group, name: str, types: SeenTypes) -> None:
             )
 
 
-def _check_key(group: Group, columns: Sequence[str], types: SeenTypes) -> None:
+def _check_key(
+    group: Group, columns: Sequence[str], types: SeenTypes, reserved: frozenset[str]
+) -> None:
     if group.by is None:
         return
     where = f"group {group.name!r}: scale.z_score.by={group.by!r}"
     if group.by not in types:
-        raise ValueError(f"{where} is not in the data; {nearest_column(group.by, types)}")
+        raise ValueError(
+            f"{where} is not in the data; {nearest_column(group.by, types, but=reserved)}"
+        )
     if types[group.by] not in ("string", "int"):
         raise ValueError(f"{where} is {describe(types[group.by])}; use a string or int column")
     if group.by in columns:
@@ -205,7 +209,12 @@ def _check_shared(group: Group, columns: Sequence[str], types: SeenTypes) -> Non
         )
 
 
-def _check_cross(cross: Cross, types: SeenTypes, groups: Sequence[ResolvedGroup]) -> None:
+def _check_cross(
+    cross: Cross,
+    types: SeenTypes,
+    groups: Sequence[ResolvedGroup],
+    reserved: frozenset[str],
+) -> None:
     bucketized = {
         name for g in groups if g.group.kind == "bucketize" for name in g.columns
     }  # fmt: skip
@@ -214,7 +223,9 @@ def _check_cross(cross: Cross, types: SeenTypes, groups: Sequence[ResolvedGroup]
         if _is_pattern(name, types):
             raise ValueError(f"{where} is not in the data, and no pattern here; name each column")
         if name not in types:
-            raise ValueError(f"{where} is not in the data; {nearest_column(name, types)}")
+            raise ValueError(
+                f"{where} is not in the data; {nearest_column(name, types, but=reserved)}"
+            )
         if types[name] in ("string", "int"):
             continue
         if types[name] != "float":

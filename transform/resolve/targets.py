@@ -23,9 +23,10 @@ def check_targets(spec: FeatureSpec, types: SeenTypes) -> None:
                 if spec.derive or not field.startswith("label")
                 else (" A column that is computed from others needs features.derive.")
             )
-            raise ValueError(
-                f"features.{field}={name!r} is not in the data; {nearest_column(name, types)}{hint}"
-            )
+            # The label itself may be misspelt; nothing else is probably meant to be the label.
+            but = () if field == "label.column" or spec.label is None else (spec.label.column,)
+            near = nearest_column(name, types, but=but)
+            raise ValueError(f"features.{field}={name!r} is not in the data; {near}{hint}")
     if spec.label is not None:
         _check_label_type(spec.label, types[spec.label.column])
     if spec.weight is not None and types[spec.weight] not in ("float", "int"):

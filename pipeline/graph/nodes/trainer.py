@@ -45,6 +45,11 @@ def _build(context: GraphContext):
         code=trainer_code(config),
         baselines=config.data.evaluation_split if config.evaluation.baselines else None,
         input_gradients=config.explain is not None,
+        reading={
+            "version": 1,
+            "source": config.data.source,
+            "csv": config.data.csv.model_dump(mode="json") if config.data.source == "csv" else None,
+        },
     )
 
 

@@ -48,7 +48,6 @@ from pipeline.page.inputs import RunInputs
 from pipeline.page.report_columns import Line, Output, lines_of, sources_of
 from pipeline.page.shown_numbers import percent, short
 from pipeline.report.split_statistics import SplitStatistics, read_statistics
-from pipeline.report.summary import cautions
 from shared_core import feature_layout as layouts
 from shared_core.feature_layout import ASSETS, FeatureLayout
 
@@ -108,7 +107,7 @@ def section_of(run: RunInputs) -> Section:
     """Return the section; without the validator's report, from the transform graph alone."""
     report, no_report = _read_report(run)
     notes: list[Block] = [Text(no_report, "quiet")] if no_report else []
-    layout, explained, warnings = None, [], []
+    layout, explained = None, []
     graph = run.artifact(NodeName.TRANSFORM, "transform_graph")
     if graph is None:
         text = "This run has no transform graph: Transform has not finished, or it was deleted."
@@ -117,7 +116,6 @@ def section_of(run: RunInputs) -> Section:
         try:
             layout = FeatureLayout.from_transform_graph(str(graph))
             explained = explain_columns(run.nodes)
-            warnings = cautions(dict(run.nodes))
         except (ConfigError, OSError, ValueError) as error:  # damaged, or another version's
             notes.append(Text(f"The steps of the columns are not known: {error}", "quiet"))
     statistics = _statistics(run)
@@ -132,8 +130,6 @@ def section_of(run: RunInputs) -> Section:
         blocks += report_blocks(report, known)
     elif layout is not None:
         blocks.append(_layout_table(layout, known))
-    if warnings:
-        blocks.append(Items(warnings, "warning"))
     if layout is not None:
         blocks += _unused(run, layout, statistics)
     return Section("features", "Features", [*notes, *blocks])

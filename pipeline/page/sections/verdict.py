@@ -21,6 +21,7 @@ from pipeline.page.elements import (
 )
 from pipeline.page.inputs import RunInputs
 from pipeline.report.run_record import RunRecord
+from shared_core.run_warning import RunWarning, count_warnings
 
 
 def section_of(run: RunInputs) -> Section:
@@ -33,14 +34,19 @@ def section_of(run: RunInputs) -> Section:
         where = f"{error['node']} failed: " if failed and error["node"] else ""
         blocks.append(Text(f"{where}{error['message']}", "bad" if failed else "warning"))
     verdict = summary["verdict"]
+    warnings = [str(RunWarning(**each)) for each in summary.get("warnings", ())]
     if verdict["reasons"]:
         blocks.append(Items([f"{verdict['result']}: {each}" for each in verdict["reasons"]], "bad"))
     elif verdict["result"] == "blessed":
         pushed = summary["pushed_model"]
-        text = "Every threshold holds." + (f" The model is in {pushed}." if pushed else "")
-        blocks.append(Text(text, "good"))
+        text = "Every threshold holds"
+        text += f", with {count_warnings(len(warnings))}." if warnings else "."
+        text += f" The model is in {pushed}." if pushed else ""
+        blocks.append(Text(text, "warning" if warnings else "good"))
     elif not error:
         blocks.append(Text("No node of this run judged a model.", "quiet"))
+    if warnings:
+        blocks.append(Items(warnings, "warning"))
     if summary["slices"]:  # a model was evaluated
         blocks += [_tiles(run), _thresholds(summary), _baselines(run)]
     return Section("verdict", "Verdict", [each for each in blocks if each is not None])

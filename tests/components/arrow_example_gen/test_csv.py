@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow")
@@ -41,7 +42,7 @@ def written(folder: Path, content: str | bytes, name: str = "rows.csv") -> Path:
     return file
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", "^", "~", "#", "\x01"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_delimiters_and_line_ends_are_found(tmp_path, delimiter, end):
     lines = ['"a b"|class|"x|y"'.replace("|", "\0"), "1\0 yes \0u", "2\0no\0"]
@@ -49,6 +50,40 @@ def test_delimiters_and_line_ends_are_found(tmp_path, delimiter, end):
     kinds, columns = read(written(tmp_path, text + end))
     assert columns == {"a b": [1, 2], "class": [" yes ", "no"], f"x{delimiter}y": ["u", None]}
     assert list(kinds.values()) == ["int", "string", "string"]
+
+
+@pytest.mark.parametrize("delimiter", [" ", ":", "^"])
+def test_another_sign_separates_cells_where_each_line_has_it_as_often(tmp_path, delimiter):
+    text = "a,class\n1,yes\n2,no\n".replace(",", delimiter)
+    assert read(written(tmp_path, text))[1] == {"a": [1, 2], "class": ["yes", "no"]}
+    uneven = f"a{delimiter}b\nx\ny\n"  # a column of texts
+    assert read(written(tmp_path, uneven))[1] == {f"a{delimiter}b": ["x", "y"]}
+
+
+@pytest.mark.parametrize("delimiter", ["x", "1", "\n", "é", ""])
+def test_what_cannot_separate_cells_is_refused_by_name(delimiter):
+    with pytest.raises(ValueError, match=r"delimiter\n.*is not one ASCII character"):
+        CsvOptions(delimiter=delimiter)
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (np.random.default_rng(0).bytes(400), "not text"),
+        (np.random.default_rng(1).bytes(100_000), "not text"),
+        (b"\x89PNG\r\n\x1a\n" + np.random.default_rng(2).bytes(400), "not text"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "an Office file"),
+        (b"PAR1\x15\x04\x15\x20", "a Parquet file"),
+        (b"<!DOCTYPE html>\n<title>Sign in, please</title>\n", "a web page"),
+    ],
+)
+@pytest.mark.parametrize("encoding", [None, "latin-1"])
+def test_a_file_of_another_format_is_refused_in_one_line(tmp_path, content, named, encoding):
+    file = written(tmp_path, content)
+    with pytest.raises(ValueError, match=named) as refused:
+        open_table([str(file)], CsvOptions(encoding=encoding))
+    assert str(refused.value).startswith(f"{file} is ")
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,10 @@ def test_the_configuration_reaches_run_fn(channels):
     handed = json.loads(trainer.exec_properties["custom_config"])
     assert TrainerConfig.model_validate(handed["trainer"]) == config
     assert handed["code"] == "abc"
-    assert "baselines" not in handed
-    trainer = create_trainer(**channels, config=config, baselines="test")
-    assert json.loads(trainer.exec_properties["custom_config"])["baselines"] == "test"
+    assert not {"baselines", "reading"} & set(handed)
+    more = {"baselines": "test", "reading": {"csv": {"missing": [""]}}}
+    trainer = create_trainer(**channels, config=config, **more)
+    assert more.items() <= json.loads(trainer.exec_properties["custom_config"]).items()
 
 
 def test_a_wrong_configuration_is_refused_while_the_graph_is_built(channels):

@@ -205,6 +205,22 @@ def test_file_that_does_not_exist(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("override", "facts"),
+    [
+        ("features.groups.0.scale=zscore", ["z_score"]),
+        ("training.hidden_units=3", ["unknown key", "more", "python -m pipeline schema"]),
+        ("training.epoch=3", ["'epochs'", "more", "python -m pipeline schema"]),
+        ("training.model.hidden_units='64,32'", ["[64, 32]"]),
+        ("training.optimizer.learning_rate=fast", ["'fast'", "number", "auto"]),
+    ],
+)
+def test_a_wrong_value_gets_a_short_fix(write, override, facts):
+    text = refusal(write(), override)
+    assert all(fact in text for fact in facts), text
+    assert max(map(len, text.splitlines())) < 300
+
+
+@pytest.mark.parametrize(
     ("content", "message"), [("a: [", "not valid YAML"), ("- a\n", "found list"), ("", "NoneType")]
 )
 def test_file_that_is_no_mapping(tmp_path, content, message):

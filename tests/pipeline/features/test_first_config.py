@@ -81,7 +81,9 @@ def test_the_yaml_is_whole_and_asks_for_more_than_a_constant(
 def test_a_missing_label_option_is_an_error(table, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["init", "--data", str(table)]) == 0
-    assert "my-houses.yaml: predicts price (regression)" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "my-houses.yaml: predicts price (regression)" in printed
+    assert "note: no --label: price was chosen by its name" in printed
     assert "# price was chosen by its name" in (tmp_path / "my-houses.yaml").read_text()
 
 

@@ -17,11 +17,23 @@ import pytest
 from run_records import SUMMARY_OF_A_RUN, failed, write
 
 from pipeline.page import page as page_module
-from pipeline.page.elements import Cell, Chart, Column, Row, Section, Table, Text, Tile, number_cell
+from pipeline.page.elements import (
+    Cell,
+    Chart,
+    Column,
+    Items,
+    Row,
+    Section,
+    Table,
+    Text,
+    Tile,
+    number_cell,
+)
 from pipeline.page.index import overlay, write_index
 from pipeline.page.page import LARGEST_BYTES, inputs_of, write_page
 from pipeline.page.render import in_script, render
 from pipeline.page.sections import graph, reproduce, verdict
+from pipeline.page.states import state_of
 from pipeline.report.records import NodeRecord
 from trainer_module.loop.callbacks.tensorboard import write_scalars
 
@@ -78,6 +90,25 @@ def test_the_verdict_has_the_values_of_the_summary(tmp_path: Path) -> None:
         ["last blessed model (20260130-100000)", "2.75"],
         ["always 12", "4"],
     ]
+
+
+def test_warnings_are_at_the_top_and_the_verdict_is_not_green(tmp_path: Path) -> None:
+    leak = {"what": "column 'f7' alone explains 91.5% of the label", "fix": "Check it"}
+    record = write(
+        tmp_path,
+        "20260131-100000",
+        warnings=[{**leak, "column": "f7", "number": 0.915, "source": "Evaluator"}],
+    )
+    section = verdict.section_of(inputs_of(record))
+    assert section.blocks[:2] == [
+        Text("Every threshold holds, with 1 warning.", "warning"),
+        Items([f"{leak['what']}. {leak['fix']}."], "warning"),
+    ]
+    assert state_of(record) == "warning"
+    for page in (write_page(record), write_index(tmp_path)):
+        assert "blessed with 1 warning" in page.read_text(encoding="utf-8")
+    without = write(tmp_path, "20260131-110000")
+    assert (state_of(without), without.shown_result) == ("good", "blessed")
 
 
 def test_a_run_that_failed_says_where_and_why(tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def _is_shown(kind: type[Progress]) -> bool:
 def test_cautions_of_transform_are_shown_when_it_ends(terminal):
     state = RunState.of(NODES)
     logger = logging.Logger("test")
-    said = "column 'when': encode: date cannot read 67.0% of the values, for example '31.12.99'"
+    said = "column 'when': encode: date cannot read 67.0% of the values, for example '31.12.99'."
     handler = ProgressHandler(state, row_counts=dict, cautions=lambda: [said])
     logger.addHandler(handler)
     out = io.StringIO()
@@ -271,12 +271,12 @@ def test_cautions_of_transform_are_shown_when_it_ends(terminal):
             log(logger, "Component %s is finished.", name)
         shown = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", out.getvalue())
         assert max(map(len, shown.splitlines())) <= 60 or not terminal
-        assert " ".join(shown.split()).count(f"Warning of Transform: {said}.") == 1  # at once
+        assert " ".join(shown.split()).count(f"Warning of Transform: {said}") == 1  # at once
         log(logger, "Component %s is running.", "Trainer")
     if not terminal:
         ended, warned = out.getvalue().splitlines()[-2:]
         assert ended.startswith("[3/5] Transform: done in 0.0 s")
-        assert warned == f"Warning of Transform: {said}."
+        assert warned == f"Warning of Transform: {said}"
 
 
 def test_live_table(watched):

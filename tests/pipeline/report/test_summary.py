@@ -12,7 +12,8 @@ from rich.console import Console
 
 from pipeline.config.config_file import load_config
 from pipeline.config.evaluation import EvaluationConfig
-from pipeline.report import summary, verdict
+from pipeline.report import run_warnings, summary, verdict
+from pipeline.report.console import Consoles
 from pipeline.report.progress import NodeState, RunState
 from pipeline.report.records import NodeRecord, OutputArtifact
 
@@ -191,12 +192,31 @@ def test_the_verdict_names_the_comparison(write: Any, threshold, baseline, fact)
     records = {"Evaluator": NodeRecord("Evaluator", {"blessing": [blessing]})}
     verdict.show_verdict(config, records, Console(file=out, width=200))
     assert fact in out.getvalue()
+    assert out.getvalue().startswith("blessed: ")
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_blessing_with_warnings_is_not_green(write: Any, count: int) -> None:
+    """The terminal shows each warning, those that the YAML keeps too, and the verdict says so."""
+    kept = [{"what": f"f{i} may leak", "column": f"f{i}", "fix": "Check"} for i in range(count)]
+    config = load_config(write(lambda c: c.update(warnings=kept)))
+    blessing = OutputArtifact("blessing", {"blessed": 1})
+    records = {"Evaluator": NodeRecord("Evaluator", {"blessing": [blessing]})}
+    out = io.StringIO()
+    console = Console(file=out, width=200, force_terminal=True, color_system="standard")
+    summary.show_warnings_and_verdict(config, records, Consoles(console, console, console))
+    text = out.getvalue()
+    assert text.count("may leak. Check.") == count
+    assert ("\x1b[1;32mblessed" in text) == (count == 0)
+    assert ("blessed with 2 warnings" in text) == (count == 2)
 
 
 @pytest.mark.parametrize("rows", [1, 29, 30])
-def test_metrics_of_few_rows_are_warned_of(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setattr(summary, "slice_values", lambda uri: [("", {"rows": float(rows)})])
-    out = io.StringIO()
-    record = NodeRecord("Evaluator", {"evaluation": [OutputArtifact("", {})]})
-    summary._few_rows(record, Console(file=out))
-    assert (f"only {rows} row" in out.getvalue()) == (rows < 30)
+def test_metrics_of_few_rows_are_warned_of(
+    write: Any, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(run_warnings, "slice_values", lambda uri: [("", {"rows": float(rows)})])
+    records = {"Evaluator": NodeRecord("Evaluator", {"evaluation": [OutputArtifact("", {})]})}
+    found = run_warnings.run_warnings(load_config(write()), records)
+    assert [each.number for each in found] == ([rows] if rows < 30 else [])
+    assert all(f"only {rows} row" in str(each) for each in found)

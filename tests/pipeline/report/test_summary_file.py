@@ -105,6 +105,9 @@ def test_it_is_what_the_evaluator_found_and_the_terminal_shows(write: Any, tmp_p
     assert found["rows"] == ROWS
     assert found["judged_split"] == "eval"
     assert found["label"] == {"column": "bought", "kind": "binary"}
+    few = {each["number"]: each for each in found["warnings"] if "unreliable" in each["what"]}
+    assert few[8]["source"] == "Evaluator"
+    assert few[8]["fix"]
     assert found["model"] == str(tmp_path / "model")
     assert found["pushed_model"] is None
     assert found["gradient_noise_scale"] == {"rows": 512.0, "global_batch_rows": 128.0}

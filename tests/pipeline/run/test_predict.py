@@ -26,6 +26,7 @@ import pyarrow.feather as feather  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 from tfrecords import write_tfrecord  # noqa: E402
 
+from components import CsvOptions  # noqa: E402
 from components.arrow_example_gen import csv_blocks  # noqa: E402
 from pipeline.cli.cli import main  # noqa: E402
 
@@ -117,12 +118,15 @@ class _Checked(_Module):
         return {"ids": tf.cast(id_of, tf.int64), "missing": tf.cast(bits, tf.int64)}
 
 
-def save(module, folder, label=None, *, columns=COLUMNS, checks=None, **signatures) -> Path:
+def save(
+    module, folder, label=None, *, columns=COLUMNS, checks=None, reading=None, **signatures
+) -> Path:
     """Write a SavedModel with the files that the trainer's export adds."""
     tf.saved_model.save(
         module, str(folder), signatures={"serving_default": module.serve, **signatures}
     )
     files = {"raw_columns": {"version": 1, "columns": columns}, "input_checks": checks}
+    files["reading"] = reading
     files["label"] = label and {"version": 1, "column": "sold", **label}
     extra = folder / "assets.extra"
     extra.mkdir()
@@ -364,6 +368,142 @@ def test_numbers_written_for_people(models, tmp_path, capfd, ending):
     assert {row["size"]: float(row["prediction"]) for row in rows} == wanted
 
 
+def trained_with(folder: Path, source: str = "csv", **options: Any) -> Path:
+    """Write a regression model of the data that `data.csv` of its YAML described so."""
+    csv_ = CsvOptions.model_validate(options).model_dump(mode="json") if source == "csv" else None
+    reading = {"version": 1, "source": source, "csv": csv_}
+    save(_Module("regression"), folder / "7", LABELS["regression"], reading=reading)
+    return folder
+
+
+AS_TRAINED = [  # rows, read with missing: ["", Oslo], decimal: "," and a format of rooms
+    {"id": "a1", "size": "1,5", "rooms": "$1,002", "town": "Oslo"},
+    {"id": "a2", "size": None, "rooms": "$3", "town": "NA"},
+]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "feather", "category.parquet"])
+@pytest.mark.parametrize("given", [False, True])
+def test_texts_are_read_as_in_training_in_every_format(tmp_path, capfd, ending, given):
+    """`--config` of the same pipeline changes nothing, whether or not it sets `data.csv`."""
+    formats = {"rooms": {"unit": "$", "thousands": ","}}
+    options = {"missing": ["", "Oslo"], "decimal": ",", "formatted": formats}
+    model = trained_with(tmp_path / "model", **options)
+    file = tmp_path / f"rows.{ending}"
+    table = pa.Table.from_pylist(AS_TRAINED)
+    if ending == "csv":
+        file.write_text(as_csv(AS_TRAINED, ";"))
+    elif ending == "jsonl":
+        file.write_text("\n".join(map(json.dumps, AS_TRAINED)))
+    elif ending == "feather":
+        feather.write_feather(table, file)
+    else:
+        place = table.schema.get_field_index("town")
+        if ending != "parquet":
+            table = table.set_column(place, "town", table["town"].dictionary_encode())
+        pq.write_table(table, file)
+    arguments = []
+    if given:
+        same = config_with(json.dumps(options) if ending == "csv" else "{}", tmp_path)
+        arguments = ["--config", str(same)]
+    rows = predicted(model, file, *arguments)
+    assert [float(row["prediction"]) for row in rows] == [1003.5, 3.0]
+    assert [row["town"] for row in rows] == ["", "NA"]
+    assert not capfd.readouterr().err.strip()
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "feather"])
+def test_a_number_that_says_missing_does_so_in_every_format(tmp_path, ending):
+    model = trained_with(tmp_path / "model", missing=["", "-999"], missing_in={"rooms": ["-1"]})
+    rows = [
+        {"size": -999.0, "rooms": 2, "town": "Oslo"},
+        {"size": 1.5, "rooms": -1, "town": "-999"},
+        {"size": -1.0, "rooms": -999, "town": None},
+    ]
+    file = tmp_path / f"rows.{ending}"
+    if ending == "csv":
+        file.write_text(as_csv(rows).replace("-999.0", "-999"))
+    elif ending == "jsonl":
+        file.write_text("\n".join(map(json.dumps, rows)))
+    elif ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), file)
+    else:
+        feather.write_feather(pa.Table.from_pylist(rows), file)
+    assert [float(row["prediction"]) for row in predicted(model, file)] == [12.0, 1.5, -1.0]
+
+
+def test_texts_of_a_parquet_file_are_values_in_a_csv_too(tmp_path, capfd):
+    model = trained_with(tmp_path / "model", "parquet")
+    (tmp_path / "rows.csv").write_text("size,rooms,town\nNA,2,NA\n1.5,null,\n")
+    rows = predicted(model, tmp_path / "rows.csv")
+    assert [row["town"] for row in rows] == ["NA", ""]
+    assert [float(row["prediction"]) for row in rows] == [2.0, 1.5]
+    assert not capfd.readouterr().err.strip()
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "changes"),
+    [
+        ({"delimiter": ";"}, "size,rooms,town\n1.5,2,Ås\n", ["delimiter ','"]),
+        (
+            {"delimiter": ";", "decimal": ","},
+            "size,rooms,town\n1.5,2,Ås\n",
+            ["delimiter ','", "decimal '.'"],
+        ),
+        ({"delimiter": ";", "decimal": ","}, 'size,rooms,town\n"1,5",2,Ås\n', ["delimiter ','"]),
+        ({"decimal": ","}, "size,rooms,town\n1.5,2,Ås\n", ["decimal '.'"]),
+        ({"delimiter": ",", "decimal": "."}, "size;rooms;town\n1,5;2;Ås\n", ["decimal ','"]),
+        ({"encoding": "cp1252"}, "size,rooms,town\n1.5,2,Ås\n", ["encoding 'utf-8'"]),
+        ({"quote": "'"}, '"size","rooms","town"\n"1.5","2","Ås"\n', ["quote"]),
+        ({"header": True}, "size,rooms,town\n1.5,2,Ås\n", []),
+    ],
+)
+def test_a_csv_of_another_dialect_is_detected_and_said(tmp_path, capfd, options, content, changes):
+    model = trained_with(tmp_path / "model", **options)
+    (tmp_path / "rows.csv").write_text(content, encoding="utf-8")
+    (row,) = predicted(model, tmp_path / "rows.csv")
+    assert (row["town"], float(row["prediction"])) == ("Ås", 3.5)
+    printed = capfd.readouterr().err
+    assert all(change in printed for change in changes)
+    assert bool(changes) == bool(printed.strip())
+
+
+def test_a_number_with_the_other_mark_stays_an_error_in_the_same_dialect(tmp_path, capfd):
+    model = trained_with(tmp_path / "model", decimal=",")
+    (tmp_path / "rows.csv").write_text("size;rooms;town\n1.234;2;Oslo\n")
+    assert "size='1.234' is not a number" in refusal(capfd, model, tmp_path / "rows.csv")
+
+
+def test_a_model_of_numbered_columns_reads_files_with_and_without_names(tmp_path, capfd):
+    reading = {"version": 1, "source": "csv", "csv": {"header": False}}
+    save(
+        _Module("regression", NUMBERED), tmp_path / "model" / "7", columns=NUMBERED, reading=reading
+    )
+    for first in ("", "column_1,column_2,column_3\n"):
+        (tmp_path / "rows.csv").write_text(f"{first}1.5,2,Oslo\n,3,\n")
+        rows = predicted(tmp_path / "model", tmp_path / "rows.csv")
+        assert [float(row["outputs"]) for row in rows] == pytest.approx([13.5, 3.0])
+        assert ("header True instead of False" in capfd.readouterr().err) == bool(first)
+
+
+def test_a_config_that_contradicts_the_model_is_said(tmp_path, capfd):
+    model = trained_with(tmp_path / "model", missing=["", "Oslo"], encoding="cp1252")
+    (tmp_path / "rows.csv").write_text("size,rooms,town\n1.5,2,Oslo\n")
+    config = config_with('{missing: [""], encoding: utf-8}', tmp_path)
+    (row,) = predicted(model, tmp_path / "rows.csv", "--config", str(config))
+    assert float(row["prediction"]) == 13.5
+    (said,) = capfd.readouterr().err.strip().splitlines()
+    assert "data.csv.missing" in said
+    assert "['', 'Oslo']" in said
+
+
+def test_a_model_that_does_not_say_how_cells_were_read(models, tmp_path, capfd):
+    predicted(models["regression"], write(tmp_path / "rows.csv"))
+    assert capfd.readouterr().err.count("--config") == 1
+    predicted(models["regression"], write(tmp_path / "rows.jsonl"))
+    assert not capfd.readouterr().err.strip()
+
+
 def test_standard_input(models, monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(as_csv(ROWS).encode()))
     monkeypatch.setattr(sys, "stdin", stream)
@@ -468,12 +608,14 @@ def test_the_input_is_not_overwritten(models, tmp_path, capfd):
     ("name", "content", "message"),
     [
         ("rows.csv", "id,size,town\na,1,x\n", "missing column: rooms (required by the model)"),
+        ("rows.csv", "Rooms,size,town\n2,1,x\n", "missing column: rooms (did you mean 'Rooms'?)"),
+        ("rows.xlsx", "PK", "a spreadsheet. Save its table as CSV"),
         ("rows.csv", "id,size,rooms,town\n", "no rows"),
         ("rows.csv", b"id,size,rooms,town\n\xe5,1,2,x\n", "YAML with --config"),
         ("rows.jsonl", '{"size": 1,\n', "line 1: is not JSON"),
         ("rows.jsonl", "[1, 2]\n", "line 1: is not an object"),
         ("rows.parquet", "id,size\n", "is not a Parquet or Arrow file"),
-        ("rows.xls", "id,size\n", "unknown format; add --source"),
+        ("rows.dat", "id,size\n", "unknown format; add --source"),
     ],
 )
 def test_inputs_that_cannot_be_read(models, tmp_path, capfd, name, content, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import keras
@@ -28,7 +29,10 @@ def signature(folder, name="serving_default"):
 def test_training_without_a_layout(fn_args, progress_records):
     """Result, export, logged progress, files of the run, and a second call on its checkpoint."""
     args = fn_args(**QUICK, epochs=8)
+    args.custom_config["reading"] = {"csv": {"missing": [""]}}
     result = run_fn(args)
+    reading = Path(args.serving_model_dir, "assets.extra", "reading.json")
+    assert json.loads(reading.read_text()) == args.custom_config["reading"]
     assert result.stopped == "epochs"
     assert result.steps == 8 * 19  # ceil(600 / 32)
     # The label is a function of the features, but a tenth of the companies is missing.

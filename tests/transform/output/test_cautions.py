@@ -47,7 +47,9 @@ def found(run_transform: Any) -> list[str]:
     assert not result.column("float_around").any()
     served = result.output.transform_raw_features(result.raw(without=("float_label",)))
     assert set(result.written) - set(served) == {"float_label"}  # needed by no feature
-    return column_cautions(result.uri)
+    warnings = column_cautions(result.uri)
+    assert all(repr(each.column) in each.what and each.fix for each in warnings)
+    return [str(each) for each in warnings]
 
 
 def _of(found: list[str], column: str) -> str:
@@ -82,7 +84,7 @@ def test_floats_beyond_float32(found: list[str]) -> None:
 def test_scalers_that_take_no_offset_off(found: list[str]) -> None:
     said = _of(found, "int_sum")
     assert f"scale: none keeps float32, which is {np.spacing(np.float32(1e9)):g} coarse" in said
-    assert "use scale: z_score" in said
+    assert "Use scale: z_score" in said
 
 
 def test_buckets_of_a_column_of_zeros(found: list[str]) -> None:

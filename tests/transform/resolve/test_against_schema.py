@@ -58,6 +58,17 @@ def _groups(*groups: dict[str, Any], **fields: Any) -> dict[str, Any]:
             _groups({**SCALED, "columns": ["fair"]}),
             "group 'money': column 'fair' is not in the data; did you mean 'fare'?",
         ),
+        (  # never the label
+            _groups({**SCALED, "columns": ["tip"]}, label={"column": "tips", "kind": "regression"}),
+            "column 'tip' is not in the data; did you mean 'tipped'?",
+        ),
+        (
+            _groups(
+                {**SCALED, "scale": {"z_score": {"by": "tips_"}}},
+                label={"column": "tips", "kind": "regression"},
+            ),
+            "by='tips_' is not in the data; the data has: company, fare, tags, tipped, trip_miles",
+        ),
         (
             _groups({**SCALED, "columns": ["Trip_Miles"]}),
             "column 'Trip_Miles' is not in the data; did you mean 'trip_miles'?",
