@@ -14,7 +14,9 @@ from trainer_module.checks.custom_steps import warn_overrides_ignored
 from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.common.json_values import Json
 from trainer_module.common.tensors import Batch, LossLike, Tensors
+from trainer_module.devices.graph_marks import GraphMarks
 from trainer_module.devices.multi_worker import is_multi_worker
+from trainer_module.devices.strategies import local_replicas
 from trainer_module.losses.labels import zero_where_unweighted
 from trainer_module.losses.nested import Path, leaves, only, part_at, path_name
 from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function, loss_sums
@@ -75,6 +77,7 @@ class Evaluation:
         self.metrics = [metric for _, metric in self._metric_of.values()]
         self.strategy = strategy or tf.distribute.get_strategy()
         self._total: tf.Variable | None = None
+        self._marks = GraphMarks(self.strategy)
         self._results_of = tf.function(self._results, autograph=False, reduce_retracing=True)
 
     def __call__(self) -> dict[str, float]:
@@ -88,7 +91,8 @@ class Evaluation:
         with translate_tf_errors():
             if is_multi_worker(self.strategy) and self._total is None:
                 self._make_variables()
-            *sums, results = self._results_of(iter(self.batches))
+            with self._marks.watched("evaluation batch"):
+                *sums, results = self._results_of(iter(self.batches))
         numerator, denominator = (tensor.numpy() for tensor in sums)
         if not np.any(denominator):
             raise ValueError(
@@ -131,6 +135,7 @@ class Evaluation:
         sums = self._sums(iterator)
         with self.strategy.scope():
             if self._total is not None:
+                self._marks.summing(sums, replicas=local_replicas(self.strategy))
                 sums = self._total.read_value()
             return sums[0], sums[1], [_result(metric) for metric in self.metrics]
 
@@ -138,8 +143,13 @@ class Evaluation:
         def body(
             element: tf.experimental.Optional, sums: tf.Tensor
         ) -> tuple[tf.experimental.Optional, tf.Tensor]:
-            return iterator.get_next_as_optional(), sums + self._batch(element.get_value())
+            batch = element.get_value()
+            self._marks.computing(batch)
+            sums += self._batch(batch)
+            self._marks.reading()
+            return iterator.get_next_as_optional(), sums
 
+        self._marks.reading()
         _, sums = tf.while_loop(
             lambda element, _: element.has_value(),
             body,

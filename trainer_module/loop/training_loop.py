@@ -122,7 +122,7 @@ class TrainingLoop:
                 epochs=self.options.epochs,
                 progress=progress,
             ),
-            is_chief=workers.is_chief,
+            workers,
         )
         if checkpoints is not None:
             checkpoints.hold_callbacks(self.callbacks.variables())
@@ -172,11 +172,14 @@ class TrainingLoop:
         """
         if epochs is None and steps is None:
             epochs, steps = self.options.epochs, self.options.steps
-        length = Length.of(epochs, steps)
+        with self._run.sync.workers.doing("in TrainingLoop.fit", limit="long"):
+            return self._fit(Length.of(epochs, steps))
+
+    def _fit(self, length: Length) -> FitResult:
         run, history = self._run, self._run.history
         number = self._fits
         if number == 0 or number == len(history.calls):
-            self.callbacks.on_begin()
+            self.callbacks.call("on_begin")
         if number == 0:
             self._prepare(length)
         if number < len(history.calls) - 1:
@@ -234,7 +237,7 @@ class TrainingLoop:
             run.state = run.state.replace(metrics=restored)
         result = run.result()
         run.history.set_result(result)
-        self.callbacks.on_end(result)
+        self.callbacks.call("on_end", result)
         return result
 
 

@@ -128,7 +128,7 @@ class TrainStep:
             ValueError: A label or an id is out of the model's range (detected on CPU devices).
         """
         self._setup.check_variables()
-        with translate_tf_errors():
+        with translate_tf_errors(), self._watched():
             report = self._traced(unpack_batch(batch))
         if bool(report.failed):
             raise self._non_finite_error(report)
@@ -154,7 +154,7 @@ class TrainStep:
             ValueError: See `__call__`.
         """
         self._setup.check_variables()
-        with translate_tf_errors():
+        with translate_tf_errors(), self._watched():
             last, totals, exhausted = self._loop_function(
                 iterator, tf.constant(num_steps, tf.int64), tf.constant(loss_sums, tf.float64)
             )
@@ -254,10 +254,15 @@ class TrainStep:
             empty_report(
                 sum_dtype(self.model), len(self._variables), local_replicas(self.strategy)
             ),
+            on_read=self._setup.marks.reading,
         )
+
+    def _watched(self) -> contextlib.AbstractContextManager[None]:
+        return self._setup.marks.watched("step", first=lambda: int(self.step.numpy()) + 1)
 
     def _window(self, batch: Tensors) -> StepReport:
         """Run one window in cross-replica context; all updates of variables start here."""
+        self._setup.marks.computing(batch)
         parts = per_replica(batch, self.strategy)
         description = self._setup.describe(Batch(*_first_replica(self.strategy, parts)))
         with self.strategy.scope():
