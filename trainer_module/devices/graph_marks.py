@@ -54,15 +54,15 @@ class GraphMarks:
             if marks == start:
                 return Activity(f"tracing {part} {number}", limit="long")
             batches, place, summing = marks
-            name = f"{part} {number + batches - start[0] - (place == _COMPUTING)}"
+            done = number + batches - start[0]
+            if summing == self._replicas:
+                return Activity(f"waiting in the sum of {part} {done - 1}", marks, waits=True)
             if place == _READING:
                 # The first read fills buffers, or finds the place in the data again.
                 limit = "long" if batches == 0 else "short"
-                return Activity(f"reading the rows of {name}", marks, limit=limit)
-            if summing == self._replicas:
-                return Activity(f"waiting in the sum of {name}", marks, waits=True)
-            # The first one compiles and plans.
-            return Activity(f"computing {name}", marks, limit="long" if batches == 1 else "short")
+                return Activity(f"reading the rows of {part} {done}", marks, limit=limit)
+            limit = "long" if batches == 1 else "short"  # the first one compiles
+            return Activity(f"computing {part} {done - 1}", marks, limit=limit)
 
         return self._workers.doing("", read=read)
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 from trainer_module.checks.custom_steps import warn_overrides_ignored
 from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.common.json_values import Json
+from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import Batch, LossLike, Tensors
 from trainer_module.devices.graph_marks import GraphMarks
 from trainer_module.devices.multi_worker import is_multi_worker
@@ -35,6 +36,7 @@ class Evaluation:
     the sum of their losses.
     """
 
+    @naming_replacements()
     def __init__(
         self,
         model: keras.Model,

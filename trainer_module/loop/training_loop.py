@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from absl import logging
 
+from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.data.epoch_data import BatchSource, EpochData, as_batches
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.callbacks import FitResult
@@ -43,6 +44,7 @@ class TrainingLoop:
         plt.plot(result.history["loss"])
     """
 
+    @naming_replacements()
     def __init__(
         self,
         train_step: Step,
@@ -147,6 +149,7 @@ class TrainingLoop:
         """Saves the training; None: do not save."""
         return self._run.checkpoints
 
+    @naming_replacements()
     def fit(self, *, epochs: int | None = None, steps: int | None = None) -> FitResult:
         """Train, from the latest checkpoint if there is one; a second call continues the first.
 

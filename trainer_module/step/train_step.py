@@ -14,11 +14,12 @@ from trainer_module.checks.batch import check_batch
 from trainer_module.checks.model import computes_in_float16
 from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.checks.warn_once import warn_once
+from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Gradient, LossLike, PerReplica, Tensors
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.strategies import local_replicas
-from trainer_module.options.step_options import StepKeywords
+from trainer_module.options.step_options import StepKeywords, StepOptions
 from trainer_module.step.counters import StepCounters
 from trainer_module.step.loss_scale import LossScale
 from trainer_module.step.moving_average import MovingAverage
@@ -61,6 +62,7 @@ class TrainStep:
             report = step(batch)
     """
 
+    @naming_replacements(*StepOptions.model_fields)
     def __init__(
         self,
         model: keras.Model,
