@@ -110,6 +110,11 @@ class TrainingLoop:
         if actions and callbacks:
             raise ValueError("callbacks and actions are both given: actions is the former name.")
         self.options = parse_section(LoopOptions, given, section="")
+        if evaluate is not None and not callable(evaluate):
+            raise ValueError(
+                f"evaluate is a {type(evaluate).__name__}: give Evaluation(model, loss, data), or "
+                "a function that returns metrics by name."
+            )
         self.train_step = train_step
         self.evaluate = evaluate
         self.batches = as_batches(
@@ -249,5 +254,5 @@ def _evaluated_names(evaluate: Evaluate | None) -> list[str] | None:
     if evaluate is None:
         return []
     if isinstance(evaluate, Evaluation):
-        return ["loss", *(metric.name for metric in evaluate.metrics)]
+        return evaluate.names
     return None

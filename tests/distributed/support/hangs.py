@@ -27,6 +27,7 @@ def hang(here: str, is_time: bool = True) -> None:
 
 def in_graph(here: str, tensor: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
     """Return the tensor, and hang on the way once `step` is 5."""
+
     def sleep(value: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
         hang(here, int(step) == 5)
         return value
@@ -73,7 +74,7 @@ def evaluate() -> dict[str, float]:
     return evaluation()
 
 
-hang("before fit")
+hang("before")
 TrainingLoop(
     step,
     read("read"),
