@@ -7,7 +7,8 @@ import operator
 import keras
 import tensorflow as tf
 
-from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
+from trainer_module.checks.compiled import warn_compile_args_ignored
+from trainer_module.checks.custom_steps import reject_custom_train_step
 from trainer_module.checks.logits import warn_if_logits
 from trainer_module.checks.model import check_model
 from trainer_module.checks.optimizer import check_optimizer
@@ -56,7 +57,7 @@ class StepSetup:
         check_model(model, strategy)
         check_optimizer(optimizer, strategy)
         reject_custom_train_step(model, ("compute_loss", "train_step"), by="TrainStep")
-        warn_compile_args_ignored(model, loss_fn)
+        warn_compile_args_ignored(model, loss_fn, optimizer=optimizer)
         loss_fn = as_loss_function(loss_fn)
         warn_if_logits(model, loss_fn)
         check_transforms(given.transforms, model)
