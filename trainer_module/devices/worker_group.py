@@ -6,8 +6,9 @@
     workers.barrier("exported")
 
 Each worker has a TCP connection to the chief and sends lines of JSON (see `rendezvous`). So a
-worker that differs is reported before the first collective, which would hang, and a lost worker is
-detected while the main thread hangs in one. A process that trains alone has `SINGLE_PROCESS`.
+worker that differs is reported before the first collective, which would hang, and a worker that is
+lost or makes no progress is detected while the main thread waits in one (see `main_thread`). A
+process that trains alone has `SINGLE_PROCESS`.
 """
 
 from __future__ import annotations
@@ -401,7 +402,8 @@ def connect_workers(*, start_timeout_seconds: float, worker_timeout_seconds: flo
 
     Args:
         start_timeout_seconds: How long to wait for all workers.
-        worker_timeout_seconds: How long a worker may be silent before this process ends.
+        worker_timeout_seconds: How long a worker may be silent, or keep the others waiting
+            without progress, before this process ends.
 
     Raises:
         WorkerLost: Not all workers connected in time.
