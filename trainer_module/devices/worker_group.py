@@ -375,13 +375,15 @@ class _ConnectedWorkers(WorkerGroup):
         """End this process: by an exception in the main thread, or by exit if that thread hangs."""
         assert self._failure is not None
         logging.error("Training ends: %s", self._failure)
+        if self._failure.startswith(self.name(self.number)):
+            logging.error("The main thread of this worker is at:\n%s", self._main_thread.stack())
         for action in self._on_lost:
             with contextlib.suppress(Exception):
                 action(self._failure)
         if not self._reported.wait(_SECONDS_TO_END):
             sys.stderr.write(
-                f"The main thread of {self.name(self.number)} hangs:\n{self._main_thread.stack()}"
-                f"Training ends: {self._failure}\n(exit code {EXIT_WORKER_LOST})\n"
+                f"Training ends: {self._failure}\n(exit code {EXIT_WORKER_LOST}; the main thread "
+                f"of {self.name(self.number)} hangs)\n"
             )
             sys.stderr.flush()
             os._exit(EXIT_WORKER_LOST)
