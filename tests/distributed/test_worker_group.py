@@ -89,7 +89,7 @@ def test_the_others_exit_with_the_reason_why_one_was_lost(case, text):
 
 
 def test_a_training_ends_when_the_main_thread_of_a_worker_hangs():
-    """In a read within the graph. The error names it, not the one that waits for it, and its log has the stack."""
+    """In a read in the graph. The error names it, not the one that waits; its log has the stack."""
     lines: list[str] = []
     with pytest.raises(WorkersFailed) as caught:
         launch(

@@ -70,19 +70,15 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "names", "metrics"), CASES)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_arrays_and_metrics_as_in_keras(kind, names, metrics, weighted):
+def test_arrays_and_metrics_as_in_keras(kind, names, metrics):
     """Reference: Keras' evaluate with weighted_metrics, 1e-5 (float32 sums in another order)."""
     made = model(*names, kind=kind)
     labels, losses = parts(LABELS, names, kind), parts(LOSSES, names, kind)
-    data = (X, labels, W) if weighted else (X, labels)
-    found = Evaluation(made, losses, data, metrics=metrics)()
+    found = Evaluation(made, losses, (X, labels, W), metrics=metrics)()
     listed = metrics if isinstance(metrics, (list, dict)) else [metrics]
     made.compile("sgd", losses, weighted_metrics=listed)
     weights = parts(dict.fromkeys(names, W), names, kind) if kind is not None else W
-    theirs = made.evaluate(
-        X, labels, sample_weight=weights if weighted else None, verbose=0, return_dict=True
-    )
+    theirs = made.evaluate(X, labels, sample_weight=weights, verbose=0, return_dict=True)
     ours = {name: value for name, value in found.items() if name != "loss"}
     theirs = [value for name, value in theirs.items() if not name.endswith("loss")]
     # Outputs of a list have other names in Keras, and it sorts those of a dict.
