@@ -14,7 +14,7 @@ _METRICS = "give them to Evaluation(metrics=[...]) (trainer.metrics in a pipelin
 _PROGRESS = "give TrainingLoop progress=False or callbacks=[ProgressLog(...)]"
 _TO_LOOP = "it is an argument of TrainingLoop"
 _CLIP = "use clip_norm of TrainStep, which clips the gradient of the whole window once"
-_READS_AHEAD = "the data is read ahead by itself; for your own, use dataset.prefetch"
+_READS_AHEAD = "arrays are read ahead automatically; for a dataset use dataset.prefetch"
 _SCALES = "TrainStep scales losses itself for float16 models"
 _EMA = "use ema_momentum of TrainStep, which averages once per step"
 

@@ -24,7 +24,7 @@ class Activity(NamedTuple):
     """What a main thread does.
 
     Attributes:
-        what: In words, such as "in callback CsvLog.on_loop".
+        what: As text, such as "in callback CsvLog.on_loop".
         place: Changes whenever the thread makes progress, even if `what` does not.
         waits: Whether it waits for other workers.
         limit: "short": the others wait for it for `worker_timeout_seconds`. "long": for 10 times as

@@ -113,7 +113,7 @@ class WorkerGroup:
         """Return a context that says what the main thread does, for the limit of its time.
 
         Args:
-            what: In words, such as "in callback CsvLog.on_loop".
+            what: As text, such as "in callback CsvLog.on_loop".
             limit: See `Activity`.
             read: Returns what it does at any moment, in place of `what` and `limit`.
         """
