@@ -224,19 +224,21 @@ class Evaluation:
 
 def _as_dataset(data: BatchSource) -> tf.data.Dataset:
     """Return the batches of an evaluation as a dataset."""
-    if isinstance(data, tf.data.Dataset):
+    if hasattr(data, "element_spec"):  # a dataset, distributed or not
         return data
-    if isinstance(data, (tuple, list)):
-        rows = _ARRAY_ROWS if isinstance(data, tuple) else None
-        shuffle = False if isinstance(data, tuple) else None
-        found = as_batches(data, batch_size=rows, shuffle=shuffle, seed=None)
-        return found(0) if callable(found) else found
-    if isinstance(data, tf.distribute.DistributedDataset) or hasattr(data, "element_spec"):
-        return data
-    raise ValueError(
-        f"Evaluation: the data is a {type(data).__name__}: give a tf.data.Dataset of batches, or a "
-        "tuple of arrays, (features, labels) or (features, labels, weights)."
-    )
+    is_arrays = isinstance(data, tuple) and len(data) in (2, 3)
+    if not is_arrays and not isinstance(data, list):
+        raise ValueError(
+            f"Evaluation: the data is a {type(data).__name__}: give a tf.data.Dataset of batches, "
+            "or a tuple of arrays, (features, labels) or (features, labels, weights)."
+        )
+    options = {"batch_size": _ARRAY_ROWS, "shuffle": False} if is_arrays else {}
+    try:
+        found = as_batches(data, **{"batch_size": None, "shuffle": None, "seed": None, **options})
+    except ValueError as error:
+        message = str(error).replace("the training data", "the data of the evaluation")
+        raise ValueError(message) from None
+    return found(0) if callable(found) else found
 
 
 def _result(metric: keras.metrics.Metric) -> Tensors:
