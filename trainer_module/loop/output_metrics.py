@@ -83,6 +83,8 @@ class _Walk:
     def _is_per_output(self, given: Sequence[Any], below: list[Path]) -> bool:
         """Return whether a list has an entry for each output, and not the metrics of one."""
         nested = any(isinstance(each, (list, tuple, Mapping)) for each in given)
+        if not given:
+            return False
         if len(below) < 2:
             if nested and len(given) > 1 and not below and self._outputs:
                 raise ValueError(
@@ -90,14 +92,14 @@ class _Walk:
                 )
             return nested
         keys = list(dict.fromkeys(output[0] for output in below))
-        if given and not nested and all(map(_measures_all, given)):
+        if not nested and all(map(_measures_all, given)):
             return False
         if not all(isinstance(key, int) for key in keys):
             raise ValueError(
                 f"metrics={list(given)!r} for the outputs {', '.join(map(path_name, below))}: give "
                 "a dict from the output to its metrics."
             )
-        if given and len(given) != len(keys):
+        if len(given) != len(keys):
             raise ValueError(
                 f"metrics has {len(given)} entries for {len(keys)} outputs: give one for each, "
                 "which may be a list or None."

@@ -66,6 +66,7 @@ CASES = [
     (list, ["price", "cls"], ["mae", ["accuracy"]]),
     (list, ["price", "cls"], [["mae", "mse"], None]),
     (list, ["price", "cls"], {"cls": "accuracy"}),
+    (dict, ["price", "cls"], []),
 ]
 
 
