@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import keras
 
 from trainer_module.checks.warn_once import warn_once
-from trainer_module.common.tensors import LossLike
 
 _INSTEAD = {
     "compute_loss": (
@@ -51,26 +50,6 @@ def warn_overrides_ignored(model: keras.Model, names: Sequence[str], *, by: str)
             about=model,
             topic=name,
         )
-
-
-def warn_compile_args_ignored(model: keras.Model, loss: LossLike = None) -> None:
-    """Warn, once per model, that the arguments of `compile` are ignored.
-
-    Args:
-        model: A Keras model; it may be compiled for `evaluate`.
-        loss: The loss that is used. There is no warning for a model compiled with the same loss.
-    """
-    theirs = getattr(model, "loss", None)
-    loss = getattr(loss, "loss", loss)  # the argument of weighted_loss
-    if not model.compiled or theirs is None or theirs is loss or theirs == loss:
-        return
-    warn_once(
-        f"model {model.name!r} was compiled with loss={theirs!r}: its optimizer, loss and metrics "
-        "are not used; those given here are used instead (trainer.optimizer, trainer.loss and "
-        "trainer.metrics in a pipeline). Remove model.compile, or pass the same loss.",
-        about=model,
-        topic="compile",
-    )
 
 
 def _overridden(model: keras.Model, names: Sequence[str]) -> list[str]:

@@ -43,8 +43,9 @@ def check_built(model: keras.Model) -> None:
 
 def _not_built(model: keras.Model) -> ValueError:
     return ValueError(
-        f"model {model.name!r} is not built: give it an Input, or call model.build(shape) in the "
-        "strategy's scope first."
+        f"model {model.name!r} is not built: give it an Input, or call it on one row in the "
+        "strategy's scope first, `model(features[:1])`, or `model({name: values[:1] for name, "
+        "values in features.items()})` for a dict of features."
     )
 
 

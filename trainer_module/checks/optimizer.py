@@ -5,16 +5,13 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
+from trainer_module.common.keras_arguments import REPLACEMENTS
 from trainer_module.common.several_optimizers import each_optimizer
 
-_REPLACEMENTS = {
-    "clipnorm": "it would clip each variable separately",
-    "global_clipnorm": "use clip_norm of TrainStep, which clips the reduced gradient once",
-    "clipvalue": "it would change the direction of the window's gradient",
-    "use_ema": "use ema_momentum of TrainStep",
-    "gradient_accumulation_steps": "use micro_batch_size of TrainStep: windows are exact there",
-    "loss_scale_factor": "TrainStep scales losses itself for float16 models",
-}
+_PER_STEP = (
+    *("clipnorm", "clipvalue", "global_clipnorm", "use_ema"),
+    *("gradient_accumulation_steps", "loss_scale_factor"),
+)
 
 
 def check_optimizer(
@@ -39,11 +36,12 @@ def check_optimizer(
             "keras.optimizers.Adam(1e-3)."
         )
     for one in each_optimizer(optimizer):
-        for option, instead in _REPLACEMENTS.items():
+        for option in _PER_STEP:
             value = getattr(one, option, None)
             if value:
                 raise ValueError(
-                    f"optimizer {one.name!r} has {option}={value!r}: leave it out; {instead}."
+                    f"optimizer {one.name!r} has {option}={value!r}: leave it out; "
+                    f"{REPLACEMENTS[option]}."
                 )
     if not strategy.extended.variable_created_in_scope(optimizer.iterations.value):
         raise ValueError(

@@ -12,7 +12,7 @@ from trainer_module.common.json_values import Json
 
 Message = dict[str, Json]
 
-PROTOCOL = 3  # value of "protocol" in a worker's first message
+PROTOCOL = 4  # value of "protocol" in a worker's first message
 SECONDS_FOR_HELLO = 5.0
 _LONGEST_LINE = 1 << 20
 

@@ -41,7 +41,8 @@ def create_strategy(
         communication: Collectives between workers: "ring", "nccl" (GPUs only), or "auto": ring on
             CPUs, TensorFlow's choice on GPUs.
         start_timeout_seconds: How long to wait for all workers.
-        worker_timeout_seconds: How long a worker may be silent before the others end.
+        worker_timeout_seconds: How long a worker may be silent, or keep the others waiting
+            without progress, before all end.
 
     Raises:
         ValueError: An unknown name, or one that contradicts TF_CONFIG; workers that differ; or

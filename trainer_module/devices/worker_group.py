@@ -6,8 +6,9 @@
     workers.barrier("exported")
 
 Each worker has a TCP connection to the chief and sends lines of JSON (see `rendezvous`). So a
-worker that differs is reported before the first collective, which would hang, and a lost worker is
-detected while the main thread hangs in one. A process that trains alone has `SINGLE_PROCESS`.
+worker that differs is reported before the first collective, which would hang, and a worker that is
+lost or makes no progress is detected while the main thread waits in one (see `main_thread`). A
+process that trains alone has `SINGLE_PROCESS`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from absl import logging
 from trainer_module.common.differences import differences, summarize_differences
 from trainer_module.common.json_values import Json
 from trainer_module.devices.cluster import EXIT_WORKER_LOST, Cluster, cluster_of_environment
+from trainer_module.devices.main_thread import Activity, LateWorkers, Limit, MainThread
 from trainer_module.devices.messages import Message, send
 from trainer_module.devices.rendezvous import WorkerLost, check_own_port, connect_all, worker_name
 
@@ -105,6 +107,18 @@ class WorkerGroup:
                 f"{' | '.join(found)}. Start all workers with the same."
             )
 
+    def doing(
+        self, what: str, *, limit: Limit = "short", read: Callable[[], Activity] | None = None
+    ) -> contextlib.AbstractContextManager[None]:
+        """Return a context that says what the main thread does, for the limit of its time.
+
+        Args:
+            what: As text, such as "in callback CsvLog.on_loop".
+            limit: See `Activity`.
+            read: Returns what it does at any moment, in place of `what` and `limit`.
+        """
+        return contextlib.nullcontext()
+
     def name(self, number: int) -> str:
         """Return the name of a worker for messages."""
         return "this process"
@@ -147,6 +161,8 @@ class _ConnectedWorkers(WorkerGroup):
         self._unread = dict.fromkeys(connections, b"")
         self._reported = threading.Event()
         self._closed = False
+        self._main_thread = MainThread()
+        self._late = LateWorkers(timeout_seconds)  # on the chief
         for connection in connections.values():
             connection.settimeout(timeout_seconds)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -159,6 +175,11 @@ class _ConnectedWorkers(WorkerGroup):
 
     def name(self, number: int) -> str:
         return worker_name(number, self._cluster)
+
+    def doing(
+        self, what: str, *, limit: Limit = "short", read: Callable[[], Activity] | None = None
+    ) -> contextlib.AbstractContextManager[None]:
+        return self._main_thread.doing(read or (lambda: Activity(what, limit=limit)))
 
     def gather(self, what: str, value: Json) -> list[Json]:
         if self._closed:
@@ -225,7 +246,8 @@ class _ConnectedWorkers(WorkerGroup):
 
     def _wait_for(self, call: int, what: str, numbers: set[int]) -> dict[int, Message]:
         """Return the message of each worker for this call."""
-        with self._changed:
+        waiting = Activity(f"waiting at {what!r}", waits=True)
+        with self._main_thread.doing(lambda: waiting), self._changed:
             while True:
                 received = self._received.setdefault(call, {})
                 if len(received) == len(numbers):
@@ -264,7 +286,7 @@ class _ConnectedWorkers(WorkerGroup):
         """Send a heartbeat, unless another message is being sent, which also serves as one."""
         if self._sending[number].acquire(blocking=False):
             try:
-                send(self._connections[number], {"beat": True})
+                send(self._connections[number], {"beat": self._main_thread.now()})
             finally:
                 self._sending[number].release()
 
@@ -291,6 +313,7 @@ class _ConnectedWorkers(WorkerGroup):
                 for number in numbers.values():
                     with contextlib.suppress(OSError):
                         self._beat(number)
+                self._late.hear(self.number, self._main_thread.now(), now)
             for number, seen in self._last_heard.items():
                 if number not in self._ended and now - seen > self._timeout_seconds:
                     self._fail(
@@ -298,6 +321,10 @@ class _ConnectedWorkers(WorkerGroup):
                         f"(worker_timeout_seconds={self._timeout_seconds:g}): it hangs, or "
                         "its machine or the network is down."
                     )
+            late = self._late.find(now, self.name) if self.is_chief else None
+            # A silent worker is not late: its process is stopped, or the network is down.
+            if late is not None and now - self._last_heard.get(late.number, now) < 3 * beat:
+                self._fail(f"{self.name(late.number)} {late.reason}")
         if self._failure is not None and not self._closed:
             self._end()
 
@@ -320,7 +347,10 @@ class _ConnectedWorkers(WorkerGroup):
             with self._changed:
                 self._received.setdefault(message["turn"], {})[number] = message
                 self._changed.notify_all()
+        elif "beat" in message:
+            self._late.hear(number, Activity(*message["beat"]), time.monotonic())
         elif "left" in message:
+            self._late.forget(number)
             with self._changed:
                 self._ended.add(number)
                 self._changed.notify_all()
@@ -345,6 +375,8 @@ class _ConnectedWorkers(WorkerGroup):
         """End this process: by an exception in the main thread, or by exit if that thread hangs."""
         assert self._failure is not None
         logging.error("Training ends: %s", self._failure)
+        if self._failure.startswith(self.name(self.number)):
+            logging.error("The main thread of this worker is at:\n%s", self._main_thread.stack())
         for action in self._on_lost:
             with contextlib.suppress(Exception):
                 action(self._failure)
@@ -372,7 +404,8 @@ def connect_workers(*, start_timeout_seconds: float, worker_timeout_seconds: flo
 
     Args:
         start_timeout_seconds: How long to wait for all workers.
-        worker_timeout_seconds: How long a worker may be silent before this process ends.
+        worker_timeout_seconds: How long a worker may be silent, or keep the others waiting
+            without progress, before this process ends.
 
     Raises:
         WorkerLost: Not all workers connected in time.

@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch
-from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
+from trainer_module.checks.compiled import warn_compile_args_ignored
+from trainer_module.checks.custom_steps import reject_custom_train_step
 from trainer_module.checks.model import check_built
 from trainer_module.common.tensors import LossLike, Tensors
 

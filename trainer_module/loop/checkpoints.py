@@ -159,6 +159,10 @@ class Checkpoints:
             OSError: The checkpoint cannot be written. The message names the problem and the
                 checkpoint that training would resume from.
         """
+        with self._workers.doing("writing a checkpoint", limit="long"):
+            self._save(position, step)
+
+    def _save(self, position: dict[str, Json], step: int) -> None:
         started = time.monotonic()
         with tf.device("/cpu:0"):
             tensors = [tf.convert_to_tensor(variable) for variable in self._variables.values()]

@@ -54,7 +54,7 @@ class EpochRunner:
         if self._iterator is None:
             self._iterator = self._open(run.state.step_in_epoch)
             if run.state.step_in_epoch == 0:
-                run.callbacks.on_epoch_begin(epoch + 1)
+                run.callbacks.call("on_epoch_begin", epoch + 1)
         stop, exhausted = False, False
         while not (stop or exhausted) and (wanted := self._steps_of_next_loop()):
             try:
@@ -79,7 +79,8 @@ class EpochRunner:
 
     def _open(self, step_in_epoch: int) -> Iterator[Batch]:
         started = time.monotonic()
-        iterator = self.run.data.begin(self.run.state.epoch, step_in_epoch, self.run.step)
+        with self.run.sync.workers.doing("opening the training data", limit="long"):
+            iterator = self.run.data.begin(self.run.state.epoch, step_in_epoch, self.run.step)
         self._times.add_opening(time.monotonic() - started)
         return iterator
 
@@ -108,7 +109,7 @@ class EpochRunner:
 
     def _run_loop(self, iterator: Iterator[Batch], wanted: int) -> tuple[LoopReport, bool]:
         run = self.run
-        run.callbacks.on_loop_begin()
+        run.callbacks.call("on_loop_begin")
         change = self._next_change()
         started = time.monotonic()
         report = run.train_step.run(iterator, wanted, loss_sums=run.state.epoch_loss)
@@ -125,7 +126,7 @@ class EpochRunner:
                 # Grow at most tenfold: the first call's time is mostly tracing.
                 most = min(10 * self._loop_size, _MOST_STEPS_PER_LOOP)
                 self._loop_size = int(max(1, min(fitting, most)))
-            stop = run.callbacks.on_loop(self._progress(report, seconds))
+            stop = any(run.callbacks.call("on_loop", self._progress(report, seconds)))
         saved = run.checkpoints
         overdue = saved is not None and saved.is_overdue()
         decision = run.sync.decide(run.step, stop=stop, value=[self._loop_size, overdue])
@@ -194,10 +195,13 @@ class EpochRunner:
     def _evaluate_epoch(self, number: int, loss: float) -> bool:
         run = self.run
         with run.train_step.averaged():
-            found = self._evaluate() if self._evaluate is not None else {}
+            with run.sync.workers.doing("evaluating", limit="long"):
+                found = self._evaluate() if self._evaluate is not None else {}
             metrics = run.sync.workers.broadcast_from_chief("evaluation", found)
             run.state = run.state.replace(metrics=metrics, unevaluated_steps=0)
             logs = {"loss": loss, **{f"val_{name}": value for name, value in metrics.items()}}
-            stop = run.callbacks.on_epoch(EpochEnd(run.step, number, loss, metrics, logs))
+            stop = any(
+                run.callbacks.call("on_epoch", EpochEnd(run.step, number, loss, metrics, logs))
+            )
         run.history.add_epoch(logs)
         return stop

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
@@ -13,17 +12,21 @@ import tensorflow as tf
 from trainer_module.checks.custom_steps import warn_overrides_ignored
 from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.common.json_values import Json
+from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import Batch, LossLike, Tensors
-from trainer_module.devices.multi_worker import is_multi_worker
+from trainer_module.data.epoch_data import BatchSource, as_batches
+from trainer_module.devices.graph_marks import GraphMarks
+from trainer_module.devices.multi_worker import is_multi_worker, worker_group
+from trainer_module.devices.strategies import local_replicas
+from trainer_module.loop.output_metrics import Metrics, metrics_by_name
 from trainer_module.losses.labels import zero_where_unweighted
-from trainer_module.losses.nested import Path, leaves, only, part_at, path_name
+from trainer_module.losses.nested import Path, leaves, only, part_at
 from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function, loss_sums
 from trainer_module.model.metrics import check_labels, values_by_name
 from trainer_module.model.undefined import defined_result
 from trainer_module.step.split import per_replica
 
-# Keras metrics of the only output, or lists of metrics, nested like the outputs.
-Metrics: TypeAlias = Sequence[keras.metrics.Metric] | Mapping[str, Tensors]
+_ARRAY_ROWS = 256  # of a batch of arrays: no number changes the result
 
 
 class Evaluation:
@@ -33,11 +36,12 @@ class Evaluation:
     the sum of their losses.
     """
 
+    @naming_replacements()
     def __init__(
         self,
         model: keras.Model,
         loss_fn: LossLike,
-        batches: tf.data.Dataset,
+        batches: BatchSource,
         *,
         metrics: Metrics = (),
         strategy: tf.distribute.Strategy | None = None,
@@ -48,20 +52,23 @@ class Evaluation:
         Args:
             model: The model, created in the strategy's scope.
             loss_fn: As in `TrainStep`.
-            batches: (features, labels) or (features, labels, weights); ragged batches are allowed.
+            batches: A tf.data.Dataset of (features, labels) or (features, labels, weights); ragged
+                batches are allowed. Or the rows: such a tuple of arrays, or of dicts of arrays.
                 With several workers, the same on each, or the `Share` of each batch that is for
                 this worker.
-            metrics: Keras metrics, created in the strategy's scope. Their variables must be sums
+            metrics: As in `compile` of Keras: names, `keras.metrics.Metric` objects, created in the
+                strategy's scope, and functions `(labels, outputs) -> values`, in a list. For a
+                model with several outputs, a dict or list of these lists, nested like the losses;
+                such a metric is named `{output}_{name}`. The variables of a metric must be sums
                 over rows, as in Keras' metrics, and `result` must work in a graph, as in Keras'
-                `fit`. For a model with several outputs, a dict from output to a list of metrics (or
-                nested lists like the outputs); such a metric is named `{output}_{name}`. Rows of
-                weight 0 may have any label.
+                `fit`. Rows of weight 0 may have any label.
             strategy: Default: the current strategy.
             data_facts: Names and JSON values that identify the rows, for checkpoints. Default: the
                 steps, arrays and files of the dataset.
 
         Raises:
-            ValueError: Two metrics have the same name.
+            ValueError: Two metrics have the same name, there is no such metric or output, or an
+                argument has another type.
         """
         self.model = model
         loss = as_loss_function(loss_fn)
@@ -69,12 +76,19 @@ class Evaluation:
         is_ours = isinstance(loss, WeightedLoss)
         self.loss_fn = dataclasses.replace(loss, class_weight=None) if is_ours else loss
         warn_overrides_ignored(model, ("test_step", "compute_loss"), by="Evaluation")
-        self.batches = batches
+        self.batches = _as_dataset(batches)
         self.data_facts = data_facts
-        self._metric_of = _metrics_by_name(metrics)
-        self.metrics = [metric for _, metric in self._metric_of.values()]
         self.strategy = strategy or tf.distribute.get_strategy()
+        with self.strategy.scope():
+            self._metric_of = metrics_by_name(
+                metrics,
+                list(leaves(loss.loss)) if isinstance(loss, WeightedLoss) else [],
+                getattr(model, "output_names", None) or (),
+            )
+        self.metrics = [metric for _, metric in self._metric_of.values()]
+        self.names = ["loss", *self._metric_of]
         self._total: tf.Variable | None = None
+        self._marks = GraphMarks(self.strategy)
         self._results_of = tf.function(self._results, autograph=False, reduce_retracing=True)
 
     def __call__(self) -> dict[str, float]:
@@ -88,7 +102,8 @@ class Evaluation:
         with translate_tf_errors():
             if is_multi_worker(self.strategy) and self._total is None:
                 self._make_variables()
-            *sums, results = self._results_of(iter(self.batches))
+            with self._marks.watched("evaluation batch"):
+                *sums, results = self._results_of(iter(self.batches))
         numerator, denominator = (tensor.numpy() for tensor in sums)
         if not np.any(denominator):
             raise ValueError(
@@ -108,6 +123,8 @@ class Evaluation:
         from the chief. Also create a variable for the loss sums, so that they are reduced once and
         not per batch.
         """
+        # TensorFlow waits in the creation of variables, where another worker is not seen to wait.
+        worker_group(self.strategy).barrier("the variables of the evaluation")
         zeros = tf.zeros([2, 1], tf.float64)
         with self.strategy.scope():
             for batch in self.batches.take(1):
@@ -131,6 +148,7 @@ class Evaluation:
         sums = self._sums(iterator)
         with self.strategy.scope():
             if self._total is not None:
+                self._marks.summing(sums, replicas=local_replicas(self.strategy))
                 sums = self._total.read_value()
             return sums[0], sums[1], [_result(metric) for metric in self.metrics]
 
@@ -138,8 +156,13 @@ class Evaluation:
         def body(
             element: tf.experimental.Optional, sums: tf.Tensor
         ) -> tuple[tf.experimental.Optional, tf.Tensor]:
-            return iterator.get_next_as_optional(), sums + self._batch(element.get_value())
+            batch = element.get_value()
+            self._marks.computing(batch)
+            sums += self._batch(batch)
+            self._marks.reading()
+            return iterator.get_next_as_optional(), sums
 
+        self._marks.reading()
         _, sums = tf.while_loop(
             lambda element, _: element.has_value(),
             body,
@@ -199,20 +222,23 @@ class Evaluation:
         metric.update_state(labels, outputs, sample_weight=weight)
 
 
-def _metrics_by_name(metrics: Metrics) -> dict[str, tuple[Path, keras.metrics.Metric]]:
-    """Return the path of each metric's output, and the metric, by the name of its result."""
-    if isinstance(metrics, Mapping):
-        # Metrics are held in lists: the index within a list is not part of the output's path.
-        found = [
-            (path if isinstance(path[-1], str) or len(path) < 2 else path[:-1], metric)
-            for path, metric in leaves(metrics).items()
-        ]
-    else:
-        found = [((), metric) for metric in metrics]
-    names = ["loss", *(f"{path_name(p)}_{m.name}" if p else m.name for p, m in found)]
-    if len(set(names)) < len(names):
-        raise ValueError(f"metrics: the names {', '.join(names)} repeat; give each its own.")
-    return dict(zip(names[1:], found, strict=True))
+def _as_dataset(data: BatchSource) -> tf.data.Dataset:
+    """Return the batches of an evaluation as a dataset."""
+    if hasattr(data, "element_spec"):  # a dataset, distributed or not
+        return data
+    is_arrays = isinstance(data, tuple) and len(data) in (2, 3)
+    if not is_arrays and not isinstance(data, list):
+        raise ValueError(
+            f"Evaluation: the data is a {type(data).__name__}: give a tf.data.Dataset of batches, "
+            "or a tuple of arrays, (features, labels) or (features, labels, weights)."
+        )
+    options = {"batch_size": _ARRAY_ROWS, "shuffle": False} if is_arrays else {}
+    try:
+        found = as_batches(data, **{"batch_size": None, "shuffle": None, "seed": None, **options})
+    except ValueError as error:
+        message = str(error).replace("the training data", "the data of the evaluation")
+        raise ValueError(message) from None
+    return found(0) if callable(found) else found
 
 
 def _result(metric: keras.metrics.Metric) -> Tensors:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from absl import logging
 
+from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.data.epoch_data import BatchSource, EpochData, as_batches
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.callbacks import FitResult
@@ -43,6 +44,7 @@ class TrainingLoop:
         plt.plot(result.history["loss"])
     """
 
+    @naming_replacements()
     def __init__(
         self,
         train_step: Step,
@@ -108,6 +110,11 @@ class TrainingLoop:
         if actions and callbacks:
             raise ValueError("callbacks and actions are both given: actions is the former name.")
         self.options = parse_section(LoopOptions, given, section="")
+        if evaluate is not None and not callable(evaluate):
+            raise ValueError(
+                f"evaluate is a {type(evaluate).__name__}: give Evaluation(model, loss, data), or "
+                "a function that returns metrics by name."
+            )
         self.train_step = train_step
         self.evaluate = evaluate
         self.batches = as_batches(
@@ -122,7 +129,7 @@ class TrainingLoop:
                 epochs=self.options.epochs,
                 progress=progress,
             ),
-            is_chief=workers.is_chief,
+            workers,
         )
         if checkpoints is not None:
             checkpoints.hold_callbacks(self.callbacks.variables())
@@ -147,6 +154,7 @@ class TrainingLoop:
         """Saves the training; None: do not save."""
         return self._run.checkpoints
 
+    @naming_replacements()
     def fit(self, *, epochs: int | None = None, steps: int | None = None) -> FitResult:
         """Train, from the latest checkpoint if there is one; a second call continues the first.
 
@@ -172,11 +180,14 @@ class TrainingLoop:
         """
         if epochs is None and steps is None:
             epochs, steps = self.options.epochs, self.options.steps
-        length = Length.of(epochs, steps)
+        with self._run.sync.workers.doing("in TrainingLoop.fit", limit="long"):
+            return self._fit(Length.of(epochs, steps))
+
+    def _fit(self, length: Length) -> FitResult:
         run, history = self._run, self._run.history
         number = self._fits
         if number == 0 or number == len(history.calls):
-            self.callbacks.on_begin()
+            self.callbacks.call("on_begin")
         if number == 0:
             self._prepare(length)
         if number < len(history.calls) - 1:
@@ -234,7 +245,7 @@ class TrainingLoop:
             run.state = run.state.replace(metrics=restored)
         result = run.result()
         run.history.set_result(result)
-        self.callbacks.on_end(result)
+        self.callbacks.call("on_end", result)
         return result
 
 
@@ -243,5 +254,5 @@ def _evaluated_names(evaluate: Evaluate | None) -> list[str] | None:
     if evaluate is None:
         return []
     if isinstance(evaluate, Evaluation):
-        return ["loss", *(metric.name for metric in evaluate.metrics)]
+        return evaluate.names
     return None

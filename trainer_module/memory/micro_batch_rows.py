@@ -64,17 +64,20 @@ def micro_batch_rows(
         return next(rows.take(1).as_numpy_iterator())
 
     try:
-        found = find_micro_batch_size(
-            f"{build_resolved.__module__}.{build_resolved.__name__}",
-            first_rows,
-            arguments=(context, total_steps),
-            global_batch_size=config.batch_sizes.largest,
-            strategy=strategy,
-            memory_budget=_share_of_machine(config.memory_budget, workers),
-            cache_dir=config.memory_cache_dir,
-            record_dir=record_dir if workers.is_chief else None,
-            **plan.step_options,
-        )
+        budget = _share_of_machine(config.memory_budget, workers)
+        # Another worker may have its size in the cache, and child processes limit their own time.
+        with workers.doing("searching the micro_batch_size", limit="none"):
+            found = find_micro_batch_size(
+                f"{build_resolved.__module__}.{build_resolved.__name__}",
+                first_rows,
+                arguments=(context, total_steps),
+                global_batch_size=config.batch_sizes.largest,
+                strategy=strategy,
+                memory_budget=budget,
+                cache_dir=config.memory_cache_dir,
+                record_dir=record_dir if workers.is_chief else None,
+                **plan.step_options,
+            )
     except MemoryBudgetError as error:
         raise MemoryBudgetError(f"trainer.{error}") from None
     keras.utils.set_random_seed(

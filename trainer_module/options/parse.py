@@ -42,6 +42,7 @@ def _describe(error: ErrorDetails, section: str, model: type[BaseModel]) -> str:
         return f"{field}.{message}" if field else f"{message}."
     if error["type"] == "extra_forbidden":
         from shared_core.nearest import nearest
+        from trainer_module.common.keras_arguments import suggest_argument
 
         fields: dict[str, FieldInfo] = dict(model.model_fields)
         for part in location[:-1]:
@@ -49,7 +50,8 @@ def _describe(error: ErrorDetails, section: str, model: type[BaseModel]) -> str:
                 declared = fields[part].annotation
                 models = [declared, *getattr(declared, "__args__", ())]
                 fields = next((m.model_fields for m in models if hasattr(m, "model_fields")), {})
-        return f"{field} is not a setting: {nearest(location[-1], fields)}"
+        suggest = nearest if section else suggest_argument
+        return f"{field} is not a setting: {suggest(location[-1], fields)}"
     if error["type"] == "missing" or isinstance(error["input"], (dict, BaseModel)):
         return f"{field}: {message}" if message.endswith("?") else f"{field}: {message}."
     return f"{field}={error['input']!r}: {message}."

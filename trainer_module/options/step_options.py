@@ -143,6 +143,16 @@ class StepOptions(UpdateOptions):
         """
         return parse_section(cls, options, section="")
 
+    @field_validator("micro_batch_size", mode="before")
+    @classmethod
+    def _check_micro_batch(cls, value: object) -> object:
+        if isinstance(value, str):
+            raise ValueError(
+                "give a number of rows; find_micro_batch_size(...) measures the largest that fits, "
+                'as "auto" does in a pipeline (training.micro_batch_size: auto)'
+            )
+        return value
+
     @field_validator("transforms", mode="before")
     @classmethod
     def _check_transforms(cls, value: object) -> tuple[GradientTransform, ...]:

@@ -15,10 +15,11 @@ from typing_extensions import Unpack
 
 from trainer_module.checks.batch import check_batch
 from trainer_module.checks.model import computes_in_float16
+from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import LossLike, TensorLike, Tensors
 from trainer_module.devices.cluster import cluster_of_environment
-from trainer_module.options.step_options import StepKeywords
+from trainer_module.options.step_options import StepKeywords, StepOptions
 from trainer_module.parameter_server.server_variables import Partitioner, ServerVariables
 from trainer_module.step.counters import StepCounters
 from trainer_module.step.reports import LoopReport, StepReport, non_finite_error
@@ -57,6 +58,7 @@ class ParameterServerStep:
         TrainingLoop(step, dataset.batch(256), epochs=3).fit()
     """
 
+    @naming_replacements(*StepOptions.model_fields)
     def __init__(
         self,
         model: keras.Model,

@@ -7,12 +7,14 @@ import operator
 import keras
 import tensorflow as tf
 
-from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
+from trainer_module.checks.compiled import warn_compile_args_ignored
+from trainer_module.checks.custom_steps import reject_custom_train_step
 from trainer_module.checks.logits import warn_if_logits
 from trainer_module.checks.model import check_model
 from trainer_module.checks.optimizer import check_optimizer
 from trainer_module.common.optional_leaves import present_leaves
 from trainer_module.common.tensors import LossLike
+from trainer_module.devices.graph_marks import GraphMarks
 from trainer_module.gradients.clipped_micro_batch import check_placement, plan_clipping
 from trainer_module.losses.weighted_loss import SeparateLoss, WeightedLoss, as_loss_function
 from trainer_module.options.step_options import StepKeywords, StepOptions
@@ -35,6 +37,7 @@ class StepSetup:
         loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`.
         spec: The model, the loss and the micro-batch size of the windows.
         variables: The trainable variables at construction.
+        marks: Where the graph is, for the other workers.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class StepSetup:
         check_model(model, strategy)
         check_optimizer(optimizer, strategy)
         reject_custom_train_step(model, ("compute_loss", "train_step"), by="TrainStep")
-        warn_compile_args_ignored(model, loss_fn)
+        warn_compile_args_ignored(model, loss_fn, optimizer=optimizer)
         loss_fn = as_loss_function(loss_fn)
         warn_if_logits(model, loss_fn)
         check_transforms(given.transforms, model)
@@ -80,6 +83,7 @@ class StepSetup:
         )
         self.optimizer = optimizer
         self.variables = list(model.trainable_variables)
+        self.marks = GraphMarks(strategy)
         self._functions = update_functions(self.options)
         self._description: Description | None = None
         self._shared: tuple[bool, ...] = ()
@@ -137,6 +141,7 @@ class StepSetup:
             gradients = plan_clipping(self.spec, batch, description, clip_norm)
             description = description._replace(bytes_per_row=gradients.row_bytes)
         local = sum_window(self.spec, batch, inputs, description, gradients)
+        self.marks.summing(local)
         model, placement = self.spec.model, self.spec.placement
         of_update = UpdateInputs(
             model,

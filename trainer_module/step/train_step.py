@@ -14,11 +14,12 @@ from trainer_module.checks.batch import check_batch
 from trainer_module.checks.model import computes_in_float16
 from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.checks.warn_once import warn_once
+from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Gradient, LossLike, PerReplica, Tensors
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.strategies import local_replicas
-from trainer_module.options.step_options import StepKeywords
+from trainer_module.options.step_options import StepKeywords, StepOptions
 from trainer_module.step.counters import StepCounters
 from trainer_module.step.loss_scale import LossScale
 from trainer_module.step.moving_average import MovingAverage
@@ -61,6 +62,7 @@ class TrainStep:
             report = step(batch)
     """
 
+    @naming_replacements(*StepOptions.model_fields)
     def __init__(
         self,
         model: keras.Model,
@@ -128,7 +130,7 @@ class TrainStep:
             ValueError: A label or an id is out of the model's range (detected on CPU devices).
         """
         self._setup.check_variables()
-        with translate_tf_errors():
+        with translate_tf_errors(), self._watched():
             report = self._traced(unpack_batch(batch))
         if bool(report.failed):
             raise self._non_finite_error(report)
@@ -154,7 +156,7 @@ class TrainStep:
             ValueError: See `__call__`.
         """
         self._setup.check_variables()
-        with translate_tf_errors():
+        with translate_tf_errors(), self._watched():
             last, totals, exhausted = self._loop_function(
                 iterator, tf.constant(num_steps, tf.int64), tf.constant(loss_sums, tf.float64)
             )
@@ -254,10 +256,15 @@ class TrainStep:
             empty_report(
                 sum_dtype(self.model), len(self._variables), local_replicas(self.strategy)
             ),
+            on_read=self._setup.marks.reading,
         )
+
+    def _watched(self) -> contextlib.AbstractContextManager[None]:
+        return self._setup.marks.watched("step", first=lambda: int(self.step.numpy()) + 1)
 
     def _window(self, batch: Tensors) -> StepReport:
         """Run one window in cross-replica context; all updates of variables start here."""
+        self._setup.marks.computing(batch)
         parts = per_replica(batch, self.strategy)
         description = self._setup.describe(Batch(*_first_replica(self.strategy, parts)))
         with self.strategy.scope():

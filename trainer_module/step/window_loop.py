@@ -41,6 +41,8 @@ def take_windows(
     num_steps: tf.Tensor,
     loss_sums: tf.Tensor,
     empty: StepReport,
+    *,
+    on_read: Callable[[], None],
 ) -> tuple[StepReport, LoopTotals, tf.Tensor]:
     """Run a window for each element of an iterator, until one fails or there are `num_steps`.
 
@@ -50,6 +52,7 @@ def take_windows(
         num_steps: Largest number of windows, int64 scalar.
         loss_sums: See `LoopTotals`, of earlier runs.
         empty: The report if there is no window; its shapes are those of all reports.
+        on_read: Called in the graph before each read.
 
     Returns:
         The report of the last window, the totals, and whether the iterator ended first, scalar
@@ -59,6 +62,7 @@ def take_windows(
 
     def read() -> tuple[tf.experimental.Optional, tf.Tensor]:
         with tf.device("CPU:0"):  # the time of a read on the host needs nothing from a GPU
+            on_read()
             asked = tf.timestamp()
         with tf.control_dependencies([asked]):
             element = iterator.get_next_as_optional()

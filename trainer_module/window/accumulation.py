@@ -10,7 +10,8 @@ import keras
 import tensorflow as tf
 
 from trainer_module.checks.batch import check_xla_types, count_rows
-from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
+from trainer_module.checks.compiled import warn_compile_args_ignored
+from trainer_module.checks.custom_steps import reject_custom_train_step
 from trainer_module.checks.model import check_jit_compile
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Gradient, LossLike, Tensors, Variable, VariableValues

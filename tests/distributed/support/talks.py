@@ -23,7 +23,7 @@ if case == "other cluster" and number == 1:
 # Short where a test waits for it, else long enough for a machine with much else to do.
 workers = connect_workers(
     start_timeout_seconds=6 if case == "never comes" else 60,
-    worker_timeout_seconds=4 if case == "hangs" else 60,
+    worker_timeout_seconds=4 if case in ("hangs", "stalls") else 60,
 )
 if case == "gathers":
     send_to_test(workers.gather("a list", [number, "text", None, 0.1]))
@@ -46,11 +46,14 @@ if number == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     if case == "hangs":
         os.kill(os.getpid(), signal.SIGSTOP)
+    if case == "stalls":
+        with workers.doing("in callback Hangs.on_loop"):
+            time.sleep(600)
     if case == "fails":
         raise KeyError("a column")
     if case == "ends":
         sys.exit(0)
 if case == "is killed" and number == 2:
     time.sleep(60)  # as in a collective: the main thread asks no one
-if case in ("is killed", "hangs", "fails", "ends"):
+if case in ("is killed", "hangs", "stalls", "fails", "ends"):
     workers.barrier("a place")

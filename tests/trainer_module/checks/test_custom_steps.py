@@ -97,30 +97,6 @@ def test_overrides_that_evaluation_ignores_are_reported_once(warnings):
     assert "overrides test_step, which Evaluation does not call" in warnings[0]
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        step,
-        lambda model: accumulate_gradients(model, "mse", X, Y, micro_batch_size=2),
-        lambda model: per_example_gradients(model, "mse", X, Y, chunk_size=2),
-    ],
-    ids=["TrainStep", "accumulate_gradients", "per_example_gradients"],
-)
-def test_ignored_compile_arguments_are_reported_once(warnings, use):
-    model = make()
-    model.compile("sgd", "mse")
-    use(model)
-    assert warnings == []
-    model.compile("sgd", "huber")
-    use(model)
-    use(model)
-    assert len(warnings) == 1
-    assert (
-        "was compiled with loss='huber': its optimizer, loss and metrics are not used"
-        in warnings[0]
-    )
-
-
 BINARY = keras.losses.BinaryCrossentropy
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import full_batch
 import keras
 import numpy as np
@@ -92,7 +94,7 @@ def float8():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: keras.Sequential([keras.layers.Dense(1)]), r"is not built: .*Input.*model.build"),
+        (lambda: keras.Sequential([keras.layers.Dense(1)]), r"is not built: .*Input.*one row"),
         (legacy, r"model=tf_keras.*Sequential is not a Keras 3 model: .*import keras"),
         (frozen, "has no trainable variables: nothing to train"),
         (float8, r"is overwritten with its gradient.*float8.*mixed_bfloat16"),
@@ -101,6 +103,36 @@ def float8():
 def test_unsupported_models_are_rejected(build, message):
     with pytest.raises(ValueError, match=message):
         TrainStep(build(), SGD(), "mse", micro_batch_size=2)
+
+
+@pytest.mark.parametrize("name", ["tensor", "dict"])
+def test_the_fix_for_a_model_that_is_not_built_works(strategies, name):
+    """Reference: what the message says is done, and the model trains."""
+
+    class Subclassed(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.table, self.head = keras.layers.Embedding(7, 2), keras.layers.Dense(1)
+
+        def call(self, inputs, training=False):
+            if not isinstance(inputs, dict):
+                return self.head(inputs)
+            return self.head(keras.ops.concatenate([self.table(inputs["id"]), inputs["x"]], -1))
+
+    x = np.ones((4, 3), "float32")
+    features = {"tensor": x, "dict": {"id": np.arange(4), "x": x}}[name]
+    strategy = strategies["mirrored2"]
+    given = {"loss_fn": "mse", "micro_batch_size": 2, "strategy": strategy}
+    with strategy.scope():
+        model, optimizer = Subclassed(), SGD()
+        if name == "dict":
+            model.build({"id": (None,), "x": (None, 3)})  # Keras cannot, and says nothing
+    with pytest.raises(ValueError, match="is not built") as caught:
+        TrainStep(model, optimizer, **given)
+    code = re.findall("`(.+?)`", str(caught.value))[["tensor", "dict"].index(name)]
+    with strategy.scope():
+        eval(code, {"model": model, "features": features})
+    assert bool(TrainStep(model, optimizer, **given)((features, x[:, :1])).applied)
 
 
 def test_a_model_or_optimizer_of_another_strategy_is_refused(strategies):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from trainer_module.common.json_values import Json
-from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
+from trainer_module.devices.worker_group import WorkerGroup
+from trainer_module.loop.callbacks.callback import Callback
 from trainer_module.loop.callbacks.keras_callback import KerasCallback
 from trainer_module.loop.callbacks.progress_log import ProgressLog
 from trainer_module.step.protocol import Step
@@ -19,25 +21,20 @@ AnyCallback = Callback | keras.callbacks.Callback
 class CallbackList:
     """Call callbacks in order; call those that only write on the chief alone."""
 
-    def __init__(self, callbacks: Sequence[Callback], *, is_chief: bool) -> None:
+    def __init__(self, callbacks: Sequence[Callback], workers: WorkerGroup) -> None:
         """Create the list of this worker's callbacks."""
         self.all = list(callbacks)
-        self.called = [each for each in self.all if is_chief or not each.on_chief_only]
+        self.called = [each for each in self.all if workers.is_chief or not each.on_chief_only]
+        self._workers = workers
 
-    def on_begin(self) -> None:
-        """Call `on_begin` of each callback."""
-        for callback in self.called:
-            callback.on_begin()
+    def call(self, method: str, *arguments: object) -> list[Any]:
+        """Call a method of each callback, and return what they return."""
+        return [self._call(callback, method, *arguments) for callback in self.called]
 
-    def on_epoch_begin(self, epoch: int) -> None:
-        """Call `on_epoch_begin` of each callback, with the epoch from 1."""
-        for callback in self.called:
-            callback.on_epoch_begin(epoch)
-
-    def on_loop_begin(self) -> None:
-        """Call `on_loop_begin` of each callback."""
-        for callback in self.called:
-            callback.on_loop_begin()
+    def _call(self, callback: Callback, method: str, *arguments: object) -> Any:
+        own = callback.callback if isinstance(callback, KerasCallback) else callback
+        with self._workers.doing(f"in callback {type(own).__name__}.{method}"):
+            return getattr(callback, method)(*arguments)
 
     def steps_until_due(self, step: int) -> int | None:
         """Return after how many steps the next call of the graph must end; None: any number.
@@ -47,25 +44,10 @@ class CallbackList:
         found = (callback.steps_until_due(step) for callback in self.all)
         return min((steps for steps in found if steps is not None), default=None)
 
-    def on_loop(self, progress: LoopProgress) -> bool:
-        """Call `on_loop` of each callback; return whether one of them stops training."""
-        stops = [callback.on_loop(progress) for callback in self.called]  # calls each
-        return any(stops)
-
-    def on_epoch(self, end: EpochEnd) -> bool:
-        """Call `on_epoch` of each callback; return whether one of them stops training."""
-        stops = [callback.on_epoch(end) for callback in self.called]
-        return any(stops)
-
     def before_export(self) -> dict[str, float] | None:
         """Return the metrics of the first callback that replaces the weights; None without one."""
-        restored = (callback.before_export() for callback in self.called)
+        restored = (self._call(callback, "before_export") for callback in self.called)
         return next((metrics for metrics in restored if metrics is not None), None)
-
-    def on_end(self, result: FitResult) -> None:
-        """Call `on_end` of each callback."""
-        for callback in self.called:
-            callback.on_end(result)
 
     @property
     def may_change_weights(self) -> bool:

@@ -1,0 +1,87 @@
+"""Arguments that users know from Keras: the error names what replaces them."""
+
+from __future__ import annotations
+
+import inspect
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+
+from trainer_module import TrainingLoop, TrainStep
+from trainer_module.common.keras_arguments import REPLACEMENTS
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
+
+X, Y = np.ones((4, 5), "float32"), np.ones((4, 1), "float32")
+SGD = keras.optimizers.SGD
+
+
+def step(**options):
+    given = {"loss_fn": "mse", "micro_batch_size": 2, **options}
+    return TrainStep(full_batch.mlp(), SGD(), **given)
+
+
+def loop(**options):
+    return TrainingLoop(step(), (X, Y), **{"batch_size": 2, "epochs": 1, **options})
+
+
+def evaluation(**options):
+    return Evaluation(full_batch.mlp(), "mse", (X, Y), **options)
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "replacement"),
+    [
+        (step, "loss", "loss_fn"),
+        (step, "loss_weights", "weighted_loss(loss, loss_weights=...)"),
+        (step, "class_weight", "weighted_loss(loss, class_weight={...})"),
+        (step, "metrics", "Evaluation(metrics=[...])"),
+        (step, "batch_size", "TrainingLoop(batch_size=...)"),
+        (step, "gradient_accumulation_steps", "micro_batch_size of TrainStep"),
+        (step, "clipnorm", "clip_norm of TrainStep"),
+        (step, "use_ema", "ema_momentum"),
+        (step, "run_eagerly", "tf.config.run_functions_eagerly"),
+        (step, "clip_nrom", "did you mean 'clip_norm'?"),
+        (loop, "validation_data", "evaluate=Evaluation(model, loss, data"),
+        (loop, "validation_split", "evaluate=Evaluation(model, loss, data"),
+        (loop, "verbose", "progress=False"),
+        (loop, "initial_epoch", "checkpoints=Checkpoints(folder, step)"),
+        (loop, "metrics", "Evaluation(metrics=[...])"),
+        (loop, "class_weight", "weighted_loss(loss, class_weight={...})"),
+        (loop, "jit_compile", "jit_compile of TrainStep"),
+        (loop, "stepz", "did you mean 'steps'?"),
+        (lambda **given: loop().fit(**given), "verbose", "progress=False"),
+        (evaluation, "batch_size", "the same for all sizes"),
+        (evaluation, "callbacks", "TrainingLoop"),
+        (evaluation, "steps", "take(n)"),
+    ],
+)
+def test_the_error_names_the_replacement(call, name, replacement):
+    for kind in (TypeError, ValueError):  # as Python raises it, and as the other errors here
+        with pytest.raises(kind, match=f"has no argument '{name}': ") as caught:
+            call(**{name: 1})
+        assert replacement in str(caught.value)
+
+
+def test_auto_names_the_function_that_measures():
+    with pytest.raises(ValueError, match=r"micro_batch_size='auto'.*find_micro_batch_size\("):
+        step(micro_batch_size="auto")
+
+
+@pytest.mark.parametrize("function", ["compile", "fit", "evaluate"])
+def test_each_argument_of_keras_has_a_replacement(function):
+    """Reference: the signatures of the installed Keras; an optimizer's options are below."""
+    names = set(inspect.signature(getattr(keras.Model, function)).parameters) - {"self", "kwargs"}
+    assert names <= set(REPLACEMENTS)
+
+
+def test_each_option_of_an_optimizer_has_a_replacement():
+    names = set(inspect.signature(keras.optimizers.Optimizer).parameters)
+    assert names - {"name", "kwargs", "ema_momentum", "args"} <= set(REPLACEMENTS)
+
+
+def test_parameter_servers_take_the_same():
+    with pytest.raises(TypeError, match=r"ParameterServerStep has no argument 'loss_weights'"):
+        ParameterServerStep(full_batch.mlp(), SGD(), "mse", cluster=None, loss_weights=1)

@@ -1,0 +1,143 @@
+"""Which worker keeps the others waiting, and how long it may."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import tensorflow as tf
+
+from trainer_module.devices import graph_marks
+from trainer_module.devices.main_thread import Activity, LateWorkers, MainThread
+from trainer_module.devices.worker_group import WorkerGroup
+
+TIMEOUT = 30.0
+WAITS = Activity("waiting at 'step 3'", waits=True)
+CALLBACK = Activity("in callback Hangs.on_loop")
+EVALUATION = Activity("evaluating", limit="long")
+SEARCH = Activity("searching", limit="none")
+
+
+def found(*heard: tuple[float, int, Activity], at: float):
+    """Return (number, reason) at a time, after what was heard at earlier times, by worker."""
+    late = LateWorkers(TIMEOUT)
+    for when, number, activity in heard:
+        late.hear(number, activity, when)
+    return late.find(at, lambda number: f"worker {number}")
+
+
+@pytest.mark.parametrize("hung", [0, 1])
+def test_the_worker_that_the_others_wait_for_is_late(hung):
+    """Also the chief; not before the limit, and not the one that waits."""
+    heard = (0.0, hung, CALLBACK), (0.0, 1 - hung, WAITS), (0.0, 2, WAITS)
+    assert found(*heard, at=TIMEOUT) is None
+    number, reason = found(*heard, at=TIMEOUT + 1)
+    assert number == hung
+    assert "in callback Hangs.on_loop for 31 s" in reason
+    assert f"while worker {1 - hung} is waiting at 'step 3'" in reason
+    assert "worker_timeout_seconds=30" in reason
+
+
+@pytest.mark.parametrize(
+    ("activity", "limit"), [(CALLBACK, 30.0), (EVALUATION, 300.0), (SEARCH, 1e9)]
+)
+def test_the_limit_is_that_of_the_activity_and_what_the_others_needed(activity, limit):
+    """The worker that waits began when the other did, and needed 50 seconds itself."""
+    heard = (0.0, 0, activity), (0.0, 1, activity), (50.0, 0, WAITS)
+    assert found(*heard, at=50 + limit + 50) is None
+    assert (found(*heard, at=50 + limit + 51) is None) == (activity is SEARCH)
+
+
+def test_long_limits_are_at_least_two_minutes():
+    late = LateWorkers(1.0)
+    late.hear(0, WAITS, 0.0)
+    late.hear(1, EVALUATION, 0.0)
+    assert late.find(120.0, str) is None
+    number, reason = late.find(121.0, str)
+    assert number == 1
+    assert "here 120 s" in reason
+
+
+def test_nobody_is_late_while_nobody_waits():
+    assert found((0.0, 0, CALLBACK), (0.0, 1, CALLBACK), at=1e6) is None
+
+
+def test_progress_begins_the_limit_again():
+    heard = [(0.0, 0, WAITS), *((float(s), 1, CALLBACK._replace(place=s)) for s in range(100))]
+    assert found(*heard, at=99 + TIMEOUT) is None
+    assert found(*heard, at=100 + TIMEOUT)[0] == 1
+
+
+def test_workers_that_all_wait_are_named_together():
+    heard = (0.0, 0, WAITS), (10.0, 1, WAITS._replace(what="waiting in the sum of step 4"))
+    assert found(*heard, at=310.0) is None
+    _, reason = found(*heard, at=311.0)
+    assert "worker 0 is waiting at 'step 3', worker 1 is waiting in the sum of step 4" in reason
+
+
+def test_a_worker_that_has_ended_is_not_late():
+    late = LateWorkers(TIMEOUT)
+    late.hear(0, WAITS, 0.0)
+    late.hear(1, CALLBACK, 0.0)
+    late.forget(1)
+    assert late.find(100.0, str) is None
+
+
+def test_a_main_thread_shows_its_innermost_activity():
+    """And it changes with each, so that two equal ones in a row are progress."""
+    thread = MainThread()
+    assert (thread.now().what, thread.now().limit) == ("in code outside TrainingLoop.fit", "long")
+    places = []
+    for _ in range(2):
+        with thread.doing(lambda: EVALUATION):
+            with thread.doing(lambda: CALLBACK):
+                assert thread.now().what == CALLBACK.what
+                places.append(thread.now().place)
+            assert thread.now().what == EVALUATION.what
+    assert places[0] != places[1]
+
+    def fails() -> Activity:
+        raise RuntimeError("TensorFlow ends")
+
+    with thread.doing(fails):
+        assert thread.now().what == "in a call of TensorFlow"
+    assert "test_a_main_thread_shows" in thread.stack()
+
+
+class _Two(WorkerGroup):
+    size = 2
+
+    def doing(self, what, *, limit="short", read=None):
+        self.read = read
+        return contextlib.nullcontext()
+
+
+def test_marks_show_where_a_graph_is(monkeypatch):
+    two, seen = _Two(), []
+    monkeypatch.setattr(graph_marks, "worker_group", lambda strategy: two)
+    marks = graph_marks.GraphMarks(tf.distribute.get_strategy())
+
+    def look():
+        activity = two.read()
+        seen.append((activity.what, activity.limit, activity.waits))
+
+    for first in (5, 7):
+        with marks.watched("step", first=lambda first=first: first):
+            look()
+            for _ in range(2):
+                marks.reading()
+                look()
+                marks.computing(tf.zeros([2]))
+                look()
+                marks.summing([tf.zeros([2]), None])
+                look()
+    long = {("reading", 5), ("computing", 5)}  # the first ones of all
+    expected = []
+    for first in (5, 7):
+        expected.append((f"tracing step {first}", "long", False))
+        for step in (first, first + 1):
+            for what, does in (("reading the rows of", "reading"), ("computing", "computing")):
+                limit = "long" if (does, step) in long else "short"
+                expected.append((f"{what} step {step}", limit, False))
+            expected.append((f"waiting in the sum of step {step}", "short", True))
+    assert seen == expected

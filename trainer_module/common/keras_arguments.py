@@ -1,0 +1,114 @@
+"""Name what replaces the arguments that users know from Keras."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
+
+from shared_core.nearest import nearest
+
+_EVALUATE = "give TrainingLoop evaluate=Evaluation(model, loss, data, metrics=[...])"
+_METRICS = "give them to Evaluation(metrics=[...]) (trainer.metrics in a pipeline)"
+_PROGRESS = "give TrainingLoop progress=False or callbacks=[ProgressLog(...)]"
+_TO_LOOP = "it is an argument of TrainingLoop"
+_CLIP = "use clip_norm of TrainStep, which clips the gradient of the whole window once"
+_READS_AHEAD = "arrays are read ahead automatically; for a dataset use dataset.prefetch"
+_SCALES = "TrainStep scales losses itself for float16 models"
+_EMA = "use ema_momentum of TrainStep, which averages once per step"
+
+# Arguments of `compile`, `fit`, `evaluate` and the optimizers of Keras: what to do here.
+REPLACEMENTS = {
+    "optimizer": "give it to TrainStep(model, optimizer, loss) (trainer.optimizer in a pipeline)",
+    "loss": "give it to TrainStep as loss_fn (trainer.loss in a pipeline)",
+    "loss_weights": "use weighted_loss(loss, loss_weights=...) as the loss",
+    "metrics": _METRICS,
+    "weighted_metrics": f"{_METRICS}; they use the weights of the rows",
+    "run_eagerly": "steps run as graphs; use tf.config.run_functions_eagerly(True) to debug",
+    "jit_compile": "use jit_compile of TrainStep",
+    "steps_per_execution": "use steps_per_loop of TrainingLoop",
+    "auto_scale_loss": _SCALES,
+    "x": "give TrainingLoop the data as (x, y), with batch_size=",
+    "y": "give TrainingLoop the data as (x, y), with batch_size=",
+    "batch_size": (
+        "the rows of an optimizer step are TrainingLoop(batch_size=...) for arrays, or those of "
+        "the dataset's batches; micro_batch_size of TrainStep only limits the memory, and "
+        "Evaluation gives the same for all sizes"
+    ),
+    "epochs": _TO_LOOP,
+    "steps_per_epoch": _TO_LOOP,
+    "steps": f"{_TO_LOOP}; for fewer rows in Evaluation, give it data.take(n)",
+    "callbacks": _TO_LOOP,
+    "shuffle": _TO_LOOP,
+    "initial_epoch": "give TrainingLoop checkpoints=Checkpoints(folder, step): it continues there",
+    "verbose": _PROGRESS,
+    "validation_data": _EVALUATE,
+    "validation_split": f"split the rows yourself, and {_EVALUATE} with the others",
+    "validation_steps": f"{_EVALUATE}; all of its rows are evaluated: use data.take(n) for fewer",
+    "validation_batch_size": f"{_EVALUATE}; it gives the same for all sizes of batches",
+    "validation_freq": f"{_EVALUATE}, or a function that calls it in some epochs",
+    "class_weight": "use weighted_loss(loss, class_weight={...}) as the loss",
+    "sample_weight": "give the weights as third part of the data, (features, labels, weights)",
+    "max_queue_size": _READS_AHEAD,
+    "workers": f"{_READS_AHEAD}; several processes train with create_strategy",
+    "use_multiprocessing": _READS_AHEAD,
+    "return_dict": "the result has the values by name",
+    "clipnorm": f"it would clip each variable separately; {_CLIP}",
+    "clipvalue": f"it would change the direction of the gradient; {_CLIP}",
+    "global_clipnorm": _CLIP,
+    "use_ema": _EMA,
+    "ema_overwrite_frequency": _EMA,
+    "gradient_accumulation_steps": (
+        "use micro_batch_size of TrainStep, the rows of one micro-batch; a window is a global batch"
+    ),
+    "loss_scale_factor": _SCALES,
+    "learning_rate": "give it to the optimizer, such as keras.optimizers.Adam(1e-3)",
+    "weight_decay": "give it to the optimizer, such as keras.optimizers.AdamW(weight_decay=1e-4)",
+    "global_batch_size": "use batch_size of TrainingLoop, or the dataset's batches",
+}
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class UnknownArgument(TypeError, ValueError):
+    """An argument that a function does not have: a TypeError as Python raises it."""
+
+
+def suggest_argument(name: str, known: Iterable[str]) -> str:
+    """Return what replaces an argument that is not one of `known`."""
+    return REPLACEMENTS.get(name) or nearest(name, known)
+
+
+def naming_replacements(
+    *more: str,
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Return a decorator of a method that rejects unknown arguments with what replaces them.
+
+    Args:
+        *more: Names that the method takes in addition to those of its signature.
+    """
+
+    def decorate(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        parameters = inspect.signature(method).parameters.values()
+        known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name != "self"]
+        known += more
+        owner, _, name = method.__qualname__.rpartition(".")
+        caller = owner if name == "__init__" else f"{owner}.{name}"
+
+        @functools.wraps(method)
+        def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+            unknown = [name for name in kwargs if name not in known]
+            if unknown:
+                raise UnknownArgument(
+                    " ".join(
+                        f"{caller} has no argument {name!r}: {suggest_argument(name, known)}."
+                        for name in unknown
+                    )
+                )
+            return method(*args, **kwargs)
+
+        return checked
+
+    return decorate
