@@ -45,9 +45,14 @@ def bytes_per_row(graph: tf.Graph) -> float:
 
 def has_loops(graph: tf.Graph) -> bool:
     """Return whether a trace or a function that it calls has a loop."""
+    return not operation_types(graph).isdisjoint(_LOOPS)
+
+
+def operation_types(graph: tf.Graph) -> set[str]:
+    """Return the types of the operations of a trace and of all functions that it calls."""
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
-    return any(node.op in _LOOPS for node in nodes)
+    return {node.op for node in nodes}
 
 
 def _bytes_of_loop(operation: tf.Operation) -> float:
