@@ -40,7 +40,7 @@ def gradient_norms(
     labels: Tensors,
     sample_weight: Tensors = None,
     *,
-    chunk_size: ChunkSize,
+    chunk_size: ChunkSize = "auto",
     random_position: Sequence[Any] = (),
 ) -> tf.Tensor:
     """Return ‖w_i ∇l_i‖ for each row i.
@@ -92,7 +92,7 @@ def clipped_gradient_sum(
     sample_weight: Tensors = None,
     *,
     clip_norm: float,
-    chunk_size: ChunkSize,
+    chunk_size: ChunkSize = "auto",
     random_position: Sequence[Any] = (),
 ) -> list[tf.Tensor]:
     """Return Σ_i g_i · min(1, clip_norm / ‖g_i‖) with g_i = w_i ∇l_i.

@@ -32,7 +32,7 @@ def per_example_gradients(
     labels: Tensors,
     sample_weight: Tensors = None,
     *,
-    chunk_size: ChunkSize,
+    chunk_size: ChunkSize = "auto",
     reduce: GradientReduction | Callable[[list[tf.Tensor]], Any] | None = None,
     random_position: Sequence[Any] = (),
 ) -> Any:
@@ -49,7 +49,7 @@ def per_example_gradients(
 
     Example:
         norms = per_example_gradients(
-            model, "mse", x, y, chunk_size=64, reduce=GradientReduction.norm()
+            model, "mse", x, y, reduce=GradientReduction.norm()
         )  # [rows]
 
     Args:
