@@ -48,9 +48,7 @@ def per_example_gradients(
     in models with loops of unknown length, which run row by row.
 
     Example:
-        norms = per_example_gradients(
-            model, "mse", x, y, reduce=GradientReduction.norm()
-        )  # [rows]
+        norms = per_example_gradients(model, "mse", x, y, reduce=GradientReduction.norm())
 
     Args:
         model: A built Keras model.
