@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import full_batch
 import keras
@@ -225,7 +226,7 @@ def test_each_loss_of_keras_is_exact_in_micro_batches(names):
         x = keras.Input(shape)
         units = [keras.layers.Dense(5, "softmax", name=name)(x) for name in sorted(chosen)]
         model = keras.Model(x, dict(zip(sorted(chosen), units, strict=True)))
-        labels = {name: random.dirichlet(np.ones(5), rows) for name in chosen}
+        labels: dict[str, Any] = {name: random.dirichlet(np.ones(5), rows) for name in chosen}
         for name in chosen:
             if name.lower().startswith(("sparse", "categoricalgen")):
                 labels[name] = random.integers(0, 5, rows)
