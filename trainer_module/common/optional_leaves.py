@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
@@ -23,3 +23,8 @@ def with_leaves(structure: Tensors, leaves: Iterable[tf.Tensor]) -> Tensors:
     """
     rest = iter(leaves)
     return tf.nest.map_structure(lambda leaf: None if leaf is None else next(rest), structure)
+
+
+def map_present(function: Callable[[tf.Tensor], object], structure: Tensors) -> Tensors:
+    """Return the structure of the function's results; None stays None."""
+    return with_leaves(structure, map(function, present_leaves(structure)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer_module.common.optional_leaves import map_present, present_leaves, with_leaves
 from trainer_module.common.tensors import Tensors
 from trainer_module.data.scheduled_batches import ScheduledBatches
 from trainer_module.options.batch_sizes import BatchSizes
@@ -26,8 +27,9 @@ def array_batches(
 
     Args:
         data: (features, labels) or (features, labels, weights): arrays, lists of rows or pandas
-            tables with the same number of rows, or dicts, tuples and lists of arrays. Floats are
-            converted to Keras' floatx, as in `keras.Model.fit`.
+            tables with the same number of rows, or dicts, tuples and lists of arrays or None (an
+            output without weights). Floats are converted to Keras' floatx, as in
+            `keras.Model.fit`.
         batch_size: Rows of a global batch, or a schedule of sizes by step; the last batch of an
             epoch has the remaining rows.
         shuffle: Whether to draw a new order for each epoch, from `seed` and the epoch's number.
@@ -37,7 +39,7 @@ def array_batches(
         ValueError: The arrays have different numbers of rows, or none.
     """
     arrays = tuple(as_arrays(part) for part in data)
-    sizes = {len(array) for array in tf.nest.flatten(arrays)}
+    sizes = {len(array) for array in present_leaves(arrays)}
     if len(sizes) != 1:
         raise ValueError(
             f"the arrays of the training data have {', '.join(map(str, sorted(sizes)))} rows: give "
@@ -50,7 +52,7 @@ def array_batches(
 
     # A new dataset would trace its function again in each epoch.
     with tf.device("CPU:0"):
-        arrays = tf.nest.map_structure(tf.convert_to_tensor, arrays)
+        arrays = map_present(tf.convert_to_tensor, arrays)
         graph = tf.function(
             lambda order, sizes: _batches(order, arrays, sizes, structure), autograph=False
         ).get_concrete_function(tf.TensorSpec([rows], tf.int64), tf.TensorSpec([None], tf.int64))
@@ -74,10 +76,9 @@ def listed_batches(batches: list[tuple[Tensors, ...]]) -> tf.data.Dataset:
     """
     held = [tuple(as_arrays(part) for part in batch) for batch in batches]
     with tf.device("CPU:0"):
-        held = [tf.nest.map_structure(tf.convert_to_tensor, batch) for batch in held]
+        held = [map_present(tf.convert_to_tensor, batch) for batch in held]
     specs = [
-        tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), batch)
-        for batch in held
+        map_present(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), batch) for batch in held
     ]
     for place, spec in enumerate(specs):
         if spec != specs[0]:
@@ -85,7 +86,10 @@ def listed_batches(batches: list[tuple[Tensors, ...]]) -> tf.data.Dataset:
                 f"the global batches of the training data differ: the first is {specs[0]}, that "
                 f"with number {place} is {spec}; give each the same structure, dtypes and shapes."
             )
-    dataset = tf.data.Dataset.from_generator(lambda: iter(held), output_signature=specs[0])
+    dataset = tf.data.Dataset.from_generator(
+        lambda: (tuple(present_leaves(batch)) for batch in held),
+        output_signature=tuple(present_leaves(specs[0])),
+    ).map(lambda *leaves: with_leaves(specs[0], leaves))
     return dataset.apply(tf.data.experimental.assert_cardinality(len(held)))
 
 
@@ -94,17 +98,19 @@ def _batches(
 ) -> tf.Tensor:
     dataset = tf.data.Dataset.from_tensors(order).rebatch(sizes)
     dataset = dataset.map(
-        lambda places: tf.nest.map_structure(lambda array: tf.gather(array, places), arrays)
+        lambda places: map_present(lambda array: tf.gather(array, places), arrays)
     ).prefetch(_AHEAD)
     structure.append(dataset.element_spec)
     return tf.data.experimental.to_variant(dataset)
 
 
 def as_arrays(part: Tensors) -> Tensors:
-    """Return a part of the data with arrays as leaves; a list of numbers is one array."""
+    """Return a part of the data with arrays or None as leaves; a list of numbers is one array."""
+    if part is None:
+        return None
     if isinstance(part, Mapping):
         return {key: as_arrays(each) for key, each in part.items()}
-    if isinstance(part, (list, tuple)) and part and all(map(_is_array, part)):
+    if isinstance(part, (list, tuple)) and _are_arrays(part):
         return tuple(as_arrays(each) for each in part)
     if isinstance(part, tf.Tensor):
         return part
@@ -114,8 +120,9 @@ def as_arrays(part: Tensors) -> Tensors:
     return array.astype(keras.config.floatx()) if array.dtype.kind == "f" else array
 
 
-def _is_array(value: object) -> bool:
-    return len(getattr(value, "shape", ())) > 0
+def _are_arrays(part: Sequence[object]) -> bool:
+    is_array = (each is None or len(getattr(each, "shape", ())) > 0 for each in part)
+    return bool(part) and all(is_array)
 
 
 def _numbers_or_text(array: np.ndarray) -> np.ndarray:

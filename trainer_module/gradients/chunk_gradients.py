@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import collections
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
-from trainer_module.checks.model import computes_in_float16
-from trainer_module.checks.randomness import draws_random_numbers
-from trainer_module.checks.state_updates import reject_updates
+from trainer_module.common.tensors import Tensors
 from trainer_module.gradients.layer_gradients import (
     LayerGradients,
-    join_calls,
-    recorded_calls,
+    LayerRecorder,
     supported_layers,
     variables_of,
 )
-from trainer_module.losses.weighted_loss import LossSums, WeightedLoss, loss_sums
-from trainer_module.window.spec import Batch, WindowSpec
-
-# A prime that no other axis of a model has, to recognise the axis of rows.
-_PROBE_ROWS = 104_729
+from trainer_module.gradients.row_gradients import chunk_function, has_fixed_shapes
+from trainer_module.losses.weighted_loss import LossSums
+from trainer_module.window.micro_batch import micro_batch_gradients
+from trainer_module.window.spec import Batch, StepInputs, WindowSpec
 
 
 class ChunkGradients(NamedTuple):
@@ -71,96 +68,73 @@ class ChunkGradients(NamedTuple):
 def layers_by_norm_identity(spec: WindowSpec, batch: Any) -> list[keras.layers.Layer]:
     """Return the layers for which `LayerGradients` is exact in this model.
 
-    A trace shows whether a layer's calls have the rows on their first axis, whether the loss
-    depends on their outputs, and whether the layer's variables are used elsewhere too.
+    A trace of one row shows whether the loss depends on all calls of a layer, and whether the
+    layer's variables are used elsewhere too.
     """
-    if computes_in_float16(spec.model):
-        return []
     layers = supported_layers(spec.model)
-    owners: dict[int, int] = {}
-    for layer in layers:
-        for variable in variables_of(layer):
-            owners[id(variable)] = owners.get(id(variable), 0) + 1
+    owners = collections.Counter(id(v) for layer in layers for v in variables_of(layer))
     layers = [x for x in layers if all(owners[id(v)] == 1 for v in variables_of(x))]
     signature = tf.nest.map_structure(
-        lambda t: None if t is None else tf.TensorSpec([_PROBE_ROWS, *t.shape[1:]], t.dtype), batch
+        lambda t: None if t is None else tf.TensorSpec([1, *t.shape[1:]], t.dtype), batch
     )
     exact: list[keras.layers.Layer] = []
 
     def probe(*parts: Any) -> None:
-        graph = tf.compat.v1.get_default_graph()
-        with tf.GradientTape(persistent=True) as tape:
-            sums, calls = _forward(spec, Batch(*parts), layers, tape)
-            total = tf.reduce_sum(sums.numerator)
-        for index, layer in enumerate(layers):
-            fits = all(
-                tensor.graph is graph and tensor.shape.rank and tensor.shape[0] == _PROBE_ROWS
-                for call in calls[index]
-                for tensor in call
-            )
-            elsewhere = tape.gradient(total, [v.value for v in variables_of(layer)])
-            # In a loop that TensorFlow vectorises, the outputs are not those that the loss uses.
-            found = tape.gradient(total, [call.outputs for call in calls[index]]) if fits else []
-            is_used = all(gradient is not None for gradient in found)
-            if fits and is_used and all(gradient is None for gradient in elsewhere):
+        recorder = LayerRecorder(layers)
+        inputs = StepInputs(random_position=(0,))
+        sums = micro_batch_gradients(spec, Batch(*parts), inputs, separate=False, record=recorder)
+        pairs = zip(spec.model.trainable_variables, sums.gradients, strict=True)
+        used = {id(v) for v, gradient in pairs if gradient is not None}
+        for layer, places in zip(layers, recorder.places(sums.recorded), strict=True):
+            if places is not None and used.isdisjoint(map(id, variables_of(layer))):
                 exact.append(layer)
 
-    traced = tf.function(probe, autograph=False).get_concrete_function(*signature)
-    # Each row needs the same random numbers as in `per_example_gradients`.
-    return [] if draws_random_numbers(traced.graph) else exact
+    # In XLA, TensorFlow vectorises a loop of one row too.
+    compiled = tf.function(probe, autograph=False, jit_compile=spec.jit_compile)
+    graph = compiled.get_concrete_function(*signature).graph
+    # Rows with different numbers of places cannot be stacked.
+    return exact if has_fixed_shapes(graph) else []
 
 
-def sums_by_row(spec: WindowSpec, batch: Any) -> bool:
-    """Return whether the loss has a sum for each row, so that `layer_gradients` returns them."""
-    if not isinstance(spec.loss_fn, WeightedLoss) or len(spec.loss_fn.terms) != 1:
-        return False
-    signature = tf.nest.map_structure(
-        lambda t: None if t is None else tf.TensorSpec([_PROBE_ROWS, *t.shape[1:]], t.dtype), batch
-    )
+def chunk_gradients(
+    spec: WindowSpec, batch: Tensors, layers: Sequence[keras.layers.Layer], others: Sequence[Any]
+) -> Callable[[Any, StepInputs], tuple[LossSums, ChunkGradients]]:
+    """Return a function of a chunk of rows that computes each row as a micro-batch of one row.
 
-    def probe(*parts: Any) -> tf.Tensor:
-        return _forward(spec, Batch(*parts), [], tf.GradientTape(), by_row=True)[0].denominator
-
-    traced = tf.function(probe, autograph=False).get_concrete_function(*signature)
-    return tuple(traced.structured_outputs.shape) == (_PROBE_ROWS,)
-
-
-def layer_gradients(
-    spec: WindowSpec, batch: Batch, layers: Sequence[keras.layers.Layer], *, by_row: bool = False
-) -> tuple[LossSums, list[LayerGradients]]:
-    """Return the sums of the loss, and what determines the gradients of layers.
+    So a layer's inputs and the gradients of its outputs are those of the row, whatever the model
+    does with several rows.
 
     Args:
         spec: Model and loss.
-        batch: Rows of a chunk.
+        batch: Tensors `[rows, ...]` or None: features, labels and weights.
         layers: Some of `layers_by_norm_identity`.
-        by_row: Whether to return the sums of each row, `[rows]`; only if `sums_by_row` is true.
+        others: All other variables whose gradients are wanted.
+
+    Returns:
+        A function of `(batch, row numbers)` and the inputs of the rows, whose `random_position` the
+        row's number is added to. It returns the sums of each row, `[rows]`, and their gradients.
     """
-    with tf.GradientTape() as tape:
-        sums, calls = _forward(spec, batch, layers, tape, by_row=by_row)
-        total = tf.reduce_sum(sums.numerator)
-    outputs = [[call.outputs for call in calls[i]] for i in range(len(layers))]
-    gradients = tape.gradient(total, outputs)
-    joined = [join_calls(x, calls[i], gradients[i]) for i, x in enumerate(layers)]
-    return sums, [each for each in joined if each is not None]
 
+    def of_chunk(part: Any, inputs: StepInputs) -> tuple[LossSums, ChunkGradients]:
+        def of_row(row: Batch, number: tf.Tensor) -> list[tf.Tensor]:
+            recorder = LayerRecorder(layers)
+            of_this = inputs._replace(random_position=(*inputs.random_position, number))
+            sums = micro_batch_gradients(spec, row, of_this, separate=False, record=recorder)
+            places = [tensor for pair in recorder.places(sums.recorded) for tensor in pair or ()]
+            variables = spec.model.trainable_variables
+            by_id = {id(v): g for v, g in zip(variables, sums.gradients, strict=True)}
+            gradients = [
+                tf.zeros(v.shape, v.dtype)
+                if by_id[id(v)] is None
+                else tf.convert_to_tensor(by_id[id(v)])
+                for v in others
+            ]
+            return [*map(tf.reduce_sum, sums[:2]), *places, *gradients]
 
-def _forward(
-    spec: WindowSpec,
-    batch: Batch,
-    layers: Sequence[keras.layers.Layer],
-    tape: tf.GradientTape,
-    *,
-    by_row: bool = False,
-) -> tuple[LossSums, dict[int, Any]]:
-    scope = keras.StatelessScope([], collect_losses=True, initialize_variables=False)
-    with recorded_calls(layers, tape) as calls, scope:
-        outputs = spec.model(batch.features, training=True)
-    if by_row:
-        assert isinstance(spec.loss_fn, WeightedLoss)
-        sums = spec.loss_fn.row_sums(batch.labels, outputs, batch.sample_weight)
-    else:
-        sums = loss_sums(spec.loss_fn, batch.labels, outputs, batch.sample_weight)
-    seeds = [v for v in spec.model.variables if v.name == "seed_generator_state"]
-    reject_updates(spec.model, scope, [], seeds)
-    return sums, calls
+        numerator, denominator, *found = chunk_function(of_row, batch)[0](part)
+        pairs = [found[2 * i : 2 * i + 2] for i in range(len(layers))]
+        of_layers = [LayerGradients(x, *pair) for x, pair in zip(layers, pairs, strict=True)]
+        gradients = ChunkGradients(of_layers, others, found[2 * len(layers) :])
+        return LossSums(numerator, denominator), gradients
+
+    return of_chunk

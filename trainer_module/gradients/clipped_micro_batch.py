@@ -15,19 +15,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.gradients.chunk_gradients import (
-    ChunkGradients,
-    layer_gradients,
-    layers_by_norm_identity,
-    sums_by_row,
-)
+from trainer_module.gradients.chunk_gradients import chunk_gradients, layers_by_norm_identity
 from trainer_module.gradients.chunks import resolve_chunk_size, sum_chunks
 from trainer_module.gradients.layer_gradients import variables_of
-from trainer_module.gradients.row_gradients import chunk_function, number_rows
-from trainer_module.losses.weighted_loss import LossSums
+from trainer_module.gradients.row_gradients import number_rows
 from trainer_module.window.describe import Description
 from trainer_module.window.gradient_sum import sum_dtype
-from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
+from trainer_module.window.micro_batch import MicroBatchGradients
 from trainer_module.window.phases import phase_scope
 from trainer_module.window.placement import Placement
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
@@ -71,27 +65,11 @@ class ClippedMicroBatch:
             limit *= tf.cast(inputs.loss_scale, dtype)
         used = [v for v in variables if id(v) in self._used]
 
-        def of_row(row: Batch, number: tf.Tensor) -> list[tf.Tensor]:
-            position = (*inputs.random_position, number)
-            of_this = inputs._replace(random_position=position)
-            sums = micro_batch_gradients(spec, row, of_this, separate=False)
-            gradients = {id(v): g for v, g in zip(variables, sums.gradients, strict=True)}
-            found = [tf.convert_to_tensor(gradients[id(v)]) for v in self.others]
-            return [sums.numerator, sums.denominator, *found]
-
-        of_rows = chunk_function(of_row, batch)[0] if self.others else None
+        of_rows = chunk_gradients(spec, batch, self.layers, self.others)
 
         def of_chunk(part: Any) -> list[tf.Tensor]:
-            of_layers, of_others = [], []
-            sums = None
-            if of_rows is not None:
-                numerator, denominator, *of_others = of_rows(part)
-                sums = LossSums(numerator, denominator)
-            if self.layers:  # never with a loss scale: models in float16 have no such layers
-                sums, of_layers = layer_gradients(spec, Batch(*part[0]), self.layers, by_row=True)
-            assert sums is not None
+            sums, gradients = of_rows(part, inputs)
             with phase_scope("backward"):
-                gradients = ChunkGradients(of_layers, self.others, of_others)
                 norms = gradients.norms(tf.shape(part[1])[0], dtype)
                 factors = _factors(norms, limit * tf.cast(sums.denominator, dtype))
                 found = gradients.weighted_sums(factors)
@@ -157,8 +135,7 @@ def plan_clipping(
             "activity_regularizer: these losses do not belong to a row. Add them to the loss "
             "function, use a kernel_regularizer, or leave out clip_per_example."
         )
-    by_row = sums_by_row(spec, batch)
-    layers = layers_by_norm_identity(spec, batch) if by_row else []
+    layers = layers_by_norm_identity(spec, batch)
     pairs = zip(spec.model.trainable_variables, description.has_gradient, strict=True)
     used = {id(v): v for v, has in pairs if has}
     layers = [x for x in layers if all(id(v) in used for v in variables_of(x))]

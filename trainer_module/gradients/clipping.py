@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -13,22 +13,23 @@ from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.gradients.arguments import check_positive_number, checked_batch
 from trainer_module.gradients.chunk_gradients import (
     ChunkGradients,
-    layer_gradients,
+    chunk_gradients,
     layers_by_norm_identity,
 )
 from trainer_module.gradients.chunks import (
     ChunkSize,
     check_chunk_size,
     map_chunks,
+    resolve_chunk_size,
     sum_chunks,
     sum_tensors_over_replicas,
 )
 from trainer_module.gradients.layer_gradients import variables_of
 from trainer_module.gradients.reductions import clip_factors
-from trainer_module.gradients.row_gradients import RowGradients, number_rows, row_gradients
+from trainer_module.gradients.row_gradients import number_rows, replica_index, row_bytes
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.gradient_sum import sum_dtype
-from trainer_module.window.spec import Batch, WindowSpec
+from trainer_module.window.spec import StepInputs, WindowSpec
 
 
 @translate_tf_errors()
@@ -39,15 +40,15 @@ def gradient_norms(
     labels: Tensors,
     sample_weight: Tensors = None,
     *,
-    chunk_size: ChunkSize,
+    chunk_size: ChunkSize = "auto",
     random_position: Sequence[Any] = (),
 ) -> tf.Tensor:
     """Return ‖w_i ∇l_i‖ for each row i.
 
     The gradients of Dense layers and embeddings are not materialised: their norms are computed from
-    the inputs and the gradients of the outputs (Goodfellow 2015, arXiv:1510.01799). All other
-    layers, layers that share a variable, and models with random numbers go through
-    `per_example_gradients`. Like there, a row's loss must not depend on other rows.
+    the inputs and the gradients of the outputs (Goodfellow 2015, arXiv:1510.01799). Those of all
+    other layers, and of layers that share a variable, are materialised for a chunk of rows. As in
+    `per_example_gradients`, a row's loss must not depend on other rows.
 
     Args:
         model: A built Keras model.
@@ -76,11 +77,10 @@ def gradient_norms(
     plan = _plan(model, loss_fn, batch, chunk_size, random_position)
 
     def of_chunk(part: Any) -> list[tf.Tensor]:
-        return [_chunk_gradients(plan, part).norms(tf.shape(part[1])[0], plan.dtype)]
+        return [plan.of_chunk(part).norms(tf.shape(part[1])[0], plan.dtype)]
 
     specs = [(plan.dtype, [])]
-    size = plan.others.chunk_size
-    return map_chunks(of_chunk, number_rows(batch), specs, chunk_size=size)[0]
+    return map_chunks(of_chunk, number_rows(batch), specs, chunk_size=plan.chunk_size)[0]
 
 
 @translate_tf_errors()
@@ -92,7 +92,7 @@ def clipped_gradient_sum(
     sample_weight: Tensors = None,
     *,
     clip_norm: float,
-    chunk_size: ChunkSize,
+    chunk_size: ChunkSize = "auto",
     random_position: Sequence[Any] = (),
 ) -> list[tf.Tensor]:
     """Return Σ_i g_i · min(1, clip_norm / ‖g_i‖) with g_i = w_i ∇l_i.
@@ -131,23 +131,21 @@ def clipped_gradient_sum(
     variables = model.trainable_variables
 
     def of_chunk(part: Any) -> list[tf.Tensor]:
-        gradients = _chunk_gradients(plan, part)
+        gradients = plan.of_chunk(part)
         norms = gradients.norms(tf.shape(part[1])[0], plan.dtype)
         sums = gradients.weighted_sums(clip_factors(norms, clip_norm))
         return [sums.get(id(v), tf.zeros(v.shape, plan.dtype)) for v in variables]
 
     specs = [(plan.dtype, list(v.shape)) for v in variables]
-    sums = sum_chunks(of_chunk, number_rows(batch), specs, chunk_size=plan.others.chunk_size)
+    sums = sum_chunks(of_chunk, number_rows(batch), specs, chunk_size=plan.chunk_size)
     return sum_tensors_over_replicas(sums)
 
 
 class _Plan(NamedTuple):
-    """Which layers' gradients are not materialised, and how all others are computed."""
+    """How the gradients of a chunk are computed: `of_chunk(part)` returns them."""
 
-    spec: WindowSpec
-    layers: list[keras.layers.Layer]
-    other_variables: list[Any]
-    others: RowGradients
+    of_chunk: Callable[[Any], ChunkGradients]
+    chunk_size: int
     dtype: tf.DType
 
 
@@ -156,22 +154,10 @@ def _plan(
 ) -> _Plan:
     check_chunk_size(chunk_size)
     spec = WindowSpec(model, as_loss_function(loss_fn))
+    size = resolve_chunk_size(chunk_size, lambda: row_bytes(spec, batch))
     layers = layers_by_norm_identity(spec, batch)
     covered = {id(v) for layer in layers for v in variables_of(layer)}
     others = [v for v in model.trainable_variables if id(v) not in covered]
-    rows = row_gradients(
-        spec,
-        batch,
-        chunk_size=chunk_size,
-        fold=lambda gradients: gradients,
-        variables=others,
-        random_position=position,
-    )
-    return _Plan(spec, layers, others, rows, sum_dtype(model))
-
-
-def _chunk_gradients(plan: _Plan, part: Any) -> ChunkGradients:
-    rows, _ = part
-    found = layer_gradients(plan.spec, Batch(*rows), plan.layers)[1] if plan.layers else []
-    others = plan.others.of_chunk(part) if plan.other_variables else []
-    return ChunkGradients(found, plan.other_variables, others)
+    of_rows = chunk_gradients(spec, batch, layers, others)
+    inputs = StepInputs(random_position=(*position, replica_index()))
+    return _Plan(lambda part: of_rows(part, inputs)[1], size, sum_dtype(model))

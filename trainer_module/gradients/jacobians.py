@@ -32,7 +32,7 @@ def jacobian(
     model: keras.Model,
     features: Tensors,
     *,
-    chunk_size: ChunkSize,
+    chunk_size: ChunkSize = "auto",
     output: Callable[[Any], tf.Tensor] | None = None,
 ) -> Any:
     """Return ∂ output_i / ∂ input_i for each row i, in inference mode.

@@ -9,7 +9,7 @@ matrix product.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -20,13 +20,6 @@ from trainer_module.common.table_lookup import TableLookup
 from trainer_module.window.micro_batch import upcast_to_float32
 
 _LOOKUPS = (keras.layers.Embedding, TableLookup)
-
-
-class LayerCall(NamedTuple):
-    """One call of a layer: its inputs, or rows of its table, and outputs before the activation."""
-
-    inputs: tf.Tensor
-    outputs: tf.Tensor
 
 
 class LayerGradients(NamedTuple):
@@ -100,75 +93,94 @@ def supported_layers(model: keras.Model) -> list[keras.layers.Layer]:
     ]
 
 
-@contextlib.contextmanager
-def recorded_calls(
-    layers: Sequence[keras.layers.Layer], tape: tf.GradientTape
-) -> Iterator[dict[int, list[LayerCall]]]:
-    """Record the calls of layers, by index; the tape watches the outputs, not the variables.
+class LayerRecorder:
+    """Records the calls of layers in the forward pass of one row, for `micro_batch_gradients`.
 
-    Any gradient of the layers' variables that the tape still has comes from other uses of them.
+    The tape watches the outputs, not the variables: any gradient of the variables that it still has
+    comes from other uses of them.
+
+    Attributes:
+        layers: The layers.
+        elsewhere: Indices of layers that are called in a branch, loop or function too, where they
+            compute as defined and are not recorded.
     """
-    calls: dict[int, list[LayerCall]] = {index: [] for index in range(len(layers))}
-    with replaced_calls(
-        (layer, _recorder(layer, tape, calls[index])) for index, layer in enumerate(layers)
-    ):
-        yield calls
+
+    def __init__(self, layers: Sequence[keras.layers.Layer]):
+        self.layers = layers
+        self.elsewhere: set[int] = set()
+        self._calls: list[tuple[int, tf.Tensor]] = []
+
+    @contextlib.contextmanager
+    def __call__(self, tape: tf.GradientTape) -> Iterator[list[tf.Tensor]]:
+        """Record the calls in the block; yield their outputs before the activation."""
+        graph = tf.compat.v1.get_default_graph()
+        outputs: list[tf.Tensor] = []
+
+        def recorded(index: int, layer: Any) -> Any:
+            def call(inputs: Any, *arguments: Any, **named: Any) -> Any:
+                if tf.compat.v1.get_default_graph() is not graph:
+                    # A tf.function keeps its trace for later calls.
+                    self.elsewhere.add(index)
+                    return type(layer).call(layer, inputs, *arguments, **named)
+                found, output, finish = _compute(layer, inputs)
+                tape.watch(output)
+                self._calls.append((index, found))
+                outputs.append(output)
+                return finish(output)
+
+            return call
+
+        with replaced_calls((x, recorded(i, x)) for i, x in enumerate(self.layers)):
+            yield outputs
+
+    def places(self, gradients: Sequence[Any]) -> list[tuple[tf.Tensor, tf.Tensor] | None]:
+        """Return A `[places, inputs]`, or table rows, and D `[places, units]` of each layer.
+
+        Args:
+            gradients: The gradient of each recorded output.
+
+        Returns:
+            One entry per layer; None if the loss does not depend on each of its calls.
+        """
+        found: list[list[Any]] = [[] for _ in self.layers]
+        for (index, inputs), gradient in zip(self._calls, gradients, strict=True):
+            if gradient is None:  # such as in a loop that TensorFlow vectorises
+                self.elsewhere.add(index)
+                continue
+            d = upcast_to_float32(gradient)
+            d = tf.reshape(d, [-1, d.shape[-1]])
+            if isinstance(self.layers[index], _LOOKUPS):
+                found[index].append((tf.reshape(inputs, [-1]), d))
+            else:  # a Dense layer takes integers too
+                a = tf.cast(inputs, d.dtype)
+                found[index].append((tf.reshape(a, [-1, a.shape[-1]]), d))
+        return [
+            (tf.concat([a for a, _ in calls], 0), tf.concat([d for _, d in calls], 0))
+            if calls and index not in self.elsewhere
+            else None
+            for index, calls in enumerate(found)
+        ]
 
 
-def join_calls(
-    layer: keras.layers.Layer, calls: Sequence[LayerCall], gradients: Sequence[Any]
-) -> LayerGradients | None:
-    """Return the gradients of a layer that was called; None if the loss depends on no call."""
-    inputs, outputs = [], []
-    for call, gradient in zip(calls, gradients, strict=True):
-        if gradient is None:
-            continue
-        of_ids = isinstance(layer, _LOOKUPS)
-        outputs.append(_with_one_axis_of_places(upcast_to_float32(gradient), 1))
-        # A Dense layer takes integers too.
-        found = call.inputs if of_ids else tf.cast(call.inputs, outputs[-1].dtype)
-        inputs.append(_with_one_axis_of_places(found, 0 if of_ids else 1))
-    if not outputs:
-        return None
-    return LayerGradients(layer, tf.concat(inputs, 1), tf.concat(outputs, 1))
+def _compute(layer: Any, inputs: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
+    """Return inputs or rows of the table, outputs, and the function that the layer applies to them.
 
-
-def _with_one_axis_of_places(tensor: tf.Tensor, last: int) -> tf.Tensor:
-    """Return `[rows, places, ...]` with `last` axes after the places."""
-    rest = tensor.shape[tensor.shape.rank - last :]
-    between = tensor.shape[1 : tensor.shape.rank - last].num_elements()
-    places = -1 if between is None else between
-    return tf.reshape(tensor, [tf.shape(tensor)[0], places, *rest])
-
-
-def _recorder(layer: Any, tape: tf.GradientTape, calls: list[LayerCall]) -> Any:
+    The outputs are those of the layer's variables as constants.
+    """
     ops = keras.ops
 
     def constant(variable: Any) -> tf.Tensor:
         return tf.stop_gradient(tf.convert_to_tensor(variable))
 
-    def call_embedding(inputs: Any, **_: Any) -> Any:
-        ids = ops.cast(inputs, "int32") if inputs.dtype not in (tf.int32, tf.int64) else inputs
-        outputs = ops.cast(ops.take(constant(layer.embeddings), ids, axis=0), layer.compute_dtype)
-        tape.watch(outputs)
-        calls.append(LayerCall(tf.convert_to_tensor(ids), outputs))
-        return outputs
-
-    def call_table(ids: Any, **_: Any) -> Any:
-        rows = layer.table_rows(ids)
-        outputs = ops.cast(ops.take(constant(layer.table), rows, axis=0), layer.compute_dtype)
-        tape.watch(outputs)
-        calls.append(LayerCall(rows, outputs))
-        return ops.reshape(outputs, (-1, outputs.shape[1] * outputs.shape[2]))
-
-    def call_dense(inputs: Any, **_: Any) -> Any:
-        outputs = ops.matmul(inputs, constant(layer.kernel))
-        if layer.use_bias:
-            outputs = ops.add(outputs, constant(layer.bias))
-        tape.watch(outputs)
-        calls.append(LayerCall(tf.convert_to_tensor(inputs), outputs))
-        return outputs if layer.activation is None else layer.activation(outputs)
-
     if isinstance(layer, TableLookup):
-        return call_table
-    return call_embedding if isinstance(layer, keras.layers.Embedding) else call_dense
+        rows = layer.table_rows(inputs)
+        outputs = ops.cast(ops.take(constant(layer.table), rows, axis=0), layer.compute_dtype)
+        return rows, outputs, lambda x: ops.reshape(x, (-1, x.shape[1] * x.shape[2]))
+    if isinstance(layer, keras.layers.Embedding):
+        ids = ops.cast(inputs, "int32") if inputs.dtype not in (tf.int32, tf.int64) else inputs
+        found = ops.take(constant(layer.embeddings), ids, axis=0)
+        return tf.convert_to_tensor(ids), ops.cast(found, layer.compute_dtype), lambda x: x
+    outputs = ops.matmul(inputs, constant(layer.kernel))
+    if layer.use_bias:
+        outputs = ops.add(outputs, constant(layer.bias))
+    return tf.convert_to_tensor(inputs), outputs, layer.activation or (lambda x: x)

@@ -32,7 +32,7 @@ def per_example_gradients(
     labels: Tensors,
     sample_weight: Tensors = None,
     *,
-    chunk_size: ChunkSize,
+    chunk_size: ChunkSize = "auto",
     reduce: GradientReduction | Callable[[list[tf.Tensor]], Any] | None = None,
     random_position: Sequence[Any] = (),
 ) -> Any:
@@ -48,9 +48,7 @@ def per_example_gradients(
     in models with loops of unknown length, which run row by row.
 
     Example:
-        norms = per_example_gradients(
-            model, "mse", x, y, chunk_size=64, reduce=GradientReduction.norm()
-        )  # [rows]
+        norms = per_example_gradients(model, "mse", x, y, reduce=GradientReduction.norm())
 
     Args:
         model: A built Keras model.

@@ -19,8 +19,9 @@ from trainer_module.gradients.chunks import (
 )
 from trainer_module.window.micro_batch import micro_batch_gradients
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
-from trainer_module.window.trace_bytes import bytes_per_row, has_loops
+from trainer_module.window.trace_bytes import bytes_per_row, has_loops, operation_types
 
+_SHAPES_BY_VALUES = ("Where", "DynamicPartition", "Unique", "StringSplit")
 _SOFTMAX = ("Softmax", "LogSoftmax")
 
 
@@ -43,13 +44,18 @@ def number_rows(batch: Tensors) -> tuple[Tensors, tf.Tensor]:
     return batch, tf.range(count_rows(batch))
 
 
+def replica_index() -> tf.Tensor | int:
+    """Return the number of this replica among all; 0 outside of `strategy.run`."""
+    context = tf.distribute.get_replica_context()
+    return 0 if context is None else context.replica_id_in_sync_group
+
+
 def row_gradients(
     spec: WindowSpec,
     batch: Tensors,
     *,
     chunk_size: ChunkSize,
     fold: Callable[[list[tf.Tensor]], list[tf.Tensor]],
-    variables: Sequence[Any] | None = None,
     random_position: Sequence[Any] = (),
 ) -> RowGradients:
     """Return a function that computes w_i ∇l_i of each row of a chunk and folds it.
@@ -59,26 +65,21 @@ def row_gradients(
         batch: Tensors `[rows, ...]` or None: features, labels and weights.
         chunk_size: See `resolve_chunk_size`.
         fold: Function of one row's gradients that returns what is kept.
-        variables: The trainable variables to differentiate by; None: all.
         random_position: See `per_example_gradients`.
 
     Raises:
         ValueError: A layer updates state when called, chunk_size is wrong, or the model has a loop
             in a function with `jit_compile=True`.
     """
-    everything = spec.model.trainable_variables
-    wanted = {id(v) for v in (everything if variables is None else variables)}
     size = resolve_chunk_size(chunk_size, lambda: row_bytes(spec, batch))
-    context = tf.distribute.get_replica_context()
-    replica = 0 if context is None else context.replica_id_in_sync_group
+    replica = replica_index()
 
     def of_row(row: Batch, number: tf.Tensor) -> list[tf.Tensor]:
         inputs = StepInputs(random_position=(*random_position, replica, number))
         sums = micro_batch_gradients(spec, row, inputs, separate=False)
         gradients = [
             tf.zeros(v.shape, v.dtype) if g is None else tf.cast(tf.convert_to_tensor(g), v.dtype)
-            for v, g in zip(everything, sums.gradients, strict=True)
-            if id(v) in wanted
+            for v, g in zip(spec.model.trainable_variables, sums.gradients, strict=True)
         ]
         return [tf.convert_to_tensor(t) for t in fold(gradients)]
 
@@ -100,8 +101,8 @@ def chunk_function(
         and their specs without rows.
 
     Raises:
-        ValueError: The trace has a loop, and the function that is being traced has
-            `jit_compile=True`.
+        ValueError: The trace has a loop or a shape that depends on values, and the function that is
+            being traced has `jit_compile=True`.
     """
     places = tf.nest.map_structure(lambda t: t is not None, batch)
     present = [t for t in tf.nest.flatten(batch) if t is not None]
@@ -116,10 +117,12 @@ def chunk_function(
     )
     # XLA has no kernel for the vectorised loop, and compiles the loop per row for a minute or more.
     loops = has_loops(traced.graph)
-    if loops and is_compiled_by_xla():
+    # It pads tensors whose shape depends on values, which changes the gradients.
+    if (loops or not has_fixed_shapes(traced.graph)) and is_compiled_by_xla():
         raise ValueError(
-            "jit_compile=True, and the model has a loop, such as that of LSTM: compute "
-            "gradients of rows without jit_compile, or build the layer with unroll=True."
+            "jit_compile=True, and the model has a loop, such as that of LSTM, or a shape that "
+            "depends on values, as of tf.boolean_mask: compute gradients of rows without "
+            "jit_compile, or build a recurrent layer with unroll=True."
         )
     specs = [tf.TensorSpec(t.shape, t.dtype) for t in traced.structured_outputs]
     kind = replica_kind(tf.distribute.get_strategy())
@@ -144,11 +147,12 @@ def chunk_function(
 def can_be_vectorised(graph: Any, kind: str = "CPU") -> bool:
     """Return whether `tf.vectorized_map` computes the trace of one row correctly.
 
-    The loop of a recurrent layer is vectorised if its number of iterations is known. On a CPU, the
-    softmax of oneDNN, which has no float64, ends the process with SIGSEGV for tensors of rank 5, to
-    which `tf.vectorized_map` makes the rank 4 of the scores of MultiHeadAttention.
+    The loop of a recurrent layer is vectorised if its number of iterations is known. Tensors whose
+    shapes depend on the row's values, as those of `tf.boolean_mask`, cannot be stacked. On a CPU,
+    the softmax of oneDNN, which has no float64, ends the process with SIGSEGV for tensors of rank
+    5, to which `tf.vectorized_map` makes the rank 4 of the scores of MultiHeadAttention.
     """
-    if has_loops(graph) and math.isinf(bytes_per_row(graph)):
+    if math.isinf(bytes_per_row(graph)) or not has_fixed_shapes(graph):
         return False
     if kind != "CPU":
         return True
@@ -160,6 +164,21 @@ def can_be_vectorised(graph: Any, kind: str = "CPU") -> bool:
     return not any(
         tensor.dtype != tf.float64 and (tensor.shape.rank is None or tensor.shape.rank >= 4)
         for tensor in softmaxes
+    )
+
+
+def has_fixed_shapes(graph: tf.Graph) -> bool:
+    """Return whether no tensor of a trace has a shape that depends on values of the row."""
+
+    def are_known(tensors: Sequence[tf.Tensor]) -> bool:
+        return all(tensor.shape.is_fully_defined() for tensor in tensors)
+
+    if any(name.startswith(_SHAPES_BY_VALUES) for name in operation_types(graph)):
+        return False
+    return not any(
+        op.inputs and are_known(op.inputs) and not are_known(op.outputs)
+        for op in graph.get_operations()
+        if op.type != "BroadcastGradientArgs"  # axes, which are a function of shapes
     )
 
 

@@ -38,6 +38,7 @@ class OutputLoss:
 
     Attributes:
         call: Function of labels and outputs that is not reduced over rows.
+        name: Name of the function or class.
         like_outputs: Whether labels need the shape of the outputs, because the loss would broadcast
             other shapes.
         classes: "checked" or "unchecked" if labels are class numbers, one per vector of outputs;
@@ -50,6 +51,7 @@ class OutputLoss:
     """
 
     call: LabelsToValues
+    name: str
     like_outputs: bool = False
     classes: Literal["checked", "unchecked"] | None = None
     like_keras: bool = False
@@ -113,8 +115,9 @@ def values_of(
     values, mask_of_values = _call_loss(loss, labels, outputs)
     if values.shape.rank == 0:
         raise ValueError(
-            "the loss function returned one number for the whole batch: return one loss per row "
-            "([batch] or [batch, time]), or a pair (numerator, denominator) without weighted_loss."
+            f"the loss function {loss.name!r} returned one number for the whole batch: return one "
+            "loss per row ([batch] or [batch, time]), as Dice(axis=-1) of Keras does, or a pair "
+            "(numerator, denominator) without weighted_loss."
         )
     # Keras sets masks on outputs (Embedding(mask_zero=True)) and on losses (ignore_class).
     counted = None
@@ -204,24 +207,36 @@ def loss_names() -> list[str]:
 def _by_name(name: str) -> LossLike:
     try:
         found = keras.losses.get(name)
-    except ValueError:
-        found = None
+    except ValueError:  # Keras does not look up all of its losses
+        found = getattr(keras.losses, name) if name in loss_names() else None
     if found is None:
         raise ValueError(f"loss={name!r} is not a Keras loss; {nearest(name, loss_names())}")
     return found() if inspect.isclass(found) else found
 
 
 def _describe(call: LabelsToValues, owner: object) -> OutputLoss:
+    title = getattr(owner, "__name__", type(owner).__name__)
     if not getattr(owner, "__module__", "").startswith("keras."):
-        return OutputLoss(call, like_keras=True)
-    name = getattr(owner, "__name__", "").lower().replace("_", "")
+        return OutputLoss(call, title, like_keras=True)
+    name = title.lower().replace("_", "")
+    if name == "circle":
+        raise ValueError(
+            f"loss {title!r} compares the rows of a batch with each other, so it would depend on "
+            "micro_batch_size: use a loss of each row, or train with keras.Model.fit."
+        )
+    needed = [p for p in inspect.signature(call).parameters.values() if p.default is p.empty]
+    if len(needed) > 2 and owner is call:
+        raise ValueError(
+            f"loss {title!r} needs {needed[2].name}: give an object of its class in keras.losses."
+        )
     if name == "sparsecategoricalcrossentropy":
-        return OutputLoss(call, classes="checked", probabilities=True)
+        return OutputLoss(call, title, classes="checked", probabilities=True)
     if name == "categoricalgeneralizedcrossentropy":
-        return OutputLoss(call, classes="unchecked", probabilities=True)
+        return OutputLoss(call, title, classes="unchecked", probabilities=True)
     return OutputLoss(
         call,
-        like_outputs=not any(part in name for part in ("ctc", "circle")),
+        title,
+        like_outputs=name != "ctc",
         probabilities="crossentropy" in name
         or name in ("kldivergence", "kullbackleiblerdivergence"),
     )

@@ -208,22 +208,6 @@ class WeightedLoss:
         means = [numerator / size for numerator, size in zip(numerators, sizes, strict=True)]
         return LossSums(tf.add_n(means), tasks.denominator[0] / sizes[0])
 
-    def row_sums(
-        self, labels: Tensors, outputs: Tensors, sample_weight: Tensors = None
-    ) -> LossSums:
-        """Return Σ w l and Σ w over the values of each row, `[rows]` each, for a single output.
-
-        Their sums over the rows are those of `__call__`; see there.
-        """
-        (term,) = self.terms
-        found, given = self._values(term, labels, outputs, sample_weight)
-        axes = list(range(1, found.values.shape.rank))
-        numerator = term.factor * tf.reduce_sum(found.values * found.weights, axes)
-        if self.reduction == "mean":
-            counted = tf.ones_like(found.values) if found.counted is None else found.counted
-            return LossSums(numerator, tf.reduce_sum(counted, axes))
-        return LossSums(numerator, _sum_of_weights(found.weights, given=given, axes=axes))
-
     def _values(
         self, term: OutputTerm, labels: Tensors, outputs: Tensors, sample_weight: Tensors
     ) -> tuple[Values, bool]:
@@ -282,21 +266,18 @@ def _part(structure: Tensors, path: Path, what: str, *, alone: bool) -> Tensors:
     return part_at(structure, path, what, of="the loss")
 
 
-def _sum_of_weights(
-    weights: tf.Tensor, *, given: bool, axes: Sequence[int] | None = None
-) -> tf.Tensor:
+def _sum_of_weights(weights: tf.Tensor, *, given: bool) -> tf.Tensor:
     """Return Σ w_i, or NaN if some w_i < 0, for which a weighted mean is undefined.
 
     Args:
         weights: `[rows, ...]`.
         given: Whether there are sample or class weights.
-        axes: The axes to sum over; None: all.
     """
-    total = tf.reduce_sum(weights, axes)
+    total = tf.reduce_sum(weights)
     if not given:
         return total
     nan = tf.constant(float("nan"), total.dtype)
-    return tf.where(tf.reduce_any(weights < 0, axes), nan, total)
+    return tf.where(tf.reduce_any(weights < 0), nan, total)
 
 
 def as_loss_function(loss: LossLike) -> LossFunction:

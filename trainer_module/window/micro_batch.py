@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import keras
@@ -35,6 +36,7 @@ class MicroBatchGradients(NamedTuple):
             false.
         tasks: Σ w_i l_i and Σ w_i of each task without its weight, `[2, tasks]`; None without
             `log_weights`.
+        recorded: The same gradients by the tensors of `record`.
     """
 
     numerator: tf.Tensor
@@ -43,10 +45,20 @@ class MicroBatchGradients(NamedTuple):
     added_loss: tf.Tensor | None
     added_gradients: list[Gradient] | None
     tasks: tf.Tensor | None = None
+    recorded: Sequence[Gradient] = ()
+
+
+# Records tensors of a forward pass, which the tape shall watch.
+Recorder = Callable[[tf.GradientTape], contextlib.AbstractContextManager[Sequence[tf.Tensor]]]
 
 
 def micro_batch_gradients(
-    spec: WindowSpec, batch: Batch, inputs: StepInputs, *, separate: bool
+    spec: WindowSpec,
+    batch: Batch,
+    inputs: StepInputs,
+    *,
+    separate: bool,
+    record: Recorder = lambda tape: contextlib.nullcontext(()),
 ) -> MicroBatchGradients:
     """Return the sums of one micro-batch and their gradients, without changing a variable.
 
@@ -63,6 +75,7 @@ def micro_batch_gradients(
             each output that has a separate Σ w_i. If false, the gradients are those of the sum over
             outputs. If true, a loop in the model keeps everything that each iteration computes, not
             only what one gradient needs.
+        record: Returns the context of the forward pass and, in it, a list of tensors that it fills.
 
     Raises:
         ValueError: A layer updates state when called, as BatchNormalization does.
@@ -81,7 +94,7 @@ def micro_batch_gradients(
     with tf.GradientTape(persistent=separate) as tape:
         if values:
             tape.watch(variables)
-        with scope, window_forward_pass():
+        with scope, window_forward_pass(), record(tape) as tensors:
             outputs = model(batch.features, training=True)
         (numerator, denominator), tasks = _loss_sums(spec, batch, outputs, inputs.log_weights)
         added = _sum([upcast_to_float32(loss) for loss in scope.losses]) if scope.losses else None
@@ -104,7 +117,7 @@ def micro_batch_gradients(
 
     def gradients(target: tf.Tensor, divisor: tf.Tensor | None) -> list[Gradient]:
         with phase_scope("backward"):
-            return [_times(g, divisor) for g in tape.gradient(target, variables)]
+            return [_times(g, divisor) for g in tape.gradient(target, [*variables, *tensors])]
 
     if targets:
         divisors = [None] * len(targets) if divisor is None else tf.unstack(divisor)
@@ -114,10 +127,11 @@ def micro_batch_gradients(
     return MicroBatchGradients(
         numerator=numerator,
         denominator=denominator,
-        gradients=of_rows,
+        gradients=of_rows[: len(variables)],
         added_loss=added,
         added_gradients=(None if scaled_added is None else gradients(scaled_added, added_divisor)),
         tasks=tasks,
+        recorded=of_rows[len(variables) :],
     )
 
 

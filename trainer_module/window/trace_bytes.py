@@ -18,8 +18,8 @@ def bytes_per_row(graph: tf.Graph) -> float:
 
     A loop counts as the tensors that one iteration stores for a later one or for the gradient,
     times the number of iterations, plus twice the tensors that one iteration makes. The result is
-    infinite if the trace does not show the number of iterations, or has variant tensors of unknown
-    content.
+    infinite if the trace does not show the number of iterations, has variant tensors of unknown
+    content, or calls functions without a graph of Python, as the CTC loss does.
     """
     sizes: dict[str, float] = {}
     total = 0.0
@@ -39,21 +39,27 @@ def bytes_per_row(graph: tf.Graph) -> float:
         if operation.type in _LOOPS:
             total += _bytes_of_loop(operation)
         else:
-            total += sum(bytes_per_row(inner) for inner in _called(operation))
+            called = _called(operation)
+            total += sum(math.inf if inner is None else bytes_per_row(inner) for inner in called)
     return total + sum(sizes.values())
 
 
 def has_loops(graph: tf.Graph) -> bool:
     """Return whether a trace or a function that it calls has a loop."""
+    return not operation_types(graph).isdisjoint(_LOOPS)
+
+
+def operation_types(graph: tf.Graph) -> set[str]:
+    """Return the types of the operations of a trace and of all functions that it calls."""
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
-    return any(node.op in _LOOPS for node in nodes)
+    return {node.op for node in nodes}
 
 
 def _bytes_of_loop(operation: tf.Operation) -> float:
     body = _function(operation.graph, operation.get_attr("body").name)
-    once, turns = bytes_per_row(body), _turns(operation)
-    if turns is None:
+    turns = _turns(operation)
+    if body is None or turns is None:
         return math.inf
     kept = sum(
         math.prod(n or 1 for n in tensor.shape) * tensor.dtype.size
@@ -62,7 +68,7 @@ def _bytes_of_loop(operation: tf.Operation) -> float:
         for tensor in inner.inputs[-1:]
         if tensor.shape.rank is not None and None in tensor.shape.as_list()
     )
-    return turns * kept + 2 * once
+    return turns * kept + 2 * bytes_per_row(body)
 
 
 def _turns(loop: tf.Operation) -> int | None:
@@ -81,7 +87,7 @@ def _known(tensor: tf.Tensor) -> int | None:
     return None
 
 
-def _called(operation: tf.Operation) -> Iterator[tf.Graph]:
+def _called(operation: tf.Operation) -> Iterator[tf.Graph | None]:
     """Yield the graphs of the functions that an operation calls, such as branches."""
     for value in operation.node_def.attr.values():
         names = [value.func.name] if value.HasField("func") else []
@@ -89,10 +95,10 @@ def _called(operation: tf.Operation) -> Iterator[tf.Graph]:
             yield _function(operation.graph, name)
 
 
-def _function(graph: tf.Graph | None, name: str) -> tf.Graph:
+def _function(graph: tf.Graph | None, name: str) -> tf.Graph | None:
     while graph is not None:
         found = graph._get_function(name)
         if found is not None:
-            return found.graph
+            return getattr(found, "graph", None)
         graph = getattr(graph, "outer_graph", None)
-    raise LookupError(name)
+    return None

@@ -1,4 +1,7 @@
-"""Norms and clipped sums. Reference: per_example_gradients in float64. Tolerance: 1e-9."""
+"""Norms and clipped sums. Reference: per_example_gradients in float64. Tolerance: 1e-9.
+
+Layers that change the order of rows: a tape for each row in float64, 1e-12.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import clipped_gradient_sum, gradient_norms, per_example_gradients
+from trainer_module import TrainStep, clipped_gradient_sum, gradient_norms, per_example_gradients
 from trainer_module.gradients.chunk_gradients import layers_by_norm_identity
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.model.default_model import PackedEmbedding
 from trainer_module.window.spec import WindowSpec
 
-L = keras.layers
+L, ops = keras.layers, keras.ops
 ROWS = 7
 
 
@@ -26,7 +29,7 @@ def model_of(shape, *layers, dtype="float64"):
 
 
 class Merged(L.Layer):
-    """A dense layer over rows and places in one axis: its first axis is not that of the rows."""
+    """A dense layer over rows and places in one axis."""
 
     def build(self, input_shape):
         self.dense = L.Dense(2)
@@ -62,8 +65,8 @@ CASES = {
     "convolution": (lambda: model_of((6, 2), L.Conv1D(3, 2), L.Dense(3)), (6, 2), 2),
     "tied": (full_batch.tokens, "tokens", 1),
     "time_distributed": (lambda: model_of((3, 4), L.TimeDistributed(L.Dense(2))), (3, 4), 2),
-    "rows_and_places_merged": (lambda: model_of((3, 4), Merged()), (3, 4), 1),
-    "dropout": (lambda: model_of((5,), L.Dense(4), L.Dropout(0.5)), (5,), 0),
+    "rows_and_places_merged": (lambda: model_of((3, 4), Merged()), (3, 4), 2),
+    "dropout": (lambda: model_of((5,), L.Dense(4), L.Dropout(0.5)), (5,), 2),
     "integers": (lambda: model_of((5,), L.Dense(3), dtype="int64"), (5,), 2),
     "frozen": (lambda: model_of((5,), L.Dense(4, trainable=False)), (5,), 1),
 }
@@ -126,6 +129,116 @@ def test_clipped_sums_of_an_lstm(float64):
     variables = [v.value for v in model.trainable_variables]
     rows = tape.jacobian(losses, variables, experimental_use_pfor=False)
     check_sums(model, "mse", data, [g.numpy() for g in rows])
+
+
+class Reordered(L.Layer):
+    """Applies a function of (dense layer, inputs, training)."""
+
+    def __init__(self, call_dense):
+        super().__init__()
+        self.call_dense = call_dense
+        self.dense = L.Dense(3, activation="tanh")
+
+    def build(self, input_shape):
+        self.dense.build(input_shape)
+
+    def call(self, x, training=False):
+        return self.call_dense(self.dense, x, training)
+
+
+def in_order(dense, x, order):
+    return ops.take(dense(ops.take(x, order, axis=0)), ops.argsort(order), axis=0)
+
+
+def flipped_twice(dense, x, training):
+    """Two calls; the second one has the rows in place."""
+    return dense(ops.flip(dense(ops.flip(x, 0)), 0))
+
+
+def rolled(dense, x, training):
+    return ops.roll(dense(ops.roll(x, 2, 0)), -2, 0)
+
+
+def sorted_in_training(dense, x, training):
+    return in_order(dense, x, ops.argsort(x[:, 0, 0])) if training else dense(x)
+
+
+def times_first(dense, x, training):
+    """There are as many times as rows, so that the shape shows nothing."""
+    return ops.transpose(dense(ops.transpose(x, (1, 0, 2))), (1, 0, 2))
+
+
+def times_of_all_rows(dense, x, training):
+    flat = dense(ops.reshape(ops.transpose(x, (1, 0, 2)), (-1, 3)))
+    return ops.transpose(ops.reshape(flat, (ROWS, -1, 3)), (1, 0, 2))
+
+
+def as_function(dense, x, training):
+    """Its trace must not keep what a probe replaces."""
+    return tf.function(lambda x: rolled(dense, x, training))(x)
+
+
+def routed(dense, x, training):
+    """Rows with a positive first value first, as for experts."""
+    numbers, first = tf.range(tf.shape(x)[0]), x[:, 0, 0] > 0
+    groups = [tf.boolean_mask(numbers, chosen) for chosen in (first, ~first)]
+    return in_order(dense, x, tf.concat(groups, 0))
+
+
+def one_expert(dense, x, training):
+    """Some rows only."""
+    places = tf.where(x[:, 0, 0] > 0)
+    found = dense(tf.gather_nd(x, places))
+    return x + tf.scatter_nd(places, found, tf.shape(x, out_type=tf.int64))
+
+
+def branches(dense, x, training):
+    return tf.cond(x[0, 0, 0] > 0, lambda: dense(x), lambda: dense(-x))
+
+
+# Layers, and how many layers of the model are computed by the identity.
+ORDERS = {
+    "fixed": ((flipped_twice, rolled, times_first, times_of_all_rows), 5),
+    "by_values": ((sorted_in_training, as_function), 2),
+    "row_by_row": ((routed, one_expert, branches), 0),
+}
+
+
+@pytest.mark.parametrize("case", ORDERS)
+def test_rows_in_another_order(float64, case):
+    functions, by_identity = ORDERS[case]
+    model = model_of((ROWS, 3), *map(Reordered, functions))
+    random = np.random.default_rng(0)
+    x = tf.constant(random.normal(size=(ROWS, ROWS, 3)))
+    y = tf.constant(random.normal(size=(ROWS, 1)) * np.arange(1, ROWS + 1)[:, np.newaxis])
+    rows, variables = [], [v.value for v in model.trainable_variables]
+    for i in range(ROWS):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((model(x[i : i + 1], training=True) - y[i : i + 1]) ** 2)
+        rows.append(np.concatenate([np.ravel(g) for g in tape.gradient(loss, variables)]))
+    wanted = np.linalg.norm(rows, axis=1)
+    check_layers(model, "mse", [x, y, None], by_identity)
+    norms = gradient_norms(model, "mse", x, y)
+    np.testing.assert_allclose(norms, wanted, rtol=0, atol=1e-12 * wanted.max())
+    clip = float(np.median(wanted))
+    total = np.minimum(1, clip / wanted) @ rows
+    sums = clipped_gradient_sum(model, "mse", x, y, clip_norm=clip)
+    before = model.get_weights()
+    step = TrainStep(
+        model, keras.optimizers.SGD(1.0), "mse", micro_batch_size=ROWS, clip_per_example=clip
+    )
+    step((x, y))
+    update = [ROWS * (a - b) for a, b in zip(before, model.get_weights(), strict=True)]
+    for found in (sums, update):
+        flat = np.concatenate([np.ravel(g) for g in found])
+        np.testing.assert_allclose(flat, total, rtol=0, atol=1e-12 * np.abs(total).max())
+
+
+def test_shapes_that_depend_on_values_are_rejected_in_xla():
+    model = model_of((2, 3), Reordered(routed), dtype="float32")
+    function = tf.function(lambda *data: gradient_norms(model, "mse", *data), jit_compile=True)
+    with pytest.raises(ValueError, match=r"jit_compile=True.* tf.boolean_mask"):
+        function(tf.ones([4, 2, 3]), tf.ones([4, 1]))
 
 
 def test_no_rows_have_no_norms():

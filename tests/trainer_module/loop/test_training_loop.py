@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainer_module.data.in_memory import array_batches, listed_batches
 from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop import checkpoints
 from trainer_module.loop.callbacks import Callback, EarlyStopping
@@ -327,3 +328,46 @@ def test_training_data_without_a_batch_is_an_error(traced):
 def test_contradictory_options_are_rejected_in_the_constructor(options, message, traced):
     with pytest.raises(ValueError, match=message):
         TrainingLoop(traced[0], batches, **options)
+
+
+NONE_STRUCTURES = {
+    "dict": lambda a, b: {"a": a, "b": b},
+    "tuple": lambda a, b: (a, b),
+}
+
+
+@pytest.mark.parametrize("kind", NONE_STRUCTURES)
+def test_an_output_may_have_no_weights_in_any_data(float64, kind):
+    """Reference: `step(batch)` with weights of 1 in place of None, 1e-12."""
+    pair = NONE_STRUCTURES[kind]
+    x = keras.Input((5,))
+    outputs = [keras.layers.Dense(1)(x), keras.layers.Dense(2)(x)]
+    model = keras.Model(x, pair(*outputs))
+    loss = pair("mse", "mse")
+    step = TrainStep(model, keras.optimizers.SGD(0.1), loss, micro_batch_size=3)
+    start = model.get_weights()
+    random = np.random.default_rng(0)
+    features, weights = random.normal(size=(8, 5)), random.uniform(size=8)
+    labels = pair(random.normal(size=(8, 1)), random.normal(size=(8, 2)))
+    expected_loss = float(step((features, labels, pair(weights, np.ones(8)))).loss)
+    expected = model.get_weights()
+    batch = (features, labels, pair(weights, None))
+    dataset = tf.data.Dataset.from_tensor_slices(batch).batch(8)
+    arrays = {"batch_size": 8, "shuffle": False}
+    for data, options in (([batch], {}), (batch, arrays), (dataset, {})):
+        model.set_weights(start)
+        evaluate = Evaluation(model, loss, dataset)
+        loop = TrainingLoop(step, data, epochs=1, evaluate=evaluate, progress=False, **options)
+        history = loop.fit().history
+        assert history["loss"] == [pytest.approx(expected_loss, rel=1e-12)]
+        assert np.isfinite(history["val_loss"]).all()
+        assert full_batch.error(model.get_weights(), expected) < 1e-12
+
+
+@pytest.mark.parametrize("weights", [None, (None, None), {"a": None}])
+def test_data_may_have_no_weights(weights):
+    data = (np.ones((4, 2)), np.arange(4), weights)
+    for batches, rows in ((listed_batches([data]), [4]), (array_batches(data, 3)(0), [3, 1])):
+        found = list(batches)
+        assert [len(x) for x, _, _ in found] == rows
+        assert all(w == weights for _, _, w in found)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
+import full_batch
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import weighted_loss
+from trainer_module import TrainStep, weighted_loss
+from trainer_module.losses.loss_values import loss_names
 from trainer_module.losses.weighted_loss import as_loss_function, loss_sums
 
 random = np.random.default_rng(0)
@@ -195,3 +198,64 @@ def test_labels_of_another_shape_than_the_outputs():
     numerator, denominator = sums(weighted_loss("ctc"), labels, logits, weights)
     rows = [float(keras.losses.CTC()(labels[i : i + 1], logits[i : i + 1])) for i in range(2)]
     assert numerator / denominator == pytest.approx(np.average(rows, weights=weights), rel=1e-6)
+
+
+ALL_LOSSES = {name: getattr(keras.losses, name, None) for name in loss_names()}
+CLASSES = {name: found for name, found in ALL_LOSSES.items() if isinstance(found, type)}
+AXIS = {"Dice", "Tversky"}  # of a whole batch without an axis
+REFUSED = {*AXIS, "Circle", "circle", "dice", "tversky", "categorical_generalized_cross_entropy"}
+
+
+def test_each_function_of_keras_is_that_of_a_class():
+    of_classes = {loss().fn for loss in CLASSES.values()}
+    others = set(ALL_LOSSES) - set(CLASSES) - REFUSED
+    assert {keras.losses.get(name) for name in others} <= of_classes
+
+
+@pytest.mark.parametrize("names", ["rows", "sequences"])
+def test_each_loss_of_keras_is_exact_in_micro_batches(names):
+    """One step, an output for each class. Reference: a tape of Keras' losses per row."""
+    chosen = {"CTC"} if names == "sequences" else set(CLASSES) - {"CTC", "Circle"}
+    options = {name: {"axis": -1} if name in AXIS else {} for name in chosen}
+    # CTC is computed in float32 in any precision.
+    precision, tolerance = ("float32", 1e-5) if names == "sequences" else ("float64", 1e-12)
+    random, rows = np.random.default_rng(0), 8
+    shape = (10, 3) if names == "sequences" else (3,)
+    weights = random.uniform(size=rows)
+    with full_batch.precision(precision):
+        x = keras.Input(shape)
+        units = [keras.layers.Dense(5, "softmax", name=name)(x) for name in sorted(chosen)]
+        model = keras.Model(x, dict(zip(sorted(chosen), units, strict=True)))
+        labels: dict[str, Any] = {name: random.dirichlet(np.ones(5), rows) for name in chosen}
+        for name in chosen:
+            if name.lower().startswith(("sparse", "categoricalgen")):
+                labels[name] = random.integers(0, 5, rows)
+            if name == "CTC":
+                labels[name] = random.integers(1, 5, (rows, 4))
+        features = random.normal(size=(rows, *shape)).astype(precision)
+        with tf.GradientTape() as tape:
+            outputs = model(features)
+            losses = [
+                CLASSES[name](reduction=None, **options[name])(labels[name], outputs[name])
+                for name in sorted(chosen)
+            ]
+            means = [tf.reduce_sum(each * weights) / np.sum(weights) for each in losses]
+        wanted = tape.gradient(means, [v.value for v in model.trainable_variables])
+        before = model.get_weights()
+        step = TrainStep(
+            model,
+            keras.optimizers.SGD(1.0),
+            {name: CLASSES[name](**options[name]) for name in chosen},
+            micro_batch_size=3,
+        )
+        loss = step((features, labels, weights)).loss
+    assert float(loss) == pytest.approx(float(sum(means)), rel=tolerance)
+    for old, new, gradient in zip(before, model.get_weights(), wanted, strict=True):
+        scale = np.abs(gradient).max()
+        np.testing.assert_allclose(old - new, gradient, rtol=0, atol=tolerance * max(1, scale))
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED & set(ALL_LOSSES)))
+def test_losses_that_are_not_of_a_row_are_refused_by_name(name):
+    with pytest.raises(ValueError, match=f"(?i)loss .*{name}"):
+        weighted_loss(name)(tf.zeros([4, 2]), tf.ones([4, 2]))
