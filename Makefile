@@ -11,7 +11,8 @@ BIN := .venv/bin
 TWO = -n 2 --dist loadgroup --no-loadscope-reorder
 LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" ../../pyproject.toml --extra pipeline --extra s3 --extra mlflow --extra dev pyproject.toml -o lock.txt
 # What an image holds of it: without tools, for one Python, and with hashes.
-LOCK_IMAGE = uv pip compile --quiet --generate-hashes --no-annotate --custom-compile-command "make lock" --constraint lock.txt ../../pyproject.toml --extra pipeline --extra s3 pyproject.toml -o image.txt
+LOCK_IMAGE = uv pip compile --quiet --format pylock.toml --constraint lock.txt ../../pyproject.toml --extra pipeline --extra s3 pyproject.toml -o pylock.toml
+PIN_FILES = ../../$(BIN)/python ../../scripts/pin_files.py pylock.toml >image.txt && rm pylock.toml
 # The NVIDIA libraries that TensorFlow names as its extra `and-cuda`, for `image build --cuda`.
 LOCK_CUDA = uv pip compile --quiet --generate-hashes --no-annotate --custom-compile-command "make lock" --constraint lock.txt - -o cuda.txt
 # The server that `make test-mlflow` starts, in an environment apart: it has many packages.
@@ -70,7 +71,8 @@ golden: setup  ## rewrite the golden files of compiled pipelines; review the cha
 	@WRITE_GOLDEN=1 $(BIN)/python -m pytest -q -k golden tests/pipeline/targets
 
 lint: setup  ## ruff, pyright, and the words of the pages and the code
-	@failed=0; for check in "ruff check ." "ruff format --check ." codespell "codespell --dictionary - $(PAGES)" pyright; do \
+	@failed=0; rm -rf build/dist; for check in "ruff check ." "ruff format --check ." codespell "codespell --dictionary - $(PAGES)" pyright \
+		"uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir build/dist" "twine check --strict build/dist/*"; do \
 		echo "== $$check"; $(BIN)/$$check || failed=1; \
 	done; exit $$failed
 
@@ -82,10 +84,10 @@ bench: setup  ## every benchmark (ARGS="step_time": that one) -> docs/benchmarks
 
 lock: setup  ## resolve both stacks again, keeping pins that still fit (ARGS=--upgrade: the newest)
 	cd requirements/stack-1.16 && ../../$(BIN)/$(LOCK) --python-version 3.10 $(ARGS)
-	cd requirements/stack-1.16 && ../../$(BIN)/$(LOCK_IMAGE) --python-version 3.11.2 --python-platform x86_64-manylinux_2_36
+	cd requirements/stack-1.16 && ../../$(BIN)/$(LOCK_IMAGE) --python-version 3.11.2 --python-platform x86_64-manylinux_2_36 && $(PIN_FILES)
 	cd requirements/stack-1.16 && echo 'tensorflow[and-cuda]' | ../../$(BIN)/$(LOCK_CUDA) --python-version 3.11.2 --python-platform x86_64-manylinux_2_36 $(ARGS) && $(ONLY_NVIDIA)
 	cd requirements/stack-1.21 && ../../$(BIN)/$(LOCK) --python-version 3.11 $(ARGS)
-	cd requirements/stack-1.21 && ../../$(BIN)/$(LOCK_IMAGE) --python-version 3.13.5 --python-platform x86_64-manylinux_2_40
+	cd requirements/stack-1.21 && ../../$(BIN)/$(LOCK_IMAGE) --python-version 3.13.5 --python-platform x86_64-manylinux_2_40 && $(PIN_FILES)
 	cd requirements/stack-1.21 && echo 'tensorflow[and-cuda]' | ../../$(BIN)/$(LOCK_CUDA) --python-version 3.13.5 --python-platform x86_64-manylinux_2_40 $(ARGS) && $(ONLY_NVIDIA)
 	cd requirements && echo 'mlflow>=3.1,<4' | ../$(BIN)/$(LOCK_MLFLOW) $(ARGS)
 

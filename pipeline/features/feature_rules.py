@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,6 +42,7 @@ FEW = 10  # distinct values that get a 0/1 column each
 MANY = 1_000  # distinct values that get separate ids
 CODES = 100  # distinct ints that count as codes if each is frequent
 ROWS_PER_CODE = 20
+ROWS_PER_VALUE = 3  # of a 0/1 column
 SKEWED = 0.3
 FLAT = 2.3  # (99 % - 1 %) / (75 % - 25 %): uniform 1.96, normal 3.45
 LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: larger is too large for a network
@@ -93,11 +94,13 @@ class TableFacts:
         names: Names of all columns.
         date_parts: Column of dates -> the chosen parts.
         values: Column -> its rows in a sample.
+        keeps_numbers: Whether whole numbers with few values stay numbers; see `keeps_numbers`.
     """
 
     names: Collection[str] = field(default_factory=frozenset)
     date_parts: Mapping[str, DateParts] = field(default_factory=dict)
     values: Mapping[str, Rows] = field(default_factory=dict)
+    keeps_numbers: bool = False
 
 
 def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
@@ -187,6 +190,25 @@ def are_counts(facts: ColumnFacts) -> bool:
     chance = 3 * np.sqrt(positive[1:] + positive[:-1])
     is_thin = rows[-1] <= max(_THIN * rows.max(), 2)
     return bool(is_thin and 2 * (peak + 1) <= largest and (rises >= -chance).all())
+
+
+def keeps_numbers(columns: Iterable[ColumnFacts], label: ColumnFacts, kind: str) -> bool:
+    """Return whether there are too few rows for a 0/1 column per value of whole numbers.
+
+    A model of 0/1 columns does not know that 3 is between 2 and 4. With fewer than
+    `ROWS_PER_VALUE` rows of each class for a value, it learns the noise of each.
+    """
+    values = sum(
+        each.texts.distinct
+        for each in columns
+        if each.type == "int" and each.texts is not None and 2 < each.texts.distinct <= FEW
+    )
+    rows = label.present
+    if kind == "binary" and label.texts is not None:
+        rows = label.texts.top[-1][1]
+    elif kind == "multiclass" and label.texts is not None:
+        rows //= label.texts.distinct
+    return rows < ROWS_PER_VALUE * values
 
 
 def is_constant(facts: ColumnFacts) -> bool:
@@ -319,7 +341,7 @@ def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) 
     if _zero_or_one(facts, numbers):
         return _flag(facts, numbers, table)
     if distinct <= FEW:
-        return _category(facts, texts, table)
+        return None if table.keeps_numbers else _category(facts, texts, table)
     if not is_code(facts):
         return None  # an amount: separate ids would lose that 31 is next to 30
     frequent = facts.present >= ROWS_PER_CODE * distinct

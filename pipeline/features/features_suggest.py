@@ -19,7 +19,14 @@ from pipeline.data.csv_files import ColumnType
 from pipeline.data.peek import DataPeek
 from pipeline.features.column_facts import DataFacts, measure
 from pipeline.features.date_probe import DateParts, date_parts
-from pipeline.features.feature_rules import Proposal, SuggestedStep, TableFacts, label_of, propose
+from pipeline.features.feature_rules import (
+    Proposal,
+    SuggestedStep,
+    TableFacts,
+    keeps_numbers,
+    label_of,
+    propose,
+)
 from pipeline.features.leaks import MAY_GIVE_AWAY, Choice, choose, find_leaks, warnings_of
 from pipeline.features.left_out import LeftOut, show_left_out
 from pipeline.features.name_hints import words_of
@@ -103,7 +110,7 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> Suggesti
         ConfigError: The label does not exist or has nothing to learn, or no column is usable.
     """
     names = [column.name for column in data.columns]
-    target = None
+    target, keeps = None, False
     if label is not None:
         if label not in names:
             raise ConfigError(f"--label={label}: not in {path}; {nearest_column(label, names)}")
@@ -112,7 +119,9 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> Suggesti
             target = label_of(facts)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-    table = TableFacts(frozenset(names), _date_parts(data, target), data.values)
+        others = [column for column in data.columns if column.name != label]
+        keeps = keeps_numbers(others, facts, target["kind"])
+    table = TableFacts(frozenset(names), _date_parts(data, target), data.values, keeps)
     proposals = [propose(column, table) for column in data.columns if column.name != label]
     leaks = _leaks(proposals, data, label)
     leaking = [p for p in proposals if p.column in leaks.left_out and p.step is not None]

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from dataclasses import dataclass
 from importlib.metadata import metadata
 from pathlib import Path
@@ -137,6 +138,28 @@ def test_the_readme_names_every_extra():
     assert sorted(named) == sorted(
         {*metadata("tfx-largebatch").get_all("Provides-Extra")} - {"dev"}
     )
+
+
+def test_the_index_gets_metadata_without_links_into_the_repository():
+    found = metadata("tfx-largebatch")
+    assert found["License-Expression"] == "Apache-2.0"
+    assert "Typing :: Typed" in found.get_all("Classifier")
+    assert found["Author"]
+    assert found["Keywords"]
+    page = found["Description"] or found.get_payload()
+    assert "# tfx-largebatch" in page
+    assert "See a run, and runs side by side" in page  # the text of a link to docs/
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", page) == []
+
+
+@pytest.mark.slow
+def test_the_wheel_has_small_lock_files_of_both_stacks(installed):
+    with zipfile.ZipFile(*installed.folder.glob("*.whl")) as wheel:
+        sizes = {each.filename: each.file_size for each in wheel.infolist()}
+    folder = "pipeline/image/requirements/"
+    stacks = {name.removeprefix(folder).split("/")[0] for name in sizes if name.startswith(folder)}
+    assert stacks == {"stack-1.16", "stack-1.21"}
+    assert sum(n for name, n in sizes.items() if name.startswith(folder)) < 250_000
 
 
 @pytest.mark.slow

@@ -17,7 +17,15 @@ import pytest
 from .conftest import Checkout
 
 # What builds and installs the project itself, and one package to look at.
-BUILDER = ("editables", "hatchling", "packaging", "pathspec", "pluggy", "tomlkit")
+BUILDER = (
+    "editables",
+    "hatch-fancy-pypi-readme",
+    "hatchling",
+    "packaging",
+    "pathspec",
+    "pluggy",
+    "tomlkit",
+)
 BUILDER += ("trove-classifiers", "uv", "tomli", "typing-extensions")
 
 

@@ -93,7 +93,14 @@ def export_model(
         return transformed
 
     def raw(columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return predict({n: _to_parsed(columns[n], spec) for n, spec in serving_spec.items()})
+        return predict(
+            {
+                name: columns[name]
+                if isinstance(spec, tf.io.FixedLenFeature)
+                else _to_parsed(columns[name])
+                for name, spec in serving_spec.items()
+            }
+        )
 
     examples_spec = tf.TensorSpec([None], tf.string, name="examples")
     arguments = argument_names(list(serving_spec))
@@ -205,10 +212,9 @@ def _raw_tensor_spec(name: str, spec: ParseSpec, argument: str) -> tf.TensorSpec
     )
 
 
-def _to_parsed(tensor: tf.Tensor, spec: ParseSpec) -> tf.Tensor | tf.SparseTensor:
-    """Return what parse_example would return for the same values."""
-    if isinstance(spec, tf.io.FixedLenFeature):
-        return tensor
+@tf.function(autograph=False)  # traced once per type: a table may have a thousand columns
+def _to_parsed(tensor: tf.Tensor) -> tf.SparseTensor:
+    """Return what parse_example would return for the same values of a VarLenFeature."""
     if tensor.dtype.is_floating:
         present = tf.logical_not(tf.math.is_nan(tensor))
     elif tensor.dtype == tf.string:

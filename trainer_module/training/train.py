@@ -13,7 +13,7 @@ from absl import logging
 from trainer_module.config import TrainerConfig
 from trainer_module.data.input_pipeline import DataSummary
 from trainer_module.data.label_scale import LabelScale
-from trainer_module.loop.callbacks import Callback, FitResult, ProgressLog
+from trainer_module.loop.callbacks import Callback, EarlyStopping, FitResult, ProgressLog
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.model.data_context import TransformedData
 from trainer_module.model.plan import Plan
@@ -74,8 +74,16 @@ def train(
 
 
 def fit(prepared: Prepared, built: Built, progress: Callback) -> FitResult:
-    """Train the built objects, from the latest checkpoint if there is one."""
+    """Train the built objects, from the latest checkpoint if there is one.
+
+    A linear start is a candidate for the best weights: a table may have nothing more to learn.
+    """
     config, length = prepared.config, prepared.length
+    stopping = [each for each in built.callbacks if isinstance(each, EarlyStopping)]
+    if prepared.start is not None and prepared.start.linear is not None and stopping:
+        assert built.evaluate is not None
+        start = prepared.workers.broadcast_from_chief("evaluation", built.evaluate())
+        stopping[0].keep_start(start)
     logging.info(
         "Training on %s rows: %d steps of %s, on %d replica(s) in micro-batches of %d rows",
         f"{prepared.summary.rows:,}",

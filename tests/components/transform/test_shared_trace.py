@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
-from tensorflow_transform import impl_helper
+from tensorflow_transform import impl_helper, tf2_utils
 from tensorflow_transform.beam import analysis_graph_builder
 from tensorflow_transform.beam.analyzer_cache import DatasetKey
 
@@ -56,3 +57,36 @@ def test_other_functions_and_folders_are_traced(tmp_path):
         impl_helper.trace_preprocessing_function(first, SPECS, False, str(tmp_path))
     assert (first.traces, second.traces) == (2, 1)
     assert impl_helper.trace_preprocessing_function is before
+
+
+def test_missing_columns_are_those_of_tft_with_fewer_operations():
+    """Reference: TFT's own function."""
+
+    def supplied():
+        with tf.Graph().as_default() as graph:
+            inputs = {
+                f"n{i}": tf.compat.v1.sparse_placeholder(tf.float32, [None, None]) for i in range(9)
+            }
+            inputs["text"] = tf.compat.v1.sparse_placeholder(tf.string, [None, None])
+            inputs["dense"] = tf.compat.v1.placeholder(tf.int64, [None, 2])
+            before = len(graph.get_operations())
+            found = tf2_utils.supply_missing_inputs(inputs, batch_size=3)
+            added = len(graph.get_operations()) - before
+            specs = {name: tf.type_spec_from_value(each) for name, each in found.items()}
+            with tf.compat.v1.Session() as session:
+                values = session.run(found)
+        return specs, added, values
+
+    specs, added, values = supplied()
+    with traces_shared():
+        shared_specs, shared_added, shared = supplied()
+    assert shared_specs == specs
+    assert shared_added < added / 2
+    for name, expected in values.items():
+        parts = (
+            zip(expected, shared[name], strict=True)
+            if name != "dense"
+            else [(expected, shared[name])]
+        )
+        for one, other in parts:
+            np.testing.assert_array_equal(other, one)

@@ -11,7 +11,7 @@ import pytest
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
 from pipeline.features.date_counter import DateCounter
 from pipeline.features.date_facts import counted_dates
-from pipeline.features.feature_rules import TableFacts, label_of, propose
+from pipeline.features.feature_rules import TableFacts, keeps_numbers, label_of, propose
 
 ROWS = 10_000
 RNG = np.random.default_rng(5)
@@ -156,6 +156,26 @@ def test_ints_are_flags_codes_ids_dates_or_numbers(
     values: np.ndarray, name: str, expected: dict[str, Any] | None
 ) -> None:
     assert options(an_int(values, name)) == expected
+
+
+@pytest.mark.parametrize(("rows", "keeps"), [(239, True), (240, False)])
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
+def test_whole_numbers_stay_numbers_with_few_rows_for_each_value(
+    kind: str, rows: int, keeps: bool
+) -> None:
+    """8 columns of 10 values: 3 rows of each class for each of the 80 values."""
+    column = an_int(np.arange(ROWS) % 10)
+    labels = {
+        "binary": (np.arange(ROWS) < rows).astype(int),
+        "multiclass": np.arange(4 * rows) % 4,
+        "regression": np.arange(rows) % 100,
+    }
+    others = [an_int(np.arange(ROWS) % 2), a_text(["a", "b", "c"])]
+    found = keeps_numbers([*[column] * 8, *others], an_int(labels[kind]), kind)
+    assert found == keeps
+    step = propose(column, replace(TABLE, keeps_numbers=found)).step
+    assert step is not None
+    assert ("scale" in step.options, "encode" in step.options) == (keeps, not keeps)
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,7 @@ def test_workers_get_every_bit_of_the_chiefs_start():
     ("label", "metric", "settings"),
     [
         ("generous", "binary_crossentropy", {}),
+        ("generous", "auc", {"early_stopping": {}, "optimizer": {"learning_rate": 3.0}}),
         ("hour_id", "mean_absolute_error", {"loss": "mse"}),
         ("company_id", "sparse_categorical_accuracy", {"loss": "sparse_categorical_crossentropy"}),
     ],
@@ -231,15 +232,15 @@ def test_workers_get_every_bit_of_the_chiefs_start():
 def test_a_training_starts_at_the_linear_baseline(fn_args, tmp_path, label, metric, settings):
     """With a learning rate of nearly 0, the model's metrics are those of the linear baseline.
 
+    So are they where each epoch is worse and early stopping keeps the best weights.
     The label scale that was chosen is kept with the checkpoint.
     """
-    optimizer = {"name": "sgd", "learning_rate": 1e-12}
+    settings = {"optimizer": {"name": "sgd", "learning_rate": 1e-12}, **settings}
     args = fn_args(
         label=label,
         epochs=1,
         global_batch_size=64,
         metrics=[metric],
-        optimizer=optimizer,
         model={"linear": True},
         **settings,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import json
 import math
 from pathlib import Path
 
@@ -248,6 +249,34 @@ def test_early_stopping_restores_the_best_weights():
     assert kept == {0: False, 1: False, 2: False, 3: True}
     assert stopping.before_export() == {"auc": 0.80}
     assert all((w == 1).all() for w in model.get_weights())
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "values", "best"),
+    [
+        ("auc", 0.80, [0.79, 0.796, 0.79], 2),
+        ("auc", 0.80, [0.79, 0.78, 0.77], 0),
+        ("mean_absolute_error", 2.0, [2.02, 2.009, 2.1], 2),
+        ("gini", 0.80, [0.1, 0.2, 0.3], 3),  # larger or smaller: unknown, so only the loss counts
+        ("auc", math.nan, [math.nan] * 3, 3),
+    ],
+)
+def test_a_start_is_replaced_only_where_the_other_metric_stays_within_its_limit(
+    name, start, values, best
+):
+    """The loss falls in each epoch. The limit is 0.005, of an error as a share."""
+    model = full_batch.mlp()
+    stopping = EarlyStopping(model, patience_epochs=9)
+    stopping.keep_start({"loss": 1.0, name: start})
+    for epoch, value in enumerate(values, 1):
+        model.set_weights([np.full_like(w, epoch) for w in model.get_weights()])
+        stopping.on_epoch(EpochEnd(epoch, epoch, 0.0, {"loss": 1 - epoch / 10, name: value}, {}))
+    resumed = EarlyStopping(model)
+    resumed.restore(json.loads(json.dumps(stopping.state())))
+    assert str(resumed.state()) == str(stopping.state())
+    assert stopping.before_export() == pytest.approx(
+        {"loss": 1 - best / 10, name: [start, *values][best]}, nan_ok=True
+    )
 
 
 @pytest.mark.parametrize("kind", [EarlyStopping, lambda m, **k: ExportBest(m, "best", **k)])

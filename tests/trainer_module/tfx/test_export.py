@@ -256,7 +256,7 @@ def test_raw_takes_rows_of_different_length(dtype, rows, filler):
     spec = tf.io.VarLenFeature(dtype)
     longest = max(map(len, rows))
     filled = [row + [filler] * (longest - len(row)) for row in rows]
-    found = _to_parsed(tf.constant(filled, dtype), spec)
+    found = _to_parsed(tf.constant(filled, dtype))
     examples = [small_transform.serialized({"x": row}) for row in rows]
     parsed = tf.io.parse_example(examples, {"x": spec})["x"]
     for name in ("indices", "values", "dense_shape"):

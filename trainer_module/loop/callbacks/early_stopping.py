@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 
@@ -12,6 +13,8 @@ from absl import logging
 from trainer_module.common.improvement import Mode, better_mode, is_better
 from trainer_module.common.json_values import Json
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd
+
+_WORSE = 0.005  # of a score; of an error, as a share of it
 
 
 class EarlyStopping(Callback):
@@ -55,8 +58,28 @@ class EarlyStopping(Callback):
             self._best_weights = [tf.Variable(w, trainable=False) for w in self._weights]
         self._best = math.nan
         self._best_metrics: dict[str, float] = {}
+        self._limit: tuple[str, Mode, float] | None = None
         self._waited = 0
         self._has_warned = False
+
+    def keep_start(self, metrics: dict[str, float]) -> None:
+        """Make the weights before the first step, such as a linear model, the first candidate.
+
+        An epoch replaces them if the monitored metric is better and the first other metric is at
+        most 0.005 worse: with rare classes, a loss can fall while the AUC falls too. Call it before
+        `fit`.
+
+        Args:
+            metrics: "loss" and metrics of the eval split with these weights.
+        """
+        if self.from_step:
+            return
+        self.on_epoch(EpochEnd(0, 0, math.nan, metrics, {}))
+        for name in [name for name in metrics if name not in ("loss", self.monitor)][:1]:
+            with contextlib.suppress(ValueError):  # a metric of unknown direction sets no limit
+                mode = better_mode(name)
+                worse = -_WORSE if mode == "max" else _WORSE * metrics[name]
+                self._limit = (name, mode, metrics[name] + worse)
 
     def on_begin(self) -> None:
         """Reset the count of epochs without improvement at each call of `fit`."""
@@ -86,7 +109,11 @@ class EarlyStopping(Callback):
         if math.isnan(value) and math.isnan(self._best):
             self._warn_undefined(end)
             return False
-        if is_better(value, self._best, mode=self.mode, min_delta=self.min_delta):
+        improved = is_better(value, self._best, mode=self.mode, min_delta=self.min_delta)
+        if improved and self._limit is not None:
+            name, mode, limit = self._limit
+            improved = not is_better(limit, end.metrics[name], mode=mode)
+        if improved:
             self._best, self._best_metrics, self._waited = value, dict(end.metrics), 0
             for best, weight in zip(self._best_weights, self._weights, strict=False):
                 best.assign(weight)
@@ -119,9 +146,11 @@ class EarlyStopping(Callback):
     def state(self) -> dict[str, Json]:
         """Return the best value and the number of epochs since."""
         best = None if math.isnan(self._best) else self._best
-        return {"best": best, "metrics": self._best_metrics, "waited": self._waited}
+        limit = {"limit": self._limit} if self._limit else {}
+        return {"best": best, "metrics": self._best_metrics, "waited": self._waited, **limit}
 
     def restore(self, state: dict[str, Json]) -> None:
         """Restore the output of `state`."""
         self._best = math.nan if state["best"] is None else state["best"]
         self._best_metrics, self._waited = state["metrics"], state["waited"]
+        self._limit = tuple(state["limit"]) if "limit" in state else None
