@@ -1,7 +1,20 @@
-"""Check with synthetic rows that rows do not influence each other, so that windows are exact."""
+"""Check with the first batch that rows do not influence each other, so that windows are exact.
+
+    outputs(rows)   = outputs(half of the rows), outputs(a quarter), ..., outputs(one row)
+    numerator(rows) = Σ numerator(part), and so the denominator
+    added(rows)     = Σ added(part), or their mean by rows
+
+in training mode, where a row has the same random numbers in the whole and in its part. The weights
+are changed a little, because weights of 0 hide layers.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import keras
@@ -9,256 +22,357 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module.checks.logits import warn_if_not_probabilities
-from trainer_module.checks.model import compute_dtypes
-from trainer_module.checks.randomness import draws_random_numbers
-from trainer_module.checks.synthetic_rows import ROWS, random_weights, rows_of, synthetic_rows
+from trainer_module.checks.randomness import draws_by_row, find_uncontrolled_draw
 from trainer_module.checks.warn_once import warn_once
-from trainer_module.common.tensors import Tensors, VariableValues
-from trainer_module.losses.weighted_loss import LossFunction, loss_sums
+from trainer_module.common.optional_leaves import present_leaves, with_leaves
+from trainer_module.common.replaced_calls import replaced_calls
+from trainer_module.common.tensors import Tensors
+from trainer_module.losses.nested import path_name
+from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss, loss_sums
 
-# Relative tolerances by the least precise compute dtype of the layers. In a batch of another size,
-# a row uses other kernels of the device and is rounded differently (on GPUs to the 10 bits of
-# TF32).
-_OTHER_SHAPE = {"float64": 1e-9, "float32": 1e-4, "float16": 5e-2, "bfloat16": 5e-2}
-_OTHER_SHAPE_ON_GPU = {**_OTHER_SHAPE, "float64": 1e-3, "float32": 1e-3}
-# In a batch of the same size it uses the same kernels, and only a few bits differ.
-_SAME_SHAPE = {"float64": 1e-15, "float32": 5e-7, "float16": 4e-3, "bfloat16": 3e-2}
-_FEWEST_BITS_FIRST = ("bfloat16", "float16", "float32", "float64")
+MOST_ROWS = 64
 
+# Relative tolerances by the least precise dtype of the computation. In a batch of another size, a
+# row uses other kernels and is rounded differently (on GPUs to the 10 bits of TF32).
+_TOLERANCES = {tf.bfloat16: 5e-2, tf.float16: 5e-2, tf.float32: 1e-4, tf.float64: 1e-8}
+_TF32_TOLERANCE = 1e-3
+# Operations that round no value, or each one alone.
+_NO_SUMS = {"Cast", "ConcatV2", "Const", "ExpandDims", "GatherV2", "Identity", "Pack"}
+_NO_SUMS |= {"Placeholder", "ReadVariableOp", "Reshape", "Shape", "StridedSlice", "Transpose"}
 
-class _Output(NamedTuple):
-    """A model's outputs for some rows, and the sum of the losses passed to `add_loss`."""
-
-    outputs: Tensors
-    added: float | None
-
-    def arrays(self) -> list[np.ndarray]:
-        return [tf.convert_to_tensor(t).numpy() for t in tf.nest.flatten(self.outputs)]
+_WHOLE_BATCH = (
+    "A model that needs statistics over the batch (negatives of a contrastive loss, the balance of "
+    "experts, ranks) needs the whole batch at once: train it with keras.Model.fit."
+)
 
 
 def check_rows_are_independent(
     model: keras.Model,
     loss_fn: LossFunction,
-    data: tuple[Tensors, Tensors, Tensors],
+    batch: tuple[Tensors, Tensors, Tensors],
     *,
     added_losses: Literal["mean", "sum"],
-    draws: bool = False,
-) -> None:
-    """Check a model and a loss with synthetic rows, in training mode.
+    most_rows: int = MOST_ROWS,
+) -> bool:
+    """Check a model and a loss with the first rows of a batch; variables and seeds do not change.
 
-        outputs(a, b, c, d)[:2] = outputs(a, b, e, f)[:2]      with the same random numbers
-        outputs(a..d)   = outputs(a..c), outputs(d)            without random numbers
-        numerator(a..d) = numerator(a..c) + numerator(d), and so the denominator
-        added(a..d)     = added(a..c) + added(d), or their mean by rows
-
-    The model is also checked with random weights, because its weights may be 0 and hide a layer. A
-    batch of another size gets other random numbers. So for a model that draws them in training, the
-    equations with another number of rows are checked in inference mode. If the model or the loss
-    fails for synthetic rows, a warning is logged once. Variables and seeds do not change.
+    The check computes in float64 if the model can, else in float32. A warning is logged once if
+    that fails too, or if the parts cannot have the same random numbers.
 
     Args:
         model: A built Keras model.
         loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`.
-        data: (features, labels, weights or None), tensors `[rows, ...]` of which only shapes and
-            dtypes count.
+        batch: (features, labels, weights or None), tensors `[rows, ...]`. In a graph, where they
+            have no values, rows are drawn.
         added_losses: See `accumulate_gradients`.
-        draws: Whether the model draws random numbers in training mode.
+        most_rows: Number of rows that the model may process at once; fewer than 2 count as 2.
+
+    Returns:
+        Whether there were rows to compare: at least two.
 
     Raises:
         ValueError: Rows influence each other.
     """
-    # Errors for synthetic rows are raised by user code and do not mean that real rows fail.
+    reason = ""
     with tf.init_scope():
-        rows, changed = synthetic_rows(data)
-        try:
-            results = _probe_model(model, rows[0], changed[0], draws=draws)
-        except Exception as error:
-            _warn_not_checked(f"the model {model.name!r}", error)
-            return
-        warn_if_not_probabilities(model, loss_fn, results.same_shape[-1][0].outputs)
-        bits = _fewest_bits(model)
-        for whole, again, other in results.same_shape:
-            _check_same_shape(whole, again, other, bits)
-        whole, first, last = results.outputs
-        if results.other_shape:
-            _check_outputs(whole, first, last, bits)
-            _check_added(whole.added, first.added, last.added, bits, added_losses)
-        try:
-            sums = [
-                _loss_sums(loss_fn, part[1], answer.outputs, part[2])
-                for part, answer in zip((rows, *_parts(rows)), results.outputs, strict=True)
-            ]
-        except Exception as error:
-            _warn_not_checked("the loss function", error)
-            return
-        _check_sums(sums[0], sums[1], sums[2], bits)
+        rows = _rows(batch, max(2, min(most_rows, MOST_ROWS)))
+        if _count(rows) < 2:
+            return False
+        for dtype in (tf.float64, tf.float32):
+            try:
+                probe = _Probe(model, loss_fn, rows, dtype)
+                problem = _find_problem(probe, added_losses)
+            except Exception as error:  # of user code; it does not mean that training fails
+                reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+                continue
+            outputs = tf.nest.pack_sequence_as(probe.structure, probe.whole.outputs)
+            warn_if_not_probabilities(model, loss_fn, outputs)
+            draw = find_uncontrolled_draw(probe.graph)
+            if problem and draw is None:
+                raise ValueError(problem)
+            if not problem and probe.whole.sums[1].all():
+                return True
+            reason = "the weights of its rows are 0"
+            if problem:
+                reason = f"{draw} draws other random numbers for another number of rows"
+            break
+    warn_once(
+        f"Model {model.name!r} and its loss were not checked for rows that influence each other "
+        f"({reason}). If rows influence each other, the result depends on micro_batch_size.",
+        about=model,
+    )
+    return True
 
 
-class _ProbeResults(NamedTuple):
-    """All outputs of a model for synthetic rows.
+class _Results(NamedTuple):
+    """What a model and its loss compute for some rows.
 
     Attributes:
-        same_shape: Per set of weights, the outputs for rows a, b, c, d, for the same rows again,
-            and for a, b, e, f.
-        outputs: Outputs for a, b, c, d; for a, b, c; and for d.
-        other_shape: Whether the last two were computed by the model; if false, they are slices of
-            the first.
+        outputs: Outputs of the model or of its layers.
+        sums: Numerators and denominators, `[2, losses]`.
+        added: The losses that layers pass to `add_loss`.
     """
 
-    same_shape: list[list[_Output]]
-    outputs: list[_Output]
-    other_shape: bool
+    outputs: list[np.ndarray]
+    sums: np.ndarray
+    added: np.ndarray
+
+    @property
+    def is_finite(self) -> bool:
+        return bool(np.isfinite(self.sums).all() and np.isfinite(self.added).all())
 
 
-def _probe_model(
-    model: keras.Model, rows: Tensors, changed: Tensors, *, draws: bool
-) -> _ProbeResults:
-    weights = random_weights(model)
-    try:
-        _forward(model, rows, training=True, weights=weights)
-    except ValueError:
-        weights = []  # use the model's weights; random ones may be invalid, such as below 0
-    same_shape = [
-        [_forward(model, r, training=True, weights=w) for r in (rows, rows, changed)]
-        for w in ([weights, []] if weights else [[]])
-    ]
-    if draws and _draws_in_inference(model, rows):
-        whole = _forward(model, rows, training=False, weights=weights)
-        parts = [_Output(part, whole.added) for part in _parts(whole.outputs)]
-        return _ProbeResults(same_shape, [whole, *parts], other_shape=False)
-    answers = [
-        _forward(model, part, training=not draws, weights=weights) for part in (rows, *_parts(rows))
-    ]
-    return _ProbeResults(same_shape, answers, other_shape=True)
+class _Probe:
+    """A model and its loss, traced for any number of rows.
+
+    Attributes:
+        rows: The rows that have a loss, in the structure of a batch.
+        whole: The results for all rows.
+        graph: The traced graph.
+        structure: The structure of the model's outputs.
+        layers: For each output, the name of its layer and the axis of its rows.
+        losses: The name of each loss.
+        adding: The name of the layer of each added loss.
+    """
+
+    def __init__(
+        self, model: keras.Model, loss_fn: LossFunction, rows: Tensors, dtype: tf.DType
+    ) -> None:
+        self._model, self._loss_fn, self._dtype, self.rows = model, loss_fn, dtype, rows
+        self._variables = [v for v in model.variables if "float" in v.dtype]
+        values = [tf.cast(v.value, dtype) for v in self._variables]
+        self._values = [
+            _changed(value, seed) if variable.trainable else value
+            for seed, (variable, value) in enumerate(zip(self._variables, values, strict=True))
+        ]
+        self.trace()
+        (self.whole,) = self.run([0, _count(rows)])
+        if not self.whole.is_finite:
+            # The changed values may be invalid, such as below 0, and so may be single rows.
+            self._values = values
+            single = self.run(range(_count(rows) + 1))
+            finite = [i for i, results in enumerate(single) if results.is_finite]
+            if len(finite) < 2:
+                raise ValueError("the loss is not finite")
+            self.rows = with_leaves(rows, [leaf[finite] for leaf in present_leaves(rows)])
+            (self.whole,) = self.run([0, len(finite)])
+
+    def run(self, bounds: Sequence[int]) -> list[_Results]:
+        """Return the results for the rows from each bound to the next."""
+        results = []
+        for begin, end in itertools.pairwise(bounds):
+            place = tf.constant([begin, _count(self.rows)])
+            part = [tf.constant(leaf[begin:end]) for leaf in present_leaves(self.rows)]
+            outputs, sums, added = self._function(place, *self._values, *part)
+            arrays = [output.numpy() for output in outputs]
+            results.append(_Results(arrays, sums.numpy(), np.array([x.numpy() for x in added])))
+        return results
+
+    def trace(self, *, all_layers: bool = False) -> None:
+        """Trace the outputs of the model, or of all layers and operations."""
+        layers = self._model._flatten_layers()
+        # The operations of a functional model are not layers.
+        kept = {id(op): op for x in layers for op in (x, *getattr(x, "operations", ()))}
+        self.layers, self.losses, self.adding = [], [], []
+
+        def compute(place: tf.Tensor, *tensors: tf.Tensor) -> tuple[Tensors, ...]:
+            graph = tf.compat.v1.get_default_graph()
+            outputs: list[tf.Tensor] = []
+            names: dict[int, str] = {}
+
+            def keep(operation: keras.Operation, found: Tensors) -> None:
+                for tensor in tf.nest.flatten(found):
+                    axes = list(getattr(tensor, "shape", ()))
+                    if getattr(tensor, "graph", None) is graph and None in axes:
+                        self.layers.append((operation.name, axes.index(None)))
+                        outputs.append(tensor)
+
+            def call(
+                operation: keras.Operation, function: Callable, *args: object, **kwargs: object
+            ) -> Tensors:
+                found = function(*args, **kwargs)
+                keep(operation, found)
+                return found
+
+            def add_loss(layer: keras.Layer, function: Callable, loss: Tensors) -> None:
+                names.update((id(one), layer.name) for one in tf.nest.flatten(loss))
+                function(loss)
+
+            leaves = tensors[len(self._values) :]
+            features, *others = with_leaves(self.rows, leaves)
+            scope = keras.StatelessScope(collect_losses=True, initialize_variables=False)
+            # The scope's constructor would cast the values to the dtypes of the variables.
+            scope.state_mapping.update(zip(map(id, self._variables), tensors, strict=False))
+            calls = [
+                (op, functools.partial(call, op, op.call)) for op in kept.values() if all_layers
+            ]
+            adds = [(layer, functools.partial(add_loss, layer, layer.add_loss)) for layer in layers]
+            with replaced_calls(calls), replaced_calls(adds, "add_loss"):
+                with scope, draws_by_row(tf.shape(leaves[0])[0], *tf.unstack(place)):
+                    found = self._model(features, training=True)
+            if not all_layers:
+                outputs, self.structure = tf.nest.flatten(found), found
+                self.layers = [(self._model.name, 0)] * len(outputs)
+            labels, weights = tf.nest.map_structure(self._widened, others)
+            sums = []
+            for name, loss in _terms(self._loss_fn):
+                pair = tf.stack(loss_sums(loss, labels, found, weights))
+                sums.append(tf.reshape(tf.cast(pair, tf.float64), [2, -1]))
+                self.losses += [name] * sums[-1].shape[1]
+            self.adding = [names.get(id(loss), self._model.name) for loss in scope.losses]
+            return outputs, tf.concat(sums, 1), scope.losses
+
+        policies = [
+            (layer, keras.DTypePolicy(self._dtype.name))
+            for layer in layers
+            if "float" in layer.compute_dtype and layer.dtype_policy.quantization_mode is None
+        ]
+        specs = [tf.TensorSpec([2], tf.int32)]
+        specs += [tf.TensorSpec(value.shape, value.dtype) for value in self._values]
+        for leaf in map(tf.constant, present_leaves(self.rows)):
+            specs.append(tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype))
+        with replaced_calls(policies, "_dtype_policy"):
+            self._function = tf.function(compute, specs, autograph=False).get_concrete_function()
+        self.graph = self._function.graph
+
+    def _widened(self, tensor: tf.Tensor | None) -> tf.Tensor | None:
+        is_narrow = tensor is not None and tensor.dtype.is_floating
+        return tf.cast(tensor, self._dtype) if is_narrow else tensor
 
 
-def _parts(rows: Tensors) -> tuple[Tensors, Tensors]:
-    return rows_of(rows, [0, 1, 2]), rows_of(rows, [3])
-
-
-def _draws_in_inference(model: keras.Model, features: Tensors) -> bool:
-    def call(features: Tensors) -> list[tf.Tensor]:
-        with keras.StatelessScope(initialize_variables=False):
-            return tf.nest.flatten(model(features, training=False))
-
-    traced = tf.function(call, autograph=False).get_concrete_function(features)
-    return draws_random_numbers(traced.graph)
-
-
-def _fewest_bits(model: keras.Model) -> str:
-    used = compute_dtypes(model)
-    return next((dtype for dtype in _FEWEST_BITS_FIRST if dtype in used), "float32")
-
-
-def _other_shape_tolerance(bits: str) -> float:
-    gpu = tf.config.list_physical_devices("GPU")
-    return (_OTHER_SHAPE_ON_GPU if gpu else _OTHER_SHAPE)[bits]
-
-
-def _warn_not_checked(who: str, error: Exception) -> None:
-    reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-    message = (
-        f"{who} was not checked for rows that influence each other, because it fails for "
-        f"synthetic rows ({reason[:300]}). If rows influence each other, the result depends on "
-        "micro_batch_size."
-    )
-    warn_once(message[0].upper() + message[1:])
-
-
-def _forward(
-    model: keras.Model, rows: Tensors, *, training: bool, weights: VariableValues
-) -> _Output:
-    # All calls start from the same seeds, because the scope does not store assignments.
-    scope = keras.StatelessScope(weights, collect_losses=True, initialize_variables=False)
-    with scope:
-        outputs = model(rows, training=training)
-    added = float(sum(map(float, scope.losses))) if scope.losses else None
-    answer = _Output(outputs, added)
-    if not all(np.all(np.isfinite(x)) for x in (*answer.arrays(), added or 0.0)):
-        raise ValueError("its outputs for them are not finite")
-    return answer
-
-
-def _loss_sums(
-    loss_fn: LossFunction, labels: Tensors, outputs: Tensors, weights: Tensors
-) -> np.ndarray:
-    """Return numerator and denominator, `[2, outputs]`."""
-    sums = loss_sums(loss_fn, labels, outputs, weights)
-    found = np.stack([np.atleast_1d(value.numpy()) for value in sums]).astype("float64")
-    if not np.all(np.isfinite(found)):
-        raise ValueError("its sums for them are not finite")
-    return found
-
-
-_ROWS_DEPEND = (
-    "the model's output for a row depends on the other rows of its batch (checked with synthetic "
-    "rows), so it would depend on micro_batch_size: find the layer that computes a mean, a "
-    "softmax or a product over axis 0, and make it process each row separately. Compute "
-    "statistics over rows before the training, for example in Transform."
-)
-
-
-def _check_same_shape(whole: _Output, again: _Output, other: _Output, bits: str) -> None:
-    for one, repeated, changed in zip(whole.arrays(), again.arrays(), other.arrays(), strict=True):
-        if not one.ndim or {len(one), len(changed)} != {ROWS} or one.shape != changed.shape:
-            continue  # not one value per row
-        one, repeated, changed = (x.astype("float64") for x in (one, repeated, changed))
-        largest = max(np.abs(one).max(initial=0), np.abs(changed).max(initial=0))
-        noise = np.abs(one - repeated).max(initial=0)
-        if np.abs(one - changed)[:2].max(initial=0) > _SAME_SHAPE[bits] * largest + 10 * noise:
-            raise ValueError(_ROWS_DEPEND)
-
-
-def _check_outputs(whole: _Output, first: _Output, last: _Output, bits: str) -> None:
-    tolerance = _other_shape_tolerance(bits)
-    answers = (whole.arrays(), first.arrays(), last.arrays())
-    for all_rows, *parts in zip(*answers, strict=True):
-        if [len(x) if x.ndim else 0 for x in (all_rows, *parts)] != [ROWS, 3, 1]:
-            continue  # not one value per row
-        wide = [x.astype("float64") for x in (all_rows, *parts)]
-        if any(x.shape[1:] != all_rows.shape[1:] for x in parts) or not np.allclose(
-            wide[0], np.concatenate(wide[1:]), rtol=0, atol=tolerance * np.abs(wide[0]).max()
-        ):
-            raise ValueError(_ROWS_DEPEND)
-
-
-def _check_sums(whole: np.ndarray, first: np.ndarray, last: np.ndarray, bits: str) -> None:
-    tolerance = _other_shape_tolerance(bits)
-    for place, name in enumerate(("numerator", "denominator")):
-        for all_rows, *parts in zip(whole[place], first[place], last[place], strict=True):
-            if abs(all_rows - sum(parts)) <= tolerance * sum(map(abs, (all_rows, *parts))):
+def _find_problem(probe: _Probe, added_losses: Literal["mean", "sum"]) -> str | None:
+    """Compare all rows with their parts; return an error message or None."""
+    count, bounds = _count(probe.rows), [0]
+    while bounds[-1] < count:
+        bounds.append(bounds[-1] + (count - bounds[-1] + 1) // 2)
+    parts, tolerance = probe.run(bounds), _tolerance(probe.graph)
+    where = f"of {count} rows of the first batch"
+    layer = _differing_layer(probe, probe.whole, parts, tolerance)
+    if layer is not None:
+        with contextlib.suppress(Exception):  # the name of the model is enough
+            probe.trace(all_layers=True)
+            whole, *parts = probe.run([0, count]) + probe.run(bounds)
+            layer = _differing_layer(probe, whole, parts, tolerance) or layer
+        return (
+            f"layer {layer!r} is the first whose output for a row depends on the other rows of its "
+            f"batch ({where}, all together and in parts), so the result would depend on "
+            "micro_batch_size: make it process each row separately, without a mean, softmax, sort "
+            "or product over axis 0. Compute statistics over rows before the training, for example "
+            f"in Transform. {_WHOLE_BATCH}"
+        )
+    shares = np.diff(bounds) / count
+    for place, name in enumerate(probe.adding):
+        whole, of_parts = probe.whole.added[place], np.array([p.added[place] for p in parts])
+        combined = {"mean": of_parts @ shares, "sum": of_parts.sum()}
+        margin = tolerance * np.abs([whole, *of_parts]).max()
+        fits = [kind for kind, value in combined.items() if abs(whole - value) <= margin]
+        if added_losses in fits:
+            continue
+        advice = "pass a mean over the rows to add_loss, and do not mix means and sums"
+        if fits:
+            advice = f'set added_losses="{fits[0]}"'
+        return (
+            f"added_losses={added_losses!r}, but what layer {name!r} passes to add_loss is not a "
+            f"{added_losses} over rows: {whole:.6g} {where}, and the {added_losses} over parts of "
+            f"them is {combined[added_losses]:.6g}: {advice}. {_WHOLE_BATCH}"
+        )
+    for kind, sum_name in enumerate(("numerator", "denominator")):
+        for place, name in enumerate(probe.losses):
+            whole = probe.whole.sums[kind, place]
+            of_parts = np.array([part.sums[kind, place] for part in parts])
+            if abs(whole - of_parts.sum()) <= tolerance * (abs(whole) + np.abs(of_parts).sum()):
                 continue
-            raise ValueError(
-                f"the loss function's {name} does not add up: {all_rows:.6g} for four synthetic "
-                f"rows, {parts[0]:.6g} and {parts[1]:.6g} for three of them and one, so the "
-                "result would depend on micro_batch_size. Return sums over rows: no mean, no "
-                "constant, and no term that compares rows or does not belong to a row (weight "
-                "penalties belong in a layer's kernel_regularizer)."
+            return (
+                f"the loss function's {sum_name}{name} does not add up: {whole:.6g} {where}, and "
+                f"{of_parts.sum():.6g} over parts of them, so the result would depend on "
+                "micro_batch_size. Return sums over rows: no mean, no constant, and no term that "
+                "compares rows or does not belong to a row (weight penalties belong in a layer's "
+                f"kernel_regularizer). {_WHOLE_BATCH}"
             )
+    return None
 
 
-def _check_added(
-    whole: float | None,
-    first: float | None,
-    last: float | None,
-    bits: str,
-    added_losses: Literal["mean", "sum"],
-) -> None:
-    if whole is None or first is None or last is None:
-        return
-    combined = {"mean": (3 * first + last) / ROWS, "sum": first + last}
-    tolerance = _other_shape_tolerance(bits) * max(map(abs, (whole, first, last)))
-    fits = {name: abs(whole - value) <= tolerance for name, value in combined.items()}
-    if fits[added_losses]:
-        return
-    other = "sum" if added_losses == "mean" else "mean"
-    advice = (
-        f'set added_losses="{other}"'
-        if fits[other]
-        else "pass a mean over the rows to add_loss, and do not mix means and sums"
-    )
-    raise ValueError(
-        f"added_losses={added_losses!r}, but what the model's layers pass to add_loss is not a "
-        f"{added_losses} over rows: {whole:.6g} for four synthetic rows, {first:.6g} and "
-        f"{last:.6g} for three of them and one: {advice}."
-    )
+def _differing_layer(
+    probe: _Probe, whole: _Results, parts: list[_Results], tolerance: float
+) -> str | None:
+    """Return the name of the first layer whose output for a row differs, or None."""
+    answers = zip(whole.outputs, *(part.outputs for part in parts), strict=True)
+    for (name, axis), (all_rows, *found) in zip(probe.layers, answers, strict=True):
+        if not all_rows.ndim or all_rows.dtype == object:
+            continue
+        if len({(*x.shape[:axis], *x.shape[axis + 1 :]) for x in (all_rows, *found)}) > 1:
+            return name
+        joined = np.concatenate(found, axis).astype("float64")
+        if joined.shape != all_rows.shape:
+            continue  # not one value per row
+        all_rows = all_rows.astype("float64")
+        largest = np.abs(all_rows[np.isfinite(all_rows)]).max(initial=0)
+        if not np.allclose(all_rows, joined, rtol=0, atol=tolerance * largest, equal_nan=True):
+            return name
+    return None
+
+
+def _terms(loss_fn: LossFunction) -> list[tuple[str, LossFunction]]:
+    """Return the loss of each output with its name in messages."""
+    if not isinstance(loss_fn, WeightedLoss) or len(loss_fn.terms) == 1:
+        return [("", loss_fn)]
+    return [
+        (f" of output {path_name(term.path)!r}", dataclasses.replace(loss_fn, terms=(term,)))
+        for term in loss_fn.terms
+    ]
+
+
+def _changed(value: tf.Tensor, seed: int) -> tf.Tensor:
+    """Return a value with noise of a tenth of its root mean square, of 0.02 where that is 0."""
+    noise = tf.random.stateless_normal(value.shape, [seed, 0], dtype=value.dtype)
+    size = 0.1 * tf.sqrt(tf.reduce_mean(value**2))
+    return value + noise * tf.where(size > 0, size, tf.constant(0.02, value.dtype))
+
+
+def _tolerance(graph: tf.Graph) -> float:
+    """Return the relative tolerance by the least precise dtype in which the graph adds up."""
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    used = {a.type for n in nodes if n.op not in _NO_SUMS for a in n.attr.values()}
+    narrow = (size for d, size in _TOLERANCES.items() if d.as_datatype_enum in used)
+    tolerance = next(narrow, _TOLERANCES[tf.float64])
+    is_rounded = tolerance > _TOLERANCES[tf.float64] and tf.config.list_physical_devices("GPU")
+    return max(tolerance, _TF32_TOLERANCE) if is_rounded else tolerance
+
+
+def _count(rows: Tensors) -> int:
+    return len(present_leaves(rows)[0])
+
+
+def _rows(batch: tuple[Tensors, Tensors, Tensors], most_rows: int) -> Tensors:
+    """Return rows of a batch in another order, and rows that mix the values of two of them.
+
+    A mixed row shares ids with two rows and differs from both. If all weights are 0, they become 1.
+    """
+    random = np.random.default_rng(0)
+    tensors, mixed = present_leaves(batch), most_rows // 4
+    has_values = all(isinstance(t, np.ndarray) or hasattr(t, "numpy") for t in tensors)
+    arrays = [
+        np.asarray(t[: most_rows - mixed]) if has_values else _drawn(t, most_rows - mixed, random)
+        for t in tensors
+    ]
+    mixed = min(mixed, len(arrays[0]) // 2)
+    order = random.permutation(len(arrays[0]))
+    for i, array in enumerate(arrays):
+        array = array[order]
+        is_first = random.random((mixed, *array.shape[1:2])) < 0.5
+        is_first = is_first.reshape(is_first.shape + (1,) * (array.ndim - is_first.ndim))
+        between = np.where(is_first, array[: 2 * mixed : 2], array[1 : 2 * mixed : 2])
+        arrays[i] = np.concatenate([array, between])
+    features, labels, weights = with_leaves(batch, arrays)
+    ones = [x if x.any() else np.ones_like(x) for x in present_leaves(weights)]
+    return features, labels, with_leaves(weights, ones)
+
+
+def _drawn(tensor: tf.Tensor, count: int, random: np.random.Generator) -> np.ndarray:
+    """Return rows for a tensor without values: floats between 0 and 1, integers 0 and 1."""
+    shape = [count, *(axis or 8 for axis in tensor.shape[1:])]
+    if tensor.dtype.is_floating:
+        return random.random(shape).astype(tensor.dtype.as_numpy_dtype)
+    numbers = random.integers(0, 2, shape)
+    return numbers.astype(str if tensor.dtype == tf.string else tensor.dtype.as_numpy_dtype)
