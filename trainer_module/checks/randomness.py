@@ -59,7 +59,7 @@ _BY_SHAPE = {
 
 def draws_random_numbers(graph: tf.Graph) -> bool:
     """Return whether a traced function draws random numbers from seeds."""
-    return any(_seeded_draws(graph))
+    return bool(_seeded_draws(graph))
 
 
 def find_uncontrolled_draw(graph: tf.Graph) -> str | None:
@@ -100,11 +100,15 @@ def draws_by_row(count: tf.Tensor, start: tf.Tensor, total: tf.Tensor) -> Iterat
         functions.update(kept)
 
 
-def _seeded_draws(graph: tf.Graph) -> Iterator[tf.compat.v1.NodeDef]:
+def graph_nodes(graph: tf.Graph) -> list[tf.compat.v1.NodeDef]:
+    """Return the operations of a traced function and of the functions that it calls."""
     definition = graph.as_graph_def()
-    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    return [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+
+
+def _seeded_draws(graph: tf.Graph) -> list[tf.compat.v1.NodeDef]:
     # The operations StatelessRandomGet... only read the seed.
-    return (n for n in nodes if n.op.startswith(_STATELESS) and "Get" not in n.op)
+    return [n for n in graph_nodes(graph) if n.op.startswith(_STATELESS) and "Get" not in n.op]
 
 
 def find_stateful_draw(graph: tf.Graph) -> tuple[str, str] | None:

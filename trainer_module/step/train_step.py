@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -156,13 +157,7 @@ class TrainStep:
         """
         self._setup.check_variables()
         with translate_tf_errors():
-            first = tf.experimental.Optional.empty(iterator.element_spec)
-            reading_seconds = 0.0
-            if not self._setup.rows_checked and num_steps:
-                started = time.monotonic()
-                first = iterator.get_next_as_optional()
-                reading_seconds = time.monotonic() - started
-                self._check_rows(first, iterator.element_spec)
+            first, seconds = self._read_first(iterator, num_steps)
             last, totals, exhausted = self._loop_function(
                 first,
                 iterator,
@@ -188,7 +183,7 @@ class TrainStep:
             exhausted=bool(exhausted),
             noise_scale=self.noise_scale,
             task_weights=self.task_weights or None,
-            reading_seconds=reading_seconds + float(totals.reading_seconds),
+            reading_seconds=seconds + float(totals.reading_seconds),
         )
 
     @property
@@ -256,11 +251,18 @@ class TrainStep:
         self._setup.check_rows(batch)
         return self._step_functions(batch)
 
-    def _check_rows(self, first: tf.experimental.Optional, specs: Tensors) -> None:
-        """Check that rows do not influence each other, if there is a batch."""
+    def _read_first(self, iterator: Any, num_steps: int) -> tuple[tf.experimental.Optional, float]:
+        """Return the first batch and the seconds of its read, if its rows must be checked first."""
+        specs = iterator.element_spec
+        if self._setup.rows_checked or num_steps < 1:
+            return tf.experimental.Optional.empty(specs), 0.0
+        started = time.monotonic()
+        first = iterator.get_next_as_optional()
+        seconds = time.monotonic() - started
         if first.has_value():
             found = (unpack_share(first.get_value()), unpack_share(specs))
             self._setup.check_rows(*(x.batch if isinstance(x, Share) else x for x in found))
+        return first, seconds
 
     def _windows(
         self,

@@ -88,6 +88,7 @@ def describe(spec: WindowSpec, batch: Batch) -> Description:
     )
 
 
+@tf.autograph.experimental.do_not_convert
 def check_rows(spec: WindowSpec, batch: Batch, description: Description) -> bool:
     """Check with rows of a batch that rows do not influence each other.
 
