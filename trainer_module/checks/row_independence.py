@@ -280,8 +280,8 @@ def _rows(batch: tuple[Tensors, Tensors, Tensors], most_rows: int) -> Tensors:
     tensors, most = present_leaves(batch), most_rows - most_rows // 4
     has_values = all(isinstance(t, np.ndarray) or hasattr(t, "numpy") for t in tensors)
     arrays = [np.asarray(t[:most]) if has_values else _draw(random, most, t) for t in tensors]
-    mixed = min(most_rows // 4, len(arrays[0]) // 2)
-    order = random.permutation(len(arrays[0]))
+    order = random.permutation(min(map(len, arrays)))  # the graph rejects tensors of other lengths
+    mixed = min(most_rows // 4, len(order) // 2)
     for i, array in enumerate(arrays):
         array = array[order]
         is_first = random.random((mixed, *array.shape[1:2], *[1] * (array.ndim - 2))) < 0.5
