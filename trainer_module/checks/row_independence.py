@@ -278,8 +278,8 @@ def _rows(batch: tuple[Tensors, Tensors, Tensors], most_rows: int) -> Tensors:
     """
     random = np.random.default_rng(0)
     tensors, most = present_leaves(batch), most_rows - most_rows // 4
-    has_values = all(isinstance(t, np.ndarray) or hasattr(t, "numpy") for t in tensors)
-    arrays = [np.asarray(t[:most]) if has_values else _draw(random, most, t) for t in tensors]
+    in_graph = any(tf.is_tensor(t) and not hasattr(t, "numpy") for t in tensors)
+    arrays = [_draw(random, most, t) if in_graph else np.asarray(t[:most]) for t in tensors]
     order = random.permutation(min(map(len, arrays)))  # the graph rejects tensors of other lengths
     mixed = min(most_rows // 4, len(order) // 2)
     for i, array in enumerate(arrays):

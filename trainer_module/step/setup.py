@@ -11,7 +11,7 @@ from trainer_module.checks.custom_steps import reject_custom_train_step, warn_co
 from trainer_module.checks.logits import warn_if_logits
 from trainer_module.checks.model import check_model
 from trainer_module.checks.optimizer import check_optimizer
-from trainer_module.common.optional_leaves import present_leaves
+from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import LossLike
 from trainer_module.gradients.clipped_micro_batch import check_placement, plan_clipping
 from trainer_module.losses.weighted_loss import SeparateLoss, WeightedLoss, as_loss_function
@@ -140,6 +140,7 @@ class StepSetup:
             ValueError: Rows influence each other.
         """
         if not self.rows_checked:
+            batch = with_leaves(batch, map(tf.convert_to_tensor, present_leaves(batch)))
             description = self.describe(specs or batch)
             self.rows_checked = check_rows(self.spec, batch, description)
 

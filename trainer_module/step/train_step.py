@@ -245,7 +245,8 @@ class TrainStep:
     def _traced(self, batch: Batch) -> StepReport:
         """Run one window; a different number of rows does not cause another trace."""
         if is_distributed(batch):
-            self._setup.check_rows(Batch(*_first_replica(self.strategy, batch)))
+            rows = [tf.concat(self._results(value), 0) for value in present_leaves(batch)]
+            self._setup.check_rows(with_leaves(batch, rows))
             return self._distributed_function(batch)
         check_batch(*batch)
         self._setup.check_rows(batch)

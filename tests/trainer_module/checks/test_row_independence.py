@@ -7,6 +7,7 @@ says which of its terms differs. Nothing else may be refused.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import full_batch
 import keras
@@ -18,6 +19,7 @@ from trainer_module import TrainStep, accumulate_gradients, weighted_loss
 from trainer_module.checks.row_independence import check_rows_are_independent
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window import describe
+from trainer_module.window.gradient_sum import default_added_losses
 
 ops = keras.ops
 ROWS = 24
@@ -112,7 +114,7 @@ def batch(dtype="float32", *, units=2, rows=ROWS):
     return features, random.normal(size=(rows, units)).astype("float32"), None
 
 
-def check(model, loss="mse", data=None, added_losses="mean"):
+def check(model, loss: Any = "mse", data: Any = None, added_losses: Any = "mean"):
     """Check, and compare all variables, seeds too, before and after."""
     before = [v.numpy() for v in model.variables]
     try:
@@ -335,7 +337,8 @@ def test_independent_rows_are_accepted(kind, caplog):
 def test_models_of_other_tests_are_accepted(kind, policy, caplog):
     with full_batch.precision(policy):
         model = full_batch.MODELS[kind]()
-    assert check(model, full_batch.loss_for(kind), full_batch.batch(kind))
+    loss, data = full_batch.loss_for(kind), full_batch.batch(kind)
+    assert check(model, loss, data, default_added_losses(model))
     assert not caplog.records
 
 
