@@ -20,9 +20,11 @@ from trainer_module.window.micro_batch import (
     MicroBatchGradients,
     micro_batch_gradients,
 )
-from trainer_module.window.passes import LIMITS
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
 from trainer_module.window.trace_bytes import bytes_per_row, has_loops
+
+# Rows that hold so little are checked together even if a micro-batch has fewer.
+_CHECKED_BYTES = 16 * 2**20
 
 
 class Description(NamedTuple):
@@ -103,9 +105,9 @@ def check_rows(spec: WindowSpec, batch: Batch, description: Description) -> bool
     Raises:
         ValueError: Rows influence each other.
     """
-    # As many rows as a pass may hold. A forward pass in float64 needs no more memory per row than
-    # one in float32 and its gradient.
-    room = LIMITS["CPU"].bytes_at_once // max(description.bytes_per_row, 1)
+    # A forward pass in float64 needs about as much memory per row as one in float32 and its
+    # gradient. So the check needs as much as a micro-batch, or little.
+    room = _CHECKED_BYTES // max(description.bytes_per_row, 1)
     return check_rows_are_independent(
         spec.model,
         spec.loss_fn,
