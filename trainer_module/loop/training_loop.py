@@ -11,6 +11,7 @@ from absl import logging
 
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.data.epoch_data import BatchSource, EpochData, as_batches
+from trainer_module.devices.main_thread import doing
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.callbacks import FitResult
 from trainer_module.loop.callbacks.callback_list import AnyCallback, CallbackList, as_callbacks
@@ -180,7 +181,7 @@ class TrainingLoop:
         """
         if epochs is None and steps is None:
             epochs, steps = self.options.epochs, self.options.steps
-        with self._run.sync.workers.doing("in TrainingLoop.fit", limit="long"):
+        with doing("in TrainingLoop.fit", limit="long"):
             return self._fit(Length.of(epochs, steps))
 
     def _fit(self, length: Length) -> FitResult:

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.common.json_values import Json
+from trainer_module.devices.main_thread import doing
 from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop.callbacks.callback import Callback
 from trainer_module.loop.callbacks.keras_callback import KerasCallback
@@ -33,7 +34,7 @@ class CallbackList:
 
     def _call(self, callback: Callback, method: str, *arguments: object) -> Any:
         own = callback.callback if isinstance(callback, KerasCallback) else callback
-        with self._workers.doing(f"in callback {type(own).__name__}.{method}"):
+        with doing(f"in callback {type(own).__name__}.{method}"):
             return getattr(callback, method)(*arguments)
 
     def steps_until_due(self, step: int) -> int | None:
