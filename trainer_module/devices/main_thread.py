@@ -99,10 +99,11 @@ class LateWorkers:
             needed = max(0.0, waiting[first] - since)
             if now - max(since, waiting[first]) > limit + needed:
                 others = ", ".join(f"{name(n)} is {self._since[n][0].what}" for n in shown)
+                here = f", here {limit:g} s" if limit != self._seconds["short"] else ""
                 return number, (
                     f"makes no progress: it has been {activity.what} for {now - since:.0f} s while "
-                    f"{others} (worker_timeout_seconds={self._seconds['short']:g}, here {limit:g} "
-                    "s). Its log has the stack of its main thread; use a larger "
-                    "worker_timeout_seconds if it only needs longer."
+                    f"{others} (worker_timeout_seconds={self._seconds['short']:g}{here}). Its log "
+                    "has the stack of its main thread; use a larger worker_timeout_seconds if it "
+                    "only needs longer."
                 )
         return None

@@ -59,7 +59,7 @@ class TrainingLoop:
         steps_per_epoch: int | None = None,
         steps_per_loop: int | Literal["auto"] = "auto",
         evaluate: Evaluate | None = None,
-        callbacks: Sequence[AnyCallback] = (),
+        callbacks: Sequence[AnyCallback] | AnyCallback = (),
         actions: Sequence[AnyCallback] = (),
         checkpoints: Checkpoints | None = None,
         progress: bool = True,

@@ -81,7 +81,7 @@ class CallbackList:
 
 
 def as_callbacks(
-    callbacks: Sequence[AnyCallback],
+    callbacks: Sequence[AnyCallback] | AnyCallback,
     train_step: Step,
     *,
     metrics: Sequence[str] | None,
@@ -100,6 +100,8 @@ def as_callbacks(
     Raises:
         ValueError: An object is not a callback, or a callback has no effect in this loop.
     """
+    if isinstance(callbacks, (Callback, keras.callbacks.Callback)):  # as in Keras
+        callbacks = [callbacks]
     found: list[Callback] = []
     for callback in callbacks:
         if isinstance(callback, keras.callbacks.Callback):
