@@ -110,12 +110,10 @@ def _as_metric(given: Any) -> keras.metrics.Metric:
     if name:
         check_keras_name("metric", name, field="metrics")
     # Losses reduce over the rows; metrics of tf.keras belong to another library.
-    elif not (inspect.isclass(given) and issubclass(given, keras.metrics.Metric)) and (
-        inspect.isclass(given)
-        or hasattr(given, "update_state")
-        or isinstance(given, keras.losses.Loss)
-        or not callable(given)
-    ):
+    is_class = inspect.isclass(given)
+    is_other = isinstance(given, keras.losses.Loss) or hasattr(given, "update_state")
+    is_metric = is_class and issubclass(given, keras.metrics.Metric)
+    if not (name or is_metric or (callable(given) and not is_class and not is_other)):
         raise ValueError(
             f"metrics: {given!r} is a {type(given).__module__}.{type(given).__name__}: give the "
             "name of a Keras metric, a keras.metrics.Metric or a function (labels, outputs) -> "

@@ -88,7 +88,8 @@ class TrainingLoop:
                 steps.
             evaluate: Returns metrics by name. Called after each epoch, on the averaged weights if
                 the step keeps an EMA.
-            callbacks: Called in order. Keras callbacks are allowed (see `KerasCallback`).
+            callbacks: One or several, called in order. Keras callbacks are allowed (see
+                `KerasCallback`).
             actions: Former name of `callbacks`.
             checkpoints: Saved at the ends of epochs, after the set number of steps or minutes, and
                 when training ends.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
@@ -91,7 +91,7 @@ def as_callbacks(
     """Return callbacks of the loop; wrap Keras callbacks.
 
     Args:
-        callbacks: As in `TrainingLoop`.
+        callbacks: As in `TrainingLoop`; a single one as in Keras.
         train_step: Its model and optimizer are visible to Keras callbacks.
         metrics: Names of the evaluated metrics; None if unknown.
         epochs: Epochs of the run; None if the run is limited by steps.
@@ -100,10 +100,8 @@ def as_callbacks(
     Raises:
         ValueError: An object is not a callback, or a callback has no effect in this loop.
     """
-    if isinstance(callbacks, (Callback, keras.callbacks.Callback)):  # as in Keras
-        callbacks = [callbacks]
     found: list[Callback] = []
-    for callback in callbacks:
+    for callback in callbacks if isinstance(callbacks, Iterable) else [callbacks]:
         if isinstance(callback, keras.callbacks.Callback):
             callback = KerasCallback(callback, train_step, metrics=metrics, epochs=epochs)
         if not isinstance(callback, Callback):
