@@ -44,8 +44,8 @@ def check_built(model: keras.Model) -> None:
 def _not_built(model: keras.Model) -> ValueError:
     return ValueError(
         f"model {model.name!r} is not built: give it an Input, or call it on one row in the "
-        "strategy's scope first, `model(features[:1])`, or `model({name: values[:1] for name, "
-        "values in features.items()})` for a dict of features."
+        "strategy's scope first, `model(tf.nest.map_structure(lambda values: values[:1], "
+        "features))`, with `import tensorflow as tf`."
     )
 
 

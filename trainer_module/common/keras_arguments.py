@@ -12,6 +12,7 @@ from shared_core.nearest import nearest
 _EVALUATE = "give TrainingLoop evaluate=Evaluation(model, loss, data, metrics=[...])"
 _METRICS = "give them to Evaluation(metrics=[...]) (trainer.metrics in a pipeline)"
 _PROGRESS = "give TrainingLoop progress=False or callbacks=[ProgressLog(...)]"
+_XY = "give TrainingLoop (with batch_size=) and Evaluation the data as (x, y)"
 _TO_LOOP = "it is an argument of TrainingLoop"
 _CLIP = "use clip_norm of TrainStep, which clips the gradient of the whole window once"
 _READS_AHEAD = "arrays are read ahead automatically; for a dataset use dataset.prefetch"
@@ -21,7 +22,7 @@ _EMA = "use ema_momentum of TrainStep, which averages once per step"
 # Arguments of `compile`, `fit`, `evaluate` and the optimizers of Keras: what to do here.
 REPLACEMENTS = {
     "optimizer": "give it to TrainStep(model, optimizer, loss) (trainer.optimizer in a pipeline)",
-    "loss": "give it to TrainStep as loss_fn (trainer.loss in a pipeline)",
+    "loss": "it is loss_fn of TrainStep and Evaluation (trainer.loss in a pipeline)",
     "loss_weights": "use weighted_loss(loss, loss_weights=...) as the loss",
     "metrics": _METRICS,
     "weighted_metrics": f"{_METRICS}; they use the weights of the rows",
@@ -29,8 +30,8 @@ REPLACEMENTS = {
     "jit_compile": "use jit_compile of TrainStep",
     "steps_per_execution": "use steps_per_loop of TrainingLoop",
     "auto_scale_loss": _SCALES,
-    "x": "give TrainingLoop the data as (x, y), with batch_size=",
-    "y": "give TrainingLoop the data as (x, y), with batch_size=",
+    "x": _XY,
+    "y": _XY,
     "batch_size": (
         "the rows of an optimizer step are TrainingLoop(batch_size=...) for arrays, or those of "
         "the dataset's batches; micro_batch_size of TrainStep only limits the memory, and "
@@ -84,30 +85,23 @@ def suggest_argument(name: str, known: Iterable[str]) -> str:
 def naming_replacements(
     *more: str,
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Return a decorator of a method that rejects unknown arguments with what replaces them.
+    """Return a decorator that rejects unknown arguments with what replaces them.
 
     Args:
-        *more: Names that the method takes in addition to those of its signature.
+        *more: Names that the function takes in addition to those of its signature.
     """
 
-    def decorate(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        parameters = inspect.signature(method).parameters.values()
-        known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name != "self"]
-        known += more
-        owner, _, name = method.__qualname__.rpartition(".")
-        caller = owner if name == "__init__" else f"{owner}.{name}"
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        known = {*inspect.signature(function).parameters, *more} - {"self", "options"}
+        caller = function.__qualname__.removesuffix(".__init__")
 
-        @functools.wraps(method)
+        @functools.wraps(function)
         def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-            unknown = [name for name in kwargs if name not in known]
-            if unknown:
+            for name in sorted(kwargs.keys() - known):
                 raise UnknownArgument(
-                    " ".join(
-                        f"{caller} has no argument {name!r}: {suggest_argument(name, known)}."
-                        for name in unknown
-                    )
+                    f"{caller} has no argument {name!r}: {suggest_argument(name, known)}."
                 )
-            return method(*args, **kwargs)
+            return function(*args, **kwargs)
 
         return checked
 

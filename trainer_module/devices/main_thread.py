@@ -16,20 +16,15 @@ from typing import Literal, NamedTuple
 
 from trainer_module.common.json_values import Json
 
+# How long the others wait. "short": `worker_timeout_seconds`. "long": 10 times as long, but at
+# least 2 minutes, for what has no sign of progress and may take minutes on one worker alone.
 Limit = Literal["short", "long", "none"]
-_TIMES, _LEAST_SECONDS = 10, 120.0
 
 
 class Activity(NamedTuple):
-    """What a main thread does.
+    """What a main thread does, such as "in callback CsvLog.on_loop".
 
-    Attributes:
-        what: As text, such as "in callback CsvLog.on_loop".
-        place: Changes whenever the thread makes progress, even if `what` does not.
-        waits: Whether it waits for other workers.
-        limit: "short": the others wait for it for `worker_timeout_seconds`. "long": for 10 times as
-            long, but at least 2 minutes, because it has no sign of progress and may take minutes on
-            one worker alone. "none": as long as it takes.
+    `place` changes whenever it makes progress; `waits` is whether it waits for other workers.
     """
 
     what: str
@@ -38,48 +33,35 @@ class Activity(NamedTuple):
     limit: Limit = "short"
 
 
-class MainThread:
-    """What the main thread of this process does, for its other threads to see."""
-
-    def __init__(self) -> None:
-        """Begin outside of everything that is known."""
-        self._read: Callable[[], Activity] = lambda: Activity(
-            "in code outside TrainingLoop.fit", limit="long"
-        )
-        self._changes = 0
-
-    def now(self) -> Activity:
-        """Return what it does now."""
-        changes, activity = self._changes, Activity("in a call of TensorFlow")
-        with contextlib.suppress(Exception):  # the thread that watches must not end
-            activity = self._read()
-        return activity._replace(place=[changes, activity.place])
-
-    @contextlib.contextmanager
-    def doing(self, read: Callable[[], Activity]) -> Iterator[None]:
-        """Let `read` return what the main thread does in the block."""
-        before = self._read
-        self._change(read)
-        try:
-            yield
-        finally:
-            self._change(before)
-
-    def _change(self, read: Callable[[], Activity]) -> None:
-        self._read, self._changes = read, self._changes + 1
-
-    @staticmethod
-    def stack() -> str:
-        """Return the stack of the main thread, as in a traceback."""
-        frame = sys._current_frames().get(threading.main_thread().ident or 0)
-        return "".join(traceback.format_stack(frame)) if frame is not None else ""
+_OUTSIDE = Activity("in code outside TrainingLoop.fit", limit="long")
+_now: Activity | Callable[[], Activity] = _OUTSIDE
+_changes = 0
 
 
-class Late(NamedTuple):
-    """A worker that keeps the others waiting: its number and the reason, to follow its name."""
+@contextlib.contextmanager
+def doing(now: str | Activity | Callable[[], Activity], limit: Limit = "short") -> Iterator[None]:
+    """Keep what the main thread does in the block, or a function that returns it at any moment."""
+    global _now, _changes
+    before, _changes = _now, _changes + 1
+    _now = Activity(now, limit=limit) if isinstance(now, str) else now
+    try:
+        yield
+    finally:
+        _now, _changes = before, _changes + 1
 
-    number: int
-    reason: str
+
+def current_activity() -> Activity:
+    """Return what the main thread does now; call it from any thread."""
+    changes, activity = _changes, Activity("in a call of TensorFlow")
+    with contextlib.suppress(Exception):  # the thread that watches must not end
+        activity = _now if isinstance(_now, Activity) else _now()
+    return activity._replace(place=[changes, activity.place])
+
+
+def main_thread_stack() -> str:
+    """Return the stack of the main thread, as in a traceback."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    return "".join(traceback.format_stack(frame)) if frame is not None else ""
 
 
 class LateWorkers:
@@ -87,50 +69,41 @@ class LateWorkers:
 
     def __init__(self, timeout_seconds: float) -> None:
         """Begin without any worker; `timeout_seconds` is `worker_timeout_seconds`."""
-        self._timeout_seconds = timeout_seconds
+        long = max(10 * timeout_seconds, 120.0)
+        self._seconds = {"short": timeout_seconds, "long": long, "none": float("inf")}
         self._since: dict[int, tuple[Activity, float]] = {}
 
     def hear(self, number: int, activity: Activity, now: float) -> None:
         """Keep what a worker does, and since when."""
-        known = self._since.get(number)
-        if known is None or known[0] != activity:
+        if number not in self._since or self._since[number][0] != activity:
             self._since[number] = activity, now
 
     def forget(self, number: int) -> None:
         """Leave out a worker that has ended."""
         self._since.pop(number, None)
 
-    def find(self, now: float, name: Callable[[int], str]) -> Late | None:
-        """Return the worker that the others have waited for too long; None if there is none."""
+    def find(self, now: float, name: Callable[[int], str]) -> tuple[int, str] | None:
+        """Return the number of a worker that the others waited for too long, and the reason."""
         waiting = {n: since for n, (activity, since) in self._since.items() if activity.waits}
         if not waiting:
             return None
         first = min(waiting, key=waiting.__getitem__)
-        busy = self._since.keys() - waiting.keys()
-        for number in sorted(busy or {first}):
+        busy = sorted(self._since.keys() - waiting.keys())
+        for number in busy or [first]:
             activity, since = self._since[number]
-            limit = self._seconds("long" if activity.waits else activity.limit)
-            if activity.waits:  # all wait: the last one to begin has made the last progress
+            limit, shown = self._seconds[activity.limit], [first]
+            if not busy:  # the last one to begin has made the last progress
+                limit, shown = self._seconds["long"], sorted(waiting)
                 since = max(waiting.values())
             # The time that the waiting worker needed itself for the same is not late.
-            late, needed = now - max(since, waiting[first]), max(0.0, waiting[first] - since)
-            if late <= limit + needed:
-                continue
-            others = f"while {name(first)} is {self._since[first][0].what}"
-            if activity.waits:
-                others = "and all workers wait for each other: " + ", ".join(
-                    f"{name(n)} is {self._since[n][0].what}" for n in sorted(waiting)
+            needed = max(0.0, waiting[first] - since)
+            if now - max(since, waiting[first]) > limit + needed:
+                others = ", ".join(f"{name(n)} is {self._since[n][0].what}" for n in shown)
+                here = f", here {limit:g} s" if limit != self._seconds["short"] else ""
+                return number, (
+                    f"makes no progress: it has been {activity.what} for {now - since:.0f} s while "
+                    f"{others} (worker_timeout_seconds={self._seconds['short']:g}{here}). Its log "
+                    "has the stack of its main thread; use a larger worker_timeout_seconds if it "
+                    "only needs longer."
                 )
-            return Late(
-                number,
-                f"makes no progress: it has been {activity.what} for {now - since:.0f} s {others} "
-                f"(worker_timeout_seconds={self._timeout_seconds:g}"
-                + (f", here {limit:g} s" if limit != self._timeout_seconds else "")
-                + "). Its log has the stack of its main thread; use a larger "
-                "worker_timeout_seconds if it only needs longer.",
-            )
         return None
-
-    def _seconds(self, limit: Limit) -> float:
-        long = max(_TIMES * self._timeout_seconds, _LEAST_SECONDS)
-        return {"short": self._timeout_seconds, "long": long, "none": float("inf")}[limit]

@@ -30,7 +30,13 @@ from absl import logging
 from trainer_module.common.differences import differences, summarize_differences
 from trainer_module.common.json_values import Json
 from trainer_module.devices.cluster import EXIT_WORKER_LOST, Cluster, cluster_of_environment
-from trainer_module.devices.main_thread import Activity, LateWorkers, Limit, MainThread
+from trainer_module.devices.main_thread import (
+    Activity,
+    LateWorkers,
+    current_activity,
+    doing,
+    main_thread_stack,
+)
 from trainer_module.devices.messages import Message, send
 from trainer_module.devices.rendezvous import WorkerLost, check_own_port, connect_all, worker_name
 
@@ -107,18 +113,6 @@ class WorkerGroup:
                 f"{' | '.join(found)}. Start all workers with the same."
             )
 
-    def doing(
-        self, what: str, *, limit: Limit = "short", read: Callable[[], Activity] | None = None
-    ) -> contextlib.AbstractContextManager[None]:
-        """Return a context that says what the main thread does, for the limit of its time.
-
-        Args:
-            what: As text, such as "in callback CsvLog.on_loop".
-            limit: See `Activity`.
-            read: Returns what it does at any moment, in place of `what` and `limit`.
-        """
-        return contextlib.nullcontext()
-
     def name(self, number: int) -> str:
         """Return the name of a worker for messages."""
         return "this process"
@@ -161,7 +155,6 @@ class _ConnectedWorkers(WorkerGroup):
         self._unread = dict.fromkeys(connections, b"")
         self._reported = threading.Event()
         self._closed = False
-        self._main_thread = MainThread()
         self._late = LateWorkers(timeout_seconds)  # on the chief
         for connection in connections.values():
             connection.settimeout(timeout_seconds)
@@ -175,11 +168,6 @@ class _ConnectedWorkers(WorkerGroup):
 
     def name(self, number: int) -> str:
         return worker_name(number, self._cluster)
-
-    def doing(
-        self, what: str, *, limit: Limit = "short", read: Callable[[], Activity] | None = None
-    ) -> contextlib.AbstractContextManager[None]:
-        return self._main_thread.doing(read or (lambda: Activity(what, limit=limit)))
 
     def gather(self, what: str, value: Json) -> list[Json]:
         if self._closed:
@@ -246,8 +234,7 @@ class _ConnectedWorkers(WorkerGroup):
 
     def _wait_for(self, call: int, what: str, numbers: set[int]) -> dict[int, Message]:
         """Return the message of each worker for this call."""
-        waiting = Activity(f"waiting at {what!r}", waits=True)
-        with self._main_thread.doing(lambda: waiting), self._changed:
+        with doing(Activity(f"waiting at {what!r}", waits=True)), self._changed:
             while True:
                 received = self._received.setdefault(call, {})
                 if len(received) == len(numbers):
@@ -286,7 +273,7 @@ class _ConnectedWorkers(WorkerGroup):
         """Send a heartbeat, unless another message is being sent, which also serves as one."""
         if self._sending[number].acquire(blocking=False):
             try:
-                send(self._connections[number], {"beat": self._main_thread.now()})
+                send(self._connections[number], {"beat": current_activity()})
             finally:
                 self._sending[number].release()
 
@@ -313,7 +300,7 @@ class _ConnectedWorkers(WorkerGroup):
                 for number in numbers.values():
                     with contextlib.suppress(OSError):
                         self._beat(number)
-                self._late.hear(self.number, self._main_thread.now(), now)
+                self._late.hear(self.number, current_activity(), now)
             for number, seen in self._last_heard.items():
                 if number not in self._ended and now - seen > self._timeout_seconds:
                     self._fail(
@@ -323,8 +310,8 @@ class _ConnectedWorkers(WorkerGroup):
                     )
             late = self._late.find(now, self.name) if self.is_chief else None
             # A silent worker is not late: its process is stopped, or the network is down.
-            if late is not None and now - self._last_heard.get(late.number, now) < 3 * beat:
-                self._fail(f"{self.name(late.number)} {late.reason}")
+            if late is not None and now - self._last_heard.get(late[0], now) < 3 * beat:
+                self._fail(f"{self.name(late[0])} {late[1]}")
         if self._failure is not None and not self._closed:
             self._end()
 
@@ -376,7 +363,7 @@ class _ConnectedWorkers(WorkerGroup):
         assert self._failure is not None
         logging.error("Training ends: %s", self._failure)
         if self._failure.startswith(self.name(self.number)):
-            logging.error("The main thread of this worker is at:\n%s", self._main_thread.stack())
+            logging.error("The main thread of this worker is at:\n%s", main_thread_stack())
         for action in self._on_lost:
             with contextlib.suppress(Exception):
                 action(self._failure)

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.gradients.arguments import check_positive_number, checked_batch
 from trainer_module.gradients.chunk_gradients import (
@@ -32,6 +33,7 @@ from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.spec import StepInputs, WindowSpec
 
 
+@naming_replacements()
 @translate_tf_errors()
 def gradient_norms(
     model: keras.Model,
@@ -83,6 +85,7 @@ def gradient_norms(
     return map_chunks(of_chunk, number_rows(batch), specs, chunk_size=plan.chunk_size)[0]
 
 
+@naming_replacements()
 @translate_tf_errors()
 def clipped_gradient_sum(
     model: keras.Model,

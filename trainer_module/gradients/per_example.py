@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.gradients.arguments import check_function, checked_batch
 from trainer_module.gradients.chunks import (
@@ -24,6 +25,7 @@ from trainer_module.window.micro_batch import upcast_to_float32
 from trainer_module.window.spec import WindowSpec
 
 
+@naming_replacements()
 @translate_tf_errors()
 def per_example_gradients(
     model: keras.Model,

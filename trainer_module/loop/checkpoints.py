@@ -20,6 +20,7 @@ from trainer_module.common.differences import differences, summarize_differences
 from trainer_module.common.json_values import Json
 from trainer_module.common.positive_int import check_positive_int
 from trainer_module.common.remote import PATIENCE_SECONDS, error_reason, is_transient
+from trainer_module.devices.main_thread import doing
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.checkpoint_folder import CheckpointFolder
 from trainer_module.loop.variable_names import model_paths, optimizer_paths
@@ -159,7 +160,7 @@ class Checkpoints:
             OSError: The checkpoint cannot be written. The message names the problem and the
                 checkpoint that training would resume from.
         """
-        with self._workers.doing("writing a checkpoint", limit="long"):
+        with doing("writing a checkpoint", limit="long"):
             self._save(position, step)
 
     def _save(self, position: dict[str, Json], step: int) -> None:

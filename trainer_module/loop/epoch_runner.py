@@ -10,6 +10,7 @@ from absl import logging
 
 from trainer_module.common.several_optimizers import learning_rate_of
 from trainer_module.common.tensors import Batch
+from trainer_module.devices.main_thread import doing
 from trainer_module.loop.callbacks import EpochEnd, LoopProgress
 from trainer_module.loop.evaluation import Evaluate
 from trainer_module.loop.run import Run
@@ -79,7 +80,7 @@ class EpochRunner:
 
     def _open(self, step_in_epoch: int) -> Iterator[Batch]:
         started = time.monotonic()
-        with self.run.sync.workers.doing("opening the training data", limit="long"):
+        with doing("opening the training data", limit="long"):
             iterator = self.run.data.begin(self.run.state.epoch, step_in_epoch, self.run.step)
         self._times.add_opening(time.monotonic() - started)
         return iterator
@@ -195,7 +196,7 @@ class EpochRunner:
     def _evaluate_epoch(self, number: int, loss: float) -> bool:
         run = self.run
         with run.train_step.averaged():
-            with run.sync.workers.doing("evaluating", limit="long"):
+            with doing("evaluating", limit="long"):
                 found = self._evaluate() if self._evaluate is not None else {}
             metrics = run.sync.workers.broadcast_from_chief("evaluation", found)
             run.state = run.state.replace(metrics=metrics, unevaluated_steps=0)

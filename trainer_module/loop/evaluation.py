@@ -24,7 +24,7 @@ from trainer_module.losses.nested import Path, leaves, only, part_at
 from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function, loss_sums
 from trainer_module.model.metrics import check_labels, values_by_name
 from trainer_module.model.undefined import defined_result
-from trainer_module.step.split import per_replica
+from trainer_module.step.split import Share, per_replica, unpack_batch
 
 _ARRAY_ROWS = 256  # of a batch of arrays: no number changes the result
 
@@ -190,8 +190,7 @@ class Evaluation:
         self._total.assign_add(self._on_replica(batch))
 
     def _on_replica(self, batch: Batch) -> tf.Tensor:
-        features, labels, *rest = batch
-        weight = rest[0] if rest else None
+        features, labels, weight = unpack_batch(batch)
         outputs = self.model(features, training=False)
         numerator, denominator = loss_sums(self.loss_fn, labels, outputs, weight)
         for path, metric in self._metric_of.values():
@@ -225,6 +224,8 @@ class Evaluation:
 def _as_dataset(data: BatchSource) -> tf.data.Dataset:
     """Return the batches of an evaluation as a dataset."""
     if hasattr(data, "element_spec"):  # a dataset, distributed or not
+        if not isinstance(data.element_spec, Share):
+            unpack_batch(data.element_spec)
         return data
     is_arrays = isinstance(data, tuple) and len(data) in (2, 3)
     if not is_arrays and not isinstance(data, list):

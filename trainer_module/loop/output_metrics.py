@@ -39,72 +39,59 @@ def metrics_by_name(
         ValueError: Something else is among the metrics, there is no such name or output, or two
             results have the same name.
     """
-    walk = _Walk(list(outputs), list(output_names))
-    found = [OutputMetric(path, _as_metric(each)) for path, each in walk.leaves(metrics, ())]
+
+    def walk(given: Metrics, path: Path) -> Iterator[OutputMetric]:
+        below = [output for output in outputs if output[: len(path)] == path != output]
+        if isinstance(given, Mapping):
+            for key, part in given.items():
+                # The loss of a single output has no name for it.
+                alone = not path and path in outputs and key in output_names
+                yield from walk(part, path if alone else (*path, output_key(path, key, below)))
+        elif given is not None and not isinstance(given, (list, tuple)):
+            yield from walk([given], path)
+        elif given and _is_per_output(given, below, is_output=path in outputs):
+            for place, part in enumerate(given):
+                yield from walk(part, path if path in outputs else (*path, place))
+        else:
+            yield from (OutputMetric(path, _as_metric(each)) for each in given or ())
+
+    def output_key(path: Path, key: str | int, below: list[Path]) -> str | int:
+        keys = [output[len(path)] for output in below]
+        if key in output_names and keys and all(isinstance(each, int) for each in keys):
+            key = list(output_names).index(str(key))
+        if key not in keys and (keys or (path and path in outputs)):
+            suggestion = nearest(str(key), map(str, keys or [path_name(path)]))
+            raise ValueError(f"metrics: there is no loss of an output {key!r}; {suggestion}")
+        return key
+
+    found = list(walk(metrics, ()))
     names = [f"{path_name(path)}_{metric.name}" if path else metric.name for path, metric in found]
     if len({"loss", *names}) <= len(names):
         raise ValueError(f"metrics: the names loss, {', '.join(names)} repeat; give each its own.")
     return dict(zip(names, found, strict=True))
 
 
-class _Walk:
-    """Pairs of an output's path and what was given for it."""
-
-    def __init__(self, outputs: list[Path], output_names: list[str]) -> None:
-        self._outputs = outputs
-        self._names = output_names
-
-    def leaves(self, given: Metrics, path: Path) -> Iterator[tuple[Path, object]]:
-        below = [output for output in self._outputs if output[: len(path)] == path != output]
-        if given is None:
-            return
-        if isinstance(given, Mapping):
-            for key, part in given.items():
-                yield from self.leaves(part, self._output(path, key, below))
-        elif not isinstance(given, (list, tuple)):
-            yield from self.leaves([given], path)
-        elif self._is_per_output(given, below):
-            for place, part in enumerate(given):
-                yield from self.leaves(part, (*path, place) if path not in self._outputs else path)
-        else:
-            yield from ((path, each) for each in given)
-
-    def _output(self, path: Path, key: str | int, below: list[Path]) -> Path:
-        """Return the path of the output that a key of a dict names."""
-        keys = [output[len(path)] for output in below]
-        if key in self._names and keys and all(isinstance(each, int) for each in keys):
-            key = self._names.index(str(key))
-        if keys and key not in keys:
-            suggestion = nearest(str(key), map(str, keys))
-            raise ValueError(f"metrics: there is no loss of an output {key!r}; {suggestion}")
-        # The loss of a single output has no name for it.
-        return (*path, key) if path not in self._outputs or key not in self._names else path
-
-    def _is_per_output(self, given: Sequence[Any], below: list[Path]) -> bool:
-        """Return whether a list has an entry for each output, and not the metrics of one."""
-        nested = any(isinstance(each, (list, tuple, Mapping)) for each in given)
-        if not given:
-            return False
-        if len(below) < 2:
-            if nested and len(given) > 1 and not below and self._outputs:
-                raise ValueError(
-                    f"metrics: the lists {list(given)!r} are of one output: give one list."
-                )
-            return nested
-        keys = list(dict.fromkeys(output[0] for output in below))
-        if not nested and all(map(_measures_all, given)):
-            return False
-        if not all(isinstance(key, int) for key in keys):
-            raise ValueError(
-                f"metrics={list(given)!r} for the outputs {', '.join(map(path_name, below))}: give "
-                "a dict from the output to its metrics."
-            )
-        if len(given) != len(keys):
-            raise ValueError(
-                f"metrics has {len(given)} entries for {len(keys)} outputs: give one for each, "
-                "which may be a list or None."
-            )
-        return True
+def _is_per_output(given: Sequence[Any], below: list[Path], *, is_output: bool) -> bool:
+    """Return whether a list has an entry for each output, and not the metrics of one."""
+    nested = any(isinstance(each, (list, tuple, Mapping)) for each in given)
+    if len(below) < 2:
+        if nested and len(given) > 1 and is_output:
+            raise ValueError(f"metrics: the lists {[*given]!r} are of one output: give one list.")
+        return nested
+    if not nested and all(map(_measures_all, given)):
+        return False
+    keys = {output[0] for output in below}
+    if not all(isinstance(key, int) for key in keys):
+        raise ValueError(
+            f"metrics={[*given]!r} for the outputs {', '.join(map(path_name, below))}: give a dict "
+            "from the output to its metrics."
+        )
+    if len(given) != len(keys):
+        raise ValueError(
+            f"metrics has {len(given)} entries for {len(keys)} outputs: give one for each, which "
+            "may be a list or None."
+        )
+    return True
 
 
 def _measures_all(metric: object) -> bool:
@@ -117,15 +104,16 @@ def _as_metric(given: Any) -> keras.metrics.Metric:
     """Return the metric of a name, class or function, named as in Keras."""
     if isinstance(given, keras.metrics.Metric):
         return given
-    if isinstance(given, str):
-        if given.lower() in ("accuracy", "acc"):
-            return keras.metrics.MeanMetricWrapper(_accuracy, name=given)
-        check_keras_name("metric", given, field="metrics")
-    is_class = inspect.isclass(given) and issubclass(given, keras.metrics.Metric)
+    name = given if isinstance(given, str) else None
+    if name and name.lower() in ("accuracy", "acc"):
+        return keras.metrics.MeanMetricWrapper(_accuracy, name=name)
+    if name:
+        check_keras_name("metric", name, field="metrics")
     # Losses reduce over the rows; metrics of tf.keras belong to another library.
-    is_other = inspect.isclass(given) or hasattr(given, "update_state")
-    is_other = is_other or isinstance(given, keras.losses.Loss) or not callable(given)
-    if not isinstance(given, str) and not is_class and is_other:
+    is_class = inspect.isclass(given)
+    is_other = isinstance(given, keras.losses.Loss) or hasattr(given, "update_state")
+    is_metric = is_class and issubclass(given, keras.metrics.Metric)
+    if not (name or is_metric or (callable(given) and not is_class and not is_other)):
         raise ValueError(
             f"metrics: {given!r} is a {type(given).__module__}.{type(given).__name__}: give the "
             "name of a Keras metric, a keras.metrics.Metric or a function (labels, outputs) -> "
@@ -138,11 +126,10 @@ def _as_metric(given: Any) -> keras.metrics.Metric:
             f"metrics={given!r} cannot be made by its name ({error}): give the object, such as "
             "keras.metrics.TopKCategoricalAccuracy(k=3)."
         ) from error
-    name = getattr(found, "name", None) or getattr(found, "__name__", type(found).__name__)
-    name = given if isinstance(given, str) else name
     if not isinstance(found, keras.metrics.Metric):
+        name = name or getattr(found, "__name__", type(found).__name__)
         return keras.metrics.MeanMetricWrapper(found, name=name)
-    found.name = name
+    found.name = name or found.name
     return found
 
 

@@ -11,6 +11,7 @@ from absl import logging
 
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.data.epoch_data import BatchSource, EpochData, as_batches
+from trainer_module.devices.main_thread import doing
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.callbacks import FitResult
 from trainer_module.loop.callbacks.callback_list import AnyCallback, CallbackList, as_callbacks
@@ -58,7 +59,7 @@ class TrainingLoop:
         steps_per_epoch: int | None = None,
         steps_per_loop: int | Literal["auto"] = "auto",
         evaluate: Evaluate | None = None,
-        callbacks: Sequence[AnyCallback] = (),
+        callbacks: Sequence[AnyCallback] | AnyCallback = (),
         actions: Sequence[AnyCallback] = (),
         checkpoints: Checkpoints | None = None,
         progress: bool = True,
@@ -87,7 +88,8 @@ class TrainingLoop:
                 steps.
             evaluate: Returns metrics by name. Called after each epoch, on the averaged weights if
                 the step keeps an EMA.
-            callbacks: Called in order. Keras callbacks are allowed (see `KerasCallback`).
+            callbacks: One or several, called in order. Keras callbacks are allowed (see
+                `KerasCallback`).
             actions: Former name of `callbacks`.
             checkpoints: Saved at the ends of epochs, after the set number of steps or minutes, and
                 when training ends.
@@ -180,7 +182,7 @@ class TrainingLoop:
         """
         if epochs is None and steps is None:
             epochs, steps = self.options.epochs, self.options.steps
-        with self._run.sync.workers.doing("in TrainingLoop.fit", limit="long"):
+        with doing("in TrainingLoop.fit", limit="long"):
             return self._fit(Length.of(epochs, steps))
 
     def _fit(self, length: Length) -> FitResult:

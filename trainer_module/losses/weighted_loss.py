@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import keras
 import tensorflow as tf
 
+from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.losses.loss_values import (
     OutputLoss,
@@ -40,6 +41,7 @@ class LossSums(NamedTuple):
 LossFunction = Callable[..., tuple[tf.Tensor, tf.Tensor]]
 
 
+@naming_replacements()
 def weighted_loss(
     loss: LossLike,
     *,

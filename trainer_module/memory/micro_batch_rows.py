@@ -14,6 +14,7 @@ from absl import logging
 from shared_core.atomic_files import atomic_write_text
 from trainer_module.common.tensors import Tensors
 from trainer_module.data.input_pipeline import Examples
+from trainer_module.devices.main_thread import doing
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.memory.micro_batch_size import (
@@ -66,7 +67,7 @@ def micro_batch_rows(
     try:
         budget = _share_of_machine(config.memory_budget, workers)
         # Another worker may have its size in the cache, and child processes limit their own time.
-        with workers.doing("searching the micro_batch_size", limit="none"):
+        with doing("searching the micro_batch_size", limit="none"):
             found = find_micro_batch_size(
                 f"{build_resolved.__module__}.{build_resolved.__name__}",
                 first_rows,

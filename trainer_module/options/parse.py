@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -38,6 +39,8 @@ def _describe(error: ErrorDetails, section: str, model: type[BaseModel]) -> str:
     location = [str(part) for part in error["loc"] if part not in _OF_AUTO]
     field = ".".join([part for part in (section, *location) if part])
     message = error["msg"].removeprefix("Value error, ")
+    message = re.sub(r"^Input should be (?:a valid (\w+)|('.*)).*", r"use a \1\2", message)
+    message = message.replace("a integer", "a whole number").replace("a '", "'")
     if not location:
         return f"{field}.{message}" if field else f"{message}."
     if error["type"] == "extra_forbidden":

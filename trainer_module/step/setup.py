@@ -109,8 +109,9 @@ class StepSetup:
         if len(now) != len(self.variables) or any(map(operator.is_not, now, self.variables)):
             raise ValueError(
                 f"the model has {len(now)} trainable variables, and had others "
-                f"({len(self.variables)}) when TrainStep was made: a layer was frozen, unfrozen "
-                "or added since. Make a new TrainStep (and optimizer) for them."
+                f"({len(self.variables)}) when TrainStep was made: a layer was frozen, unfrozen, "
+                "added or built since. Call the model on one row first, then make a new TrainStep "
+                "(and optimizer)."
             )
 
     def describe(self, batch: Batch) -> Description:
@@ -125,6 +126,7 @@ class StepSetup:
         shapes = str([t.shape[1:] for t in present_leaves(batch)])
         if self._description is None or (several and shapes != self._described_shapes):
             self._description = describe(self.spec, batch)
+            self.check_variables()  # a layer may be built only when it is called
             if self.options.task_balance == "gradnorm":
                 self._shared = shared_variables(self.spec, batch)
         elif shapes != self._described_shapes:

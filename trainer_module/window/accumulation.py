@@ -12,7 +12,8 @@ import tensorflow as tf
 from trainer_module.checks.batch import check_xla_types, count_rows
 from trainer_module.checks.compiled import warn_compile_args_ignored
 from trainer_module.checks.custom_steps import reject_custom_train_step
-from trainer_module.checks.model import check_jit_compile
+from trainer_module.checks.model import check_built, check_jit_compile
+from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Gradient, LossLike, Tensors, Variable, VariableValues
 from trainer_module.devices.strategies import replica_kind
@@ -36,6 +37,7 @@ class MicroBatchFunction(Protocol):
         ...
 
 
+@naming_replacements()
 def accumulate_gradients(
     model: keras.Model,
     loss_fn: LossLike,
@@ -83,12 +85,14 @@ def accumulate_gradients(
             variables.
 
     Raises:
-        ValueError: micro_batch_size is below 1, a layer updates state when called, a feature is
-            text and jit_compile is on, or the model overrides `compute_loss`. A model that
-            overrides `train_step` is accepted, because its `train_step` may call this function.
+        ValueError: micro_batch_size is below 1, the model is not built, a layer updates state when
+            called, a feature is text and jit_compile is on, or the model overrides `compute_loss`.
+            A model that overrides `train_step` is accepted, because its `train_step` may call this
+            function.
     """
     if micro_batch_size < 1:
         raise ValueError(f"micro_batch_size={micro_batch_size}: use at least 1 row.")
+    check_built(model)
     reject_custom_train_step(model, ("compute_loss",), by="accumulate_gradients")
     warn_compile_args_ignored(model, loss_fn)
     spec = WindowSpec(

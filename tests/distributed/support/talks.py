@@ -10,6 +10,7 @@ import time
 from on_workers import send_to_test
 
 from trainer_module.devices.cluster import cluster_of_environment
+from trainer_module.devices.main_thread import doing
 from trainer_module.devices.rendezvous import WorkerLost
 from trainer_module.devices.worker_group import connect_workers
 
@@ -47,7 +48,7 @@ if number == 1:
     if case == "hangs":
         os.kill(os.getpid(), signal.SIGSTOP)
     if case == "stalls":
-        with workers.doing("in callback Hangs.on_loop"):
+        with doing("in callback Hangs.on_loop"):
             time.sleep(600)
     if case == "fails":
         raise KeyError("a column")

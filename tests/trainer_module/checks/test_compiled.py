@@ -13,6 +13,17 @@ SGD, AdamW = keras.optimizers.SGD, keras.optimizers.AdamW
 MSE, Huber = keras.losses.MeanSquaredError, keras.losses.Huber
 
 
+class Scaled(keras.losses.Loss):
+    """Without its factor in `get_config`."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def call(self, y_true, y_pred):
+        return keras.ops.mean(self.factor * keras.ops.square(y_true - y_pred), -1)
+
+
 def make():
     x = keras.Input((3,))
     return keras.Model(x, keras.layers.Dense(1)(x))
@@ -40,6 +51,7 @@ SCHEDULE = keras.optimizers.schedules.CosineDecay
         (make, {"optimizer": "sgd", "loss": MSE()}, SGD(), weighted_loss("mean_squared_error")),
         (make, {"optimizer": "sgd", "loss": ["mse"]}, SGD(), keras.losses.mean_squared_error),
         (make, {"optimizer": "sgd", "loss": Huber(2.0)}, SGD(), Huber(2.0)),
+        (make, {"optimizer": "sgd", "loss": Scaled(2.0)}, SGD(), Scaled(2.0)),
         (make, {"optimizer": SGD(SCHEDULE(0.1, 9)), "loss": "mse"}, SGD(SCHEDULE(0.1, 9)), "mse"),
         (make, {"optimizer": "sgd", "jit_compile": False, "metrics": []}, SGD(), "mse"),
         (two, {"optimizer": "sgd", "loss": "mse"}, SGD(), {"a": "mse", "b": MSE()}),
@@ -67,6 +79,7 @@ def test_there_is_no_line_where_nothing_is_lost(warnings, model, compiled, optim
         (make, {"optimizer": AdamW(beta_1=0.5)}, "mse", ["optimizer=AdamW(beta_1=0.5)"]),
         (make, {"loss": "huber"}, "mse", ["loss='huber'"]),
         (make, {"loss": Huber(2.0)}, Huber(1.0), ["loss=huber"]),
+        (make, {"loss": Scaled(2.0)}, Scaled(1.0), ["loss=scaled"]),
         (make, {"loss": MSE(reduction="sum")}, "mse", ["loss=mean_squared_error"]),
         (make, {"loss": "mse", "metrics": ["mae"]}, "mse", ["metrics=['mae']", "Evaluation("]),
         (

@@ -9,7 +9,14 @@ import keras
 import numpy as np
 import pytest
 
-from trainer_module import TrainingLoop, TrainStep
+from trainer_module import (
+    TrainingLoop,
+    TrainStep,
+    accumulate_gradients,
+    gradient_norms,
+    per_example_gradients,
+    weighted_loss,
+)
 from trainer_module.common.keras_arguments import REPLACEMENTS
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
@@ -29,6 +36,10 @@ def loop(**options):
 
 def evaluation(**options):
     return Evaluation(full_batch.mlp(), "mse", (X, Y), **options)
+
+
+def gradients(function):
+    return lambda **given: function(full_batch.mlp(), "mse", X, Y, **given)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +67,12 @@ def evaluation(**options):
         (evaluation, "batch_size", "the same for all sizes"),
         (evaluation, "callbacks", "TrainingLoop"),
         (evaluation, "steps", "take(n)"),
+        (evaluation, "loss", "loss_fn of TrainStep and Evaluation"),
+        (evaluation, "x", "as (x, y)"),
+        (lambda **given: weighted_loss("mse", **given), "sample_weight", "third part of the data"),
+        (gradients(accumulate_gradients), "batch_size", "micro_batch_size"),
+        (gradients(per_example_gradients), "loss_weights", "weighted_loss(loss, loss_weights=...)"),
+        (gradients(gradient_norms), "chunk_sise", "did you mean 'chunk_size'?"),
     ],
 )
 def test_the_error_names_the_replacement(call, name, replacement):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 import tensorflow as tf
 
 from trainer_module.devices import graph_marks
-from trainer_module.devices.main_thread import Activity, LateWorkers, MainThread
+from trainer_module.devices.main_thread import (
+    Activity,
+    LateWorkers,
+    current_activity,
+    doing,
+    main_thread_stack,
+)
 from trainer_module.devices.worker_group import WorkerGroup
 
 TIMEOUT = 30.0
@@ -85,40 +89,39 @@ def test_a_worker_that_has_ended_is_not_late():
 
 def test_a_main_thread_shows_its_innermost_activity():
     """And it changes with each, so that two equal ones in a row are progress."""
-    thread = MainThread()
-    assert (thread.now().what, thread.now().limit) == ("in code outside TrainingLoop.fit", "long")
+    outside = current_activity()
+    assert (outside.what, outside.limit) == ("in code outside TrainingLoop.fit", "long")
     places = []
     for _ in range(2):
-        with thread.doing(lambda: EVALUATION):
-            with thread.doing(lambda: CALLBACK):
-                assert thread.now().what == CALLBACK.what
-                places.append(thread.now().place)
-            assert thread.now().what == EVALUATION.what
+        with doing("evaluating", limit="long"):
+            with doing(lambda: CALLBACK):
+                assert current_activity().what == CALLBACK.what
+                places.append(current_activity().place)
+            assert current_activity().what == EVALUATION.what
     assert places[0] != places[1]
 
     def fails() -> Activity:
         raise RuntimeError("TensorFlow ends")
 
-    with thread.doing(fails):
-        assert thread.now().what == "in a call of TensorFlow"
-    assert "test_a_main_thread_shows" in thread.stack()
+    with doing(fails):
+        assert current_activity().what == "in a call of TensorFlow"
+    assert "test_a_main_thread_shows" in main_thread_stack()
 
 
 class _Two(WorkerGroup):
     size = 2
 
-    def doing(self, what, *, limit="short", read=None):
-        self.read = read
-        return contextlib.nullcontext()
 
-
-def test_marks_show_where_a_graph_is(monkeypatch):
-    two, seen = _Two(), []
-    monkeypatch.setattr(graph_marks, "worker_group", lambda strategy: two)
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_marks_show_where_a_graph_is(monkeypatch, replicas):
+    """A worker waits once all of its replicas do; also at the end of an evaluation."""
+    seen = []
+    monkeypatch.setattr(graph_marks, "worker_group", lambda strategy: _Two())
+    monkeypatch.setattr(graph_marks, "local_replicas", lambda strategy: replicas)
     marks = graph_marks.GraphMarks(tf.distribute.get_strategy())
 
     def look():
-        activity = two.read()
+        activity = current_activity()
         seen.append((activity.what, activity.limit, activity.waits))
 
     for first in (5, 7):
@@ -128,9 +131,13 @@ def test_marks_show_where_a_graph_is(monkeypatch):
                 marks.reading()
                 look()
                 marks.computing(tf.zeros([2]))
+                for _ in range(replicas):
+                    look()
+                    marks.summing([tf.zeros([2]), None])
                 look()
-                marks.summing([tf.zeros([2]), None])
-                look()
+            marks.reading()
+            marks.summing(tf.zeros([2]), replicas=replicas)
+            look()
     long = {("reading", 5), ("computing", 5)}  # the first ones of all
     expected = []
     for first in (5, 7):
@@ -138,6 +145,8 @@ def test_marks_show_where_a_graph_is(monkeypatch):
         for step in (first, first + 1):
             for what, does in (("reading the rows of", "reading"), ("computing", "computing")):
                 limit = "long" if (does, step) in long else "short"
-                expected.append((f"{what} step {step}", limit, False))
+                times = replicas if does == "computing" else 1
+                expected += [(f"{what} step {step}", limit, False)] * times
             expected.append((f"waiting in the sum of step {step}", "short", True))
+        expected.append((f"waiting in the sum of step {first + 1}", "short", True))
     assert seen == expected

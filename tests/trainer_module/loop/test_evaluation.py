@@ -53,6 +53,10 @@ def parts(values, names, kind):
     return found if kind is dict else list(found.values()) if kind is list else found[names[0]]
 
 
+def dataset(rows):
+    return tf.data.Dataset.from_tensor_slices(rows).batch(8)
+
+
 OBJECT = keras.metrics.MeanAbsoluteError
 CASES = [
     (None, ["price"], ["mae", "MeanSquaredError", squared, OBJECT(name="mine"), OBJECT]),
@@ -139,6 +143,8 @@ def test_features_in_a_dict_and_a_subclassed_model():
         ({"batches": [X, LABELS["price"]]}, r"the data of the evaluation is a list"),
         ({"batches": lambda epoch: None}, r"data is a function"),
         ({"batches": None}, r"data is a NoneType"),
+        ({"batches": dataset(X)}, r"a batch is \(features, labels\) or .*got TensorSpec"),
+        ({"batches": dataset((X, W, W, W))}, r"a batch is .*got tuple of 4"),
     ],
 )
 def test_wrong_types_are_rejected_by_the_constructor(given, message):
@@ -152,6 +158,7 @@ def test_wrong_types_are_rejected_by_the_constructor(given, message):
     [
         (dict, {"price": ["mae"], "clss": ["acc"]}, "no loss of an output 'clss'; did you mean"),
         (dict, ["mae"], "for the outputs price, cls: give a dict"),
+        (dict, {"price": {"cls": ["mae"]}}, "no loss of an output 'cls'"),
         (list, ["mae"], "has 1 entries for 2 outputs"),
     ],
 )

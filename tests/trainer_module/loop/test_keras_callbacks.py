@@ -119,7 +119,7 @@ class ListensToEvaluation(keras.callbacks.Callback):
         (ListensToEvaluation(), "ListensToEvaluation listens to on_test_batch_end, which never"),
         (
             keras.callbacks.EarlyStopping("val_accuracy", mode="max"),
-            r"EarlyStopping\(monitor='val_accuracy'\) watches what is not computed; did you mean",
+            r"EarlyStopping\(monitor='val_accuracy'\) watches what is not computed; use one of",
         ),
         (keras.callbacks.EarlyStopping("mae"), "did you mean 'val_mae'"),
         (len, "builtin_function_or_method is neither a Callback"),
@@ -128,6 +128,15 @@ class ListensToEvaluation(keras.callbacks.Callback):
 def test_unsupported_callbacks_are_rejected(callback, message):
     with pytest.raises(ValueError, match=message):
         loop(callback)
+
+
+def test_a_single_callback_needs_no_list():
+    made = loop(evaluated=False, epochs=1)
+    alone = keras.callbacks.TerminateOnNaN()
+    again = TrainingLoop(
+        made.train_step, (FEATURES, LABELS), batch_size=6, epochs=1, callbacks=alone, progress=False
+    )
+    assert [each.callback for each in again.callbacks.all] == [alone]
 
 
 def test_callback_and_schedule_for_the_learning_rate_are_rejected():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from trainer_module.common.json_values import Json
+from trainer_module.devices.main_thread import doing
 from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop.callbacks.callback import Callback
 from trainer_module.loop.callbacks.keras_callback import KerasCallback
@@ -33,7 +34,7 @@ class CallbackList:
 
     def _call(self, callback: Callback, method: str, *arguments: object) -> Any:
         own = callback.callback if isinstance(callback, KerasCallback) else callback
-        with self._workers.doing(f"in callback {type(own).__name__}.{method}"):
+        with doing(f"in callback {type(own).__name__}.{method}"):
             return getattr(callback, method)(*arguments)
 
     def steps_until_due(self, step: int) -> int | None:
@@ -80,7 +81,7 @@ class CallbackList:
 
 
 def as_callbacks(
-    callbacks: Sequence[AnyCallback],
+    callbacks: Sequence[AnyCallback] | AnyCallback,
     train_step: Step,
     *,
     metrics: Sequence[str] | None,
@@ -90,7 +91,7 @@ def as_callbacks(
     """Return callbacks of the loop; wrap Keras callbacks.
 
     Args:
-        callbacks: As in `TrainingLoop`.
+        callbacks: As in `TrainingLoop`; a single one as in Keras.
         train_step: Its model and optimizer are visible to Keras callbacks.
         metrics: Names of the evaluated metrics; None if unknown.
         epochs: Epochs of the run; None if the run is limited by steps.
@@ -100,7 +101,7 @@ def as_callbacks(
         ValueError: An object is not a callback, or a callback has no effect in this loop.
     """
     found: list[Callback] = []
-    for callback in callbacks:
+    for callback in callbacks if isinstance(callbacks, Iterable) else [callbacks]:
         if isinstance(callback, keras.callbacks.Callback):
             callback = KerasCallback(callback, train_step, metrics=metrics, epochs=epochs)
         if not isinstance(callback, Callback):

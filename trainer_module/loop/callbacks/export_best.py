@@ -11,7 +11,7 @@ from absl import logging
 
 from trainer_module.common.improvement import Mode, better_mode, is_better
 from trainer_module.common.json_values import Json
-from trainer_module.devices.worker_group import current_workers
+from trainer_module.devices.main_thread import doing
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd
 
 
@@ -57,7 +57,7 @@ class ExportBest(Callback):
         """Write the model if the metric is the best so far."""
         value = end.metric(self.monitor, field="ExportBest: monitor")
         if is_better(value, self._best, mode=self.mode, min_delta=self.min_delta):
-            with current_workers().doing("writing the best model", limit="long"):
+            with doing("writing the best model", limit="long"):
                 self._write()
             self._best = value
             logging.info("Epoch %d has the best %s: %s", end.epoch, self.monitor, self.path)
