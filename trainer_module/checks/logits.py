@@ -68,7 +68,12 @@ def warn_if_not_probabilities(model: keras.Model, loss_fn: LossLike, outputs: Te
             continue
         low, high = float(tf.reduce_min(values)), float(tf.reduce_max(values))
         if low < -_ROUNDING or high > 1 + _ROUNDING:
-            _warn(model, loss_fn, term.path, f"gave {low:.3g} to {high:.3g} for synthetic rows")
+            _warn(
+                model,
+                loss_fn,
+                term.path,
+                f"gave {low:.3g} to {high:.3g} for rows of the first batch",
+            )
 
 
 def _terms_of_probabilities(loss_fn: WeightedLoss) -> list[OutputTerm]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import tensorflow as tf
+from tensorflow.python.ops import gen_stateless_random_ops_v2
 
 # Operations that draw from a state of the kernel or of a tf.random.Generator: the result depends on
 # the number of earlier draws. Random layers of Keras use stateless operations.
@@ -42,15 +44,71 @@ _DRAWS = frozenset(
 )
 
 
-# Operations that Keras uses, whose seed is an input.
+# Operations whose seed is an input, as Keras uses them.
 _STATELESS = ("StatelessRandom", "StatelessTruncated", "StatelessParameterized", "StatelessMulti")
+
+# TensorFlow's functions that draw numbers of a shape from a seed, and their operations.
+_BY_SHAPE = {
+    "stateless_random_normal_v2": "StatelessRandomNormalV2",
+    "stateless_random_uniform_full_int_v2": "StatelessRandomUniformFullIntV2",
+    "stateless_random_uniform_int_v2": "StatelessRandomUniformIntV2",
+    "stateless_random_uniform_v2": "StatelessRandomUniformV2",
+    "stateless_truncated_normal_v2": "StatelessTruncatedNormalV2",
+}
 
 
 def draws_random_numbers(graph: tf.Graph) -> bool:
     """Return whether a traced function draws random numbers from seeds."""
+    return bool(_seeded_draws(graph))
+
+
+def find_uncontrolled_draw(graph: tf.Graph) -> str | None:
+    """Return the name of an operation whose numbers `draws_by_row` does not determine, or None."""
+    return next((n.name for n in _seeded_draws(graph) if n.op not in _BY_SHAPE.values()), None)
+
+
+@contextlib.contextmanager
+def draws_by_row(count: tf.Tensor, start: tf.Tensor, total: tf.Tensor) -> Iterator[None]:
+    """Draw the numbers of all rows in a traced function, and use those of a part of the rows.
+
+    Args:
+        count: Number of rows of the part, which the trace does not know.
+        start: Place of its first row among all rows.
+        total: Number of all rows.
+    """
+
+    def by_row(draw: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+        def draw_part(shape: tf.Tensor, *args: object, **kwargs: object) -> tf.Tensor:
+            drawn = draw(shape, *args, **kwargs)
+            # The trace knows the size of each axis that does not depend on the number of rows.
+            axes = [size is None for size in drawn.shape]
+            if not any(axes):
+                return drawn
+            kwargs.pop("name", None)  # names are unique in a graph
+            shape = tf.cast(shape, tf.int32)
+            whole = draw(tf.where(axes, shape // count * total, shape), *args, **kwargs)
+            return tf.slice(whole, tf.where(axes, shape // count * start, 0), shape)
+
+        return draw_part
+
+    functions = vars(gen_stateless_random_ops_v2)
+    kept = {name: functions[name] for name in _BY_SHAPE}
+    functions.update((name, by_row(draw)) for name, draw in kept.items())
+    try:
+        yield
+    finally:
+        functions.update(kept)
+
+
+def graph_nodes(graph: tf.Graph) -> list[tf.compat.v1.NodeDef]:
+    """Return the operations of a traced function and of the functions that it calls."""
     definition = graph.as_graph_def()
-    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
-    return any(node.op.startswith(_STATELESS) for node in nodes)
+    return [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+
+
+def _seeded_draws(graph: tf.Graph) -> list[tf.compat.v1.NodeDef]:
+    # The operations StatelessRandomGet... only read the seed.
+    return [n for n in graph_nodes(graph) if n.op.startswith(_STATELESS) and "Get" not in n.op]
 
 
 def find_stateful_draw(graph: tf.Graph) -> tuple[str, str] | None:

@@ -1,264 +1,299 @@
-"""Check with synthetic rows that rows do not influence each other, so that windows are exact."""
+"""Check with the first batch that rows do not influence each other, so that windows are exact.
+
+    outputs(rows)   = outputs(half of the rows), outputs(a quarter), ..., outputs(one row)
+    numerator(rows) = Σ numerator(part), and so the denominator
+    added(rows)     = Σ added(part), or their mean by rows
+
+in training mode, where a row has the same random numbers in the whole and in its part. The weights
+are changed a little, because weights of 0 hide layers.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+import contextlib
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from trainer_module.checks.logits import warn_if_not_probabilities
-from trainer_module.checks.model import compute_dtypes
-from trainer_module.checks.randomness import draws_random_numbers
-from trainer_module.checks.synthetic_rows import ROWS, random_weights, rows_of, synthetic_rows
+from trainer_module.checks.randomness import draws_by_row, find_uncontrolled_draw
+from trainer_module.checks.rounding import rounding_tolerance
 from trainer_module.checks.warn_once import warn_once
-from trainer_module.common.tensors import Tensors, VariableValues
-from trainer_module.losses.weighted_loss import LossFunction, loss_sums
+from trainer_module.common.optional_leaves import present_leaves, with_leaves
+from trainer_module.common.replaced_calls import replaced_calls
+from trainer_module.common.tensors import Tensors, Variable
+from trainer_module.losses.nested import path_name
+from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss, loss_sums
 
-# Relative tolerances by the least precise compute dtype of the layers. In a batch of another size,
-# a row uses other kernels of the device and is rounded differently (on GPUs to the 10 bits of
-# TF32).
-_OTHER_SHAPE = {"float64": 1e-9, "float32": 1e-4, "float16": 5e-2, "bfloat16": 5e-2}
-_OTHER_SHAPE_ON_GPU = {**_OTHER_SHAPE, "float64": 1e-3, "float32": 1e-3}
-# In a batch of the same size it uses the same kernels, and only a few bits differ.
-_SAME_SHAPE = {"float64": 1e-15, "float32": 5e-7, "float16": 4e-3, "bfloat16": 3e-2}
-_FEWEST_BITS_FIRST = ("bfloat16", "float16", "float32", "float64")
+MOST_ROWS = 64
 
-
-class _Output(NamedTuple):
-    """A model's outputs for some rows, and the sum of the losses passed to `add_loss`."""
-
-    outputs: Tensors
-    added: float | None
-
-    def arrays(self) -> list[np.ndarray]:
-        return [tf.convert_to_tensor(t).numpy() for t in tf.nest.flatten(self.outputs)]
+_WHOLE_BATCH = (
+    "A model that needs statistics over the batch (negatives of a contrastive loss, the balance of "
+    "experts, ranks) needs the whole batch at once: train it with keras.Model.fit."
+)
 
 
 def check_rows_are_independent(
     model: keras.Model,
     loss_fn: LossFunction,
-    data: tuple[Tensors, Tensors, Tensors],
+    batch: tuple[Tensors, Tensors, Tensors],
     *,
     added_losses: Literal["mean", "sum"],
-    draws: bool = False,
-) -> None:
-    """Check a model and a loss with synthetic rows, in training mode.
+    most_rows: int = MOST_ROWS,
+) -> bool:
+    """Check a model and a loss with the first rows of a batch, in float64 if the model can.
 
-        outputs(a, b, c, d)[:2] = outputs(a, b, e, f)[:2]      with the same random numbers
-        outputs(a..d)   = outputs(a..c), outputs(d)            without random numbers
-        numerator(a..d) = numerator(a..c) + numerator(d), and so the denominator
-        added(a..d)     = added(a..c) + added(d), or their mean by rows
-
-    The model is also checked with random weights, because its weights may be 0 and hide a layer. A
-    batch of another size gets other random numbers. So for a model that draws them in training, the
-    equations with another number of rows are checked in inference mode. If the model or the loss
-    fails for synthetic rows, a warning is logged once. Variables and seeds do not change.
+    Variables and seeds do not change. What cannot be compared is named in a warning.
 
     Args:
         model: A built Keras model.
         loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`.
-        data: (features, labels, weights or None), tensors `[rows, ...]` of which only shapes and
-            dtypes count.
+        batch: (features, labels, weights or None) `[rows, ...]`; in a graph, rows are drawn.
         added_losses: See `accumulate_gradients`.
-        draws: Whether the model draws random numbers in training mode.
+        most_rows: Number of rows that the model may process at once; fewer than 2 count as 2.
+
+    Returns:
+        Whether the batch has the two rows that the check needs.
 
     Raises:
         ValueError: Rows influence each other.
     """
-    # Errors for synthetic rows are raised by user code and do not mean that real rows fail.
+    reason = ""
     with tf.init_scope():
-        rows, changed = synthetic_rows(data)
-        try:
-            results = _probe_model(model, rows[0], changed[0], draws=draws)
-        except Exception as error:
-            _warn_not_checked(f"the model {model.name!r}", error)
-            return
-        warn_if_not_probabilities(model, loss_fn, results.same_shape[-1][0].outputs)
-        bits = _fewest_bits(model)
-        for whole, again, other in results.same_shape:
-            _check_same_shape(whole, again, other, bits)
-        whole, first, last = results.outputs
-        if results.other_shape:
-            _check_outputs(whole, first, last, bits)
-            _check_added(whole.added, first.added, last.added, bits, added_losses)
-        try:
-            sums = [
-                _loss_sums(loss_fn, part[1], answer.outputs, part[2])
-                for part, answer in zip((rows, *_parts(rows)), results.outputs, strict=True)
-            ]
-        except Exception as error:
-            _warn_not_checked("the loss function", error)
-            return
-        _check_sums(sums[0], sums[1], sums[2], bits)
+        rows = _rows(batch, max(2, min(most_rows, MOST_ROWS)))
+        if len(present_leaves(rows)[0]) < 2:
+            return False
+        for dtype in (tf.float64, tf.float32):
+            try:
+                probe = _Probe(model, loss_fn, rows, dtype)
+                problem = _find_problem(probe, added_losses)
+            except Exception as error:  # of user code; it does not mean that training fails
+                reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+                continue
+            outputs, sums = probe.whole
+            warn_if_not_probabilities(model, loss_fn, outputs)
+            draw = find_uncontrolled_draw(probe.graph)
+            if problem and draw is None:
+                raise ValueError(problem)
+            if not problem and sums[[kind == "denominator" for kind, _ in probe.names]].all():
+                return True
+            reason = f"random numbers of {draw} differ" if problem else "all weights are 0"
+            break
+    warn_once(
+        f"Model {model.name!r} and its loss were not checked for rows that influence each other "
+        f"({reason}). If rows influence each other, the result depends on micro_batch_size.",
+        about=model,
+    )
+    return True
 
 
-class _ProbeResults(NamedTuple):
-    """All outputs of a model for synthetic rows.
+class _Probe:
+    """A model and its loss, traced for any number of rows.
 
     Attributes:
-        same_shape: Per set of weights, the outputs for rows a, b, c, d, for the same rows again,
-            and for a, b, e, f.
-        outputs: Outputs for a, b, c, d; for a, b, c; and for d.
-        other_shape: Whether the last two were computed by the model; if false, they are slices of
-            the first.
+        whole: Outputs and sums for all rows that have a loss.
+        count: Number of these rows.
+        graph: The traced graph.
+        layers: For each output, the name of its layer and the axis of its rows.
+        names: For each sum, its kind and the name of its output or layer.
     """
 
-    same_shape: list[list[_Output]]
-    outputs: list[_Output]
-    other_shape: bool
+    def __init__(
+        self, model: keras.Model, loss_fn: LossFunction, rows: Tensors, dtype: tf.DType
+    ) -> None:
+        self._model, self._loss_fn, self._structure, self._dtype = model, loss_fn, rows, dtype
+        self._rows: list[np.ndarray] = present_leaves(rows)
+        self.count = len(self._rows[0])
+        self._variables = [v for v in model.variables if "float" in v.dtype]
+        values = [tf.cast(v.value, dtype) for v in self._variables]
+        self._values = list(map(_changed, self._variables, values, range(len(values))))
+        self.trace()
+        (self.whole,) = self.run([0, self.count])
+        if not np.isfinite(self.whole[1]).all():
+            # The changed values may be invalid, such as below 0, and so may be single rows.
+            self._values = values
+            single = self.run(range(self.count + 1))
+            finite = [i for i, (_, sums) in enumerate(single) if np.isfinite(sums).all()]
+            if len(finite) < 2:
+                raise ValueError("the loss is not finite")
+            self._rows, self.count = [leaf[finite] for leaf in self._rows], len(finite)
+            (self.whole,) = self.run([0, self.count])
 
+    def run(self, bounds: Sequence[int]) -> list[tuple[Tensors, np.ndarray]]:
+        """Return outputs and sums for the rows from each bound to the next."""
+        results = []
+        for begin, end in itertools.pairwise(bounds):
+            part = [tf.constant(leaf[begin:end]) for leaf in self._rows]
+            outputs, sums = self._function(tf.constant([begin, self.count]), *self._values, *part)
+            results.append((outputs, sums.numpy()))
+        return results
 
-def _probe_model(
-    model: keras.Model, rows: Tensors, changed: Tensors, *, draws: bool
-) -> _ProbeResults:
-    weights = random_weights(model)
-    try:
-        _forward(model, rows, training=True, weights=weights)
-    except ValueError:
-        weights = []  # use the model's weights; random ones may be invalid, such as below 0
-    same_shape = [
-        [_forward(model, r, training=True, weights=w) for r in (rows, rows, changed)]
-        for w in ([weights, []] if weights else [[]])
-    ]
-    if draws and _draws_in_inference(model, rows):
-        whole = _forward(model, rows, training=False, weights=weights)
-        parts = [_Output(part, whole.added) for part in _parts(whole.outputs)]
-        return _ProbeResults(same_shape, [whole, *parts], other_shape=False)
-    answers = [
-        _forward(model, part, training=not draws, weights=weights) for part in (rows, *_parts(rows))
-    ]
-    return _ProbeResults(same_shape, answers, other_shape=True)
+    def trace(self, *, all_layers: bool = False) -> None:
+        """Trace the outputs of the model, or of all layers and operations."""
+        specs = [tf.TensorSpec([2], tf.int32)]
+        specs += [tf.TensorSpec(value.shape, value.dtype) for value in self._values]
+        for leaf in map(tf.constant, self._rows):
+            specs.append(tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype))
+        self._all_layers = all_layers
+        function = tf.function(self._compute, specs, autograph=False)
+        self._function = function.get_concrete_function()
 
+    def _compute(self, place: tf.Tensor, *tensors: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
+        self.graph = tf.compat.v1.get_default_graph()
+        outputs: list[tf.Tensor] = []
+        adding: dict[int, str] = {}
+        self.layers, self.names = [], []
 
-def _parts(rows: Tensors) -> tuple[Tensors, Tensors]:
-    return rows_of(rows, [0, 1, 2]), rows_of(rows, [3])
+        def call(of: Any, function: Callable[..., Tensors], *args: Any, **kwargs: Any) -> Tensors:
+            found = function(*args, **kwargs)
+            for tensor in tf.nest.flatten(found):
+                if getattr(tensor, "graph", None) is self.graph and None in tensor.shape:
+                    self.layers.append((of.name, tensor.shape.as_list().index(None)))
+                    outputs.append(tensor)
+            return found
 
+        def add_loss(of: Any, function: Callable[..., None], loss: Tensors) -> None:
+            adding.update((id(one), of.name) for one in tf.nest.flatten(loss))
+            function(loss)
 
-def _draws_in_inference(model: keras.Model, features: Tensors) -> bool:
-    def call(features: Tensors) -> list[tf.Tensor]:
-        with keras.StatelessScope(initialize_variables=False):
-            return tf.nest.flatten(model(features, training=False))
-
-    traced = tf.function(call, autograph=False).get_concrete_function(features)
-    return draws_random_numbers(traced.graph)
-
-
-def _fewest_bits(model: keras.Model) -> str:
-    used = compute_dtypes(model)
-    return next((dtype for dtype in _FEWEST_BITS_FIRST if dtype in used), "float32")
-
-
-def _other_shape_tolerance(bits: str) -> float:
-    gpu = tf.config.list_physical_devices("GPU")
-    return (_OTHER_SHAPE_ON_GPU if gpu else _OTHER_SHAPE)[bits]
-
-
-def _warn_not_checked(who: str, error: Exception) -> None:
-    reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-    message = (
-        f"{who} was not checked for rows that influence each other, because it fails for "
-        f"synthetic rows ({reason[:300]}). If rows influence each other, the result depends on "
-        "micro_batch_size."
-    )
-    warn_once(message[0].upper() + message[1:])
-
-
-def _forward(
-    model: keras.Model, rows: Tensors, *, training: bool, weights: VariableValues
-) -> _Output:
-    # All calls start from the same seeds, because the scope does not store assignments.
-    scope = keras.StatelessScope(weights, collect_losses=True, initialize_variables=False)
-    with scope:
-        outputs = model(rows, training=training)
-    added = float(sum(map(float, scope.losses))) if scope.losses else None
-    answer = _Output(outputs, added)
-    if not all(np.all(np.isfinite(x)) for x in (*answer.arrays(), added or 0.0)):
-        raise ValueError("its outputs for them are not finite")
-    return answer
-
-
-def _loss_sums(
-    loss_fn: LossFunction, labels: Tensors, outputs: Tensors, weights: Tensors
-) -> np.ndarray:
-    """Return numerator and denominator, `[2, outputs]`."""
-    sums = loss_sums(loss_fn, labels, outputs, weights)
-    found = np.stack([np.atleast_1d(value.numpy()) for value in sums]).astype("float64")
-    if not np.all(np.isfinite(found)):
-        raise ValueError("its sums for them are not finite")
-    return found
-
-
-_ROWS_DEPEND = (
-    "the model's output for a row depends on the other rows of its batch (checked with synthetic "
-    "rows), so it would depend on micro_batch_size: find the layer that computes a mean, a "
-    "softmax or a product over axis 0, and make it process each row separately. Compute "
-    "statistics over rows before the training, for example in Transform."
-)
-
-
-def _check_same_shape(whole: _Output, again: _Output, other: _Output, bits: str) -> None:
-    for one, repeated, changed in zip(whole.arrays(), again.arrays(), other.arrays(), strict=True):
-        if not one.ndim or {len(one), len(changed)} != {ROWS} or one.shape != changed.shape:
-            continue  # not one value per row
-        one, repeated, changed = (x.astype("float64") for x in (one, repeated, changed))
-        largest = max(np.abs(one).max(initial=0), np.abs(changed).max(initial=0))
-        noise = np.abs(one - repeated).max(initial=0)
-        if np.abs(one - changed)[:2].max(initial=0) > _SAME_SHAPE[bits] * largest + 10 * noise:
-            raise ValueError(_ROWS_DEPEND)
-
-
-def _check_outputs(whole: _Output, first: _Output, last: _Output, bits: str) -> None:
-    tolerance = _other_shape_tolerance(bits)
-    answers = (whole.arrays(), first.arrays(), last.arrays())
-    for all_rows, *parts in zip(*answers, strict=True):
-        if [len(x) if x.ndim else 0 for x in (all_rows, *parts)] != [ROWS, 3, 1]:
-            continue  # not one value per row
-        wide = [x.astype("float64") for x in (all_rows, *parts)]
-        if any(x.shape[1:] != all_rows.shape[1:] for x in parts) or not np.allclose(
-            wide[0], np.concatenate(wide[1:]), rtol=0, atol=tolerance * np.abs(wide[0]).max()
+        layers = self._model._flatten_layers()
+        floats = (x for x in layers if "float" in x.compute_dtype and not x.quantization_mode)
+        policies = [(x, keras.DTypePolicy(self._dtype.name)) for x in floats]
+        # The operations of a functional model are not layers.
+        kept = {id(op): op for x in layers for op in (x, *getattr(x, "operations", ()))}
+        traced = kept.values() if self._all_layers else ()
+        calls = [(x, functools.partial(call, x, x.call)) for x in traced]
+        adds = [(x, functools.partial(add_loss, x, x.add_loss)) for x in layers]
+        rows = tensors[len(self._values) :]
+        wide = (tf.cast(x, self._dtype) if x.dtype.is_floating else x for x in rows)
+        features, labels, weights = with_leaves(self._structure, wide)
+        scope = keras.StatelessScope(collect_losses=True, initialize_variables=False)
+        # The scope's constructor would cast the values to the dtypes of the variables.
+        scope.state_mapping.update(zip(map(id, self._variables), tensors, strict=False))
+        with (
+            replaced_calls(calls),
+            replaced_calls(adds, "add_loss"),
+            replaced_calls(policies, "_dtype_policy"),
+            draws_by_row(tf.shape(rows[0])[0], *tf.unstack(place)),
+            scope,
         ):
-            raise ValueError(_ROWS_DEPEND)
+            found = self._model(features, training=True)
+        if not self._all_layers:
+            outputs = found
+            self.layers = [(self._model.name, 0)] * len(tf.nest.flatten(found))
+        loss_fn, values = self._loss_fn, list(scope.losses)
+        self.names += [("added", adding.get(id(loss), self._model.name)) for loss in values]
+        losses = [("", loss_fn)]
+        if isinstance(loss_fn, WeightedLoss) and len(loss_fn.terms) > 1:
+            single = (dataclasses.replace(loss_fn, terms=(term,)) for term in loss_fn.terms)
+            losses = [(f" of output {path_name(x.terms[0].path)!r}", x) for x in single]
+        for name, loss in losses:
+            pair = loss_sums(loss, labels, found, weights)
+            for kind, value in zip(("numerator", "denominator"), pair, strict=True):
+                values.append(value)
+                self.names += [(kind, name)] * (value.shape.num_elements() or 1)
+        return outputs, tf.concat([tf.cast(tf.reshape(x, [-1]), tf.float64) for x in values], 0)
 
 
-def _check_sums(whole: np.ndarray, first: np.ndarray, last: np.ndarray, bits: str) -> None:
-    tolerance = _other_shape_tolerance(bits)
-    for place, name in enumerate(("numerator", "denominator")):
-        for all_rows, *parts in zip(whole[place], first[place], last[place], strict=True):
-            if abs(all_rows - sum(parts)) <= tolerance * sum(map(abs, (all_rows, *parts))):
-                continue
-            raise ValueError(
-                f"the loss function's {name} does not add up: {all_rows:.6g} for four synthetic "
-                f"rows, {parts[0]:.6g} and {parts[1]:.6g} for three of them and one, so the "
-                "result would depend on micro_batch_size. Return sums over rows: no mean, no "
-                "constant, and no term that compares rows or does not belong to a row (weight "
-                "penalties belong in a layer's kernel_regularizer)."
+def _find_problem(probe: _Probe, added_losses: Literal["mean", "sum"]) -> str | None:
+    """Compare all rows with their parts; return an error message or None."""
+    bounds = [0]
+    while bounds[-1] < probe.count:
+        bounds.append(bounds[-1] + (probe.count - bounds[-1] + 1) // 2)
+    parts, tolerance = probe.run(bounds), rounding_tolerance(probe.graph)
+    where = f"of {probe.count} rows of the first batch"
+    layer = _differing_layer(probe, [probe.whole, *parts], tolerance)
+    if layer is not None:
+        with contextlib.suppress(Exception):  # the name of the model is enough
+            probe.trace(all_layers=True)
+            results = probe.run([0, probe.count]) + probe.run(bounds)
+            layer = _differing_layer(probe, results, tolerance) or layer
+        return (
+            f"layer {layer!r} is the first whose output for a row depends on the other rows of its "
+            f"batch ({where}), so the result would depend on micro_batch_size. Make it process "
+            "each row separately, without a mean, softmax, sort or product over axis 0, or compute "
+            f"statistics over rows before, for example in Transform. {_WHOLE_BATCH}"
+        )
+    sums = zip(*(sums for _, sums in (probe.whole, *parts)), strict=True)
+    for (kind, name), (whole, *found) in zip(probe.names, sums, strict=True):
+        combined = {"mean": found @ np.diff(bounds) / probe.count, "sum": sum(found)}
+        margin = tolerance * np.abs([whole, *found]).max()
+        fits = [option for option, value in combined.items() if abs(whole - value) <= margin]
+        expected = added_losses if kind == "added" else "sum"
+        values = f"{whole:.6g} {where}, and {combined[expected]:.6g} over parts of them"
+        if expected not in fits and kind == "added":
+            means = "pass a mean over the rows to add_loss, and do not mix means and sums"
+            advice = f'set added_losses="{fits[0]}".' if fits else f"{means}. {_WHOLE_BATCH}"
+            return (
+                f"added_losses={added_losses!r}, but what layer {name!r} passes to add_loss is not "
+                f"a {added_losses} over rows ({values}): {advice}"
             )
+        if expected not in fits:
+            return (
+                f"the loss function's {kind}{name} does not add up: {values}, so the result would "
+                "depend on micro_batch_size. Return sums over rows: no mean, no constant, and no "
+                "term that compares rows or does not belong to a row (weight penalties belong in "
+                f"a layer's kernel_regularizer). {_WHOLE_BATCH}"
+            )
+    return None
 
 
-def _check_added(
-    whole: float | None,
-    first: float | None,
-    last: float | None,
-    bits: str,
-    added_losses: Literal["mean", "sum"],
-) -> None:
-    if whole is None or first is None or last is None:
-        return
-    combined = {"mean": (3 * first + last) / ROWS, "sum": first + last}
-    tolerance = _other_shape_tolerance(bits) * max(map(abs, (whole, first, last)))
-    fits = {name: abs(whole - value) <= tolerance for name, value in combined.items()}
-    if fits[added_losses]:
-        return
-    other = "sum" if added_losses == "mean" else "mean"
-    advice = (
-        f'set added_losses="{other}"'
-        if fits[other]
-        else "pass a mean over the rows to add_loss, and do not mix means and sums"
-    )
-    raise ValueError(
-        f"added_losses={added_losses!r}, but what the model's layers pass to add_loss is not a "
-        f"{added_losses} over rows: {whole:.6g} for four synthetic rows, {first:.6g} and "
-        f"{last:.6g} for three of them and one: {advice}."
-    )
+def _differing_layer(
+    probe: _Probe, results: list[tuple[Tensors, np.ndarray]], tolerance: float
+) -> str | None:
+    """Return the name of the first layer whose output for a row differs, or None."""
+    answers = zip(*(tf.nest.flatten(outputs) for outputs, _ in results), strict=True)
+    for (name, axis), answer in zip(probe.layers, answers, strict=True):
+        whole, *parts = (np.asarray(x) for x in answer)
+        if not whole.ndim or whole.dtype == object:
+            continue
+        if len({(*x.shape[:axis], *x.shape[axis + 1 :]) for x in (whole, *parts)}) > 1:
+            return name
+        joined, whole = np.concatenate(parts, axis).astype("float64"), whole.astype("float64")
+        if joined.shape == whole.shape:  # one value per row
+            margin = tolerance * np.abs(whole[np.isfinite(whole)]).max(initial=0)
+            if not np.allclose(whole, joined, rtol=0, atol=margin, equal_nan=True):
+                return name
+    return None
+
+
+def _changed(variable: Variable, value: tf.Tensor, seed: int) -> tf.Tensor:
+    """Return a trainable value plus noise of a tenth of its root mean square (0.02 if 0)."""
+    noise = tf.random.stateless_normal(value.shape, [seed, 0], dtype=value.dtype)
+    size = 0.1 * tf.sqrt(tf.reduce_mean(value**2))
+    size = tf.where(size > 0, size, 0.02 * tf.ones_like(size))
+    return value + noise * size if variable.trainable else value
+
+
+def _rows(batch: tuple[Tensors, Tensors, Tensors], most_rows: int) -> Tensors:
+    """Return rows of a batch in another order, and rows that mix the values of two of them.
+
+    A mixed row shares ids with two rows and differs from both. If all weights are 0, they become 1.
+    """
+    random = np.random.default_rng(0)
+    tensors, most = present_leaves(batch), most_rows - most_rows // 4
+    in_graph = any(tf.is_tensor(t) and not hasattr(t, "numpy") for t in tensors)
+    arrays = [_draw(random, most, t) if in_graph else np.asarray(t[:most]) for t in tensors]
+    order = random.permutation(min(map(len, arrays)))  # the graph rejects tensors of other lengths
+    mixed = min(most_rows // 4, len(order) // 2)
+    for i, array in enumerate(arrays):
+        array = array[order]
+        is_first = random.random((mixed, *array.shape[1:2], *[1] * (array.ndim - 2))) < 0.5
+        between = np.where(is_first, array[: 2 * mixed : 2], array[1 : 2 * mixed : 2])
+        arrays[i] = np.concatenate([array, between])
+    features, labels, weights = with_leaves(batch, arrays)
+    weighted = [x if x.any() else np.ones_like(x) for x in present_leaves(weights)]
+    return features, labels, with_leaves(weights, weighted)
+
+
+def _draw(random: np.random.Generator, count: int, tensor: tf.Tensor) -> np.ndarray:
+    """Return rows for a tensor without values: floats between 0 and 2, integers 0 and 1."""
+    numbers = 2 * random.random([count, *(axis or 8 for axis in tensor.shape[1:])])
+    numbers = numbers if tensor.dtype.is_floating else numbers.astype(int)
+    return numbers.astype(str if tensor.dtype == tf.string else tensor.dtype.as_numpy_dtype)

@@ -217,6 +217,7 @@ class ParameterServerStep:
     ) -> tf.distribute.experimental.coordinator.RemoteValue:
         batch = unpack_batch(batch)
         check_batch(*batch)
+        self._setup.check_rows(batch)
         tensors = [tf.convert_to_tensor(tensor) for tensor in present_leaves(batch)]
         shapes = tuple((t.dtype, tuple(t.shape[1:])) for t in tensors)
         structure = with_leaves(batch, [True] * len(tensors))

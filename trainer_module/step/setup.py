@@ -12,7 +12,7 @@ from trainer_module.checks.custom_steps import reject_custom_train_step
 from trainer_module.checks.logits import warn_if_logits
 from trainer_module.checks.model import check_model
 from trainer_module.checks.optimizer import check_optimizer
-from trainer_module.common.optional_leaves import present_leaves
+from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import LossLike
 from trainer_module.devices.graph_marks import GraphMarks
 from trainer_module.gradients.clipped_micro_batch import check_placement, plan_clipping
@@ -20,7 +20,13 @@ from trainer_module.losses.weighted_loss import SeparateLoss, WeightedLoss, as_l
 from trainer_module.options.step_options import StepKeywords, StepOptions
 from trainer_module.step.task_balance import check_tasks
 from trainer_module.window.accumulation import sum_window
-from trainer_module.window.describe import Description, describe, describe_shapes, shared_variables
+from trainer_module.window.describe import (
+    Description,
+    check_rows,
+    describe,
+    describe_shapes,
+    shared_variables,
+)
 from trainer_module.window.gradient_sum import default_added_losses
 from trainer_module.window.micro_batch import micro_batch_gradients
 from trainer_module.window.placement import placement_of
@@ -38,6 +44,7 @@ class StepSetup:
         spec: The model, the loss and the micro-batch size of the windows.
         variables: The trainable variables at construction.
         marks: Where the graph is, for the other workers.
+        rows_checked: Whether a batch has shown that rows do not influence each other.
     """
 
     def __init__(
@@ -88,6 +95,7 @@ class StepSetup:
         self._description: Description | None = None
         self._shared: tuple[bool, ...] = ()
         self._described_shapes = ""
+        self.rows_checked = False
         with strategy.scope():
             if not optimizer.built:
                 optimizer.build(self.variables)
@@ -124,6 +132,21 @@ class StepSetup:
             self._description = describe_shapes(self._description, self.spec, batch)
         self._described_shapes = shapes
         return self._description
+
+    def check_rows(self, batch: Batch, specs: Batch | None = None) -> None:
+        """Check with the first batch of two rows or more that rows do not influence each other.
+
+        Args:
+            batch: Rows, with values.
+            specs: Their specs in the graph that takes the steps; None: those of the rows.
+
+        Raises:
+            ValueError: Rows influence each other.
+        """
+        if not self.rows_checked:
+            batch = with_leaves(batch, map(tf.convert_to_tensor, present_leaves(batch)))
+            description = self.describe(specs or batch)
+            self.rows_checked = check_rows(self.spec, batch, description)
 
     def update(
         self, batch: Batch, inputs: StepInputs, step: tf.Tensor, description: Description

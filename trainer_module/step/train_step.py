@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -34,10 +36,10 @@ from trainer_module.step.reports import (
 )
 from trainer_module.step.scaled_learning_rate import follow_steps
 from trainer_module.step.setup import StepSetup
-from trainer_module.step.split import is_distributed, per_replica, unpack_batch
+from trainer_module.step.split import Share, is_distributed, per_replica, unpack_batch
 from trainer_module.step.step_functions import StepFunctions
 from trainer_module.step.task_balance import create_balance
-from trainer_module.step.window_loop import LoopTotals, take_windows
+from trainer_module.step.window_loop import LoopTotals, take_windows, unpack_share
 from trainer_module.window.describe import Description
 from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.phases import phase_scope
@@ -157,8 +159,12 @@ class TrainStep:
         """
         self._setup.check_variables()
         with translate_tf_errors(), self._watched():
+            first, seconds = self._read_first(iterator, num_steps)
             last, totals, exhausted = self._loop_function(
-                iterator, tf.constant(num_steps, tf.int64), tf.constant(loss_sums, tf.float64)
+                first,
+                iterator,
+                tf.constant(num_steps, tf.int64),
+                tf.constant(loss_sums, tf.float64),
             )
         if bool(last.failed):
             raise self._non_finite_error(last)
@@ -179,7 +185,7 @@ class TrainStep:
             exhausted=bool(exhausted),
             noise_scale=self.noise_scale,
             task_weights=self.task_weights or None,
-            reading_seconds=float(totals.reading_seconds),
+            reading_seconds=seconds + float(totals.reading_seconds),
         )
 
     @property
@@ -241,15 +247,36 @@ class TrainStep:
     def _traced(self, batch: Batch) -> StepReport:
         """Run one window; a different number of rows does not cause another trace."""
         if is_distributed(batch):
+            rows = [tf.concat(self._results(value), 0) for value in present_leaves(batch)]
+            self._setup.check_rows(with_leaves(batch, rows))
             return self._distributed_function(batch)
         check_batch(*batch)
+        self._setup.check_rows(batch)
         return self._step_functions(batch)
 
+    def _read_first(self, iterator: Any, num_steps: int) -> tuple[tf.experimental.Optional, float]:
+        """Return the first batch and the seconds of its read, if its rows must be checked first."""
+        specs = iterator.element_spec
+        if self._setup.rows_checked or num_steps < 1:
+            return tf.experimental.Optional.empty(specs), 0.0
+        started = time.monotonic()
+        first = iterator.get_next_as_optional()
+        seconds = time.monotonic() - started
+        if first.has_value():
+            found = (unpack_share(first.get_value()), unpack_share(specs))
+            self._setup.check_rows(*(x.batch if isinstance(x, Share) else x for x in found))
+        return first, seconds
+
     def _windows(
-        self, iterator: tf.data.Iterator, num_steps: tf.Tensor, loss_sums: tf.Tensor
+        self,
+        first: tf.experimental.Optional,
+        iterator: tf.data.Iterator,
+        num_steps: tf.Tensor,
+        loss_sums: tf.Tensor,
     ) -> tuple[StepReport, LoopTotals, tf.Tensor]:
         return take_windows(
             self._window,
+            first,
             iterator,
             num_steps,
             loss_sums,

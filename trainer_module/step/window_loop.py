@@ -37,6 +37,7 @@ class LoopTotals(NamedTuple):
 
 def take_windows(
     window: Callable[[Batch | Share], StepReport],
+    first: tf.experimental.Optional,
     iterator: tf.data.Iterator,
     num_steps: tf.Tensor,
     loss_sums: tf.Tensor,
@@ -48,6 +49,7 @@ def take_windows(
 
     Args:
         window: Takes one window and updates the variables.
+        first: The first element, if the caller has read it.
         iterator: Global batches, or shares of them.
         num_steps: Largest number of windows, int64 scalar.
         loss_sums: See `LoopTotals`, of earlier runs.
@@ -82,7 +84,7 @@ def take_windows(
     def body(
         element: tf.experimental.Optional, totals: LoopTotals, last: StepReport
     ) -> tuple[tf.experimental.Optional, LoopTotals, StepReport]:
-        report = window(_unpack_share(element.get_value()))
+        report = window(unpack_share(element.get_value()))
         totals = _add(totals, report)
         # The element is a loop variable. A condition inside the loop would need one operation for
         # each variable that it passes through.
@@ -93,7 +95,9 @@ def take_windows(
         return element, totals._replace(reading_seconds=seconds), report
 
     with phase_scope("other"):
-        element, seconds = next_if(count < num_steps)
+        element, seconds = tf.cond(
+            first.has_value(), lambda: (first, zero), lambda: next_if(count < num_steps)
+        )
         totals = LoopTotals(count, zero, zero, count, loss_sums, seconds)
         _, totals, last = tf.while_loop(
             lambda element, *_: element.has_value(),
@@ -122,7 +126,8 @@ def _add(totals: LoopTotals, report: StepReport) -> LoopTotals:
     )
 
 
-def _unpack_share(element: Tensors) -> Batch | Share:
+def unpack_share(element: Tensors) -> Batch | Share:
+    """Return an element of a dataset as a batch or a share of one."""
     if isinstance(element, Share):
         return Share(unpack_batch(element.batch), element.rows)
     return unpack_batch(element)

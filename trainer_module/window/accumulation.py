@@ -17,7 +17,7 @@ from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Gradient, LossLike, Tensors, Variable, VariableValues
 from trainer_module.devices.strategies import replica_kind
 from trainer_module.losses.weighted_loss import as_loss_function
-from trainer_module.window.describe import Description, describe
+from trainer_module.window.describe import Description, check_rows, describe
 from trainer_module.window.gradient_sum import AddedLosses, GradientSum, default_added_losses
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
 from trainer_module.window.noise_scale import pass_squares
@@ -101,7 +101,10 @@ def accumulate_gradients(
     )
     batch = Batch(features, labels, sample_weight)
     inputs = StepInputs(random_position, loss_scale, values)
-    return sum_window(spec, batch, inputs, description or describe(spec, batch))
+    if description is None:
+        description = describe(spec, batch)
+        check_rows(spec, batch, description)
+    return sum_window(spec, batch, inputs, description)
 
 
 def sum_window(

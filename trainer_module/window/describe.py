@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch
-from trainer_module.checks.randomness import draws_random_numbers, reject_stateful_draws
-from trainer_module.checks.row_independence import check_rows_are_independent
+from trainer_module.checks.randomness import reject_stateful_draws
+from trainer_module.checks.row_independence import MOST_ROWS, check_rows_are_independent
 from trainer_module.checks.state_updates import reject_assignments
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Tensors
@@ -22,6 +22,9 @@ from trainer_module.window.micro_batch import (
 )
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
 from trainer_module.window.trace_bytes import bytes_per_row, has_loops
+
+# Rows that hold so little are checked together even if a micro-batch has fewer.
+_CHECKED_BYTES = 16 * 2**20
 
 
 class Description(NamedTuple):
@@ -60,8 +63,8 @@ def describe(spec: WindowSpec, batch: Batch) -> Description:
         batch: Tensors or specs `[rows, ...]`; only shapes and dtypes count.
 
     Raises:
-        ValueError: The loss depends on no trainable variable, the model assigns to a variable, rows
-            influence each other, or the model draws random numbers that no seed determines.
+        ValueError: The loss depends on no trainable variable, the model assigns to a variable, or
+            the model draws random numbers that no seed determines.
     """
     check_batch(*batch)
     signature = _signature(batch)
@@ -77,13 +80,6 @@ def describe(spec: WindowSpec, batch: Batch) -> Description:
         )
     reject_assignments(graph)
     reject_stateful_draws(graph)
-    check_rows_are_independent(
-        spec.model,
-        spec.loss_fn,
-        signature,
-        added_losses=spec.added_losses,
-        draws=draws_random_numbers(graph),
-    )
     return Description(
         has_gradient=tuple(g is not None for g in gradients),
         has_added_gradient=None if added is None else tuple(g is not None for g in added),
@@ -91,6 +87,33 @@ def describe(spec: WindowSpec, batch: Batch) -> Description:
         outputs=numerator.shape[0] if numerator.shape.rank else None,
         bytes_per_row=bytes_per_row(graph),
         has_loops=has_loops(graph),
+    )
+
+
+@tf.autograph.experimental.do_not_convert
+def check_rows(spec: WindowSpec, batch: Batch, description: Description) -> bool:
+    """Check with rows of a batch that rows do not influence each other.
+
+    Args:
+        spec: Model and loss.
+        batch: Tensors `[rows, ...]`; see `check_rows_are_independent`.
+        description: The result of `describe` for the batch.
+
+    Returns:
+        Whether the batch has enough rows for the check.
+
+    Raises:
+        ValueError: Rows influence each other.
+    """
+    # A forward pass in float64 needs about as much memory per row as one in float32 and its
+    # gradient. So the check needs as much as a micro-batch, or little.
+    room = _CHECKED_BYTES // max(description.bytes_per_row, 1)
+    return check_rows_are_independent(
+        spec.model,
+        spec.loss_fn,
+        batch,
+        added_losses=spec.added_losses,
+        most_rows=max(spec.micro_batch_size, int(min(room, MOST_ROWS))),
     )
 
 
