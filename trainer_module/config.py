@@ -54,8 +54,8 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
         description=(
             "Rows of a forward and backward pass on one replica; small micro-batches are computed "
             "together up to 128 MiB (256 MiB on a GPU). null: global_batch_size / replicas (of "
-            "sizes by step, the largest). auto: the largest size whose step fits memory_budget, "
-            "measured in child processes."
+            "sizes by step, the largest). auto: the first of this, its half, its quarter, ... "
+            "whose step fits memory_budget, measured in child processes."
         ),
     )
     memory_budget: Annotated[int | str, RUNTIME_ONLY] = Field(
@@ -64,12 +64,6 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
             "Memory for micro_batch_size: auto, as bytes, a size (4GiB) or a share of the free "
             "memory (80%). It applies to each GPU; without a GPU, to all CPU devices of the "
             "machine together."
-        ),
-    )
-    memory_cache_dir: Annotated[str | None, RUNTIME_ONLY] = Field(
-        default=None,
-        description=(
-            "Folder for the measurements of micro_batch_size: auto; null: the user's cache folder."
         ),
     )
     early_stopping: EarlyStoppingConfig | None = Field(

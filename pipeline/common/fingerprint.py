@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.common.errors import ConfigError
-from trainer_module.common.code_fingerprint import code_fingerprint
+from trainer_module.common.code_fingerprint import code_digests
 
 
 def fingerprint(
@@ -32,7 +32,7 @@ def fingerprint(
     packages = sorted(set(packages))
     modules = {dotted.rpartition(".")[0] for dotted in functions}
     try:
-        own = code_fingerprint(modules, without=[*packages, *without])
+        digests = code_digests(modules, without=[*packages, *without])
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"cannot find the Python module {error.name!r}. Install its package, or run from the "
@@ -43,7 +43,7 @@ def fingerprint(
             f"{error.filename or 'a module that your functions import'}, line {error.lineno}: "
             f"{error.msg}. Your functions import it; correct it."
         ) from None
-    digest = hashlib.sha256(f"{own}\n".encode())
+    digest = hashlib.sha256(repr(sorted(digests.items())).encode())
     for package in packages:
         for folder in _folders(package):
             code = (each for each in folder.rglob("*") if each.suffix in (".py", ".jinja"))

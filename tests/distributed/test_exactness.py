@@ -132,7 +132,7 @@ def test_data_that_holds_another_value_on_one_worker_is_refused(several):
     for worker in several(2, 1):
         message = worker["other_mean"]
         assert "the workers differ in their program" in message
-        assert "data_holds.2 Map.captured 0 is float32[]" in message
+        assert "data.2 Map.captured 0 is float32[]" in message
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)

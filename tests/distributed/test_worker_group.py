@@ -112,4 +112,4 @@ def test_all_workers_use_the_smallest_micro_batch_and_keep_it(tmp_path):
     """Also when they are started again with more memory; on one machine they share what is free."""
     for parts, *sizes in on_workers("sizes", tmp_path, workers=3):
         assert parts == ["26.6667%", "4GiB", 1000]
-        assert sizes == [16, 16, 128, 4]
+        assert sizes == [16, 16, 4]

@@ -65,7 +65,7 @@ def in_own_process():
         path = os.pathsep.join([str(folder), *map(str, MODULES), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
-            env={**os.environ, "PYTHONPATH": path, "XDG_CACHE_HOME": str(folder / "cache")},
+            env={**os.environ, "PYTHONPATH": path},
             capture_output=True,
             text=True,
         )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import dis
 import functools
 import hashlib
 import inspect
 import sys
 import textwrap
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import keras
 import numpy as np
@@ -23,14 +22,15 @@ from trainer_module.common.json_values import Json
 _OURS = __name__.partition(".")[0]
 
 
-def to_fingerprint(value: object) -> Json:
+def to_fingerprint(value: object, *, without: Collection[int] = ()) -> Json:
     """Return a JSON value that identifies an object.
 
     Plain values are unchanged; arrays become digests; Keras objects become their class and
     `get_config()`. A user's function or class becomes a digest of its code, of the functions that
     it names and of the values in its closure. A library's function or class becomes its name.
+    Objects whose `id` is in `without` are left out.
     """
-    seen: set[int] = set()
+    seen = set(without)
     if isinstance(value, keras.Layer):
         return {"class": _class_code(type(value), seen), **_config(value, seen)}
     return _convert(value, seen)
@@ -41,6 +41,8 @@ def _convert(value: object, seen: set[int]) -> Json:
         return value
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, tf.Variable) and id(value) in seen:
+        return None
     if isinstance(value, (np.ndarray, tf.Tensor, tf.Variable)):
         return array_digest(np.asarray(value))
     if isinstance(value, Mapping):
@@ -51,6 +53,7 @@ def _convert(value: object, seen: set[int]) -> Json:
         return [_convert(part, seen) for part in (value.func, value.args, value.keywords)]
     if isinstance(value, types.MethodType):
         return [_convert(value.__func__, seen), _convert(value.__self__, seen)]
+    value = getattr(value, "python_function", value)  # of a tf.function
     if isinstance(value, types.FunctionType):
         return _function_code(value, seen)
     if isinstance(value, type):
@@ -113,13 +116,13 @@ def _function_code(function: types.FunctionType, seen: set[int]) -> str:
     seen.add(id(function))
     cells = [_content(cell) for cell in function.__closure__ or ()]
     if _is_library(function):
-        # The closure identifies this package's functions: `weighted_loss` returns one that holds
-        # the loss.
-        ours = function.__module__.partition(".")[0] == _OURS
-        return f"{name} {_digest([_convert(each, seen) for each in cells])}" if ours else name
+        # `weighted_loss` returns a function that holds the loss, tf.data wraps functions of users.
+        return f"{name} {_digest([_convert(each, seen) for each in cells])}" if cells else name
     used = [function.__defaults__, function.__kwdefaults__, *cells]
-    used += [function.__globals__.get(name) for name in sorted(set(_globals(function.__code__)))]
-    parts = [_text(function), *(_convert(each, seen) for each in used if not _is_module(each))]
+    names = {name for code in _codes(function.__code__) for name in code.co_names}
+    used += [function.__globals__.get(name) for name in sorted(names)]
+    used = [each for each in used if not isinstance(each, types.ModuleType)]
+    parts = [_text(function), *(_convert(each, seen) for each in used)]
     return f"{name} {_digest(parts)}"
 
 
@@ -130,25 +133,22 @@ def _text(function: types.FunctionType) -> str:
             return ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
         except (OSError, SyntaxError, TypeError):
             pass
-    return str(list(_instructions(function.__code__)))
+    return repr([_bytecode(code) for code in _codes(function.__code__)])
 
 
-def _instructions(code: types.CodeType) -> Iterator[object]:
-    yield code.co_code.hex(), code.co_names, code.co_varnames
+def _bytecode(code: types.CodeType) -> list[object]:
+    plain = [each for each in code.co_consts if not isinstance(each, types.CodeType)]
+    # The order of a set differs in each process.
+    constants = [sorted(map(repr, c)) if isinstance(c, frozenset) else repr(c) for c in plain]
+    return [code.co_code.hex(), code.co_names, code.co_varnames, constants]
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield the code of a function and of the functions within it."""
+    yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _instructions(constant)
-        else:
-            yield repr(constant)
-
-
-def _globals(code: types.CodeType) -> Iterator[str]:
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            yield instruction.argval
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _globals(constant)
+            yield from _codes(constant)
 
 
 def _content(cell: types.CellType) -> object:
@@ -156,10 +156,6 @@ def _content(cell: types.CellType) -> object:
         return cell.cell_contents
     except ValueError:  # an empty cell
         return None
-
-
-def _is_module(value: object) -> bool:
-    return isinstance(value, types.ModuleType)
 
 
 def _is_library(thing: type | types.FunctionType) -> bool:

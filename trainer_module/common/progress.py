@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import IO, Literal, NamedTuple
+from typing import IO, NamedTuple
 
 from trainer_module.common.json_values import Json
 
@@ -61,18 +61,6 @@ class MemoryProbe(Progress):
     """A measurement of the memory of micro-batches with this number of rows has started."""
 
     rows: int
-
-
-@dataclass(frozen=True)
-class MicroBatchFound(Progress):
-    """The micro-batch size that `auto` found: fields of `memory.MicroBatchSize`."""
-
-    rows: int
-    bytes: int
-    budget: int
-    next_rows: int | None
-    next_bytes: int | None
-    source: Literal["measured", "cache", "record"]
 
 
 @dataclass(frozen=True)

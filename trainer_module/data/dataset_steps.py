@@ -1,16 +1,12 @@
-"""Analyze a tf.data.Dataset: its steps, its sources, and which steps are random."""
+"""Analyze a tf.data.Dataset: its steps, and which of them are random."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-
-from trainer_module.common.fingerprint import array_digest
-from trainer_module.common.json_values import Json
 
 # Steps that change the speed, not the elements.
 _WITHOUT_EFFECT = ("Prefetch", "Options", "Model", "Finalize")
@@ -18,35 +14,13 @@ _WITHOUT_EFFECT = ("Prefetch", "Options", "Model", "Finalize")
 _EAGER = ("Batch", "PaddedBatch", "Map", "Filter", "Take", "Skip", "Zip", "Unbatch", "Rebatch")
 _SHUFFLES = ("ShuffleDataset", "ShuffleDatasetV2", "ShuffleDatasetV3")
 _RANDOM = ("Random", "Multinomial", "TruncatedNormal", "ParameterizedTruncatedNormal")
-_SHOWN = ("_batch_size", "_buffer_size", "_seed", "_seed2", "_count", "_drop_remainder", "_size")
-_FILES = ("_filenames", "_files")
-_ARRAYS = ("_tensors", "_tensor", "_components")
 
 
 def steps_of(dataset: tf.data.Dataset) -> Iterator[tuple[str, tf.data.Dataset]]:
     """Yield (kind, dataset) of each step, the last first: ("Batch", ...), ("Shuffle", ...)."""
-    yield _kind(dataset), dataset
+    yield kind_of(dataset), dataset
     for below in _inputs(dataset):
         yield from steps_of(below)
-
-
-def numbered_steps(dataset: tf.data.Dataset) -> Iterator[tuple[int, str, tf.data.Dataset]]:
-    """Yield (place, kind, dataset) of each step that affects elements, the first one first."""
-    steps = [(kind, each) for kind, each in steps_of(dataset) if kind not in _WITHOUT_EFFECT]
-    for place, (kind, each) in enumerate(reversed(steps)):
-        yield place, kind, each
-
-
-def dataset_facts(dataset: tf.data.Dataset) -> dict[str, Json]:
-    """Return what identifies a dataset: its steps, arrays and files, as JSON.
-
-    `captured_facts` covers the functions and their values. It was added later: some checkpoints
-    have only these facts.
-    """
-    facts: dict[str, Json] = {"elements": str(dataset.element_spec)}
-    for place, kind, each in numbered_steps(dataset):
-        facts[f"{place} {kind}"] = _facts(each)
-    return facts
 
 
 def functions_of(dataset: tf.data.Dataset) -> list[tf.types.experimental.ConcreteFunction]:
@@ -94,7 +68,7 @@ def random_operations(dataset: tf.data.Dataset) -> list[str]:
 
 
 def _reshuffles_at_once(dataset: tf.data.Dataset, *, at_once: bool) -> bool:
-    kind = _kind(dataset)
+    kind = kind_of(dataset)
     if kind == "Shuffle" and _private(dataset, "_reshuffle_each_iteration") and not at_once:
         return False
     at_once = at_once and (kind in _EAGER or kind in _WITHOUT_EFFECT)
@@ -121,31 +95,10 @@ def _private(dataset: tf.data.Dataset, name: str) -> Any:
         ) from None
 
 
-def _kind(dataset: tf.data.Dataset) -> str:
+def kind_of(dataset: tf.data.Dataset) -> str:
+    """Return "Batch", "Shuffle", ... of a dataset."""
     name = type(dataset).__name__.lstrip("_").removesuffix("V2").removesuffix("V1")
     return name.removesuffix("Dataset").removeprefix("Parallel")
-
-
-def _facts(dataset: tf.data.Dataset) -> Json:
-    facts: list[Json] = []
-    for name in (*_SHOWN, *_FILES, *_ARRAYS):
-        value = getattr(dataset, name, None)
-        if value is None:
-            continue
-        for each in tf.nest.flatten(value):
-            array = _constant(each)
-            if array is None:
-                continue
-            if array.ndim == 0:
-                facts.append(str(array.item()))
-            elif name in _FILES:
-                facts.append(_files_digest(array))
-            else:
-                facts.append(array_digest(array))
-    functions = _operations(dataset)
-    if functions:
-        facts.append(_graph_digest(functions))
-    return " ".join(facts)
 
 
 def _constant(value: tf.Tensor) -> np.ndarray | None:
@@ -159,41 +112,12 @@ def _constant(value: tf.Tensor) -> np.ndarray | None:
     return None if found is None else np.asarray(found)
 
 
-def _files_digest(paths: np.ndarray) -> str:
-    """Return a digest of file names and sizes, without folders, because a folder can be moved."""
-    digest = hashlib.sha256()
-    for path in (tf.compat.as_text(path) for path in paths.ravel()):
-        try:
-            size = tf.io.gfile.stat(path).length
-        except tf.errors.OpError:
-            size = -1
-        digest.update(f"{path.rpartition('/')[2]} {size}\n".encode())
-    return f"{paths.size} files {digest.hexdigest()[:16]}"
-
-
 def _operations(dataset: tf.data.Dataset) -> list[tf.Operation]:
     return [
         operation
         for function in functions_of(dataset)
         for operation in function.function.graph.get_operations()
     ]
-
-
-def _graph_digest(operations: list[tf.Operation]) -> str:
-    """Return a digest of operations and their small constants.
-
-    Names are not part of it, because they are numbered within a process.
-    """
-    digest = hashlib.sha256()
-    for operation in operations:
-        digest.update(operation.type.encode())
-        if operation.type == "Const":
-            value = tf.get_static_value(operation.outputs[0])
-            if isinstance(value, np.ndarray) and value.dtype.kind != "O":
-                digest.update(np.ascontiguousarray(value).tobytes())
-            else:
-                digest.update(repr(value).encode())
-    return f"function {digest.hexdigest()[:16]}"
 
 
 def _no_seed(*seeds: tf.Tensor | None) -> bool:

@@ -1,9 +1,11 @@
-"""The memory budget of a training step: parse the setting, measure free memory."""
+"""The memory budget of a training step: parse the setting, measure free and used memory."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -58,53 +60,34 @@ def format_bytes(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
-def free_machine_memory(process: Path = Path("/proc/self")) -> int:
-    """Return the bytes that a process may still use: the machine's and its control groups'."""
+def free_machine_memory(root: Path = Path("/")) -> int:
+    """Return the bytes that this process may still use: the machine's and its control groups'."""
     import psutil
 
-    return min(psutil.virtual_memory().available, *_free_in_control_groups(process), 1 << 62)
+    return min(psutil.virtual_memory().available, *_free_in_control_groups(root), 1 << 62)
 
 
-def _free_in_control_groups(process: Path) -> Iterator[int]:
-    """Yield the free bytes below the limit of each control group around a process, v1 and v2."""
+def _free_in_control_groups(root: Path) -> Iterator[int]:
+    """Yield the free bytes below the limit of each control group (version 2) around this process.
+
+    Inside a container the container's own group is the root, and the other folders are missing.
+    """
     try:
-        mounts = [line.split() for line in (process / "mountinfo").read_text().splitlines()]
-        groups = (process / "cgroup").read_text().splitlines()
+        groups = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return
-    for group in groups:
-        _, controllers, path = group.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        for mount in mounts:
-            kind, options = mount[mount.index("-") + 1], mount[-1].split(",")
-            if kind == ("cgroup" if controllers else "cgroup2") and (
-                not controllers or "memory" in options
-            ):
-                # Inside a container the mount shows the container's own group as the root.
-                root, top = mount[3].rstrip("/"), Path(mount[4])
-                inner = path.removeprefix(root) if path.startswith(f"{root}/") else path
-                folder = top / inner.strip("/")
-                yield from _free_below(folder if folder.is_dir() else top, top, v2=not controllers)
-
-
-def _free_below(folder: Path, top: Path, *, v2: bool) -> Iterator[int]:
-    limit, usage, cached = (
-        ("memory.max", "memory.current", "inactive_file")
-        if v2
-        else ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-    )
-    for group in (folder, *folder.parents):
+    top = root / "sys/fs/cgroup"
+    path = next((group.removeprefix("0::/") for group in groups if group.startswith("0::")), "")
+    for place in (top / path, *(top / path).parents[: len(Path(path).parts)]):
         try:
-            allowed = (group / limit).read_text().strip()
-            used = int((group / usage).read_text())
-            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            allowed = (place / "memory.max").read_text().strip()
+            used = int((place / "memory.current").read_text())
+            stat = (place / "memory.stat").read_text().splitlines()
         except (OSError, ValueError):
-            allowed, used, stat = "max", 0, {}  # the root group of v2 lacks these files
-        if allowed != "max":
-            yield max(0, int(allowed) - used + int(stat.get(cached, 0)))
-        if group == top:
-            return
+            continue
+        if allowed != "max":  # pages of files are taken back when memory is short
+            cached = int(dict(line.split() for line in stat).get("inactive_file", 0))
+            yield max(0, int(allowed) - used + cached)
 
 
 def free_gpu_memory(index: int) -> int:
@@ -138,3 +121,42 @@ def free_gpu_memory(index: int) -> int:
     finally:
         call("cuDevicePrimaryCtxRelease_v2", device)
     return free.value
+
+
+def reset_peak() -> None:
+    """Make the kernel's peak of resident memory (VmHWM) start from the present value."""
+    # proc(5). If that is not permitted, the peak includes earlier work, such as imports.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def memory_status() -> dict[str, int]:
+    """Return the sizes in /proc/self/status (VmRSS, VmHWM, RssFile, ...), in bytes."""
+    lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
+    return {line[0][:-1]: int(line[1]) * 1024 for line in lines if line[-1] == "kB"}
+
+
+class ResidentPeak:
+    """Peak of resident memory above that at creation, without mapped files (TensorFlow's code).
+
+    The kernel's peak includes mapped files, which it may page out meanwhile, so their size at the
+    end does not give their part of the peak. `update` therefore reads and resets the peak often.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files = self._before = self._bytes = 0
+        reset_peak()
+        self._before = self.update()
+        self._bytes = 0
+
+    def update(self) -> int:
+        """Return the peak in bytes."""
+        with self._lock:
+            status = memory_status()
+            reset_peak()
+            files = status.get("RssFile", 0)
+            held = status["VmHWM"] - max(files, self._files)
+            self._files = files
+            self._bytes = max(self._bytes, held - self._before)
+            return self._bytes

@@ -12,15 +12,13 @@ from absl import logging
 from trainer_module.common.differences import differences, flat, summarize_differences
 from trainer_module.common.fingerprint import to_fingerprint
 from trainer_module.common.json_values import Json
-from trainer_module.data.captured import captured_facts
-from trainer_module.data.dataset_steps import dataset_facts
+from trainer_module.data.dataset_fingerprint import dataset_fingerprint
 from trainer_module.data.epoch_data import BatchSource
 from trainer_module.data.in_memory import as_arrays
 from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.evaluation import Evaluate, Evaluation
 from trainer_module.loop.variable_names import layer_names
 from trainer_module.options.loop_options import LoopOptions
-from trainer_module.options.step_options import StepOptions
 from trainer_module.step.protocol import Step
 
 # Numbers of the schedules of a learning rate and of a pruning that programs derive from the length
@@ -30,10 +28,8 @@ _FOLLOW_LENGTH = re.compile(
     r"|model\..*\.(begin_step|end_step|every)"
     r"|actions\.\d+ (Prune\.schedules|EarlyStopping\.from_step)"
 )
-# Values that checkpoints of earlier versions lack, or that could not be read. A checkpoint without
-# them is resumed.
-_NEWER_VALUES = ("added_losses", "steps_per_epoch", "data_holds", "evaluate_holds")
-_OWN_MODULE = re.compile(r"\btrainer_module\.(?:[a-z0-9_]+\.)+")
+# Values that may not be readable. A checkpoint without them is resumed.
+_MAY_BE_UNREAD = ("data_holds",)
 
 # JSON values by name.
 Fingerprint = dict[str, Json]
@@ -66,14 +62,12 @@ def program_fingerprint(
         "optimizer": to_fingerprint(train_step.optimizer),
         "loss": to_fingerprint(train_step.loss_fn),
         **train_step.options.fingerprint(),
-        "data": _data(data),
         **options.fingerprint(),
-        "evaluate": _evaluation(evaluate),
         "actions": {
             f"{place} {getattr(each, 'name', type(each).__name__)}": to_fingerprint(each.facts())
             for place, each in enumerate(deciding)
         },
-        **_captured_values(train_step, data, evaluate, first_pass),
+        **_data_facts(train_step, data, evaluate, first_pass),
     }
 
 
@@ -106,12 +100,10 @@ def check_fingerprint(
     Raises:
         ValueError: Something else differs. The message lists all differences.
     """
-    unknown = {name for name in _NEWER_VALUES if name not in there or name not in here}
+    unread = {name for name in _MAY_BE_UNREAD if name not in there or name not in here}
     was, now = (
-        flat(
-            {name: _shorten_modules(value) for name, value in facts.items() if name not in unknown}
-        )
-        for facts in ({**_defaults(), **there}, here)
+        flat({name: value for name, value in facts.items() if name not in unread})
+        for facts in (there, here)
     )
     grown = [name for name in now if longer and _FOLLOW_LENGTH.fullmatch(name)]
     found = differences(
@@ -130,54 +122,44 @@ def check_fingerprint(
     )
 
 
-def _defaults() -> Fingerprint:
-    """Return the value that options had before they existed, for older checkpoints."""
-    options = (StepOptions(micro_batch_size=1), LoopOptions(epochs=1))
-    return {name: value for each in options for name, value in each.fingerprint().items()}
-
-
-def _shorten_modules(value: Json) -> Json:
-    """Return a value with this package's module names shortened, because modules can move."""
-    if isinstance(value, Mapping):
-        return {name: _shorten_modules(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_shorten_modules(each) for each in value]
-    return _OWN_MODULE.sub("trainer_module.", value) if isinstance(value, str) else value
-
-
-def _captured_values(
+def _data_facts(
     train_step: Step,
     data: BatchSource,
     evaluate: Evaluate | None,
     first_pass: Callable[[], tf.data.Dataset],
 ) -> Fingerprint:
-    """Return the values that the data's functions captured; warn about unreadable ones.
+    """Return what identifies the data and the evaluation; warn about what cannot be compared.
 
     Variables of the step are skipped: their values are restored from the checkpoint.
     """
-    datasets: dict[str, tf.data.Dataset] = {}
-    if isinstance(data, tf.data.Dataset):
-        datasets["data_holds"] = data
-    elif callable(data) and not hasattr(data, "get_config"):
-        try:
-            datasets["data_holds"] = first_pass()
-        except Exception as error:  # a later epoch may still work
-            logging.warning("The data of the first epoch is not compared: %s", error)
-    if isinstance(evaluate, Evaluation) and evaluate.data_facts is None:
-        datasets["evaluate_holds"] = evaluate.batches
     step = train_step
     restored = [*step.model.variables, *step.optimizer.variables, *step.state()]
-    facts: Fingerprint = {}
     unreadable: set[str] = set()
-    for name, dataset in datasets.items():
-        if not isinstance(dataset, tf.data.Dataset):
-            continue
+
+    def facts_of(source: BatchSource) -> Json:
+        if isinstance(source, list):
+            return [facts_of(batch) for batch in source]
+        if isinstance(source, tuple):
+            return to_fingerprint([as_arrays(part) for part in source])
+        if not isinstance(source, tf.data.Dataset):
+            return to_fingerprint(source)
+        facts, found = dataset_fingerprint(source, restored=restored)
+        unreadable.update(found)
+        return facts
+
+    facts: Fingerprint = {"data": facts_of(data), "evaluate": to_fingerprint(evaluate)}
+    if callable(data) and not isinstance(data, tf.data.Dataset) and not hasattr(data, "get_config"):
         try:
-            facts[name], found = captured_facts(dataset, restored=restored)
-        except Exception as error:  # TensorFlow's dataset internals may change: train anyway
-            logging.info("What the data holds cannot be read", exc_info=True)
-            found = {f"what this TensorFlow does not show ({type(error).__name__}: {error})"}
-        unreadable |= found
+            facts["data_holds"] = facts_of(first_pass())
+        except Exception as error:  # a later epoch may still work
+            logging.warning("The data of the first epoch is not compared: %s", error)
+    if isinstance(evaluate, Evaluation):
+        held_out = evaluate.data_facts
+        facts["evaluate"] = {
+            "loss": to_fingerprint(evaluate.loss_fn),
+            "metrics": {metric.name: to_fingerprint(metric) for metric in evaluate.metrics},
+            "data": facts_of(evaluate.batches) if held_out is None else held_out,
+        }
     if unreadable:
         logging.warning(
             "The data uses %s, which cannot be compared with that of a checkpoint or of other "
@@ -212,21 +194,3 @@ def _renamed(node: Json, names: Mapping[str, str]) -> Json:
     if isinstance(node, list):
         return [_renamed(value, names) for value in node]
     return names.get(node, node) if isinstance(node, str) else node
-
-
-def _data(data: BatchSource) -> Json:
-    if isinstance(data, tf.data.Dataset):
-        return dataset_facts(data)
-    if isinstance(data, list):
-        return [_data(batch) for batch in data]
-    return to_fingerprint([as_arrays(part) for part in data] if isinstance(data, tuple) else data)
-
-
-def _evaluation(evaluate: Evaluate | None) -> Json:
-    if not isinstance(evaluate, Evaluation):
-        return to_fingerprint(evaluate)
-    return {
-        "loss": to_fingerprint(evaluate.loss_fn),
-        "metrics": {metric.name: to_fingerprint(metric) for metric in evaluate.metrics},
-        "data": _data(evaluate.batches) if evaluate.data_facts is None else evaluate.data_facts,
-    }

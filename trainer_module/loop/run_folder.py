@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import tensorflow as tf
 from absl import logging
@@ -17,8 +16,6 @@ from trainer_module.common.json_values import Json
 from trainer_module.common.remote import with_retries
 
 _FACTS = "facts.json"
-_CHUNK_BYTES = 8 << 20
-_TAIL_BYTES = 64 << 10
 
 
 def run_folder(parent: str, facts: Mapping[str, Json], *, makes: bool = True) -> str:
@@ -41,27 +38,6 @@ def run_folder(parent: str, facts: Mapping[str, Json], *, makes: bool = True) ->
 
     with_retries(make, what=f"making the folder {folder}")
     return folder
-
-
-def files_identity(files: Sequence[str]) -> list[str]:
-    """Return size and digest of each file, independent of its name.
-
-    Files are read whole, except `.gz` files: these end with a checksum of their content, so only
-    the end is read.
-    """
-    found = [(path, tf.io.gfile.stat(path)) for path in files]
-    return [_identity(path, stat.length, stat.mtime_nsec) for path, stat in found]
-
-
-@functools.lru_cache(maxsize=1024)
-def _identity(path: str, size: int, mtime_nsec: int) -> str:
-    digest = hashlib.sha256()
-    with tf.io.gfile.GFile(path, "rb") as stream:
-        if path.endswith(".gz"):
-            stream.seek(max(0, size - _TAIL_BYTES))
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return f"{size} bytes {digest.hexdigest()[:16]}"
 
 
 def _log_difference(record: str, facts: Mapping[str, Json], folder: str) -> None:

@@ -1,4 +1,4 @@
-"""Find the largest micro-batch that fits, by measurements in child processes.
+"""Find a micro-batch size that fits into memory, by steps in child processes.
 
 May import `model` and the packages below it.
 """

@@ -1,29 +1,27 @@
 """Take two real optimizer steps in a child process and measure their memory.
 
-    python -m trainer_module.memory.probe FOLDER
-
-The process reads `FOLDER/request` (a pickled `ProbeRequest`) and writes `FOLDER/outcome.json`.
-Being killed for its memory is a result, too.
+The child (`python -m trainer_module.memory.probe`) reads a pickled `ProbeRequest` from its standard
+input and prints its result as JSON in the last line. Being killed for its memory is a result, too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import json
 import os
 import pickle
-import select
+import signal
+import subprocess
 import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 from trainer_module.common.names import import_dotted
 from trainer_module.common.tensors import Tensors
-from trainer_module.devices.resident_memory import memory_status, reset_peak
+from trainer_module.devices.memory_budget import ResidentPeak
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -33,197 +31,193 @@ StepOption: TypeAlias = Any  # an argument of `TrainStep`
 # The second step starts with the memory that the first left; later ones take no more.
 _STEPS = 2
 _WATCH_SECONDS = 0.01
+_LOG_LINES = 20
+_OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "out of memory", "OUT_OF_MEMORY", "ALLOC_FAILED")
 
 
-@dataclasses.dataclass(frozen=True)
-class ProbeRequest:
+class ProbeRequest(NamedTuple):
     """One micro-batch size to measure.
 
     Attributes:
         build: Dotted path of a function that returns (model, optimizer, loss).
         arguments: Its arguments.
-        batch: (features, labels) or (features, labels, weights) as NumPy arrays `[rows, ...]` with
-            at least one row: an example, repeated to any number of rows.
+        batch: (features, labels) or (features, labels, weights) as NumPy arrays `[rows, ...]`: an
+            example, repeated to any number of rows.
         devices: "CPU:0", ... or "GPU:0", ...: one replica on each.
-        counter: What to count: "allocator" for TensorFlow's allocator of the device that needs most
-            (GPUs), or "resident" for the memory of the process (CPU devices, which share the
-            machine's).
-        micro_batch_size: Rows.
-        global_batch_rows: Rows of the global batch, all in memory as in training.
-        window_rows: Number of those rows that the steps use.
-        limit_bytes: Resident memory at which to stop, if `counter` is "resident"; None: no limit.
+        global_batch_rows: Rows of the global batch.
         step_options: Further arguments of `TrainStep`.
         keras_options: floatx, dtype_policy and image_data_format of the requesting process.
+        micro_batch_size: Rows.
+        limit_bytes: Resident memory at which a child without GPUs stops; None: no limit.
     """
 
     build: str
     arguments: tuple[object, ...]
     batch: tuple[Tensors, ...]
     devices: tuple[str, ...]
-    counter: Literal["allocator", "resident"]
-    micro_batch_size: int
     global_batch_rows: int
-    window_rows: int
-    limit_bytes: int | None
     step_options: dict[str, StepOption]
-    keras_options: dict[str, str]
+    keras_options: dict[str, object]
+    micro_batch_size: int = 1
+    limit_bytes: int | None = None
 
 
-def measure(request: ProbeRequest, outcome: Path) -> int:
+def measure_in_child(request: ProbeRequest) -> int | None:
+    """Return the bytes that a step needs, measured in a child process.
+
+    None: the child stopped at its limit, ran out of memory, or was killed (SIGKILL, which the
+    kernel sends when memory is short).
+
+    Raises:
+        ValueError: The child rejected the model or another argument; has the child's message.
+        RuntimeError: The child failed for another reason than memory.
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-m", "trainer_module.memory.probe"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=child_environment(),
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.write(pickle.dumps(request))
+            child.stdin.flush()  # it stays open: the child ends when it is closed
+        lines = child.stdout.read().decode(errors="replace").splitlines()
+        child.wait()
+    finally:
+        child.kill()
+        child.communicate()
+    reason = f"exit status {child.returncode}"
+    if child.returncode == 0:
+        result = json.loads(lines.pop())
+        if "error" not in result:
+            return result["bytes"]
+        if result["error"] == "ValueError":
+            raise ValueError(result["message"])
+        reason = f"{result['error']}: {result['message']}"
+    elif child.returncode == -signal.SIGKILL or any("std::bad_alloc" in line for line in lines):
+        return None
+    log = "\n".join(lines[-_LOG_LINES:])
+    raise RuntimeError(
+        f"the process that measures the memory of micro-batches of {request.micro_batch_size} rows "
+        f"failed ({reason}); set micro_batch_size to a number to train without it. Its last "
+        f"lines:\n{log}"
+    )
+
+
+def child_environment() -> dict[str, str]:
+    """Return an environment in which a child can import the same modules as this process."""
+    import tensorflow as tf
+
+    env = {key: value for key, value in os.environ.items() if key != "TF_CONFIG"}
+    env["PYTHONPATH"] = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    env["TF_USE_LEGACY_KERAS"] = "0"
+    if threads := tf.config.threading.get_intra_op_parallelism_threads():
+        env["TF_NUM_INTRAOP_THREADS"] = str(threads)
+    return env
+
+
+def main() -> NoReturn:
+    """Run the request in standard input."""
+    # If memory runs out, the kernel kills this process first.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    try:
+        request = pickle.load(sys.stdin.buffer)
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        _finish(bytes=_measure(request))
+    except Exception as error:
+        if _is_out_of_memory(error):
+            _finish(bytes=None)
+        if not isinstance(error, ValueError):
+            traceback.print_exc()
+        _finish(error=type(error).__name__, message=str(error))
+
+
+def _measure(request: ProbeRequest) -> int:
     """Return the peak bytes of model, optimizer, global batch and steps together.
 
-    The allocator counts its tensors. Resident memory is counted from before the model is built,
-    without files mapped into memory (TensorFlow's own code).
+    On GPUs these are the bytes that the allocator gave, otherwise resident memory, from before the
+    model is built.
     """
     gc.disable()  # collecting garbage during imports takes a fifth of the time
-    function = import_dotted(request.build, field="build")
+    build = import_dotted(request.build, field="build")
     import keras
     import tensorflow as tf
 
+    from trainer_module.devices.strategies import create_strategy, grow_gpu_memory
     from trainer_module.step.train_step import TrainStep
 
     gc.enable()
-    keras.config.set_floatx(request.keras_options["floatx"])
-    keras.config.set_dtype_policy(request.keras_options["dtype_policy"])
-    keras.config.set_image_data_format(request.keras_options["image_data_format"])
-    strategy = _strategy(request.devices)
-    by_allocator = request.counter == "allocator"
-    peak = _Peak()
-    if not by_allocator:
-        _watch(peak, request.limit_bytes, outcome)
-    with strategy.scope():
-        model, optimizer, loss = function(*request.arguments)
-    step = TrainStep(
-        model,
-        optimizer,
-        loss,
-        micro_batch_size=request.micro_batch_size,
-        strategy=strategy,
-        **request.step_options,
-    )
-    step.run(iter(_windows(request)), _STEPS)
-    if by_allocator:
-        info = tf.config.experimental.get_memory_info
-        return max(info(device)["peak"] for device in request.devices)
-    return peak.update()
-
-
-def _strategy(devices: tuple[str, ...]) -> tf.distribute.Strategy:
-    import tensorflow as tf
-
-    from trainer_module.devices.strategies import create_strategy, grow_gpu_memory
-
-    name = "one_device" if len(devices) == 1 else "mirrored"
-    if devices[0].startswith("CPU"):
-        tf.config.set_visible_devices([], "GPU")
-        return create_strategy(name, logical_devices=len(devices))
+    for name, value in request.keras_options.items():
+        getattr(keras.config, f"set_{name}")(value)
+    devices, on_gpus = request.devices, request.devices[0].startswith("GPU")
     gpus = tf.config.list_physical_devices("GPU")
-    tf.config.set_visible_devices([gpus[int(d.rpartition(":")[2])] for d in devices], "GPU")
+    used = [gpus[int(device.rpartition(":")[2])] for device in devices] if on_gpus else []
+    tf.config.set_visible_devices(used, "GPU")
     grow_gpu_memory()
-    return create_strategy(name)
+    strategy = create_strategy(
+        "one_device" if len(devices) == 1 else "mirrored",
+        logical_devices=None if on_gpus else len(devices),
+    )
+    peak = ResidentPeak()
+    if not on_gpus:
+        threading.Thread(target=_watch, args=(peak, request.limit_bytes), daemon=True).start()
+    with strategy.scope():
+        built = build(*request.arguments)
+    if not (isinstance(built, tuple) and len(built) == 3 and isinstance(built[0], keras.Model)):
+        raise ValueError(
+            f"build={request.build} returned {type(built).__name__}: return (model, optimizer, "
+            "loss), the model a keras.Model."
+        )
+    size, options = request.micro_batch_size, request.step_options
+    step = TrainStep(*built, micro_batch_size=size, strategy=strategy, **options)
+    step.run(iter(_windows(request)), _STEPS)
+    if on_gpus:
+        return max(tf.config.experimental.get_memory_info(device)["peak"] for device in devices)
+    return peak.update()
 
 
 def _windows(request: ProbeRequest) -> tf.data.Dataset:
     """Return global batches; as in training, one is in use while the next is made."""
     import tensorflow as tf
 
-    features, labels, *weights = request.batch
-    # Weights of 0 would skip the optimizer.
-    example = (features, labels, *[tf.ones_like(weight) for weight in weights])
-    counts = (tf.constant(request.global_batch_rows), tf.constant(request.window_rows))
+    def global_batch(rows: tf.Tensor) -> Tensors:
+        return tf.nest.map_structure(
+            lambda array: tf.gather(array, tf.range(rows) % len(array)), request.batch
+        )
 
-    def global_batch(rows: Tensors, window_rows: Tensors) -> Tensors:
-        def repeated(values: Tensors) -> Tensors:
-            values = tf.convert_to_tensor(values)
-            return tf.gather(values, tf.range(rows) % tf.shape(values)[0])[:window_rows]
-
-        return tf.nest.map_structure(repeated, example)
-
-    batches = tf.data.Dataset.from_tensors(counts).repeat(_STEPS + 2)
-    return batches.map(global_batch).prefetch(1)
+    rows = tf.data.Dataset.from_tensors(request.global_batch_rows).repeat(_STEPS + 2)
+    return rows.map(global_batch).prefetch(1)
 
 
-class _Peak:
-    """Peak of resident memory above that at creation, without mapped files.
-
-    The kernel's peak includes mapped files, which it may page out meanwhile, so their size at the
-    end does not give their part of the peak. `update` therefore reads and resets the peak often.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        reset_peak()
-        status = memory_status()
-        self._files = status.get("RssFile", 0)
-        self._before = status["VmRSS"] - self._files
-        self._bytes = 0
-
-    def update(self) -> int:
-        """Return the peak in bytes."""
-        with self._lock:
-            status = memory_status()
-            reset_peak()
-            files = status.get("RssFile", 0)
-            held = status["VmHWM"] - max(files, self._files)
-            self._files = files
-            self._bytes = max(self._bytes, held - self._before)
-            return self._bytes
-
-
-def _watch(peak: _Peak, limit: int | None, outcome: Path) -> None:
+def _watch(peak: ResidentPeak, limit: int | None) -> None:
     """Update the peak, and end the process above the limit, before the machine's memory is full."""
-
-    def watch() -> None:
-        stopped = threading.Event()
-        while not stopped.wait(_WATCH_SECONDS):
-            held = peak.update()
-            if limit is not None and held > limit:
-                _finish(outcome, {"bytes": held, "finished": False})
-
-    threading.Thread(target=watch, daemon=True).start()
+    stopped = threading.Event()
+    while not stopped.wait(_WATCH_SECONDS):
+        if peak.update() > (limit or sys.maxsize):
+            _finish(bytes=None)
 
 
 def _end_with_parent() -> None:
-    """End the process with its parent: stdin closes when the parent ends."""
-
-    def watch() -> None:
-        select.select([sys.stdin], [], [])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    sys.stdin.buffer.read()  # until the parent ends
+    os._exit(1)
 
 
-def _finish(outcome: Path, answer: dict[str, str | int | bool]) -> NoReturn:
-    partial = outcome.with_suffix(f".{threading.get_ident()}")
-    partial.write_text(json.dumps(answer))
-    os.replace(partial, outcome)
+def _finish(**result: str | int | None) -> NoReturn:
+    os.write(1, f"\n{json.dumps(result)}\n".encode())
     os._exit(0)  # at once: TensorFlow's shutdown takes seconds
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
         return True
-    signs = ("RESOURCE_EXHAUSTED", "out of memory", "OUT_OF_MEMORY", "ALLOC_FAILED")
-    return type(error).__module__.startswith("tensorflow") and any(s in str(error) for s in signs)
-
-
-def main(folder: Path) -> NoReturn:
-    """Run the request in a folder."""
-    _end_with_parent()
-    outcome = folder / "outcome.json"
-    # If memory runs out, the kernel kills this process first.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    try:
-        request = pickle.loads((folder / "request").read_bytes())
-        _finish(outcome, {"bytes": measure(request, outcome), "finished": True})
-    except Exception as error:
-        if _is_out_of_memory(error):
-            _finish(outcome, {"bytes": 0, "finished": False})
-        if not isinstance(error, ValueError):
-            traceback.print_exc()
-        _finish(outcome, {"error": type(error).__name__, "message": str(error)})
+    is_of_tensorflow = type(error).__module__.startswith("tensorflow")
+    return is_of_tensorflow and any(sign in str(error) for sign in _OUT_OF_MEMORY)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from trainer_module.common.positive_int import check_positive_int
 from trainer_module.data.epoch_data import Batches, BatchSource, as_batches
+from trainer_module.devices.memory_budget import memory_status, reset_peak
 from trainer_module.devices.multi_worker import is_multi_worker
-from trainer_module.devices.resident_memory import memory_status, reset_peak
 from trainer_module.devices.strategies import replica_kind
 from trainer_module.options.profiled_steps import MOST_STEPS
 from trainer_module.options.step_options import StepOptions

@@ -91,8 +91,8 @@ def tuner_fn(fn_args: FnArgs) -> TunerFnResult:
                 data,
                 summary,
                 strategy,
-                # Trials that need the same memory get the same size, however much memory this
-                # process still holds from earlier trials (on GPUs, their peak).
+                # Trials that differ in their learning rate get the same size, however much memory
+                # this process still holds from earlier trials (on GPUs, their peak).
                 folders=Folders(record=os.path.join(directory, "micro_batch_size")),
                 train_steps=steps,
                 progress=progress,

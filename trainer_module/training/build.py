@@ -9,6 +9,7 @@ import keras
 
 from trainer_module.baselines.linear_start import set_linear_weights
 from trainer_module.common.json_values import Json
+from trainer_module.data.dataset_fingerprint import files_identity
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.devices.multi_worker import is_multi_worker
 from trainer_module.loop.callbacks import (
@@ -21,7 +22,7 @@ from trainer_module.loop.callbacks import (
 from trainer_module.loop.callbacks.prune import pruned_layers
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
-from trainer_module.loop.run_folder import files_identity, run_folder
+from trainer_module.loop.run_folder import run_folder
 from trainer_module.losses.weighted_loss import LossFunction
 from trainer_module.model.metrics import InOwnUnit
 from trainer_module.model.model_inputs import inputs_of

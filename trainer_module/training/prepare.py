@@ -114,10 +114,9 @@ def prepare(
     if servers is not None:
         check_for_servers(plan.config)
         strategy = tf.distribute.get_strategy()  # for what the chief computes locally
+    run = run_fingerprint(plan.config, data.train, summary)
     if workers.size > 1:
-        workers.assert_same_on_all_workers(
-            "settings, code and data", run_fingerprint(plan.config, data.train, summary)
-        )
+        workers.assert_same_on_all_workers("settings, code and data", run)
     plan, context = _plan_for_data(plan, data, summary)
     check_early_stopping(plan.config, data)
     length = _length(plan.config, train_steps, summary.rows)
@@ -127,7 +126,7 @@ def prepare(
         data.train.for_training(),
         length.total_steps,
         strategy,
-        run_dir=folders.run,
+        run=run,
         record_dir=folders.record or folders.checkpoints(plan.config),
     )
     scales = label_scales(context, summary)

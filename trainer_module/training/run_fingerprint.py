@@ -5,8 +5,8 @@ from __future__ import annotations
 from trainer_module.common.code_fingerprint import code_digests
 from trainer_module.common.json_values import Json
 from trainer_module.config import TrainerConfig
+from trainer_module.data.dataset_fingerprint import files_identity
 from trainer_module.data.input_pipeline import DataSummary, Examples
-from trainer_module.loop.run_folder import files_identity
 
 
 def run_fingerprint(

@@ -22,9 +22,9 @@ class _Without:
 def test_a_missing_private_attribute_is_an_error_with_its_name(missing, monkeypatch):
     dataset = tf.data.Dataset.range(4).shuffle(4, seed=3)
     stranger = _Without(dataset, missing)
-    monkeypatch.setattr(dataset_steps, "_kind", lambda each: "Shuffle")
+    monkeypatch.setattr(dataset_steps, "kind_of", lambda each: "Shuffle")
     reader = {
-        "_inputs": dataset_steps.dataset_facts,
+        "_inputs": dataset_steps.reshuffles_at_once,
         "_functions": dataset_steps.random_operations,
         "_seed": dataset_steps.unseeded_shuffle,
         "_reshuffle_each_iteration": dataset_steps.has_reshuffle,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import mmap
 import subprocess
 
+import numpy as np
 import psutil
 import pytest
 
 from trainer_module.devices.memory_budget import (
+    ResidentPeak,
     format_bytes,
     free_gpu_memory,
     free_machine_memory,
@@ -55,65 +58,80 @@ def test_bytes_as_people_read_them():
     assert shown == ["0 B", "1023 B", "1.0 KiB", "12.0 MiB", "2.5 GiB", "3072.0 TiB"]
 
 
-def control_group(folder, version, limit, used, cached):
+def control_group(folder, limit, used, cached):
     """Files of one control group, as the kernel shows them."""
-    names = {
-        1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        2: ("memory.max", "memory.current", "inactive_file"),
-    }[version]
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / names[0]).write_text(f"{limit}\n")
-    (folder / names[1]).write_text(f"{used}\n")
-    (folder / "memory.stat").write_text(f"anon 1\n{names[2]} {cached}\n")
+    (folder / "memory.max").write_text(f"{limit}\n")
+    (folder / "memory.current").write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 1\ninactive_file {cached}\n")
 
 
 @pytest.fixture
 def process(tmp_path):
-    """Write /proc/self's files for a process in control group `path`, mounted below tmp_path."""
+    """Write /proc/self/cgroup of a process in control group `path`; return the root folder."""
 
-    def make(version, path, mount_root="/"):
-        folder = tmp_path / "process"
-        folder.mkdir()
-        kind, hierarchy = ("cgroup", "7:cpu,memory") if version == 1 else ("cgroup2", "0:")
-        options = "rw,memory" if version == 1 else "rw"
-        (folder / "cgroup").write_text(f"3:cpu:/elsewhere\n{hierarchy}:{path}\n")
-        (folder / "mountinfo").write_text(
-            f"30 23 0:28 / /sys rw - sysfs sysfs rw\n"
-            f"32 31 0:29 {mount_root} {tmp_path}/groups rw,relatime shared:9 - {kind} x {options}\n"
-        )
-        return folder
+    def make(path):
+        (tmp_path / "proc" / "self").mkdir(parents=True)
+        (tmp_path / "proc" / "self" / "cgroup").write_text(f"3:cpu:/elsewhere\n0::{path}\n")
+        return tmp_path
 
     return make
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_the_tightest_control_group_counts(process, tmp_path, version):
-    groups = tmp_path / "groups"
-    control_group(groups / "pod" / "job", version, limit=1 << 62, used=0, cached=0)
+@pytest.fixture
+def groups(tmp_path):
+    return tmp_path / "sys" / "fs" / "cgroup"
+
+
+def test_the_tightest_control_group_counts(process, groups):
+    control_group(groups / "pod" / "job", limit=1 << 62, used=0, cached=0)
     # Pages of files that were read lately are given back when memory is short.
-    control_group(groups / "pod", version, limit=50 << 20, used=45 << 20, cached=10 << 20)
-    assert free_machine_memory(process(version, "/pod/job")) == 15 << 20
+    control_group(groups / "pod", limit=50 << 20, used=45 << 20, cached=10 << 20)
+    assert free_machine_memory(process("/pod/job")) == 15 << 20
 
 
-def test_a_container_sees_its_own_group_as_the_root(process, tmp_path):
-    control_group(tmp_path / "groups", 1, limit=20 << 20, used=5 << 20, cached=0)
-    folder = process(1, "/docker/abc", mount_root="/docker/abc")
-    assert free_machine_memory(folder) == 15 << 20
+@pytest.mark.parametrize("path", ["/", "/docker/abc"])
+def test_a_container_sees_its_own_group_as_the_root(process, groups, path):
+    control_group(groups, limit=20 << 20, used=5 << 20, cached=0)
+    assert free_machine_memory(process(path)) == 15 << 20
 
 
-def test_a_group_above_its_limit_has_nothing_free(process, tmp_path):
-    control_group(tmp_path / "groups" / "job", 2, limit=5 << 20, used=6 << 20, cached=0)
-    assert free_machine_memory(process(2, "/job")) == 0
+def test_a_group_above_its_limit_has_nothing_free(process, groups):
+    control_group(groups / "job", limit=5 << 20, used=6 << 20, cached=0)
+    assert free_machine_memory(process("/job")) == 0
 
 
 @pytest.mark.parametrize("limit", ["max", 1 << 62])
-def test_without_a_limit_the_machine_counts(process, tmp_path, limit):
+def test_without_a_limit_the_machine_counts(process, groups, tmp_path, limit):
     """Tolerance: other processes may take or give back 30 % of the machine meanwhile."""
-    control_group(tmp_path / "groups" / "job", 2, limit=limit, used=1, cached=0)
+    control_group(groups / "job", limit=limit, used=1, cached=0)
     available = psutil.virtual_memory().available
     total = psutil.virtual_memory().total
-    assert abs(free_machine_memory(process(2, "/job")) - available) < 0.3 * total
-    assert abs(free_machine_memory(tmp_path / "no_such_process") - available) < 0.3 * total
+    assert abs(free_machine_memory(process("/job")) - available) < 0.3 * total
+    assert abs(free_machine_memory(tmp_path / "nothing") - available) < 0.3 * total
+
+
+BYTES = 64 << 20
+
+
+def test_freed_memory_counts():
+    peak = ResidentPeak()
+    rows = np.ones(BYTES, "uint8")
+    del rows
+    for _ in range(3):
+        assert 0.9 * BYTES < peak.update() < 1.5 * BYTES
+
+
+def test_files_do_not_count_even_where_the_kernel_pages_them_out(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(BYTES))
+    peak = ResidentPeak()
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ) as pages:
+        assert sum(pages[:: mmap.PAGESIZE]) == 0  # reads each page
+        peak.update()
+        pages.madvise(mmap.MADV_DONTNEED)
+        for _ in range(3):
+            assert peak.update() < 0.5 * BYTES
 
 
 # The calls of cuda.h that `free_gpu_memory` makes, by their rules: a device before its context, and

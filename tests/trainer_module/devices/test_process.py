@@ -19,7 +19,7 @@ PROGRAM = """
 
     prepare_process(TrainerConfig.model_validate_json(sys.argv[1]))
     import tensorflow as tf
-    from trainer_module.memory.probe_process import _environment
+    from trainer_module.memory.probe import child_environment
 
     def busy():
         x = tf.random.normal([1024, 1024])
@@ -32,7 +32,7 @@ PROGRAM = """
     print(json.dumps({
         "busy": busy() if "intra_op_threads" in sys.argv[1] else None,
         "cpus": len(tf.config.list_logical_devices("CPU")),
-        "probe": _environment().get("TF_NUM_INTRAOP_THREADS"),
+        "probe": child_environment().get("TF_NUM_INTRAOP_THREADS"),
     }))
 """
 

@@ -120,7 +120,7 @@ def test_extended_run_equals_the_longer_run(tmp_path, short, long):
         ({"names": ("named",)}, r"model\.inner\..* was not there and is"),
         (
             {"data": tf.data.Dataset.from_tensor_slices((FEATURES + 1, LABELS))},
-            r"data\.0 TensorSlice was .* and is ",
+            r"data\.0 TensorSlice\.tensors was .* and is ",
         ),
     ],
 )
