@@ -81,11 +81,8 @@ from .gradients.inputs import smooth_grad as smooth_grad
 from .gradients.model_inputs import InputGradients as InputGradients
 from .gradients.jacobians import jacobian as jacobian
 
-# Layers with fewer parameters
-from .layers.low_rank_dense import LowRankDense as LowRankDense
+# A layer that loses weights in training
 from .layers.pruned_dense import PrunedDense as PrunedDense
-from .layers.tied_dense import TiedDense as TiedDense
-from .layers.depthwise_separable import DepthwiseSeparable as DepthwiseSeparable
 
 # Models that do not fit on one device
 from .stages.split_model import split_model as split_model
