@@ -42,7 +42,6 @@ FLOORS = {
     "trainer_module": (
         *("tfx", "training", "tuning", "memory", "profiling", "loop", "baselines", "model", "data"),
         *("stages", "parameter_server", "step", "gradients", "window", "checks", "losses"),
-        "layers",
         *("config", "launch", "options", "devices", "common"),
     ),
 }

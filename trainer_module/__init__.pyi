@@ -82,7 +82,7 @@ from .gradients.model_inputs import InputGradients as InputGradients
 from .gradients.jacobians import jacobian as jacobian
 
 # A layer that loses weights in training
-from .layers.pruned_dense import PrunedDense as PrunedDense
+from .model.pruned_dense import PrunedDense as PrunedDense
 
 # Models that do not fit on one device
 from .stages.split_model import split_model as split_model

@@ -13,10 +13,10 @@ from trainer_module.common.table_lookup import TableLookup
 from trainer_module.common.tensors import Shape
 from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.text_bags import WEIGHT, other_places, text_bags
-from trainer_module.layers.pruned_dense import PrunedDense
 from trainer_module.model.hinges import Hinges
 from trainer_module.model.model_context import ModelContext
 from trainer_module.model.pooled_embedding import PooledEmbedding
+from trainer_module.model.pruned_dense import PrunedDense
 from trainer_module.options.model_config import ModelConfig
 
 # Kinds of float columns that are 0 or 1, points on a circle, or unscaled: no hinges.

@@ -41,8 +41,8 @@ class EarlyStopping(Callback):
             min_delta: Smallest change that counts as an improvement.
             restore_best: Whether to keep a copy of the best epoch's weights and restore it at the
                 end. The copy takes as much memory as the weights.
-            from_step: Evaluations before this optimizer step do not count. With `Prune`, use its
-                `end_step`: earlier weights are not as sparse.
+            from_step: Evaluations before this optimizer step do not count. With `Prune`, use the
+                `end_step` of the layers: earlier weights are not as sparse.
 
         Raises:
             ValueError: `mode` is "auto" and the metric's name does not determine it.
