@@ -37,7 +37,7 @@ FLOORS = {
     ),
     "transform": (
         *("preprocessing", "output", "resolve", "encode", "steps", "columns", "spec"),
-        *("scale", "analyzers", "block", "restarts", "layout", "compat", "aliases"),
+        *("scale", "analyzers", "block", "restarts", "compat", "aliases"),
     ),
     "trainer_module": (
         *("tfx", "training", "tuning", "memory", "profiling", "loop", "baselines", "model", "data"),

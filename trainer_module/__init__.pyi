@@ -11,7 +11,7 @@ from .tfx.input_gradients import input_gradients_signature as input_gradients_si
 from .config import TrainerConfig as TrainerConfig
 from .tuning.tuner_config import TunerConfig as TunerConfig
 from .model.model_context import ModelContext as ModelContext
-from .data.feature_layout import FeatureLayout as FeatureLayout
+from .model.model_context import FeatureLayout as FeatureLayout
 from .data.text_bags import text_bags as text_bags
 from .data.text_bags import TextBag as TextBag
 from .devices.process import prepare_process as prepare_process

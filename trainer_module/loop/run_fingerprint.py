@@ -20,7 +20,6 @@ from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.evaluation import Evaluate, Evaluation
 from trainer_module.loop.variable_names import layer_names
 from trainer_module.options.loop_options import LoopOptions
-from trainer_module.options.step_options import StepOptions
 from trainer_module.step.protocol import Step
 
 # Numbers of the schedules of a learning rate and of a pruning that programs derive from the length
@@ -28,12 +27,10 @@ from trainer_module.step.protocol import Step
 _FOLLOW_LENGTH = re.compile(
     r"optimizer\..*(decay_steps|total_steps)"
     r"|model\..*\.(begin_step|end_step|every)"
-    r"|actions\.\d+ (Prune\.schedules|EarlyStopping\.from_step)"
+    r"|callbacks\.\d+ (Prune\.schedules|EarlyStopping\.from_step)"
 )
-# Values that checkpoints of earlier versions lack, or that could not be read. A checkpoint without
-# them is resumed.
-_NEWER_VALUES = ("added_losses", "steps_per_epoch", "data_holds", "evaluate_holds")
-_OWN_MODULE = re.compile(r"\btrainer_module\.(?:[a-z0-9_]+\.)+")
+# Values that may not be readable. A checkpoint without them is resumed.
+_MAY_BE_UNREAD = ("data_holds", "evaluate_holds")
 
 # JSON values by name.
 Fingerprint = dict[str, Json]
@@ -69,7 +66,7 @@ def program_fingerprint(
         "data": _data(data),
         **options.fingerprint(),
         "evaluate": _evaluation(evaluate),
-        "actions": {
+        "callbacks": {
             f"{place} {getattr(each, 'name', type(each).__name__)}": to_fingerprint(each.facts())
             for place, each in enumerate(deciding)
         },
@@ -106,12 +103,10 @@ def check_fingerprint(
     Raises:
         ValueError: Something else differs. The message lists all differences.
     """
-    unknown = {name for name in _NEWER_VALUES if name not in there or name not in here}
+    unread = {name for name in _MAY_BE_UNREAD if name not in there or name not in here}
     was, now = (
-        flat(
-            {name: _shorten_modules(value) for name, value in facts.items() if name not in unknown}
-        )
-        for facts in ({**_defaults(), **there}, here)
+        flat({name: value for name, value in facts.items() if name not in unread})
+        for facts in (there, here)
     )
     grown = [name for name in now if longer and _FOLLOW_LENGTH.fullmatch(name)]
     found = differences(
@@ -128,21 +123,6 @@ def check_fingerprint(
         {name: was[name] for name in grown if name in was},
         {name: now[name] for name in grown if name in was},
     )
-
-
-def _defaults() -> Fingerprint:
-    """Return the value that options had before they existed, for older checkpoints."""
-    options = (StepOptions(micro_batch_size=1), LoopOptions(epochs=1))
-    return {name: value for each in options for name, value in each.fingerprint().items()}
-
-
-def _shorten_modules(value: Json) -> Json:
-    """Return a value with this package's module names shortened, because modules can move."""
-    if isinstance(value, Mapping):
-        return {name: _shorten_modules(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_shorten_modules(each) for each in value]
-    return _OWN_MODULE.sub("trainer_module.", value) if isinstance(value, str) else value
 
 
 def _captured_values(

@@ -59,7 +59,6 @@ class TrainingLoop:
         steps_per_loop: int | Literal["auto"] = "auto",
         evaluate: Evaluate | None = None,
         callbacks: Sequence[AnyCallback] = (),
-        actions: Sequence[AnyCallback] = (),
         checkpoints: Checkpoints | None = None,
         progress: bool = True,
     ) -> None:
@@ -88,7 +87,6 @@ class TrainingLoop:
             evaluate: Returns metrics by name. Called after each epoch, on the averaged weights if
                 the step keeps an EMA.
             callbacks: Called in order. Keras callbacks are allowed (see `KerasCallback`).
-            actions: Former name of `callbacks`.
             checkpoints: Saved at the ends of epochs, after the set number of steps or minutes, and
                 when training ends.
             progress: Whether to show the progress, with a `ProgressLog` if `callbacks` have none.
@@ -107,8 +105,6 @@ class TrainingLoop:
             "steps_per_epoch": steps_per_epoch,
             "steps_per_loop": steps_per_loop,
         }
-        if actions and callbacks:
-            raise ValueError("callbacks and actions are both given: actions is the former name.")
         self.options = parse_section(LoopOptions, given, section="")
         if evaluate is not None and not callable(evaluate):
             raise ValueError(
@@ -123,7 +119,7 @@ class TrainingLoop:
         workers = worker_group(train_step.strategy)
         self.callbacks = CallbackList(
             as_callbacks(
-                callbacks or actions,
+                callbacks,
                 train_step,
                 metrics=_evaluated_names(evaluate),
                 epochs=self.options.epochs,

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import keras
 import tensorflow as tf
 
+from shared_core.feature_layout import FeatureLayout
 from trainer_module.common.json_values import Json
 from trainer_module.common.table_lookup import TableLookup
 from trainer_module.common.tensors import Shape
-from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.text_bags import WEIGHT, other_places, text_bags
 from trainer_module.model.hinges import Hinges
 from trainer_module.model.model_context import ModelContext
@@ -63,7 +63,6 @@ class PackedEmbedding(TableLookup):
         self.initializer = initializer
         separate = [sum(self.sizes[:i]) for i in range(len(self.sizes))]
         self.starts = separate if starts is None else [int(n) for n in starts]
-        self._has_shared = self.starts != separate
 
     def build(self, input_shape: Shape) -> None:
         """Create the table."""
@@ -86,10 +85,8 @@ class PackedEmbedding(TableLookup):
 
     def get_config(self) -> dict[str, Json]:
         """Return the constructor's arguments."""
-        own = {"sizes": self.sizes, "size": self.size, "first_ids": self.first_ids}
-        # Checkpoints of earlier versions have a fingerprint without it.
-        shared = {"starts": self.starts} if self._has_shared else {}
-        return {**super().get_config(), **own, "initializer": self.initializer, **shared}
+        names = ("sizes", "size", "first_ids", "initializer", "starts")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 def default_model(context: ModelContext) -> keras.Model:

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from shared_core.feature_layout import FeatureLayout
 from trainer_module.config import TrainerConfig
-from trainer_module.data.feature_layout import FeatureLayout
 
 if TYPE_CHECKING:
     import keras

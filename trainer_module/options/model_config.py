@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from trainer_module.options.settings import NEWER_OPTION, Settings
+from trainer_module.options.settings import Settings
 
 
 class ModelConfig(Settings):
@@ -38,7 +38,7 @@ class ModelConfig(Settings):
             "the numbers."
         ),
     )
-    linear: Annotated[bool, NEWER_OPTION] = Field(
+    linear: bool = Field(
         default=False,
         description=(
             "Add a linear model of the same inputs to the output of the dense layers. Its initial "
@@ -46,7 +46,7 @@ class ModelConfig(Settings):
             "selects the label scale."
         ),
     )
-    sparsity: Annotated[float | None, NEWER_OPTION] = Field(
+    sparsity: float | None = Field(
         default=None,
         description=(
             "Share of the hidden layers' weights to remove, above 0 and below 1, the smallest "

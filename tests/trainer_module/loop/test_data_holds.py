@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 
 import keras
 import numbered_batches
@@ -90,21 +89,6 @@ def test_restored_variables_do_not_identify_the_data(tmp_path):
     again = loop(tmp_path, data, model_of_data=True, epochs=2)
     again.train_step.model.set_weights([np.full([1, 1], 7.0, "float32")])
     assert again.fit().epochs == 2
-
-
-def test_a_checkpoint_of_an_earlier_version_is_continued(tmp_path, monkeypatch):
-    written = json.dumps
-
-    def older(value, **options):
-        if isinstance(value, dict) and "facts" in value:
-            facts = {k: v for k, v in value["facts"].items() if not k.endswith("_holds")}
-            value = {**value, "facts": facts}
-        return written(value, **options)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(json, "dumps", older)
-        loop(tmp_path, centred(1.0), held_out=centred(1.0)).fit()
-    assert loop(tmp_path, centred(1.0), held_out=centred(1.0), epochs=2).fit().epochs == 2
 
 
 def test_python_functions_in_the_data_are_reported_once(tmp_path, warnings):

@@ -37,21 +37,3 @@ def test_a_new_option_of_the_loop_makes_another_run(fingerprint):
     assert check(there, fingerprint(WithSmoothing(epochs=9))) == []  # a run may grow
     with pytest.raises(ValueError, match=r"smoothing was 0\.5 and is 0\.25"):
         check(there, fingerprint(WithSmoothing(epochs=1, smoothing=0.25)))
-
-
-def test_an_option_that_a_checkpoint_lacks_had_its_default(fingerprint):
-    here = fingerprint(LoopOptions(epochs=1, batch_size=4))
-    there = {name: value for name, value in here.items() if name not in ("shuffle", "seed")}
-    assert check(there, here) == []
-    with pytest.raises(ValueError, match="seed was None and is 3"):
-        check(there, fingerprint(LoopOptions(epochs=1, batch_size=4, seed=3)))
-
-
-def test_a_module_of_this_package_may_move(fingerprint):
-    """The loss of a checkpoint of version 0.1; only its module has another name."""
-    here = fingerprint(LoopOptions(epochs=1))
-    name = here["loss"]["class"].rpartition(".")[2]
-    moved = {**here["loss"], "class": f"trainer_module.another_room.of_losses.{name}"}
-    assert check({**here, "loss": moved}, here) == []
-    with pytest.raises(ValueError, match=r"loss\.class was trainer_module\.Other and is"):
-        check({**here, "loss": {**moved, "class": "trainer_module.window.loss.Other"}}, here)

@@ -362,10 +362,10 @@ def test_a_longer_run_may_prune_by_a_longer_schedule():
 
     def facts(**settings):
         model = default_model(**settings)
-        actions = {"0 Prune": Prune(model).facts()}
+        callbacks = {"0 Prune": Prune(model).facts()}
         rest = StepOptions(micro_batch_size=1), LoopOptions(epochs=1)
         options = {name: value for each in rest for name, value in each.fingerprint().items()}
-        return {"model": model_fingerprint(model), "actions": actions, **options}
+        return {"model": model_fingerprint(model), "callbacks": callbacks, **options}
 
     before = facts(total_steps=100, sparsity=0.5)
     after = facts(total_steps=200, sparsity=0.5)
