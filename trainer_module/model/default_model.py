@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from shared_core.feature_layout import FeatureLayout
 from trainer_module.common.json_values import Json
-from trainer_module.common.table_lookup import TableLookup
+from trainer_module.common.layers import TableLookup
 from trainer_module.common.tensors import Shape
 from trainer_module.data.text_bags import WEIGHT, other_places, text_bags
 from trainer_module.model.hinges import Hinges
