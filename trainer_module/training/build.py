@@ -23,7 +23,7 @@ from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.run_folder import files_identity, run_folder
 from trainer_module.losses.weighted_loss import LossFunction
 from trainer_module.model.metrics import InOwnUnit
-from trainer_module.model.model_inputs import inputs_of
+from trainer_module.model.model_context import inputs_of
 from trainer_module.model.pruned_dense import PrunedDense
 from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
 from trainer_module.step.protocol import Step
