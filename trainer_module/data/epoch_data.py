@@ -131,10 +131,10 @@ class EpochData:
         if isinstance(batches, tf.data.Dataset):
             self._check_dataset(batches)
             self._reshuffles = has_reshuffle(batches)
-            self._is_endless = int(batches.cardinality()) == tf.data.INFINITE_CARDINALITY
+            is_endless = int(batches.cardinality()) == tf.data.INFINITE_CARDINALITY
         else:
-            self._reshuffles = self._is_endless = False
-        self._is_stream = not by_epoch and (steps_per_epoch is not None or self._is_endless)
+            self._reshuffles = is_endless = False
+        self._is_stream = not by_epoch and (steps_per_epoch is not None or is_endless)
 
     def begin(self, epoch: int, step_in_epoch: int, step: int) -> Iterator[Tensors]:
         """Return an iterator over the rest of an epoch, and set `steps` to the epoch's batches.
