@@ -37,12 +37,11 @@ FLOORS = {
     ),
     "transform": (
         *("preprocessing", "output", "resolve", "encode", "steps", "columns", "spec"),
-        *("scale", "analyzers", "block", "restarts", "layout", "compat", "aliases"),
+        *("scale", "analyzers", "block", "restarts", "compat", "aliases"),
     ),
     "trainer_module": (
         *("tfx", "training", "tuning", "memory", "profiling", "loop", "baselines", "model", "data"),
         *("stages", "parameter_server", "step", "gradients", "window", "checks", "losses"),
-        "layers",
         *("config", "launch", "options", "devices", "common"),
     ),
 }

@@ -11,7 +11,7 @@ from .tfx.input_gradients import input_gradients_signature as input_gradients_si
 from .config import TrainerConfig as TrainerConfig
 from .tuning.tuner_config import TunerConfig as TunerConfig
 from .model.model_context import ModelContext as ModelContext
-from .data.feature_layout import FeatureLayout as FeatureLayout
+from .model.model_context import FeatureLayout as FeatureLayout
 from .data.text_bags import text_bags as text_bags
 from .data.text_bags import TextBag as TextBag
 from .devices.process import prepare_process as prepare_process
@@ -81,11 +81,8 @@ from .gradients.inputs import smooth_grad as smooth_grad
 from .gradients.model_inputs import InputGradients as InputGradients
 from .gradients.jacobians import jacobian as jacobian
 
-# Layers with fewer parameters
-from .layers.low_rank_dense import LowRankDense as LowRankDense
-from .layers.pruned_dense import PrunedDense as PrunedDense
-from .layers.tied_dense import TiedDense as TiedDense
-from .layers.depthwise_separable import DepthwiseSeparable as DepthwiseSeparable
+# A layer that loses weights in training
+from .model.pruned_dense import PrunedDense as PrunedDense
 
 # Models that do not fit on one device
 from .stages.split_model import split_model as split_model

@@ -16,7 +16,7 @@ from trainer_module.options.loop_options import RunLength
 from trainer_module.options.model_config import EarlyStoppingConfig
 from trainer_module.options.parse import parse_section
 from trainer_module.options.profiled_steps import check_profiled_steps
-from trainer_module.options.settings import COUNT, NEWER_OPTION, RUNTIME_ONLY
+from trainer_module.options.settings import COUNT, RUNTIME_ONLY
 from trainer_module.options.step_options import UpdateOptions
 from trainer_module.options.task_options import TaskOptions
 
@@ -42,7 +42,7 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
             "hold: {0: 256, 1000: 1024}."
         ),
     )
-    scale_learning_rate: Annotated[Literal["none", "linear", "sqrt"], NEWER_OPTION] = Field(
+    scale_learning_rate: Literal["none", "linear", "sqrt"] = Field(
         default="none",
         description=(
             "How the learning rate follows sizes by step: linear multiplies it by size / size at "

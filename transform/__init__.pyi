@@ -29,12 +29,12 @@ from .output.chains import column_chains as column_chains
 from .output.cautions import column_cautions as column_cautions
 
 # The layout of packed features
-from .layout import FeatureLayout as FeatureLayout
-from .layout import Column as Column
-from .layout import LayoutLabel as LayoutLabel
-from .layout import PACKED_FLOAT as PACKED_FLOAT
-from .layout import PACKED_INT as PACKED_INT
-from .layout import PACKED_MISSING as PACKED_MISSING
+from .output.chains import FeatureLayout as FeatureLayout
+from .output.chains import Column as Column
+from .preprocessing import LayoutLabel as LayoutLabel
+from .resolve.output_columns import PACKED_FLOAT as PACKED_FLOAT
+from .resolve.output_columns import PACKED_INT as PACKED_INT
+from .resolve.output_columns import PACKED_MISSING as PACKED_MISSING
 
 # In your own preprocessing_fn
 from .columns.inputs import dense_numbers as dense_numbers

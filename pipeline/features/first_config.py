@@ -250,9 +250,6 @@ def likely_label(data: DataFacts) -> tuple[str, str]:
 def training(rows: int, columns: int = 1) -> list[str]:
     """Return the lines of `training:` for a number of training rows and of feature columns.
 
-    The kind of layers is the one with the best mean rank on public tables of that size, see
-    benchmarks/results/models.md.
-
     From `_MANY` rows on, a network of this size does not memorize them. Then there is no dropout,
     whose noise becomes a bias if outputs are exponentials, a lower learning rate, and enough epochs
     to complete the schedule.
@@ -264,7 +261,7 @@ def training(rows: int, columns: int = 1) -> list[str]:
     epochs = _ROWS_SEEN / rows if many else _STEPS / steps
     epochs = int(np.clip(round(epochs), 20, 200))
     patience = max(5, epochs // (3 if many else 5))
-    kind, units = ("residual", [64, 32]) if rows < _SMALL else ("mlp", [128, 64])
+    units = [64, 32] if rows < _SMALL else [128, 64]
     dropout, rate = (0.0, 0.002) if many else (0.1, 0.003)
     model = ModelSize(units, dropout, knots=8, weight_decay=0.01)
     linear = ", linear: true"
@@ -273,7 +270,7 @@ def training(rows: int, columns: int = 1) -> list[str]:
         "  ema_momentum: 0.99",
     ]
     if is_wide(rows, columns):
-        model, kind, linear = WIDE, "mlp", ""
+        model, linear = WIDE, ""
         about = [f"  # {columns:,} columns: a small model with weight decay, against overfitting."]
     noun = "step" if steps == 1 else "steps"
     return [
@@ -283,7 +280,7 @@ def training(rows: int, columns: int = 1) -> list[str]:
         f"  global_batch_size: {batch}",
         f"  epochs: {epochs}",
         *about,
-        f"  model: {{kind: {kind}, hidden_units: {model.hidden_units}, dropout: {model.dropout}, "
+        f"  model: {{hidden_units: {model.hidden_units}, dropout: {model.dropout}, "
         f"knots: {model.knots}{linear}}}",
         "  optimizer:",
         f"    {{name: adamw, learning_rate: {rate}, weight_decay: {model.weight_decay}, "

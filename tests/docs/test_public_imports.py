@@ -83,7 +83,7 @@ def test_pages_and_examples_import_public_names_alone():
     [
         "from trainer_module.loop.evaluation import Evaluation",
         "from trainer_module import (\n    TrainStep,\n    NoSuchName,\n)",
-        "$ python -c 'from transform.layout import FeatureLayout'",
+        "$ python -c 'from transform.preprocessing import FeatureLayout'",
         "cd folder\nimport components.trainer.component as it",
         "def later():\n    from pipeline.graph.build import create_pipeline",
     ],

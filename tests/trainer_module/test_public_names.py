@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
-
-import pytest
 
 import trainer_module
 
@@ -42,21 +39,3 @@ def test_plain_tensorflow_users_need_neither_tfx_nor_beam_nor_keras_tuner():
     code = f"from trainer_module import {', '.join(trainer_module.__all__)}"
     with_tfx = {"tfx", "apache_beam", "tensorflow_transform", "tfx_bsl", "keras_tuner"}
     assert not modules_after(code) & with_tfx
-
-
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("trainer_module.loop.actions", "CsvLog"),
-        ("trainer_module.loop.actions", "EarlyStopping"),
-        ("trainer_module.loop.actions", "ExportBest"),
-        ("trainer_module.loop.actions", "TensorBoardScalars"),
-        ("trainer_module.loop.checkpoints", "Checkpoints"),
-        ("trainer_module.loop.evaluation", "Evaluation"),
-        ("trainer_module.devices.launch", "launch"),
-        ("trainer_module.data.text_bags", "text_bags"),
-    ],
-)
-def test_the_paths_of_earlier_pages_still_work(module, name):
-    former = getattr(importlib.import_module(module), name)
-    assert former is getattr(trainer_module, name)

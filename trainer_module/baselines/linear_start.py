@@ -172,8 +172,7 @@ def set_linear_weights(model: keras.Model, context: ModelContext, linear: Linear
             table.append(kernel[start + np.minimum(np.arange(count), width - 1)])
             start += width
         layers["linear_ids"].table.assign(np.concatenate(table))
-    outputs = layers["outputs"].bias  # of an ensemble: one bias per member
-    outputs.assign(np.broadcast_to(bias, outputs.shape))
+    layers["outputs"].bias.assign(bias)
 
 
 def _with_class_weights(sample: Sample, context: ModelContext) -> np.ndarray:

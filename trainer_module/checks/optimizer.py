@@ -1,4 +1,4 @@
-"""Check that no option of an optimizer acts per replica or per micro-batch."""
+"""Optimizers: no option may act per replica or per micro-batch; several in a MultiOptimizer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import keras
 import tensorflow as tf
 
 from trainer_module.common.keras_arguments import REPLACEMENTS
-from trainer_module.common.several_optimizers import each_optimizer
 
 _PER_STEP = (
     *("clipnorm", "clipvalue", "global_clipnorm", "use_ema"),
@@ -48,3 +47,20 @@ def check_optimizer(
             f"optimizer {optimizer.name!r} was not created under this strategy: create it inside "
             "`with strategy.scope():`."
         )
+
+
+def is_several(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Return whether it is a MultiOptimizer, which Keras has since 3.13."""
+    kind = getattr(keras.optimizers, "MultiOptimizer", None)
+    return kind is not None and isinstance(optimizer, kind)
+
+
+def each_optimizer(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
+    """Return the optimizer and those inside a MultiOptimizer (all of them once it is built)."""
+    return [optimizer, *(optimizer.optimizers if is_several(optimizer) else ())]
+
+
+def learning_rate_of(optimizer: keras.optimizers.Optimizer) -> float:
+    """Return the rate of the next update; of a MultiOptimizer, that of its first optimizer."""
+    rated = optimizer.optimizers[0] if is_several(optimizer) else optimizer
+    return float(tf.convert_to_tensor(rated.learning_rate))

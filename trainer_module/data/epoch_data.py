@@ -131,10 +131,10 @@ class EpochData:
         if isinstance(batches, tf.data.Dataset):
             self._check_dataset(batches)
             self._reshuffles = has_reshuffle(batches)
-            self._is_endless = int(batches.cardinality()) == tf.data.INFINITE_CARDINALITY
+            is_endless = int(batches.cardinality()) == tf.data.INFINITE_CARDINALITY
         else:
-            self._reshuffles = self._is_endless = False
-        self._is_stream = not by_epoch and (steps_per_epoch is not None or self._is_endless)
+            self._reshuffles = is_endless = False
+        self._is_stream = not by_epoch and (steps_per_epoch is not None or is_endless)
 
     def begin(self, epoch: int, step_in_epoch: int, step: int) -> Iterator[Tensors]:
         """Return an iterator over the rest of an epoch, and set `steps` to the epoch's batches.
@@ -198,22 +198,8 @@ class EpochData:
         """Make the next `begin` continue after the last batch trained on, not from the iterator."""
         self._stream = None
 
-    def restore(
-        self, place: Mapping[str, int] | None, *, epoch: int, step_in_epoch: int, step: int
-    ) -> None:
-        """Restore the position of a checkpoint.
-
-        Args:
-            place: The value of `place`; None in a checkpoint of an earlier version, in which only
-                an infinite dataset was a stream.
-            epoch: Epoch, from 0.
-            step_in_epoch: Batches of it that were trained on.
-            step: Batches that were trained on in total.
-        """
-        if place is None and self._is_endless:
-            place = {"passes_over": 0, "taken": step}
-        elif place is None:
-            place = {"passes_over": epoch, "taken": step_in_epoch}
+    def restore(self, place: Mapping[str, int]) -> None:
+        """Restore the position of a checkpoint, the value of `place`."""
         self.passes_over, self.taken = place["passes_over"], place["taken"]
         self._stream = None
 

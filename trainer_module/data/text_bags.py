@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trainer_module.data.feature_layout import Column, FeatureLayout
+from shared_core.feature_layout import Column, FeatureLayout
 
 TERM, WEIGHT = "text", "text_weight"  # column kinds
 

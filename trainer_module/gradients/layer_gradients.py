@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.common.replaced_calls import replaced_calls
-from trainer_module.common.table_lookup import TableLookup
+from trainer_module.common.layers import TableLookup, replaced_calls
 from trainer_module.window.micro_batch import upcast_to_float32
 
 _LOOKUPS = (keras.layers.Embedding, TableLookup)

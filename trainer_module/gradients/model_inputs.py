@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from shared_core.feature_layout import FeatureLayout
 from shared_core.nearest import nearest
-from trainer_module.common.replaced_calls import replaced_calls
+from trainer_module.common.layers import replaced_calls
 from trainer_module.common.tensors import Tensors
 from trainer_module.gradients.arguments import check_function
 from trainer_module.window.micro_batch import upcast_to_float32

@@ -27,6 +27,8 @@ from trainer_module.loop.variable_names import model_paths, optimizer_paths
 from trainer_module.step.protocol import Step
 
 _POSITION = "position"
+# Of positions and variables; another number when either changes.
+_FORMAT = 2
 # Assumed duration of a save before the first: by default the first second needs no checkpoint.
 _FIRST_GUESS_SECONDS = 0.01
 
@@ -127,8 +129,8 @@ class Checkpoints:
 
     def hold_callbacks(self, variables: Sequence[tf.Variable]) -> None:
         """Include variables of the loop's callbacks in later saves and restores."""
-        others = {k: v for k, v in self._variables.items() if not k.startswith("actions/")}
-        self._variables = {**others, **_by_position("actions", variables)}
+        others = {k: v for k, v in self._variables.items() if not k.startswith("callbacks/")}
+        self._variables = {**others, **_by_position("callbacks", variables)}
 
     def due(self) -> bool:
         """Return whether enough time has passed to save at the end of an epoch."""
@@ -169,7 +171,8 @@ class Checkpoints:
             tensors = [tf.convert_to_tensor(variable) for variable in self._variables.values()]
         if not self._workers.is_chief:
             return
-        text = json.dumps({**position, "variables": self._describe_variables()})
+        described = {"format": _FORMAT, "variables": self._describe_variables()}
+        text = json.dumps({**position, **described})
         values = dict(zip(self._variables, tensors, strict=True))
         try:
             self._folder.write(step, {**values, _POSITION: tf.constant(text)})
@@ -269,8 +272,14 @@ class Checkpoints:
         types = {name: variable.dtype for name, variable in self._variables.items()}
         (text,) = self._folder.read(path, {_POSITION: tf.string})
         position = json.loads(text.numpy())
+        if position.get("format") != _FORMAT:
+            raise ValueError(
+                f"the checkpoint {path} was written by another version of trainer_module (format "
+                f"{position.get('format', 1)}, this one reads {_FORMAT}): give another directory "
+                "for checkpoints to train again, or use that version (0.2.0 for format 1)."
+            )
         check(position)
-        self._check(path, position.get("variables", {}))
+        self._check(path, position["variables"])
         return _Saved(position, self._folder.read(path, types))
 
     def _check(self, path: str, there: dict[str, str]) -> None:

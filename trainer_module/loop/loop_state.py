@@ -9,9 +9,6 @@ from collections.abc import Mapping
 from trainer_module.common.json_values import Json
 from trainer_module.step.reports import LoopReport
 
-# Names in checkpoints that differ from the field.
-_STORED_AS = {"unevaluated_steps": "steps_untold"}
-
 
 @dataclasses.dataclass(frozen=True)
 class LoopState:
@@ -62,11 +59,10 @@ class LoopState:
 
     def to_json(self) -> dict[str, Json]:
         """Return the fields in the format of a checkpoint."""
-        return {_STORED_AS.get(k, k): value for k, value in dataclasses.asdict(self).items()}
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Json]) -> LoopState:
         """Return the state from the output of `to_json`."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        values = {name: stored[_STORED_AS.get(name, name)] for name in names}
+        values = {field.name: stored[field.name] for field in dataclasses.fields(cls)}
         return cls(**{**values, "epoch_loss": tuple(values["epoch_loss"])})

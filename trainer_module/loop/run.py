@@ -93,7 +93,7 @@ class Run:
             **self.history.to_json(),
             "data": self.data.place,
             "facts": self.fingerprint,
-            "actions": self.callbacks.states(),
+            "callbacks": self.callbacks.states(),
         }
         checkpoints.save(position, self.step)
         if preempted:
@@ -121,7 +121,7 @@ class Run:
             grown[:] = check_fingerprint(
                 position["facts"], self.fingerprint, path=checkpoints.directory, longer=longer
             )
-            there = [name for name, _ in position["actions"]]
+            there = [name for name, _ in position["callbacks"]]
             here = self.callbacks.stateful_names()
             if there != here:
                 raise ValueError(
@@ -134,13 +134,8 @@ class Run:
             return
         self.state = LoopState.from_json(position)
         self.history.restore(position)
-        self.data.restore(
-            position.get("data"),
-            epoch=self.state.epoch,
-            step_in_epoch=self.state.step_in_epoch,
-            step=self.step,
-        )
-        self.callbacks.restore(position["actions"])
+        self.data.restore(position["data"])
+        self.callbacks.restore(position["callbacks"])
         if grown:
             logging.warning(
                 "The learning-rate schedule grows with the run: %s. From step %d on it is the "

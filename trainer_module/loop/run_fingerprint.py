@@ -26,7 +26,7 @@ from trainer_module.step.protocol import Step
 _FOLLOW_LENGTH = re.compile(
     r"optimizer\..*(decay_steps|total_steps)"
     r"|model\..*\.(begin_step|end_step|every)"
-    r"|actions\.\d+ (Prune\.schedules|EarlyStopping\.from_step)"
+    r"|callbacks\.\d+ (Prune\.schedules|EarlyStopping\.from_step)"
 )
 # Values that may not be readable. A checkpoint without them is resumed.
 _MAY_BE_UNREAD = ("data_holds",)
@@ -63,7 +63,7 @@ def program_fingerprint(
         "loss": to_fingerprint(train_step.loss_fn),
         **train_step.options.fingerprint(),
         **options.fingerprint(),
-        "actions": {
+        "callbacks": {
             f"{place} {getattr(each, 'name', type(each).__name__)}": to_fingerprint(each.facts())
             for place, each in enumerate(deciding)
         },

@@ -60,7 +60,6 @@ class TrainingLoop:
         steps_per_loop: int | Literal["auto"] = "auto",
         evaluate: Evaluate | None = None,
         callbacks: Sequence[AnyCallback] | AnyCallback = (),
-        actions: Sequence[AnyCallback] = (),
         checkpoints: Checkpoints | None = None,
         progress: bool = True,
     ) -> None:
@@ -90,7 +89,6 @@ class TrainingLoop:
                 the step keeps an EMA.
             callbacks: One or several, called in order. Keras callbacks are allowed (see
                 `KerasCallback`).
-            actions: Former name of `callbacks`.
             checkpoints: Saved at the ends of epochs, after the set number of steps or minutes, and
                 when training ends.
             progress: Whether to show the progress, with a `ProgressLog` if `callbacks` have none.
@@ -109,8 +107,6 @@ class TrainingLoop:
             "steps_per_epoch": steps_per_epoch,
             "steps_per_loop": steps_per_loop,
         }
-        if actions and callbacks:
-            raise ValueError("callbacks and actions are both given: actions is the former name.")
         self.options = parse_section(LoopOptions, given, section="")
         if evaluate is not None and not callable(evaluate):
             raise ValueError(
@@ -125,7 +121,7 @@ class TrainingLoop:
         workers = worker_group(train_step.strategy)
         self.callbacks = CallbackList(
             as_callbacks(
-                callbacks or actions,
+                callbacks,
                 train_step,
                 metrics=_evaluated_names(evaluate),
                 epochs=self.options.epochs,

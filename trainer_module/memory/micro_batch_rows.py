@@ -21,8 +21,7 @@ from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.strategies import replica_devices
 from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.memory.micro_batch_size import MemoryBudgetError, find_micro_batch_size
-from trainer_module.model.model_context import ModelContext
-from trainer_module.model.model_inputs import inputs_of
+from trainer_module.model.model_context import ModelContext, inputs_of
 from trainer_module.model.plan import Plan, build_resolved
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from shared_core.feature_layout import FeatureLayout
 from trainer_module.config import TrainerConfig
-from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.input_pipeline import DataSummary, Examples
 from trainer_module.model.model_context import LabelKind, ModelContext, TransformOutput
 

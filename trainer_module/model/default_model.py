@@ -8,20 +8,21 @@ from collections.abc import Mapping, Sequence
 import keras
 import tensorflow as tf
 
+from shared_core.feature_layout import FeatureLayout
 from trainer_module.common.json_values import Json
-from trainer_module.common.table_lookup import TableLookup
+from trainer_module.common.layers import TableLookup
 from trainer_module.common.tensors import Shape
-from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.text_bags import WEIGHT, other_places, text_bags
-from trainer_module.model.hidden_layers import hidden_layers
 from trainer_module.model.hinges import Hinges
-from trainer_module.model.member_layers import MemberDense, MemberMean
 from trainer_module.model.model_context import ModelContext
 from trainer_module.model.pooled_embedding import PooledEmbedding
+from trainer_module.model.pruned_dense import PrunedDense
+from trainer_module.options.model_config import ModelConfig
 
 # Kinds of float columns that are 0 or 1, points on a circle, or unscaled: no hinges.
 _NO_HINGES = frozenset({"one_hot", "multi_hot", "missing_indicator", "cyclic", "none", WEIGHT})
 _ACTIVATIONS = {"binary": "sigmoid", "multiclass": "softmax", "regression": None}
+_MASK_UPDATES = 20  # of a pruned layer, in a run
 
 
 @keras.saving.register_keras_serializable(package="trainer_module")
@@ -62,7 +63,6 @@ class PackedEmbedding(TableLookup):
         self.initializer = initializer
         separate = [sum(self.sizes[:i]) for i in range(len(self.sizes))]
         self.starts = separate if starts is None else [int(n) for n in starts]
-        self._has_shared = self.starts != separate
 
     def build(self, input_shape: Shape) -> None:
         """Create the table."""
@@ -85,18 +85,16 @@ class PackedEmbedding(TableLookup):
 
     def get_config(self) -> dict[str, Json]:
         """Return the constructor's arguments."""
-        own = {"sizes": self.sizes, "size": self.size, "first_ids": self.first_ids}
-        # Checkpoints of earlier versions have a fingerprint without it.
-        shared = {"starts": self.starts} if self._has_shared else {}
-        return {**super().get_config(), **own, "initializer": self.initializer, **shared}
+        names = ("sizes", "size", "first_ids", "initializer", "starts")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 def default_model(context: ModelContext) -> keras.Model:
     """Return the default model: embeddings of ids and texts, floats, hinges, hidden layers.
 
     Raises:
-        ValueError: There is no feature, a feature without a default treatment, or `low_rank` or
-            `sparsity` do not fit; see `hidden_layers`.
+        ValueError: There is no feature, a feature without a default treatment, or `sparsity` is set
+            and the context has no `total_steps`.
     """
     config = context.config.model
     inputs: dict[str, keras.KerasTensor] = {}
@@ -157,9 +155,45 @@ def default_model(context: ModelContext) -> keras.Model:
         floats.append(pooled([_gather_columns(flat, bag.ids), _gather_columns(flat, bag.weights)]))
     if bent:
         floats.append(Hinges(config.knots, name="hinges")(_concatenate(bent)))
-    hidden = hidden_layers(_concatenate(floats), config, context.total_steps)
+    hidden = _hidden(_concatenate(floats), config, context.total_steps)
     output = _outputs(hidden, linear, context)
     return keras.Model(inputs, output, name="default_model")
+
+
+def _hidden(hidden: keras.KerasTensor, config: ModelConfig, total_steps: int) -> keras.KerasTensor:
+    """Return the output `[rows, units]` of the hidden layers for inputs `[rows, size]`."""
+    for units in config.hidden_units:
+        if config.sparsity is None:
+            dense = keras.layers.Dense(units, activation=config.activation)
+        else:
+            dense = PrunedDense(
+                units,
+                config.sparsity,
+                *pruning_schedule(total_steps),
+                activation=config.activation,
+            )
+        hidden = dense(hidden)
+        if config.dropout:
+            hidden = keras.layers.Dropout(config.dropout)(hidden)
+    return hidden
+
+
+def pruning_schedule(total_steps: int) -> tuple[int, int, int]:
+    """Return the first and last step of the pruning, and the steps between two updates.
+
+    It takes the second to fifth tenth of a run, so that half of the steps follow it.
+
+    Raises:
+        ValueError: `total_steps` is 0, which means unknown.
+    """
+    if total_steps < 1:
+        raise ValueError(
+            f"trainer.model.sparsity needs the length of the run, and total_steps={total_steps}: "
+            "give ModelContext(total_steps=...) the optimizer steps of the whole run."
+        )
+    begin = total_steps // 10
+    end = max(begin + 1, total_steps // 2)
+    return begin, end, max(1, (end - begin) // _MASK_UPDATES)
 
 
 def _outputs(
@@ -168,35 +202,23 @@ def _outputs(
     """Return the outputs `[rows, outputs]`.
 
     Args:
-        hidden: `[rows, units]`; of an ensemble `[rows, members, units]`.
+        hidden: `[rows, units]`.
         linear: Scores of the linear model `[rows, outputs]`; empty without one.
         context: Number of outputs and kind of the label.
     """
     # float32 under any dtype policy: half-precision probabilities make AUC coarse.
     activation = _ACTIVATIONS[context.label_kind]
-    has_members = len(hidden.shape) == 3
-    if has_members:
-        output = MemberDense(context.outputs, zeros=bool(linear), dtype="float32", name="outputs")(
-            hidden
-        )
-        each = keras.layers.Reshape((1, context.outputs), dtype="float32")
-        linear = [each(scores) for scores in linear]
-    else:
-        output = keras.layers.Dense(
-            context.outputs,
-            activation=None if linear else activation,
-            kernel_initializer="zeros" if linear else "glorot_uniform",
-            dtype="float32",
-            name="outputs",
-        )(hidden)
-    if linear:
-        # Members last: keras.ops.add takes a second `[rows, 1, 1]` for a bias of members if there
-        # are as many rows.
-        parts = [*linear, output] if has_members else [output, *linear]
-        output = keras.layers.Add(dtype="float32", name="scores")(parts)
-    if linear or has_members:
-        output = keras.layers.Activation(activation, dtype="float32", name="activation")(output)
-    return MemberMean(dtype="float32", name="mean")(output) if has_members else output
+    output = keras.layers.Dense(
+        context.outputs,
+        activation=None if linear else activation,
+        kernel_initializer="zeros" if linear else "glorot_uniform",
+        dtype="float32",
+        name="outputs",
+    )(hidden)
+    if not linear:
+        return output
+    output = keras.layers.Add(dtype="float32", name="scores")([output, *linear])
+    return keras.layers.Activation(activation, dtype="float32", name="activation")(output)
 
 
 def _linear_scores(

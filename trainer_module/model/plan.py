@@ -24,10 +24,8 @@ from trainer_module.common.names import import_dotted
 from trainer_module.common.tensors import LossLike
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.devices.strategies import check_strategy
-from trainer_module.losses.member_loss import member_loss
 from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss, as_loss_function
 from trainer_module.model.default_model import default_model
-from trainer_module.model.member_layers import MemberMean
 from trainer_module.model.metrics import create_metric, result_name
 from trainer_module.model.model_context import LabelKind, ModelContext, ModelFn
 from trainer_module.model.optimizers import create_optimizer
@@ -95,10 +93,7 @@ class Plan:
         model = plan._model(dataclasses.replace(context, total_steps=total_steps))
         plan._check_outputs(model)
         recompute_layers(model, plan.config.recompute, field="trainer.recompute")
-        # Also of a model_fn that changes the default model, such as into stages.
-        has_members = any(isinstance(each, MemberMean) for each in model._flatten_layers())
-        loss = member_loss(plan.loss) if has_members else plan.loss
-        return model, plan.create_optimizer(total_steps), loss
+        return model, plan.create_optimizer(total_steps), plan.loss
 
     def create_optimizer(self, total_steps: int) -> keras.optimizers.Optimizer:
         """Return a new optimizer. Call it in the strategy's scope."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from trainer_module.options.settings import NEWER_OPTION, Settings
-
-DEFAULT_MEMBERS = 16
+from trainer_module.options.settings import Settings
 
 
 class ModelConfig(Settings):
@@ -40,7 +38,7 @@ class ModelConfig(Settings):
             "the numbers."
         ),
     )
-    linear: Annotated[bool, NEWER_OPTION] = Field(
+    linear: bool = Field(
         default=False,
         description=(
             "Add a linear model of the same inputs to the output of the dense layers. Its initial "
@@ -48,26 +46,7 @@ class ModelConfig(Settings):
             "selects the label scale."
         ),
     )
-    kind: Annotated[Literal["mlp", "residual", "tabm"], NEWER_OPTION] = Field(
-        default="mlp",
-        description=(
-            "Hidden layers. mlp: dense layers. residual: a dense layer of the first hidden_units, "
-            "and for each entry a residual block with a layer of that many units. tabm: an "
-            "ensemble of `members` such mlps that share their kernels; it predicts the mean of "
-            "their predictions and is trained on the mean of their losses."
-        ),
-    )
-    members: Annotated[int | None, NEWER_OPTION] = Field(
-        default=None, description="Members of a tabm ensemble, at least 2; null: 16."
-    )
-    low_rank: Annotated[int | None, NEWER_OPTION] = Field(
-        default=None,
-        description=(
-            "Rank of the hidden layers' kernels, for fewer weights: each kernel is a product of "
-            "two matrices, if that is smaller. null: whole kernels."
-        ),
-    )
-    sparsity: Annotated[float | None, NEWER_OPTION] = Field(
+    sparsity: float | None = Field(
         default=None,
         description=(
             "Share of the hidden layers' weights to remove, above 0 and below 1, the smallest "
@@ -103,20 +82,6 @@ class ModelConfig(Settings):
             raise ValueError('use at least 1, or "auto"')
         return value
 
-    @field_validator("members")
-    @classmethod
-    def _members(cls, value: int | None) -> int | None:
-        if value is not None and value < 2:
-            raise ValueError('use at least 2, or kind: "mlp" for a single network')
-        return value
-
-    @field_validator("low_rank")
-    @classmethod
-    def _rank(cls, value: int | None) -> int | None:
-        if value is not None and value < 1:
-            raise ValueError("use at least 1, or null for whole kernels")
-        return value
-
     @field_validator("sparsity")
     @classmethod
     def _share(cls, value: float | None) -> float | None:
@@ -125,37 +90,13 @@ class ModelConfig(Settings):
         return value
 
     @model_validator(mode="after")
-    def _fit_together(self) -> ModelConfig:
-        if self.low_rank is not None and self.sparsity is not None:
+    def _has_layers(self) -> ModelConfig:
+        if self.sparsity is not None and not self.hidden_units:
             raise ValueError(
-                f"low_rank={self.low_rank} and sparsity={self.sparsity} exclude each other: remove "
-                "one of them"
-            )
-        if self.members is not None and self.kind != "tabm":
-            raise ValueError(
-                f"members={self.members} has no effect with kind={self.kind!r}: use kind: tabm, or "
-                "remove members"
-            )
-        chosen = {"low_rank": self.low_rank, "sparsity": self.sparsity}
-        chosen["kind"] = None if self.kind == "mlp" else self.kind
-        given = [f"{name}={value!r}" for name, value in chosen.items() if value is not None]
-        if given and not self.hidden_units:
-            raise ValueError(
-                f"{given[0]} has no effect with hidden_units=[]: add a hidden layer, such as "
-                f"[64, 32], or remove {given[0].partition('=')[0]}"
-            )
-        if self.low_rank is not None and self.low_rank >= max(self.hidden_units):
-            raise ValueError(
-                f"low_rank={self.low_rank} would give no layer of hidden_units="
-                f"{list(self.hidden_units)} fewer weights: use less than {max(self.hidden_units)}, "
-                "or remove low_rank"
+                f"sparsity={self.sparsity} has no effect with hidden_units=[]: add a hidden layer, "
+                "such as [64, 32], or remove sparsity"
             )
         return self
-
-    @property
-    def ensemble_size(self) -> int:
-        """Number of members of an ensemble."""
-        return DEFAULT_MEMBERS if self.members is None else self.members
 
 
 class ScheduleConfig(Settings):

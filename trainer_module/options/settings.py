@@ -21,13 +21,10 @@ class Role:
         affects_result: Whether another value makes another run. The length of a run does not affect
             the result, because it may grow.
         untunable: Why a search cannot vary it; None if it can.
-        omit_default: Whether the fingerprint omits the default: for options that are newer than
-            checkpoints that must still resume.
     """
 
     affects_result: bool = True
     untunable: str | None = None
-    omit_default: bool = False
 
 
 RUNTIME_ONLY = Role(affects_result=False, untunable="it does not change what is learned")
@@ -35,7 +32,6 @@ RUN_LENGTH = Role(
     affects_result=False, untunable="set the length of a trial by epochs or steps, next to search"
 )
 SELECTION_CRITERION = Role(untunable="trials that differ in it cannot be compared")
-NEWER_OPTION = Role(omit_default=True)
 
 
 class Settings(BaseModel):
@@ -57,8 +53,7 @@ class Settings(BaseModel):
         found: dict[str, Json] = {}
         for name, role in self.roles().items():
             value = getattr(self, name)
-            is_omitted = role.omit_default and value == type(self).model_fields[name].default
-            if role.affects_result and not is_omitted:
+            if role.affects_result:
                 found[name] = value.fingerprint() if isinstance(value, Settings) else values[name]
         return found
 

@@ -13,7 +13,7 @@ from typing_extensions import Required, TypedDict
 from trainer_module.common.json_values import Json
 from trainer_module.common.tensors import Tensors
 from trainer_module.options.parse import parse_section
-from trainer_module.options.settings import COUNT, NEWER_OPTION, RUNTIME_ONLY, Settings
+from trainer_module.options.settings import COUNT, RUNTIME_ONLY, Settings
 
 NonFinite = Literal["raise", "skip"]
 AddedLosses = Literal["mean", "sum"]
@@ -32,7 +32,7 @@ class UpdateOptions(Settings):
             "null: no clipping."
         ),
     )
-    clip_per_example: Annotated[float | None, NEWER_OPTION] = Field(
+    clip_per_example: float | None = Field(
         default=None,
         description=(
             "Largest norm of the gradient of one row: larger ones are scaled down to it before the "
@@ -63,7 +63,7 @@ class UpdateOptions(Settings):
     jit_compile: bool = Field(
         default=False, description="Compile the computation of a micro-batch with XLA."
     )
-    gradient_noise_scale: Annotated[int | None, COUNT, NEWER_OPTION] = Field(
+    gradient_noise_scale: Annotated[int | None, COUNT] = Field(
         default=None,
         description=(
             "Measure the gradient noise scale (McCandlish et al., 2018) every so many steps, such "
@@ -127,7 +127,7 @@ class StepOptions(UpdateOptions):
 
     micro_batch_size: Annotated[int, COUNT, RUNTIME_ONLY]
     added_losses: AddedLosses | None = None
-    task_balance: Annotated[TaskBalance, NEWER_OPTION] = "none"
+    task_balance: TaskBalance = "none"
     transforms: tuple[GradientTransform, ...] = ()
     expected_rows: Annotated[int | None, COUNT, RUNTIME_ONLY] = None
     # A run that stopped after too many skips can resume with a larger number.

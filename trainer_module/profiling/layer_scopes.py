@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.common.replaced_calls import replaced_calls
+from trainer_module.common.layers import replaced_calls
 
 _NUMBER = re.compile(r"\blayer\.(\d+)(?:_\d+)?/")
 

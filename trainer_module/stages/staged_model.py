@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from shared_core.nearest import nearest
-from trainer_module.common.several_optimizers import each_optimizer
+from trainer_module.checks.optimizer import each_optimizer
 from trainer_module.common.tensors import Tensors
 from trainer_module.stages.placement import (
     check_strategy_of_stages,

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 import keras
 import tensorflow as tf
 
+from trainer_module.checks.optimizer import each_optimizer
 from trainer_module.common.json_values import Json
-from trainer_module.common.several_optimizers import each_optimizer
 from trainer_module.options.batch_sizes import BatchSizes, check_batch_sizes
 
 ScalingRule: TypeAlias = Literal["linear", "sqrt"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from shared_core.feature_layout import FeatureLayout
 from shared_core.nearest import nearest
 from trainer_module.config import TrainerConfig
-from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.input_pipeline import Examples, expand
 from trainer_module.model.data_context import TransformedData
 

@@ -12,8 +12,8 @@ import keras
 import tensorflow as tf
 from absl import logging
 
+from shared_core.feature_layout import FeatureLayout
 from trainer_module.common.tensors import Tensors
-from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.label_scale import LabelScale, label_numbers
 from trainer_module.model.model_context import TransformOutput
 from trainer_module.tfx.class_outputs import OUTPUTS, with_classes

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.common.replaced_calls import replaced_calls
+from trainer_module.common.layers import replaced_calls
 from trainer_module.model.default_model import PackedEmbedding
 
 

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module.common.json_values import Json
-from trainer_module.data.feature_layout import Column, FeatureLayout
 
 FILE = "assets.extra/input_checks.json"
 _DATES = ("date", "cyclic", "elapsed")  # kinds of a date's outputs

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module.checks.model import check_built
-from trainer_module.data.feature_layout import Column, FeatureLayout
 from trainer_module.gradients.model_inputs import Differentiator
 from trainer_module.tfx.id_embeddings import find_id_embeddings
 

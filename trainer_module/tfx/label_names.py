@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
-from trainer_module.data.feature_layout import LayoutLabel
+from shared_core.feature_layout import LayoutLabel
 from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss
 from trainer_module.model.class_weights import class_names
 from trainer_module.model.model_context import TransformOutput

@@ -19,13 +19,13 @@ from trainer_module.loop.callbacks import (
     Prune,
     TensorBoardScalars,
 )
-from trainer_module.loop.callbacks.prune import pruned_layers
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.run_folder import run_folder
 from trainer_module.losses.weighted_loss import LossFunction
 from trainer_module.model.metrics import InOwnUnit
-from trainer_module.model.model_inputs import inputs_of
+from trainer_module.model.model_context import inputs_of
+from trainer_module.model.pruned_dense import PrunedDense
 from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
 from trainer_module.step.protocol import Step
 from trainer_module.step.split import replicas_here
@@ -177,10 +177,11 @@ def _callbacks(prepared: Prepared, model: keras.Model) -> list[Callback]:
         # On all workers, which have to take the same steps; the chief writes.
         callbacks.append(ProfileSteps(prepared.folders.run, *config.profile_steps))
     sparse_from = 0
-    if pruned_layers(model):
-        prune = Prune(model)
-        callbacks.append(prune)
-        sparse_from = min(prune.end_step, prepared.length.total_steps)
+    pruned = [each for each in model._flatten_layers() if isinstance(each, PrunedDense)]
+    if pruned:
+        callbacks.append(Prune(model))
+        end_step = max(each.end_step for each in pruned)
+        sparse_from = min(end_step, prepared.length.total_steps)
     if config.early_stopping is not None:
         options = config.early_stopping.model_dump()
         with prepared.strategy.scope():

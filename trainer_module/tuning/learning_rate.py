@@ -21,8 +21,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer_module.checks.optimizer import is_several
 from trainer_module.common.positive_int import check_positive_int
-from trainer_module.common.several_optimizers import is_several
 from trainer_module.common.tensors import Tensors
 from trainer_module.data.dataset_steps import has_reshuffle
 from trainer_module.data.epoch_data import BatchSource, as_batches

@@ -136,7 +136,8 @@ def test_a_training_fits_the_rows(rows):
     values = yaml.safe_load(text)["training"]
     assert values["early_stopping"]["patience_epochs"] < values["epochs"]
     assert (values["model"]["dropout"] == 0) == (rows >= 10_000)
-    assert values["model"]["kind"] == ("residual" if rows < 2_000 else "mlp")
+    assert values["model"]["hidden_units"] == ([64, 32] if rows < 2_000 else [128, 64])
+    assert "kind" not in values["model"]
 
 
 def test_a_file_as_a_stranger_has_it(tmp_path, capsys):

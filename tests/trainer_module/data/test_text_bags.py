@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from text_layout import layout_of_texts
 
-from trainer_module.data.feature_layout import FeatureLayout
+from shared_core.feature_layout import FeatureLayout
 from trainer_module.data.text_bags import TextBag, other_places, text_bags
 
 

@@ -251,6 +251,19 @@ def test_early_stopping_restores_the_best_weights():
     assert all((w == 1).all() for w in model.get_weights())
 
 
+def test_early_stopping_does_not_count_evaluations_before_a_step():
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+    stopping = EarlyStopping(model, patience_epochs=2, from_step=30)
+    stopped = []
+    for epoch, loss in enumerate((0.1, 0.1, 0.5, 0.6, 0.7), 1):
+        model.set_weights([np.full((1, 1), float(epoch))])
+        end = EpochEnd(10 * epoch, epoch, loss, {"loss": loss}, {})
+        stopped.append(stopping.on_epoch(end))
+    assert stopped == [False, False, False, False, True]
+    assert stopping.before_export() == {"loss": 0.5}
+    assert model.get_weights()[0] == 3
+
+
 @pytest.mark.parametrize(
     ("name", "start", "values", "best"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import shutil
 
 import full_batch
@@ -136,16 +137,35 @@ def test_a_step_saved_twice_is_restored_as_the_second(tmp_path):
     assert len(names(tmp_path)) == 2
 
 
-def test_the_actions_of_the_last_loop_are_held(tmp_path):
+def test_the_callbacks_of_the_last_loop_are_held(tmp_path):
     step = train_step()
     checkpoints = Checkpoints(str(tmp_path), step)
     checkpoints.hold_callbacks([tf.Variable(1.0), tf.Variable(2.0)])
     checkpoints.hold_callbacks([tf.Variable(3.0)])
     checkpoints.save({"epoch": 1}, 1)
     reader = tf.train.load_checkpoint(str(tmp_path / "ckpt-1"))
-    held = {k for k in reader.get_variable_to_shape_map() if k.startswith("actions/")}
-    assert held == {"actions/0"}
-    assert reader.get_tensor("actions/0") == 3.0
+    held = {k for k in reader.get_variable_to_shape_map() if k.startswith("callbacks/")}
+    assert held == {"callbacks/0"}
+    assert reader.get_tensor("callbacks/0") == 3.0
+
+
+@pytest.mark.parametrize("stored", [None, 3])
+def test_the_format_of_another_version_is_named(tmp_path, monkeypatch, stored):
+    """A checkpoint of version 0.2 has no number."""
+    written = json.dumps
+
+    def other(value, **options):
+        if "variables" not in value:
+            return written(value, **options)
+        numbered = {} if stored is None else {"format": stored}
+        kept = {name: each for name, each in value.items() if name != "format"}
+        return written({**kept, **numbered}, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(json, "dumps", other)
+        saved(tmp_path, [1])
+    with pytest.raises(ValueError, match=f"format {stored or 1}, this one reads 2"):
+        restored(tmp_path)
 
 
 def test_other_files_in_the_folder_stay(tmp_path):

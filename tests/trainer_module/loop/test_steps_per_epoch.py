@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 from typing import Any
 
 import keras
@@ -267,30 +266,3 @@ def test_another_number_of_steps_per_epoch_is_another_run(tmp_path):
     loop(known(4), {"epochs": 1}, steps_per_epoch=3, folder=tmp_path).fit()
     with pytest.raises(ValueError, match="steps_per_epoch was 3 and is 2"):
         loop(known(4), {"epochs": 2}, steps_per_epoch=2, folder=tmp_path).fit()
-
-
-def test_a_checkpoint_of_an_earlier_version_continues_at_its_place(tmp_path, monkeypatch):
-    """It has no place in a stream: there, only data without end was one."""
-    written = json.dumps
-
-    def older(value, **options):
-        if isinstance(value, dict) and "step_in_epoch" in value:
-            value = {k: v for k, v in value.items() if k != "data"}
-            value["facts"] = {k: v for k, v in value["facts"].items() if k != "steps_per_epoch"}
-        return written(value, **options)
-
-    note = Taken()
-    with monkeypatch.context() as patched:
-        patched.setattr(json, "dumps", older)
-        with pytest.raises(KeyboardInterrupt):
-            loop(
-                known(5).repeat(),
-                {"epochs": 2},
-                steps_per_epoch=4,
-                folder=tmp_path,
-                callbacks=[note, Killed(6)],
-            ).fit()
-    loop(
-        known(5).repeat(), {"epochs": 2}, steps_per_epoch=4, folder=tmp_path, callbacks=[note]
-    ).fit()
-    assert note.epochs == {1: [0, 1, 2, 3], 2: [4, 0, 1, 2]}

@@ -7,7 +7,7 @@ from statistics import NormalDist
 import keras
 import numpy as np
 
-from trainer_module.data.feature_layout import Column, FeatureLayout
+from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module.model.default_model import numbers_of
 from trainer_module.model.hinges import Hinges
 

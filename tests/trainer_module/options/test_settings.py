@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Annotated
 
 import numpy as np
@@ -14,30 +12,6 @@ from trainer_module.options.cluster_options import ClusterOptions
 from trainer_module.options.loop_options import LoopOptions, RunLength
 from trainer_module.options.parse import parse_section
 from trainer_module.options.settings import RUNTIME_ONLY
-
-# What the fingerprint of version 0.1 held: the name of a run's checkpoint folder is its digest.
-FINGERPRINT_0_1 = {
-    "class_weight",
-    "clip_norm",
-    "early_stopping",
-    "ema_momentum",
-    "global_batch_size",
-    "jit_compile",
-    "label",
-    "label_scale",
-    "loss",
-    "max_consecutive_skips",
-    "metrics",
-    "micro_batch_size",
-    "model",
-    "model_fn",
-    "non_finite",
-    "optimizer",
-    "precision",
-    "seed",
-    "shuffle_buffer_rows",
-    "weight",
-}
 
 
 @pytest.mark.parametrize("options", [TrainerConfig, LoopOptions, ClusterOptions])
@@ -50,22 +24,6 @@ def test_a_new_option_is_in_the_fingerprint_unless_marked(options):
     added = set(Extended(**given).fingerprint()) - set(options(**given).fingerprint())
     assert added == {"smoothing"}
     assert Extended(**given).fingerprint()["smoothing"] == 0.5
-
-
-def test_the_fingerprint_of_a_configuration_is_that_of_version_0_1():
-    assert set(TrainerConfig().fingerprint()) == FINGERPRINT_0_1
-
-
-def test_the_digest_of_a_configuration_is_that_of_version_0_1():
-    """The name of the folder of a run's checkpoints is a digest of these values."""
-    given = {"optimizer": "sgd", "early_stopping": {"patience_epochs": 2}, "micro_batch_size": 8}
-    text = json.dumps(TrainerConfig.parse(given).fingerprint(), sort_keys=True)
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "83ce464db70f6933"
-
-
-def test_a_newer_option_is_in_the_fingerprint_unless_it_has_its_default():
-    assert "linear" not in TrainerConfig().fingerprint()["model"]
-    assert TrainerConfig.parse({"model": {"linear": True}}).fingerprint()["model"]["linear"] is True
 
 
 def test_cluster_and_length_do_not_affect_the_result():

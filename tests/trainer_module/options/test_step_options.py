@@ -26,9 +26,12 @@ def test_the_fingerprint_has_each_option_that_affects_the_result():
     options = StepOptions(micro_batch_size=4, clip_norm=0.5)
     assert options.fingerprint() == {
         "clip_norm": 0.5,
+        "clip_per_example": None,
         "ema_momentum": None,
         "non_finite": "raise",
+        "gradient_noise_scale": None,
         "added_losses": None,
+        "task_balance": "none",
         "transforms": [],
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainer_module.data.feature_layout import Column, FeatureLayout
+from shared_core.feature_layout import Column, FeatureLayout
 
 
 def layout_of_texts(*, packed: bool = True) -> FeatureLayout:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from trainer_module.data.feature_layout import Column, FeatureLayout
+from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module.tfx.input_checks import FILE, input_checks, write_input_checks
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainer_module.data.feature_layout import LayoutLabel
+from shared_core.feature_layout import LayoutLabel
 from trainer_module.tfx.label_names import label_names
 
 TEXTS = 'feature {{ name: "y" type: BYTES string_domain {{ {} }} }}'

@@ -41,8 +41,8 @@ class EarlyStopping(Callback):
             min_delta: Smallest change that counts as an improvement.
             restore_best: Whether to keep a copy of the best epoch's weights and restore it at the
                 end. The copy takes as much memory as the weights.
-            from_step: Evaluations before this optimizer step do not count. With `Prune`, use its
-                `end_step`: earlier weights are not as sparse.
+            from_step: Evaluations before this optimizer step do not count. With `Prune`, use the
+                `end_step` of the layers: earlier weights are not as sparse.
 
         Raises:
             ValueError: `mode` is "auto" and the metric's name does not determine it.
@@ -93,8 +93,7 @@ class EarlyStopping(Callback):
             "mode": self.mode,
             "min_delta": self.min_delta,
             "restore_best": bool(self._best_weights),
-            # Left out at its default, which older checkpoints lack.
-            **({"from_step": self.from_step} if self.from_step else {}),
+            "from_step": self.from_step,
         }
 
     def on_epoch(self, end: EpochEnd) -> bool:
@@ -146,11 +145,11 @@ class EarlyStopping(Callback):
     def state(self) -> dict[str, Json]:
         """Return the best value and the number of epochs since."""
         best = None if math.isnan(self._best) else self._best
-        limit = {"limit": self._limit} if self._limit else {}
-        return {"best": best, "metrics": self._best_metrics, "waited": self._waited, **limit}
+        counts = {"waited": self._waited, "limit": self._limit}
+        return {"best": best, "metrics": self._best_metrics, **counts}
 
     def restore(self, state: dict[str, Json]) -> None:
         """Restore the output of `state`."""
         self._best = math.nan if state["best"] is None else state["best"]
         self._best_metrics, self._waited = state["metrics"], state["waited"]
-        self._limit = tuple(state["limit"]) if "limit" in state else None
+        self._limit = state["limit"] and tuple(state["limit"])

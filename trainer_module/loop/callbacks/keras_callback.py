@@ -12,10 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from shared_core.nearest import nearest
+from trainer_module.checks.optimizer import each_optimizer, is_several
 from trainer_module.common.fingerprint import to_fingerprint
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.json_values import Json
-from trainer_module.common.several_optimizers import each_optimizer, is_several
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
 from trainer_module.step.protocol import Step
 
