@@ -30,7 +30,7 @@ from pipeline.config.config_file import config_of_text
 from pipeline.data.csv_guess import CsvGuess, guess_csv
 from pipeline.data.data_sources import files
 from pipeline.features.column_facts import ColumnFacts, DataFacts, Rows, measure, source_of
-from pipeline.features.feature_rules import are_counts, label_of
+from pipeline.features.feature_rules import is_small_whole, label_of
 from pipeline.features.features_suggest import Suggestion, suggest
 from pipeline.features.left_out import LeftOut
 from pipeline.features.split_sizes import (
@@ -130,10 +130,10 @@ def init_file(
     (facts,) = (column for column in data.columns if column.name == chosen)
     if facts.missing:
         warnings.append(_unlabelled(facts))
-    if are_counts(facts):
-        warnings.append(_counts_note(facts))
-    warnings += map(str, _equal_rows(data))
     target = label_of(facts)
+    if _predicts_means(facts, target):
+        warnings.append(_number_note(facts))
+    warnings += map(str, _equal_rows(data))
     split = split_of(data, facts, target)
     warnings += [
         note for note in (split.note, _sizes(data, facts, target, split, path).warning) if note
@@ -200,7 +200,10 @@ def first_config(
         f"data: {_flow(rows)}",
         "features:",
         section.rstrip("\n"),
-        *training(sizes.train, len(data.columns) - 1 - len(suggestion.left_out)),
+        *training(
+            *(sizes.train, len(data.columns) - 1 - len(suggestion.left_out)),
+            as_is=_predicts_means(facts, target),
+        ),
         *evaluation(facts, target, data.values.get(label, ()), is_sample=data.every > 1),
         f"output: {{folder: output/{name}}}",
         *_warnings([*suggestion.warnings, *_equal_rows(data)]),
@@ -247,7 +250,7 @@ def likely_label(data: DataFacts) -> tuple[str, str]:
     raise ConfigError("--data: no column can be a label; name one with --label")
 
 
-def training(rows: int, columns: int = 1) -> list[str]:
+def training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
     """Return the lines of `training:` for a number of training rows and of feature columns.
 
     The kind of layers is the one with the best mean rank on public tables of that size, see
@@ -255,7 +258,7 @@ def training(rows: int, columns: int = 1) -> list[str]:
 
     From `_MANY` rows on, a network of this size does not memorize them. Then there is no dropout,
     whose noise becomes a bias if outputs are exponentials, a lower learning rate, and enough epochs
-    to complete the schedule.
+    to complete the schedule. `as_is`: a logarithm of the label would lead to medians.
     """
     many = rows >= _MANY
     batch = 2 ** round(np.log2(max(rows, 1) / 40))
@@ -282,6 +285,7 @@ def training(rows: int, columns: int = 1) -> list[str]:
         f"  # training stops after {patience} epochs without improvement.",
         f"  global_batch_size: {batch}",
         f"  epochs: {epochs}",
+        *(["  label_scale: z_score"] if as_is else []),
         *about,
         f"  model: {{kind: {kind}, hidden_units: {model.hidden_units}, dropout: {model.dropout}, "
         f"knots: {model.knots}{linear}}}",
@@ -311,10 +315,13 @@ def evaluation(
         is_sample: Whether these are not all rows.
     """
     of_sample = " (Of a sample.)" if is_sample and target["kind"] == "regression" else ""
+    by_squares = _predicts_means(facts, target)
+    names = "root_mean_squared_error, mean_absolute_error, r2"  # the first one decides
     return [
         "evaluation:",
         "  # Bless a model only if it is better than the best constant on the eval rows,",
         f"  # by more than chance explains. {_constant(facts, target, labels)}{of_sample}",
+        *([f"  metrics: [{names}]"] if by_squares else []),
         "  require_better_than_constant: true",
     ]
 
@@ -325,6 +332,9 @@ def _constant(facts: ColumnFacts, target: Mapping[str, JsonValue], labels: Rows)
         numbers = [row[0] for row in labels if row and np.isfinite(row[0])]
         if not numbers:
             return "For a numeric label that is its median."
+        if _predicts_means(facts, target):
+            error = short_number(float(np.std(numbers)))
+            return f"The mean {short_number(float(np.mean(numbers)))} has an RMSE of {error}."
         is_int = isinstance(numbers[0], int)
         median = (statistics.median_low if is_int else statistics.median)(numbers)
         error = sum(abs(number - median) for number in numbers) / len(numbers)
@@ -422,8 +432,8 @@ def _label_comments(facts: ColumnFacts, target: Mapping[str, JsonValue], why: st
     if why:
         lines.append(_named_label(facts.name, why))
     kind = target["kind"]
-    if are_counts(facts):
-        lines.append(_counts_note(facts))
+    if _predicts_means(facts, target):
+        lines.append(_number_note(facts))
     elif kind == "regression":
         lines.append("A number on a scale. If its values are classes, use kind: multiclass.")
     elif kind == "multiclass" and facts.texts is not None:
@@ -486,10 +496,20 @@ def _unlabelled(facts: ColumnFacts) -> str:
     return f"{rows} have no value in {facts.name} and are dropped."
 
 
-def _counts_note(facts: ColumnFacts) -> str:
+def _predicts_means(facts: ColumnFacts, target: Mapping[str, JsonValue]) -> bool:
+    """Return whether a label is trained as it is and judged by squared errors.
+
+    The best constant by absolute errors is the median, and that is the value of many rows if there
+    are few values: a model of means can explain the label and yet have larger absolute errors.
+    """
+    return target["kind"] == "regression" and is_small_whole(facts)
+
+
+def _number_note(facts: ColumnFacts) -> str:
     assert facts.numbers is not None
+    low, high = (short_number(each) for each in (facts.numbers.minimum, facts.numbers.maximum))
     return (
-        f"{facts.name} counts from 0 to {facts.numbers.maximum}, so it is predicted as a number. "
+        f"{facts.name} has whole numbers from {low} to {high}, so it is predicted as a number. "
         "If its values are classes, set label.kind: multiclass."
     )
 
