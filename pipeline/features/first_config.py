@@ -27,11 +27,10 @@ from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import SUFFIXES, Source
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.config.config_file import config_of_text
-from pipeline.data.csv_guess import CsvGuess, guess_csv
-from pipeline.data.data_sources import files
+from pipeline.data.csv_guess import CsvGuess
 from pipeline.features.column_facts import ColumnFacts, DataFacts, Rows, measure, source_of
 from pipeline.features.feature_rules import is_small_whole, label_of
-from pipeline.features.features_suggest import Suggestion, suggest
+from pipeline.features.features_suggest import Suggestion, guess_of, suggest
 from pipeline.features.left_out import LeftOut
 from pipeline.features.split_sizes import (
     FEW_ROWS,
@@ -96,14 +95,10 @@ def init_file(
     output = output or Path(f"{name}.yaml")
     check_output(output, force=force)
     source = source or source_of(path)
-    guess = _guess(path, source, header)
+    guess = guess_of(path, source, header)
     data = measure(path, source=source, csv=guess.options if guess else None)
     chosen, why = (label, "") if label is not None else likely_label(data)
-    try:
-        suggestion = suggest(data, path, label=chosen)
-    except ConfigError as error:
-        reasons = [r for r in (guess.reasons if guess else ()) if r.startswith(f"text: {chosen!r}")]
-        raise ConfigError(" ".join([str(error), *reasons])) from None
+    suggestion = suggest(data, path, label=chosen, guess=guess)
     text = first_config(
         data,
         path,
@@ -189,7 +184,6 @@ def first_config(
     lines = [
         heading.rstrip("\n"),
         f"name: {name}",
-        *(f"# {plain_line(reason)}" for reason in (guess.reasons if guess else ())),
         *([f"# {plain_line(_unlabelled(facts))}"] if drop else []),
         *(
             f"# {line}"
@@ -375,6 +369,8 @@ def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue
         problem = problem or f"few rows are {facts.texts.top[-1][0]!r}, perhaps none of the earlier"
     if not problem:
         return Split(section, f"{follow}: the latest {percent} % are held out.")
+    if order.column not in data.values:  # several columns
+        section = {**section, "column": "NAME"}
     note = (
         f"{follow}, but {problem}: the split is random, so that neighbors in time are in "
         f"both splits. To hold out the latest rows, correct that and set "
@@ -443,16 +439,6 @@ def _label_comments(facts: ColumnFacts, target: Mapping[str, JsonValue], why: st
         lines.append(f"Two values, {counts}: {target['positive']!r} is the positive class, 1.")
         lines.append("Predicted probabilities are those of `positive`.")
     return [plain_line(line) for line in lines]
-
-
-def _guess(path: str, source: Source, header: bool | None) -> CsvGuess | None:
-    """Return the CSV dialect; None for other formats, and for files that `measure` refuses."""
-    if source != "csv":
-        if header is not None:
-            option = "--header" if header else "--no-header"
-            raise ConfigError(f"{option}: only for CSV, and the data are {source}; remove it.")
-        return None
-    return guess_csv(files(path, "--data", base="the working directory"), header)
 
 
 def _data(
