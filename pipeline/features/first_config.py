@@ -99,7 +99,7 @@ def init_file(
     data = measure(path, source=source, csv=guess.options if guess else None)
     chosen, why = (label, "") if label is not None else likely_label(data)
     suggestion = suggest(data, path, label=chosen, guess=guess)
-    text = first_config(
+    text, notes = first_config(
         data,
         path,
         suggestion,
@@ -120,24 +120,13 @@ def init_file(
             ) from None
     with output_file(output) as stream:
         stream.write(text)
-    warnings = [f"no --label: {_named_label(chosen, why)}"] if why else []
-    warnings += guess.reasons if guess else ()
-    (facts,) = (column for column in data.columns if column.name == chosen)
-    if facts.missing:
-        warnings.append(_unlabelled(facts))
-    target = label_of(facts)
-    if _predicts_means(facts, target):
-        warnings.append(_number_note(facts))
-    warnings += map(str, _equal_rows(data))
-    split = split_of(data, facts, target)
-    warnings += [
-        note for note in (split.note, _sizes(data, facts, target, split, path).warning) if note
-    ]
+    said = [f"no --label: {_named_label(chosen, why)}"] if why else []
+    said += [*(guess.reasons if guess else ()), *notes]
     return Written(
         output,
         chosen,
         config.label.kind,
-        tuple(warnings),
+        tuple(said),
         suggestion.left_out,
         suspicious=suggestion.warnings,
     )
@@ -154,8 +143,8 @@ def first_config(
     name: str,
     folder: Path,
     guess: CsvGuess | None = None,
-) -> str:
-    """Return the YAML as text.
+) -> tuple[str, list[str]]:
+    """Return the YAML as text, and notes on the data.
 
     Args:
         data: Statistics of the data.
@@ -180,6 +169,12 @@ def first_config(
     # At the start of a line, because a column may also be named `label`.
     section = re.sub("^  label: ", lambda found: comments + found[0], section, flags=re.MULTILINE)
     drop = facts.missing > 0
+    notes = [
+        *([_unlabelled(facts)] if drop else []),
+        *([_number_note(facts)] if _predicts_means(facts, target) else []),
+        *map(str, _equal_rows(data)),
+        *(note for note in (split.note, sizes.warning) if note),
+    ]
     rows = _data(path, source, folder, guess, drop=drop, split=split, held_out=sizes.eval_percent)
     lines = [
         heading.rstrip("\n"),
@@ -202,7 +197,7 @@ def first_config(
         f"output: {{folder: output/{name}}}",
         *_warnings([*suggestion.warnings, *_equal_rows(data)]),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n", notes
 
 
 def _warnings(found: Sequence[RunWarning]) -> list[str]:

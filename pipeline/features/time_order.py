@@ -98,7 +98,9 @@ def _of_parts(columns: Sequence[Rows], units: Sequence[str]) -> np.ndarray:
     times = np.full(len(whole), np.datetime64("NaT", "s"))
     found = np.zeros(sum(whole), "M8[Y]")
     for unit, rows in zip(units, columns, strict=True):
-        values = np.array([row[0] for row, is_whole in zip(rows, whole, strict=True) if is_whole])
+        values = np.array(
+            [row[0] for row, is_whole in zip(rows, whole, strict=True) if row and is_whole]
+        )
         first = {"Y": 1970, "M": 1, "D": 1}.get(unit, 0)
         found = found.astype(f"M8[{unit}]") + (values - first).astype(f"m8[{unit}]")
     times[whole] = found
