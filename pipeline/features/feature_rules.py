@@ -163,11 +163,22 @@ def label_of(facts: ColumnFacts) -> JsonObject:
     if values is not None and values.distinct == 2:
         return {"column": name, "kind": "binary", "positive": int(high)}
     if values is not None and low == 0 and high < CODES and values.distinct == high + 1:
-        return {"column": name, "kind": "regression" if are_counts(facts) else "multiclass"}
+        return {"column": name, "kind": "regression" if _are_counts(facts) else "multiclass"}
     return {"column": name, "kind": "regression"}
 
 
-def are_counts(facts: ColumnFacts) -> bool:
+def is_small_whole(facts: ColumnFacts) -> bool:
+    """Return whether all values are whole numbers near 0, such as counts, scores and differences.
+
+    Their median is one of few numbers, which a prediction of the mean can miss by less than 1.
+    """
+    numbers = facts.numbers
+    if numbers is None or not numbers.whole:
+        return False
+    return max(-numbers.minimum, numbers.maximum) < CODES
+
+
+def _are_counts(facts: ColumnFacts) -> bool:
     """Return whether a label's whole numbers count something, and so are no classes.
 
     Counts have no gaps from 0 on, at least `_FEWEST_COUNTS` values, and 20 rows for each on

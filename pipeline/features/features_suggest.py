@@ -16,8 +16,10 @@ from pipeline.common.output_file import check_output, output_file
 from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import Source
 from pipeline.data.csv_files import ColumnType
+from pipeline.data.csv_guess import CsvGuess, guess_csv
+from pipeline.data.data_sources import files
 from pipeline.data.peek import DataPeek
-from pipeline.features.column_facts import DataFacts, measure
+from pipeline.features.column_facts import DataFacts, measure, source_of
 from pipeline.features.date_probe import DateParts, date_parts
 from pipeline.features.feature_rules import (
     Proposal,
@@ -66,12 +68,19 @@ def suggest_file(
     """
     if output is not None:
         check_output(output, force=force)
-    suggestion = suggest(measure(path, source=source), path, label=label)
+    source = source or source_of(path)
+    guess = guess_of(path, source)
+    data = measure(path, source=source, csv=guess.options if guess else None)
+    suggestion = suggest(data, path, label=label, guess=guess)
+    text = suggestion.text
+    if guess is not None and (section := guess.section()):
+        text += "# The data were read with these options, which `run` needs too:\n"
+        text += f"# data: {{csv: {_flow(section)}}}\n"
     if output is None:
-        print(suggestion.text, end="")
+        print(text, end="")
         return
     with output_file(output) as stream:
-        stream.write(suggestion.text)
+        stream.write(text)
     for warning in suggestion.warnings:
         print(f"warning: {warning}", file=message_stream(output))
     show_left_out(suggestion.left_out, message_stream(output))
@@ -98,13 +107,30 @@ class Suggestion:
     group_columns: tuple[str, ...] = ()
 
 
-def suggest(data: DataFacts, path: str, *, label: str | None = None) -> Suggestion:
+def guess_of(path: str, source: Source, header: bool | None = None) -> CsvGuess | None:
+    """Return the CSV dialect; None for other formats.
+
+    Raises:
+        ConfigError: As in `guess_csv`; or `header` is set for another format.
+    """
+    if source == "csv":
+        return guess_csv(files(path, "--data", base="the working directory"), header)
+    if header is not None:
+        option = "--header" if header else "--no-header"
+        raise ConfigError(f"{option}: only for CSV, and the data are {source}; remove it.")
+    return None
+
+
+def suggest(
+    data: DataFacts, path: str, *, label: str | None = None, guess: CsvGuess | None = None
+) -> Suggestion:
     """Return the section after the checks of `python -m pipeline run`.
 
     Args:
         data: Statistics of the data.
         path: Path of the data.
         label: The column to predict.
+        guess: The detected CSV dialect.
 
     Raises:
         ConfigError: The label does not exist or has nothing to learn, or no column is usable.
@@ -118,7 +144,9 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> Suggesti
         try:
             target = label_of(facts)
         except ValueError as error:
-            raise ConfigError(str(error)) from None
+            reasons = guess.reasons if guess else ()
+            why = [r.removeprefix("text: ") for r in reasons if r.startswith(f"text: {label!r}")]
+            raise ConfigError(". ".join([str(error), *why])) from None
         others = [column for column in data.columns if column.name != label]
         keeps = keeps_numbers(others, facts, target["kind"])
     table = TableFacts(frozenset(names), _date_parts(data, target), data.values, keeps)
@@ -132,7 +160,7 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> Suggesti
         reasons = reasons or f"{label} is its only column"
         raise ConfigError(f"--data={path}: no column is usable as a feature ({reasons})")
     without = [proposal for proposal in proposals if proposal.step is None]
-    text = _render(data, path, groups, without, leaking, target, leaks.kept)
+    text = _render(data, path, groups, without, leaking, target, leaks.kept, guess)
     types: dict[str, ColumnType] = {column.name: column.type for column in data.columns}
     spec = FeatureSpec.model_validate(yaml.safe_load(text)["features"])
     several = {column.name for column in data.columns if column.several}
@@ -213,6 +241,7 @@ def _render(
     leaking: Sequence[Proposal],
     label: JsonObject | None,
     suspicious: Mapping[str, str],
+    guess: CsvGuess | None,
 ) -> str:
     lines = [
         f"# Suggested for {plain_line(path)}: {data.rows:,} rows, {len(data.columns)} columns.",
@@ -221,6 +250,8 @@ def _render(
     ]
     if data.rows < FEW_ROWS:
         lines.append(f"# With fewer than {FEW_ROWS} rows, check every choice.")
+    if guess is not None:
+        lines += [f"# {plain_line(reason)}" for reason in guess.reasons]
     lines.append("features:")
     if suspicious:
         lines += _comment(f"CHECK: {MAY_GIVE_AWAY}", "  # ")

@@ -27,11 +27,10 @@ from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import SUFFIXES, Source
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.config.config_file import config_of_text
-from pipeline.data.csv_guess import CsvGuess, guess_csv
-from pipeline.data.data_sources import files
+from pipeline.data.csv_guess import CsvGuess
 from pipeline.features.column_facts import ColumnFacts, DataFacts, Rows, measure, source_of
-from pipeline.features.feature_rules import are_counts, label_of
-from pipeline.features.features_suggest import Suggestion, suggest
+from pipeline.features.feature_rules import is_small_whole, label_of
+from pipeline.features.features_suggest import Suggestion, guess_of, suggest
 from pipeline.features.left_out import LeftOut
 from pipeline.features.split_sizes import (
     FEW_ROWS,
@@ -96,15 +95,11 @@ def init_file(
     output = output or Path(f"{name}.yaml")
     check_output(output, force=force)
     source = source or source_of(path)
-    guess = _guess(path, source, header)
+    guess = guess_of(path, source, header)
     data = measure(path, source=source, csv=guess.options if guess else None)
     chosen, why = (label, "") if label is not None else likely_label(data)
-    try:
-        suggestion = suggest(data, path, label=chosen)
-    except ConfigError as error:
-        reasons = [r for r in (guess.reasons if guess else ()) if r.startswith(f"text: {chosen!r}")]
-        raise ConfigError(" ".join([str(error), *reasons])) from None
-    text = first_config(
+    suggestion = suggest(data, path, label=chosen, guess=guess)
+    text, notes = first_config(
         data,
         path,
         suggestion,
@@ -125,24 +120,13 @@ def init_file(
             ) from None
     with output_file(output) as stream:
         stream.write(text)
-    warnings = [f"no --label: {_named_label(chosen, why)}"] if why else []
-    warnings += guess.reasons if guess else ()
-    (facts,) = (column for column in data.columns if column.name == chosen)
-    if facts.missing:
-        warnings.append(_unlabelled(facts))
-    if are_counts(facts):
-        warnings.append(_counts_note(facts))
-    warnings += map(str, _equal_rows(data))
-    target = label_of(facts)
-    split = split_of(data, facts, target)
-    warnings += [
-        note for note in (split.note, _sizes(data, facts, target, split, path).warning) if note
-    ]
+    said = [f"no --label: {_named_label(chosen, why)}"] if why else []
+    said += [*(guess.reasons if guess else ()), *notes]
     return Written(
         output,
         chosen,
         config.label.kind,
-        tuple(warnings),
+        tuple(said),
         suggestion.left_out,
         suspicious=suggestion.warnings,
     )
@@ -159,8 +143,8 @@ def first_config(
     name: str,
     folder: Path,
     guess: CsvGuess | None = None,
-) -> str:
-    """Return the YAML as text.
+) -> tuple[str, list[str]]:
+    """Return the YAML as text, and notes on the data.
 
     Args:
         data: Statistics of the data.
@@ -185,11 +169,16 @@ def first_config(
     # At the start of a line, because a column may also be named `label`.
     section = re.sub("^  label: ", lambda found: comments + found[0], section, flags=re.MULTILINE)
     drop = facts.missing > 0
+    notes = [
+        *([_unlabelled(facts)] if drop else []),
+        *([_number_note(facts)] if _predicts_means(facts, target) else []),
+        *map(str, _equal_rows(data)),
+        *(note for note in (split.note, sizes.warning) if note),
+    ]
     rows = _data(path, source, folder, guess, drop=drop, split=split, held_out=sizes.eval_percent)
     lines = [
         heading.rstrip("\n"),
         f"name: {name}",
-        *(f"# {plain_line(reason)}" for reason in (guess.reasons if guess else ())),
         *([f"# {plain_line(_unlabelled(facts))}"] if drop else []),
         *(
             f"# {line}"
@@ -200,12 +189,15 @@ def first_config(
         f"data: {_flow(rows)}",
         "features:",
         section.rstrip("\n"),
-        *training(sizes.train, len(data.columns) - 1 - len(suggestion.left_out)),
+        *training(
+            *(sizes.train, len(data.columns) - 1 - len(suggestion.left_out)),
+            as_is=_predicts_means(facts, target),
+        ),
         *evaluation(facts, target, data.values.get(label, ()), is_sample=data.every > 1),
         f"output: {{folder: output/{name}}}",
         *_warnings([*suggestion.warnings, *_equal_rows(data)]),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n", notes
 
 
 def _warnings(found: Sequence[RunWarning]) -> list[str]:
@@ -247,12 +239,12 @@ def likely_label(data: DataFacts) -> tuple[str, str]:
     raise ConfigError("--data: no column can be a label; name one with --label")
 
 
-def training(rows: int, columns: int = 1) -> list[str]:
+def training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
     """Return the lines of `training:` for a number of training rows and of feature columns.
 
     From `_MANY` rows on, a network of this size does not memorize them. Then there is no dropout,
     whose noise becomes a bias if outputs are exponentials, a lower learning rate, and enough epochs
-    to complete the schedule.
+    to complete the schedule. `as_is`: a logarithm of the label would lead to medians.
     """
     many = rows >= _MANY
     batch = 2 ** round(np.log2(max(rows, 1) / 40))
@@ -279,6 +271,7 @@ def training(rows: int, columns: int = 1) -> list[str]:
         f"  # training stops after {patience} epochs without improvement.",
         f"  global_batch_size: {batch}",
         f"  epochs: {epochs}",
+        *(["  label_scale: z_score"] if as_is else []),
         *about,
         f"  model: {{hidden_units: {model.hidden_units}, dropout: {model.dropout}, "
         f"knots: {model.knots}{linear}}}",
@@ -308,10 +301,13 @@ def evaluation(
         is_sample: Whether these are not all rows.
     """
     of_sample = " (Of a sample.)" if is_sample and target["kind"] == "regression" else ""
+    by_squares = _predicts_means(facts, target)
+    names = "root_mean_squared_error, mean_absolute_error, r2"  # the first one decides
     return [
         "evaluation:",
         "  # Bless a model only if it is better than the best constant on the eval rows,",
         f"  # by more than chance explains. {_constant(facts, target, labels)}{of_sample}",
+        *([f"  metrics: [{names}]"] if by_squares else []),
         "  require_better_than_constant: true",
     ]
 
@@ -322,6 +318,9 @@ def _constant(facts: ColumnFacts, target: Mapping[str, JsonValue], labels: Rows)
         numbers = [row[0] for row in labels if row and np.isfinite(row[0])]
         if not numbers:
             return "For a numeric label that is its median."
+        if _predicts_means(facts, target):
+            error = short_number(float(np.std(numbers)))
+            return f"The mean {short_number(float(np.mean(numbers)))} has an RMSE of {error}."
         is_int = isinstance(numbers[0], int)
         median = (statistics.median_low if is_int else statistics.median)(numbers)
         error = sum(abs(number - median) for number in numbers) / len(numbers)
@@ -362,6 +361,8 @@ def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue
         problem = problem or f"few rows are {facts.texts.top[-1][0]!r}, perhaps none of the earlier"
     if not problem:
         return Split(section, f"{follow}: the latest {percent} % are held out.")
+    if order.column not in data.values:  # several columns
+        section = {**section, "column": "NAME"}
     note = (
         f"{follow}, but {problem}: the split is random, so that neighbors in time are in "
         f"both splits. To hold out the latest rows, correct that and set "
@@ -419,8 +420,8 @@ def _label_comments(facts: ColumnFacts, target: Mapping[str, JsonValue], why: st
     if why:
         lines.append(_named_label(facts.name, why))
     kind = target["kind"]
-    if are_counts(facts):
-        lines.append(_counts_note(facts))
+    if _predicts_means(facts, target):
+        lines.append(_number_note(facts))
     elif kind == "regression":
         lines.append("A number on a scale. If its values are classes, use kind: multiclass.")
     elif kind == "multiclass" and facts.texts is not None:
@@ -430,16 +431,6 @@ def _label_comments(facts: ColumnFacts, target: Mapping[str, JsonValue], why: st
         lines.append(f"Two values, {counts}: {target['positive']!r} is the positive class, 1.")
         lines.append("Predicted probabilities are those of `positive`.")
     return [plain_line(line) for line in lines]
-
-
-def _guess(path: str, source: Source, header: bool | None) -> CsvGuess | None:
-    """Return the CSV dialect; None for other formats, and for files that `measure` refuses."""
-    if source != "csv":
-        if header is not None:
-            option = "--header" if header else "--no-header"
-            raise ConfigError(f"{option}: only for CSV, and the data are {source}; remove it.")
-        return None
-    return guess_csv(files(path, "--data", base="the working directory"), header)
 
 
 def _data(
@@ -483,10 +474,20 @@ def _unlabelled(facts: ColumnFacts) -> str:
     return f"{rows} have no value in {facts.name} and are dropped."
 
 
-def _counts_note(facts: ColumnFacts) -> str:
+def _predicts_means(facts: ColumnFacts, target: Mapping[str, JsonValue]) -> bool:
+    """Return whether a label is trained as it is and judged by squared errors.
+
+    The best constant by absolute errors is the median, and that is the value of many rows if there
+    are few values: a model of means can explain the label and yet have larger absolute errors.
+    """
+    return target["kind"] == "regression" and is_small_whole(facts)
+
+
+def _number_note(facts: ColumnFacts) -> str:
     assert facts.numbers is not None
+    low, high = (short_number(each) for each in (facts.numbers.minimum, facts.numbers.maximum))
     return (
-        f"{facts.name} counts from 0 to {facts.numbers.maximum}, so it is predicted as a number. "
+        f"{facts.name} has whole numbers from {low} to {high}, so it is predicted as a number. "
         "If its values are classes, set label.kind: multiclass."
     )
 

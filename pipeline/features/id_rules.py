@@ -77,8 +77,11 @@ def repeated_id_reason(facts: ColumnFacts) -> str | None:
     named = name_hints.is_id_name(facts.name)
     if entity is None and not named:
         return None
-    if facts.numbers is None and not named and (entity == "place" or not _have_digits(facts)):
-        return None  # names of products or devices are categories
+    if facts.numbers is None and not named:
+        labels = [text for text, _ in facts.texts.top] if facts.texts else []
+        with_digits = sum(any(map(str.isdigit, text)) for text in labels)
+        if entity == "place" or with_digits <= 0.9 * len(labels):
+            return None  # names of products or devices are categories
     rows = facts.present / distinct
     many = rows >= _ROWS_OF_MANY or (distinct <= _FEW_PLACES and rows >= _ROWS_OF_FEW)
     if rows < 1.0 / NEARLY_ALL or (entity != "person" and many):
@@ -87,12 +90,6 @@ def repeated_id_reason(facts: ColumnFacts) -> str | None:
         f"{distinct:,} ids, each in {rows:,.1f} rows on average: a model that learns them does "
         "not know new ones"
     )
-
-
-def _have_digits(facts: ColumnFacts) -> bool:
-    """Return whether most texts contain a digit, as ids do."""
-    labels = [text for text, _ in facts.texts.top] if facts.texts else []
-    return sum(any(map(str.isdigit, text)) for text in labels) > 0.9 * len(labels)
 
 
 def is_consecutive(numbers: Numbers, present: int) -> bool:

@@ -345,8 +345,8 @@ def _copy_or_law(column: _Column, truth: _Truth) -> Leak | None:
             return Leak("law", f"alone explains {share:.2%} of the label's variance")
     pairs = np.unique(np.ravel(codes) * truth.distinct + classes)
     if len(pairs) == len(different) == distinct <= len(values) // _ROWS_PER_CODE:
-        value, target = (_shown(each, rows) for each in (column, truth.column))
-        return Leak("copy", f"maps one-to-one to the label ({value} = {target})")
+        shown = " = ".join(_shown(each, rows) for each in (column, truth.column))
+        return Leak("copy", f"maps one-to-one to the label ({shown})")
     if not truth.target.classes:
         return None
     is_number = column.texts is None
@@ -356,7 +356,8 @@ def _copy_or_law(column: _Column, truth: _Truth) -> Leak | None:
     right = _right_by_neighbors(values, classes)
     by_range = _determines(ColumnScore(0.0, right, usual))
     is_range = by_range and is_number and not are_few
-    by_code = score_column(np.ravel(codes), _some(truth.target, rows))
+    target = truth.target._replace(columns=truth.target.columns[rows], half=truth.target.half[rows])
+    by_code = score_column(np.ravel(codes), target)
     if are_codes and not is_range and _determines(by_code):
         shown = f"has codes that determine the label in {by_code.right:.1%} of the rows"
         return Leak("copy", shown)
@@ -396,10 +397,6 @@ def _right_by_neighbors(values: np.ndarray, classes: np.ndarray) -> float:
     around = np.pad(ordered, 2, constant_values=-1)
     same = [around[k : k + len(ordered)] == ordered for k in range(5)]
     return float((same[0] & same[1] | same[3] & same[4]).mean())
-
-
-def _some(target: Target, rows: np.ndarray) -> Target:
-    return target._replace(columns=target.columns[rows], half=target.half[rows])
 
 
 def _shown(column: _Column, rows: np.ndarray) -> str:

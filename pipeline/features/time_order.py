@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +12,23 @@ from pipeline.features.column_facts import ColumnFacts, DataFacts, Rows
 from pipeline.features.date_probe import text_of, times_of
 from pipeline.features.feature_rules import has_dates
 from pipeline.features.id_rules import distinct_of
+from pipeline.features.name_hints import words_of
 
 FEWEST_TIMES = 20
 _OFFSET = re.compile(r"[T ].*([Zz]|[+-]\d{2}:?\d{2})$")
 _IN_ORDER = 0.95  # of the steps between rows of different times
 _EVEN = 0.5  # of the gaps between times, or of the times that an even series has
 _EQUAL = 0.9  # of the times
+_MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
+_NOT_SORTED = "only times like 2013-05-31 can be sorted, and not {!r}"
+_OF_BIRTH = {"birth", "birthday", "birthdate", "born", "dob"}
+_PARTS = {
+    "Y": ("year", "yr"),
+    "M": ("month", "mo", "mnth"),
+    "D": ("day", "date_of_month", "day_of_month", "dayofmonth", "mday"),
+    "h": ("hour", "hr"),
+    "m": ("minute", "min"),
+}  # unit of NumPy -> names of columns
 
 
 class TimeOrder(NamedTuple):
@@ -52,26 +63,62 @@ def time_order(
 
 
 def _orders(data: DataFacts, labels: Rows, label: str, held_out: int) -> Iterator[TimeOrder]:
+    parts = {}
     for facts in data.columns:
-        if facts.name == label or facts.several or not has_dates(facts):
+        if facts.name == label or facts.several or _OF_BIRTH & set(words_of(facts.name)):
+            continue
+        name = "_".join(words_of(facts.name))
+        unit = next((unit for unit, names in _PARTS.items() if name in names), None)
+        if unit is not None and facts.type == "int":
+            parts.setdefault(unit, facts.name)
+        if facts.texts and all(_MONTH.fullmatch(text) for text, _ in facts.texts.top):
+            rows = data.values[facts.name]
+            months = [str(text_of(row[0])) if row else "NaT" for row in rows]
+            if _is_ordered(np.array(months, "M8[M]").astype("M8[s]"), distinct_of(facts), data):
+                yield TimeOrder(facts.name, _NOT_SORTED.format(months[0]))
+        if not has_dates(facts):
             continue
         assert facts.dates is not None
         times = times_of(facts.dates, data.values[facts.name])
-        known = ~np.isnat(times)
-        if 2 * known.sum() >= len(times) and _is_ordered(times[known], facts, data):
+        if _is_ordered(times, distinct_of(facts), data):
             yield TimeOrder(
                 facts.name, _problem(facts, data.values[facts.name], times, labels, held_out)
             )
+    if {"Y", "M"} <= set(parts):
+        units = [unit for unit in _PARTS if unit in parts]
+        times = _of_parts([data.values[parts[unit]] for unit in units], units)
+        if _is_ordered(times, 0, data):
+            names = ", ".join(parts[unit] for unit in units)
+            yield TimeOrder(names, "no column has the whole time, as 2013-05-31T17:30 does")
 
 
-def _is_ordered(times: np.ndarray, facts: ColumnFacts, data: DataFacts) -> bool:
+def _of_parts(columns: Sequence[Rows], units: Sequence[str]) -> np.ndarray:
+    """Return `datetime64[s]` of rows with a year, a month, ... each; NaT where one is missing."""
+    whole = [all(cells) for cells in zip(*columns, strict=True)]
+    times = np.full(len(whole), np.datetime64("NaT", "s"))
+    found = np.zeros(sum(whole), "M8[Y]")
+    for unit, rows in zip(units, columns, strict=True):
+        values = np.array(
+            [row[0] for row, is_whole in zip(rows, whole, strict=True) if row and is_whole]
+        )
+        first = {"Y": 1970, "M": 1, "D": 1}.get(unit, 0)
+        found = found.astype(f"M8[{unit}]") + (values - first).astype(f"m8[{unit}]")
+    times[whole] = found
+    return times
+
+
+def _is_ordered(times: np.ndarray, distinct: int, data: DataFacts) -> bool:
     """Return whether times are in order or a series.
 
     Args:
-        times: Of the rows in a sample that have one, in the order of the file.
-        facts: Statistics of the column.
+        times: Of the rows of a sample, in the order of the file; NaT for none.
+        distinct: Number of distinct times of all rows; 0 if unknown.
         data: Statistics of the table.
     """
+    present = len(times)
+    times = times[~np.isnat(times)]
+    if 2 * len(times) < present:
+        return False
     seconds = times.astype(np.int64)
     different, rows = np.unique(seconds, return_counts=True)
     if len(different) < FEWEST_TIMES:
@@ -83,9 +130,9 @@ def _is_ordered(times: np.ndarray, facts: ColumnFacts, data: DataFacts) -> bool:
     gaps, counts = np.unique(np.diff(different), return_counts=True)
     usual, most = gaps[counts.argmax()], counts.max()
     # A sample has gaps, but the shortest remains the most frequent.
-    covered = max(distinct_of(facts), len(different)) * usual / (different[-1] - different[0])
+    covered = max(distinct, len(different)) * usual / (different[-1] - different[0])
     is_even = max(most / counts.sum(), covered) >= _EVEN
-    one_each = data.every == 1 or distinct_of(facts) >= _EQUAL * facts.present
+    one_each = data.every == 1 or distinct >= _EQUAL * data.rows
     return bool(is_even and one_each and np.bincount(rows).max() >= _EQUAL * len(rows))
 
 
@@ -97,7 +144,7 @@ def _problem(facts: ColumnFacts, rows: Rows, times: np.ndarray, labels: Rows, he
         return f"{missing:,} row has no time" if missing == 1 else f"{missing:,} rows have no time"
     if facts.type == "string":
         if dates.form is not None:
-            return f"only times like 2013-05-31 can be sorted, and not {dates.example!r}"
+            return _NOT_SORTED.format(dates.example)
         if len({_OFFSET.search(text_of(row[0])) is None for row in rows if row}) == 2:
             return "only some of its times have an offset from UTC"
     if not held_out:

@@ -45,8 +45,7 @@ def _of_metrics(config: PipelineConfig, records: Mapping[str, NodeRecord]) -> li
     shown = {n: values[n] for n in config.evaluation.metric_names(kind) if n in values}
     found = baselines.read(records)
     return [
-        *baselines.worse_than_a_constant(shown, found),
-        *baselines.worse_than_linear(config.evaluation.judged_by(kind), shown, found),
+        *baselines.worse_than_baselines(config.evaluation.judged_by(kind), shown, found),
         *too_good(shown, baselines.read_all(records)),
         *few_rows(values.get(ROWS, FEW_JUDGED), config.data.evaluation_split),
     ]

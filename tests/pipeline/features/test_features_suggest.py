@@ -98,6 +98,20 @@ def whole_configuration(features: str, data: str, folder: Path) -> Path:
     return file
 
 
+def test_cells_are_read_as_by_init(suggested: Any, tmp_path: Path) -> None:
+    """A mark that may separate thousands, and one that must; the options are those of `init`."""
+    cells = [f"{2_000 + 7 * i:,}".replace(",", ".") if i % 3 else str(i) for i in range(300)]
+    file = tmp_path / "t.csv"
+    for decimal, option in (
+        (".", "text: [cases]"),
+        (",", "formatted: {x: {decimal: ','}, cases: {th"),
+    ):
+        rows = [f"{cell};{i % 7}{decimal}5;{i % 3 // 2}" for i, cell in enumerate(cells)]
+        file.write_text("\n".join(["cases;x;y", *rows]))
+        text, _ = suggested(file, "y")
+        assert f"# data: {{csv: {{{option}" in text
+
+
 def test_the_page_shows_what_it_writes(suggested: Any) -> None:
     text, _ = suggested(TAXI, "trip_miles")
     (groups,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -94,17 +94,26 @@ def test_without_a_usual_name_it_is_the_last_that_can_be_one(tmp_path):
     assert likely_label(measure(str(path)))[0] == "b"
 
 
-def test_a_label_of_counts_is_said_to_be_one(tmp_path, capsys):
+@pytest.mark.parametrize("lowest", [0, 1, -3])
+@pytest.mark.parametrize("gap", [0, 5])
+def test_small_whole_numbers_are_judged_by_squared_errors(tmp_path, lowest, gap):
+    """Reference: NumPy, of all rows, to the digits that the comment shows."""
     random = np.random.default_rng(4)
-    frame = pd.DataFrame({"x": random.normal(size=400), "goals": random.poisson(1.5, 400)})
-    frame.loc[:9, "goals"] = np.arange(10) % 7
-    frame[frame.goals < 7].to_csv(tmp_path / "t.csv", index=False)
+    goals = np.r_[np.arange(8), np.minimum(random.poisson(1.5, 400), 7)] + lowest
+    goals[0] += 8 + gap
+    frame = pd.DataFrame({"x": random.normal(size=408), "goals": goals})
+    frame.to_csv(tmp_path / "t.csv", index=False)
     written = init_file(str(tmp_path / "t.csv"), label="goals", output=tmp_path / "t.yaml")
     assert written.kind == "regression"
     (note,) = written.warnings
-    assert note.startswith("goals counts from 0 to 6")
+    assert f"goals has whole numbers from {goals.min()} to {goals.max()}" in note
     assert "kind: multiclass" in note
-    assert "# goals counts from 0 to 6" in written.path.read_text()
+    text = written.path.read_text()
+    assert f"# {note}" in text
+    assert f"The mean {goals.mean():.4g} has an RMSE of {goals.std():.4g}." in text
+    config = load_config(written.path)
+    assert config.evaluation.judged_by("regression") == "root_mean_squared_error"
+    assert config.training.label_scale == "z_score"
 
 
 def test_what_exists_is_not_overwritten(table, tmp_path):

@@ -92,6 +92,7 @@ def test_a_series_is_seen_in_a_sample(tmp_path: Path) -> None:
     ("times", "label", "problem"),
     [
         (DAYS.strftime("%d.%m.%Y"), None, "and not '01.01.2022'"),
+        (MONTHS.strftime("%Y-%m"), None, "and not '1990-01'"),
         (DAYS.strftime("%Y-%m-%d").where(np.arange(ROWS) != 7), None, "1 row has no time"),
         (
             DAYS.strftime("%Y-%m-%dT%H:%M") + np.where(np.arange(ROWS) % 9 == 0, "Z", ""),
@@ -109,6 +110,38 @@ def test_a_split_by_time_that_cannot_be(
     column, why = order_of(tmp_path, times, label)
     assert (column, bool(why)) == ("when", bool(problem))
     assert problem in why
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"year": DAYS.year, "month": DAYS.month, "date_of_month": DAYS.day},
+        {"Year": MONTHS.year, "Month": MONTHS.month},
+        {
+            "year": FIVE_MINUTES.year,
+            "month": FIVE_MINUTES.month,
+            "day": FIVE_MINUTES.day,
+            "hour": FIVE_MINUTES.hour,
+            "minute": FIVE_MINUTES.minute,
+        },
+    ],
+)
+def test_times_in_several_columns(tmp_path: Path, parts: dict[str, Any]) -> None:
+    frame = pd.DataFrame({**parts, "y": RANDOM.normal(size=ROWS)}).iloc[SHUFFLED]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    found = time_order(measure(str(tmp_path / "t.csv")), "y", held_out=20)
+    assert found is not None
+    assert found.column == ", ".join(parts)
+    assert "no column has the whole time" in found.problem
+    frame["year" if "year" in frame else "Year"] = RANDOM.integers(1990, 2020, ROWS)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert time_order(measure(str(tmp_path / "t.csv")), "y", held_out=20) is None
+
+
+def test_sorted_by_birth(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"date_of_birth": DAYS, "y": RANDOM.normal(size=ROWS)})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert time_order(measure(str(tmp_path / "t.csv")), "y", held_out=20) is None
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
