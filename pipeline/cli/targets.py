@@ -55,8 +55,6 @@ def compile_(given: SimpleNamespace) -> int:
 _REPLAY = """\
 Examples:
   python -m pipeline replay my-kubeflow.yaml --map s3://bucket/data=./data
-  python -m pipeline replay my-kubeflow.yaml --map s3://bucket/data=./data \\
-      --image
 """
 
 
@@ -82,23 +80,14 @@ Examples:
     "limits, the pod's environment)",
 )
 @options.parameter_option
-@option(
-    "--image",
-    "[NAME]",
-    "run each command in this image (from `image build`) instead of this machine's Python; without "
-    "a name: in the image of the compiled file",
-    is_flag=False,
-    flag_value="",
-)
-@options.builder_option("program that runs the image; default: the one that has it")
 def replay(given: SimpleNamespace) -> int:
     """Execute a compiled file on this machine.
 
     Executes a compiled file as the platform does: the command of each container with its
     placeholders filled, one process per node (per worker of a CustomJob), in the order of the
     spec, with its conditions, exit handlers, retries and timeouts. Artifacts go to a local folder.
-    --map replaces remote folders that the pipeline reads with local ones. With --image each
-    command runs in a container, so that you test the image that you deploy.
+    --map replaces remote folders that the pipeline reads with local ones. Run it inside the image
+    to test what you deploy.
     """
     from pipeline.replay.replay_command import replay_file
 
@@ -109,6 +98,4 @@ def replay(given: SimpleNamespace) -> int:
         parameters=given.parameter,
         remote=given.remote,
         lenient=given.lenient,
-        image=given.image,
-        builder=given.builder,
     )

@@ -109,8 +109,8 @@ def run(process: Process, log: Path, *, timeout: float | None = None) -> str:
             )
         except OSError as error:  # no such program, or too long arguments and variables
             return (
-                f"cannot start {process.words[0]}: {error.strerror}. Replay with --image if the "
-                "program is in the image alone"
+                f"cannot start {process.words[0]}: {error.strerror}. If only the image has the "
+                "program, replay inside it"
             )
         try:
             return _how(child.wait(), timeout)

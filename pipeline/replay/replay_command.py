@@ -16,7 +16,6 @@ from pipeline.common.json_types import JsonObject
 from pipeline.common.object_stores import register_file_systems
 from pipeline.graph.node_names import NodeName
 from pipeline.replay.execution import Host
-from pipeline.replay.in_image import runner_in_image
 from pipeline.replay.node_command import on_this_machine
 from pipeline.replay.node_environment import NO_CREDENTIALS, Credentials
 from pipeline.replay.object_stores import object_store
@@ -38,8 +37,6 @@ def replay_file(
     parameters: Sequence[str] = (),
     remote: bool = False,
     lenient: bool = False,
-    image: str | None = None,
-    builder: str | None = None,
 ) -> int:
     """Replay a compiled pipeline and print its progress.
 
@@ -51,15 +48,13 @@ def replay_file(
         remote: Use the artifacts and unmapped data at the places in the file, with this machine's
             credentials.
         lenient: Run nodes of Kubeflow without a simulated driver and launcher.
-        image: Image to run commands in; "": the image of each node; None: run on this machine.
-        builder: docker, podman or buildah, with an image; None: the one that has it.
 
     Returns:
         The exit code, as in `run`.
 
     Raises:
         ConfigError: The file is not a compiled pipeline, or reads a remote place that is not
-            mapped; a folder of `maps` does not exist; or the image is not on this machine.
+            mapped, or a folder of `maps` does not exist.
     """
     compiled = CompiledSpec.read(spec)
     check_path("--root", root)
@@ -75,14 +70,9 @@ def replay_file(
     else:
         check_all_mapped(here, spec, given.values())
     credentials = Credentials.of_this_machine() if remote else NO_CREDENTIALS
-    runner = on_this_machine
-    if image is not None:
-        runner = runner_in_image(
-            image, builder=builder, root=root, mapped=places.values(), credentials=credentials
-        )
     place = compiled.root.rstrip("/") if remote else str(root)
     has_launcher = compiled.target == "kubeflow" and not lenient
-    host = Host(runner, credentials, object_store(place) if has_launcher else None, place)
+    host = Host(on_this_machine, credentials, object_store(place) if has_launcher else None, place)
     console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
     console.print(f"Replaying {compiled.name} for {compiled.target}; artifacts: {place}")
     nodes: list[Node] = []

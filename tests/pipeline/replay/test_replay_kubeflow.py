@@ -18,10 +18,7 @@ from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.replay import kubeflow_rules
 from pipeline.replay.execution import Host
-from pipeline.replay.in_image import runner_in_image
 from pipeline.replay.kubeflow_pod import PodError, as_input, start_pod
-from pipeline.replay.node_command import NodeCommand
-from pipeline.replay.node_environment import Credentials
 from pipeline.replay.object_stores import Folder
 from pipeline.replay.replay import NodeFailed, Replay
 from pipeline.targets.compiled_spec import CompiledSpec
@@ -251,33 +248,6 @@ def test_what_a_component_installs_stays_out_of_this_environment(tmp_path):
     assert place.startswith(str(tmp_path))
     code = subprocess.run([sys.executable, "-c", "import throwaway_package"], check=False)
     assert code.returncode != 0
-
-
-def test_credentials_reach_a_container_and_the_files_that_they_name(tmp_path, monkeypatch):
-    """With `--image --remote`; a program stands for docker and prints what it is asked to run."""
-    docker = tmp_path / "bin" / "docker"
-    docker.parent.mkdir()
-    docker.write_text('#!/bin/sh\necho "$0" "$@"\n')
-    docker.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{docker.parent}:{os.environ['PATH']}")
-    key = tmp_path / "key.json"
-    key.write_text("{}")
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("MY_DATABASE", "here")
-    credentials = Credentials.of_this_machine()
-    root = tmp_path / "root"
-    root.mkdir()
-    runner = runner_in_image("x:1", builder="docker", root=root, credentials=credentials)
-    process = runner(NodeCommand("Write", "x:1", ("python", "-V"), credentials.env, {}))
-    printed = subprocess.run(
-        process.words, env=process.env, capture_output=True, text=True, check=True
-    ).stdout
-    assert "--env=AWS_SECRET_ACCESS_KEY " in printed
-    assert "secret" not in f"{printed} {process.words}"
-    assert process.env["AWS_SECRET_ACCESS_KEY"] == "secret"
-    assert f"--volume={key}:{key}:ro" in printed
-    assert "MY_DATABASE" not in printed
 
 
 def test_sigterm_to_a_replay_ends_its_node(tmp_path):

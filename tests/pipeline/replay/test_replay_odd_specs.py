@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 
 import pytest
 from one_container import ARTIFACT, OUT, spec_of, write_spec
 
 from pipeline.cli.cli import main
-from pipeline.replay.in_image import runner_in_image
 from pipeline.replay.kubeflow_pod import Pod
 from pipeline.replay.node_command import NodeCommand, on_this_machine
 from pipeline.replay.node_environment import pod_environment
@@ -79,40 +77,10 @@ def test_pip_of_a_node_is_that_of_a_throwaway_environment(tmp_path, command):
 COMMAND = NodeCommand("Trainer", "image:1", ("python", "-m", "anything"), {}, {"HOME": "/nowhere"})
 
 
-@pytest.fixture
-def docker(tmp_path, monkeypatch):
-    """A program that stands for docker."""
-    program = tmp_path / "docker"
-    program.write_text("#!/bin/sh\nexit 0\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-
-
-def test_a_replay_trains_without_the_gpu_of_the_platform(tmp_path, monkeypatch, caplog, docker):
-    started = runner_in_image("image:1", builder="docker", root=tmp_path)(COMMAND)
-    assert f"--env={REPLAY}" in started.words
-    assert started.env[REPLAY] == "1"
+def test_a_replay_trains_without_the_gpu_of_the_platform(monkeypatch, caplog):
     monkeypatch.setenv(REPLAY, on_this_machine(COMMAND).env[REPLAY])
     check_gpu_visible()
     assert "this replay trains on the CPU" in caplog.text
-
-
-def test_secrets_of_the_cluster_reach_a_container_but_no_command_line(
-    tmp_path, monkeypatch, docker
-):
-    from pipeline.replay.execution import Attempt, Host, _command
-    from pipeline.replay.kubeflow_pod import start_pod
-
-    monkeypatch.setenv("MY_TOKEN", "of-this-machine")
-    nothing = {"artifacts": {}, "parameters": {}, "parameterValues": {}}
-    given = {"inputs": nothing, "outputs": nothing}
-    host = Host(runner_in_image("x:1", builder="docker", root=tmp_path), store=Folder())
-    with start_pod(given, tmp_path, Folder(), str(tmp_path)) as pod:
-        attempt = Attempt("N", {}, {}, given, tmp_path / "log", secrets=("MY_TOKEN",))
-        container = {"image": "x:1", "command": ["python", "-V"]}
-        process = host.runner(_command(attempt, host, pod, container, container))
-    assert "--env=MY_TOKEN" in process.words
-    assert process.env["MY_TOKEN"] == "of-this-machine"
 
 
 def test_an_imported_artifact_is_on_the_pods_disk(tmp_path):
