@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from pipeline.cli import options
-from pipeline.cli.base import command, flag, option, value
+from pipeline.cli.base import command, option, value
 from pipeline.cli.quiet import quiet
 from shared_core.atomic_files import message_stream
 
@@ -69,23 +69,13 @@ Examples:
     type=options.FOLDER,
     default="output/replay",
 )
-@flag(
-    "--remote",
-    "use remote paths except those of --map: artifacts go to the real pipeline root, with this "
-    "machine's credentials, and logs to --root",
-)
-@flag(
-    "--lenient",
-    "Kubeflow: do not imitate Kubeflow's driver and launcher (extra outputs, downloads, uploads, "
-    "limits, the pod's environment)",
-)
 @options.parameter_option
 def replay(given: SimpleNamespace) -> int:
     """Execute a compiled file on this machine.
 
-    Executes a compiled file as the platform does: the command of each container with its
+    Executes what `compile` wrote as the platform does: the command of each container with its
     placeholders filled, one process per node (per worker of a CustomJob), in the order of the
-    spec, with its conditions, exit handlers, retries and timeouts. Artifacts go to a local folder.
+    spec, with its retries and timeouts. Artifacts go to a local folder.
     --map replaces remote folders that the pipeline reads with local ones. Run it inside the image
     to test what you deploy.
     """
@@ -96,6 +86,4 @@ def replay(given: SimpleNamespace) -> int:
         root=given.root,
         maps=given.map,
         parameters=given.parameter,
-        remote=given.remote,
-        lenient=given.lenient,
     )
