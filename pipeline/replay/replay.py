@@ -5,6 +5,8 @@ A folder replaces the platform's artifact store, and a file of records its metad
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,7 +24,7 @@ from pipeline.targets.spec_sizes import find_oversized
 from pipeline.targets.spec_types import Component, JsonMapping, Task
 
 _EXECUTORS = ("container", "customJob", "resolver", "importer")
-_NEVER_COMPILED = ("triggerPolicy", "parameterIterator", "artifactIterator")
+_UNKNOWN = re.compile(r'"(triggerPolicy|\w+Iterator|componentInputArtifact|taskFinalStatus)":')
 
 
 class NodeFailed(Exception):
@@ -35,9 +37,8 @@ class NodeFailed(Exception):
 
     def last_lines(self) -> list[str]:
         """Return the last lines of the node's log; without a log, the message."""
-        if self.log is None:
-            return [str(self)]
-        return self.log.read_text(errors="replace").splitlines()[-25:]
+        text = str(self) if self.log is None else self.log.read_text(errors="replace")
+        return text.splitlines()[-25:]
 
 
 class Node(NamedTuple):
@@ -51,7 +52,7 @@ class Node(NamedTuple):
 
 
 class Replay:
-    """One run of a compiled pipeline."""
+    """One run of a compiled pipeline, whose `folder` has a folder for each node."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Replay:
                 so that later ones find the artifacts of earlier ones.
             parameters: Values of the pipeline's parameters, as texts.
             on_start: Called with the name of each node before it runs.
-            on_end: Called with each node that ran.
+            on_end: Called with it afterwards.
             on_retry: Called with the name of a node that failed, and how, before it runs again.
         """
         self._compiled, self._root = compiled, root
@@ -82,7 +83,7 @@ class Replay:
         for name, task in self._tasks.items():
             component = self._components[task["componentRef"]["name"]]
             kinds = component.keys() & {"dag"} or self._compiled.executor(component).keys()
-            unknown = [each for each in _NEVER_COMPILED if each in task]
+            unknown = _UNKNOWN.findall(json.dumps(task))
             if unknown or not kinds & set(_EXECUTORS):
                 raise ConfigError(
                     f"{name} has {unknown[0] if unknown else ', '.join(kinds)}, and a "
@@ -95,7 +96,6 @@ class Replay:
         while (root / compiled.name / self._run_id).exists():
             self._run_id += "x"
         self.folder = root / compiled.name / self._run_id
-        """The folder of this run's artifacts, with a folder for each node."""
         self._records = ArtifactRecords(root / compiled.name / "artifacts.jsonl")
         self._made: dict[str, Values] = {}
         self._on_start, self._on_end, self._on_retry = on_start, on_end, on_retry
@@ -103,7 +103,7 @@ class Replay:
     def run(self) -> list[Node]:
         """Run all tasks, one after another, and return them in order."""
         self.folder.mkdir(parents=True)
-        nodes = []
+        nodes: list[Node] = []
         for name in self._order:
             try:
                 node, self._made[name] = self._run_task(name, self._tasks[name])

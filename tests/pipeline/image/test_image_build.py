@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
-from pipeline.image import build
+from pipeline.image import build, context
 from pipeline.image.context import (
     COMPILED,
     STACKS,
@@ -332,8 +332,8 @@ def test_a_lock_of_other_cuda_packages_makes_another_layer(tmp_path, monkeypatch
 def test_cuda_defaults_to_the_accelerators_of_the_configuration(
     accelerator, options, has_cuda, tmp_path
 ):
-    context = tmp_path / "context"
-    command = ["image", "build", "--stack", "1.21", "--output", str(context), *options]
+    folder = tmp_path / "context"
+    command = ["image", "build", "--stack", "1.21", "--output", str(folder), *options]
     if accelerator is not None:
         settings = {
             "image": "registry.example/tfx-largebatch:1.0",
@@ -343,7 +343,7 @@ def test_cuda_defaults_to_the_accelerators_of_the_configuration(
         command += ["--config", str(ROOT / "examples" / "taxi" / "pipeline.yaml")]
         command += [f"--set=cluster.vertex.{name}={value}" for name, value in settings.items()]
     assert main(command) == 0
-    text = (context / "Containerfile").read_text()
+    text = (folder / "Containerfile").read_text()
     assert ("--requirement cuda.txt" in text) == has_cuda
     assert ("ARG BASE=nvidia/cuda:1\n" in text) == ("--base" in options)
 
@@ -358,3 +358,13 @@ def test_no_file_of_the_image_is_world_writable(tmp_path):
         == installed.count("RUN ")
         == 3
     )
+
+
+def test_without_a_checkout_the_wheel_of_this_package_has_to_be_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(context, "_HAS_CHECKOUT", False)
+    with pytest.raises(ConfigError, match=r"--with tfx_largebatch-VERSION-py3-none-any\.whl"):
+        write(tmp_path / "without", "1.16")
+    wheel = tmp_path / "tfx_largebatch-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
+    write(tmp_path / "with", "1.16", wheel)
+    assert files(tmp_path / "with" / "packages") == {wheel.name}

@@ -311,6 +311,7 @@ def test_a_node_is_tried_as_often_as_the_spec_says_and_limited(tmp_path):
     [
         ({"triggerPolicy": {"condition": "1 == 1"}}, "triggerPolicy"),
         ({"parameterIterator": {}}, "parameterIterator"),
+        ({"inputs": {"artifacts": {"a": {"componentInputArtifact": "a"}}}}, "componentInputArt"),
         ({"componentRef": {"name": "graph"}}, "dag"),
         ({"componentRef": {"name": "other"}}, "googleCloudPipelineJob"),
     ],
