@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 python=.venv/bin/python
 image=localhost/tfx-largebatch-nodes:$stack
 
-$python -m pipeline image build --stack "$stack" --tag "$image" --builder buildah \
+$python -m pipeline image build --stack "$stack" --tag "$image" \
     --base "localhost/debian-base:$suite"
 container=$(buildah from --pull=never "$image")
 folder=$(mktemp -d)
@@ -19,7 +19,7 @@ trap 'buildah rm "$container" >/dev/null; rm -rf "$folder"' EXIT
 git ls-files -z --cached --others --exclude-standard |
     xargs -0 sh -c 'for f; do [ ! -e "$f" ] || printf "%s\0" "$f"; done' sh |
     tar --null --files-from=- --create --file="$folder/checkout.tar"
-$python -c 'import sys; from pathlib import Path; from pipeline.image.settings import write_secrets; s = write_secrets(Path(sys.argv[1])); Path(sys.argv[1], "certificates").write_bytes(s.certificates.read_bytes() if s.certificates else b"")' "$folder"
+$python -c 'import sys; from pathlib import Path; from pipeline.image.build import write_secrets; s = write_secrets(Path(sys.argv[1])).get("certificates"); Path(sys.argv[1], "certificates").write_bytes(s.read_bytes() if s else b"")' "$folder"
 [ -e "$folder/settings" ] || : >"$folder/settings"
 buildah add --quiet "$container" "$folder/checkout.tar" /home/tfx/checkout >/dev/null
 inside="buildah run --isolation=chroot --network=host"

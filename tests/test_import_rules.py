@@ -30,7 +30,7 @@ ARROWS = {
 FLOORS = {
     "pipeline": (
         *("__main__", "local_runner", "kubeflow_runner", "cli"),
-        *("serving", "replay", "targets", "platforms", "image", "run"),
+        *("serving", "replay", "image", "targets", "platforms", "run"),
         *("preflight", "page", "features", "tracking", "report"),
         "graph",
         *("data", "config", "engines", "common"),

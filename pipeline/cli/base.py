@@ -67,10 +67,7 @@ class Command(click.RichCommand):
                 if name.startswith("--") and name not in options and len(longer) == 1:
                     name, word = longer[0], f"{longer[0]}{equals}{value}"
                 option = options.get(name)
-                # One with a flag_value, such as `--image`, works with and without a value.
-                if isinstance(option, click.Option) and not (
-                    equals or option.is_flag or isinstance(option.flag_value, str)
-                ):
+                if isinstance(option, click.Option) and not (equals or option.is_flag):
                     needs_value = name
             expanded.append(word)
         return expanded

@@ -121,7 +121,7 @@ def explain(given: SimpleNamespace) -> int:
     Shows, for the latest run: share of missing values, clip bounds, imputed value, mean, scale,
     quantiles, vocabulary size.
     """
-    options.single_choice(given, "config", "run", required=True)
+    options.single_choice(given, "config", "run")
     quiet()
     from pipeline.config.config_file import load_config
     from pipeline.features import features_explain

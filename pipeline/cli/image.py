@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -20,7 +18,6 @@ Examples:
   python -m pipeline image build --tag registry.example/my-pipeline:1.0 \\
       --with ./my_package
   python -m pipeline image build --config my.yaml     # cluster.<target>.image
-  python -m pipeline image build --stack 1.21 --print # only the Containerfile
   python -m pipeline image build --tag name:1.0 --output context
       # then: docker build context
 
@@ -49,8 +46,8 @@ def image() -> None:
 )
 @option(
     "--tag",
-    "NAME[:TAG]",
-    "name of the image; default tag: this package's version; repeatable",
+    "NAME:TAG",
+    "name of the image; repeatable",
     multiple=True,
 )
 @option(
@@ -64,7 +61,6 @@ def image() -> None:
 )
 @options.config_option("use its cluster.<target>.image in place of --tag")
 @options.set_option("cluster.vertex.image=registry/name:2")
-@options.builder_option("docker, podman or buildah; default: the first that works")
 @option(
     "--base",
     "IMAGE",
@@ -82,15 +78,6 @@ def image() -> None:
     help="install NVIDIA's CUDA libraries, which TensorFlow needs to use a GPU; default: if a node "
     "of --config requests an NVIDIA accelerator. Give --no-cuda if --base has them",
 )
-@option(
-    "--sbom",
-    "FILE",
-    "write a list of the image's Python and Debian packages as a CycloneDX document (JSON)",
-    type=options.FILE,
-)
-@flag("--no-cache", "do not use layers of earlier builds")
-@flag("--verbose", "have docker print every line of output; podman and buildah always do")
-@flag("--print", "print the Containerfile, build nothing")
 @options.output_option(
     "FOLDER", "write the Containerfile and the files that it needs, build nothing", options.FOLDER
 )
@@ -98,72 +85,46 @@ def build(given: SimpleNamespace) -> int:
     """Build the image from a stack's lock file, this package and yours.
 
     Builds an image with all packages of a lock file (each file checked by its hash), this package
-    and yours, byte-compiled, for a user that is not root and without the compiler. Uses docker,
-    podman or buildah. Package indexes, proxies and certificates are those of this machine (pip's
-    settings, PIP_*, UV_*, HTTPS_PROXY); no layer contains them.
+    and yours, byte-compiled, for a user that is not root and without the compiler. Calls buildah,
+    podman or docker, the first that works. Package indexes, proxies and certificates are those of
+    this machine (pip's settings, PIP_*, UV_*, HTTPS_PROXY); no layer contains them.
     """
     from pipeline.image.build import build_image
-    from pipeline.image.context import write_context
-    from pipeline.image.stacks import stack_named
+    from pipeline.image.context import stack_named, write_context
 
-    options.single_choice(given, "print", "output", required=False)
     stack = stack_named(given.stack)
-    only_context = bool(given.print or given.output)
-    if only_context and given.sbom:
-        raise ConfigError(
-            f"--sbom {given.sbom}: --print and --output do not build an image to list; remove one "
-            "of them."
+    image = _image(given, needs_name=given.output is None)
+    cuda = image.has_gpu if given.cuda is None else given.cuda
+    target = "dataflow" if given.dataflow or image.has_dataflow else "nodes"
+    if given.output is None:
+        return build_image(
+            stack, image.names, given.packages, target=target, base=given.base, cuda=cuda
         )
-    wanted = _wanted(given, needs_name=not only_context)
-    cuda = (wanted.has_gpu or None) if given.cuda is None else given.cuda
-    has_dataflow = given.dataflow or wanted.has_dataflow
-    if given.print:
-        with tempfile.TemporaryDirectory() as folder:
-            context = Path(folder, "context")
-            write_context(context, stack, given.packages, base=given.base, cuda=cuda)
-            print((context / "Containerfile").read_text(), end="")
-        return 0
-    if given.output:
-        write_context(given.output, stack, given.packages, base=given.base, cuda=cuda)
-        target = "dataflow" if has_dataflow else "nodes"
-        print(f"{given.output}: Containerfile and the files that it needs. For example")
-        print(
-            f"  docker build --target {target} --file {given.output}/Containerfile {given.output}"
-        )
-        return 0
-    return build_image(
-        stack,
-        wanted.tags,
-        given.packages,
-        builder=given.builder,
-        fresh=given.no_cache,
-        verbose=given.verbose,
-        base=given.base,
-        dataflow=has_dataflow,
-        cuda=cuda,
-        sbom=given.sbom,
-    )
+    write_context(given.output, stack, given.packages, base=given.base, cuda=cuda)
+    print(f"{given.output}: Containerfile and the files that it needs. For example")
+    print(f"  docker build --target {target} --file {given.output}/Containerfile {given.output}")
+    return 0
 
 
-class _Wanted(NamedTuple):
+class _Image(NamedTuple):
     """The image that the command line or the YAML describes.
 
     Attributes:
-        tags: Names of the image.
+        names: Its names.
         has_dataflow: Whether Dataflow runs it.
         has_gpu: Whether a node that runs it requests an NVIDIA accelerator.
     """
 
-    tags: list[str]
+    names: list[str]
     has_dataflow: bool = False
     has_gpu: bool = False
 
 
-def _wanted(given: SimpleNamespace, *, needs_name: bool) -> _Wanted:
+def _image(given: SimpleNamespace, *, needs_name: bool) -> _Image:
     if given.tag and given.config:
         raise ConfigError("--tag and --config both name the image; remove one of them.")
     if given.tag or (given.config is None and not needs_name):
-        return _Wanted(list(given.tag))
+        return _Image(list(given.tag))
     if given.config is None:
         raise ConfigError(
             "The image needs a name: add --tag registry/name:1.0, or --config my.yaml to use its "
@@ -173,13 +134,13 @@ def _wanted(given: SimpleNamespace, *, needs_name: bool) -> _Wanted:
     cluster = config.cluster
     targets = [t for t in (cluster.kubeflow, cluster.vertex) if t] if cluster else []
     if not targets and not needs_name:
-        return _Wanted([])
+        return _Image([])
     if not targets:
         raise ConfigError(
             f"{given.config}: no cluster: section names an image; add one, or give --tag."
         )
     engines = {(target.beam or config.beam).engine for target in targets}
-    return _Wanted(
+    return _Image(
         list(dict.fromkeys(target.image for target in targets)),
         has_dataflow="dataflow" in engines,
         has_gpu=any(target.has_nvidia_gpu for target in targets),

@@ -91,12 +91,6 @@ def target_option(help: str, names: tuple[str, ...] = TARGETS, **attributes: Any
     return choice("--target", names, help, **attributes)
 
 
-def builder_option(help: str) -> Decorator:
-    """Add `--builder` of images."""
-    builders = ("docker", "podman", "buildah")
-    return option("--builder", "PROGRAM", help, type=click.Choice(builders))
-
-
 force_option = flag("--force", "overwrite --output if it exists")
 timeout_option = option(
     "--timeout",
@@ -140,13 +134,11 @@ def load_if_given(given: SimpleNamespace) -> PipelineConfig | None:
     return None if given.config is None else load(given)
 
 
-def single_choice(given: SimpleNamespace, first: str, second: str, *, required: bool) -> None:
-    """Check that at most one of two options is given.
+def single_choice(given: SimpleNamespace, first: str, second: str) -> None:
+    """Check that one of two options is given.
 
     Raises:
-        UsageError: Both are given, or none although one is required.
+        UsageError: Both are given, or none.
     """
-    count = sum(bool(getattr(given, name)) for name in (first, second))
-    if count > 1 or (required and not count):
-        number = "one" if required else "at most one"
-        raise click.UsageError(f"Give {number} of --{first} and --{second}.")
+    if bool(getattr(given, first)) == bool(getattr(given, second)):
+        raise click.UsageError(f"Give one of --{first} and --{second}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from pipeline.cli import options
-from pipeline.cli.base import command, flag, option, value
+from pipeline.cli.base import command, option, value
 from pipeline.cli.quiet import quiet
 from shared_core.atomic_files import message_stream
 
@@ -55,8 +55,6 @@ def compile_(given: SimpleNamespace) -> int:
 _REPLAY = """\
 Examples:
   python -m pipeline replay my-kubeflow.yaml --map s3://bucket/data=./data
-  python -m pipeline replay my-kubeflow.yaml --map s3://bucket/data=./data \\
-      --image
 """
 
 
@@ -71,34 +69,15 @@ Examples:
     type=options.FOLDER,
     default="output/replay",
 )
-@flag(
-    "--remote",
-    "use remote paths except those of --map: artifacts go to the real pipeline root, with this "
-    "machine's credentials, and logs to --root",
-)
-@flag(
-    "--lenient",
-    "Kubeflow: do not imitate Kubeflow's driver and launcher (extra outputs, downloads, uploads, "
-    "limits, the pod's environment)",
-)
 @options.parameter_option
-@option(
-    "--image",
-    "[NAME]",
-    "run each command in this image (from `image build`) instead of this machine's Python; without "
-    "a name: in the image of the compiled file",
-    is_flag=False,
-    flag_value="",
-)
-@options.builder_option("program that runs the image; default: the one that has it")
 def replay(given: SimpleNamespace) -> int:
     """Execute a compiled file on this machine.
 
-    Executes a compiled file as the platform does: the command of each container with its
+    Executes what `compile` wrote as the platform does: the command of each container with its
     placeholders filled, one process per node (per worker of a CustomJob), in the order of the
-    spec, with its conditions, exit handlers, retries and timeouts. Artifacts go to a local folder.
-    --map replaces remote folders that the pipeline reads with local ones. With --image each
-    command runs in a container, so that you test the image that you deploy.
+    spec, with its retries and timeouts. Artifacts go to a local folder.
+    --map replaces remote folders that the pipeline reads with local ones. Run it inside the image
+    to test what you deploy.
     """
     from pipeline.replay.replay_command import replay_file
 
@@ -107,8 +86,4 @@ def replay(given: SimpleNamespace) -> int:
         root=given.root,
         maps=given.map,
         parameters=given.parameter,
-        remote=given.remote,
-        lenient=given.lenient,
-        image=given.image,
-        builder=given.builder,
     )

@@ -1,122 +1,127 @@
-"""`python -m pipeline image build`: write the context, build, print the next commands."""
+"""`python -m pipeline image build`: write the context and call docker, podman or buildah."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
-from pipeline.image import sources
-from pipeline.image.builders import find_builder
-from pipeline.image.context import write_context
-from pipeline.image.sbom import check_sbom_path, write_sbom
-from pipeline.image.settings import write_secrets
-from pipeline.image.stacks import ImageStack
+from pipeline.image.context import ImageStack, write_context
+from pipeline.targets.field_checks import IMAGE
 from trainer_module.devices.local_cluster import describe_end
 
-_PART = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-# The names of OCI's distribution specification, with an optional registry and without a digest.
-_NAME = re.compile(
-    rf"(?:(?=[^/]*[.:])[\w.\[\]:-]+/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?", re.ASCII
+# In order of preference. buildah's chroot needs no namespaces and no daemon, as on CI machines.
+_BUILDERS = {
+    "buildah": "bud --layers --pull=false --isolation=chroot --network=host",
+    "podman": "build --layers --pull=missing",
+    "docker": "build",
+}
+# Variables of this machine that the commands of a build see.
+_PASSED_ON = re.compile(
+    r"(PIP|UV)_\w*(INDEX|HOST|TIMEOUT|SYSTEM_CERTS)\w*|(HTTPS?|NO)_PROXY|(https?|no)_proxy"
 )
+_CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 
 
 def build_image(
-    stack: ImageStack,
-    tags: Sequence[str],
-    packages: Sequence[Path],
-    *,
-    builder: str | None = None,
-    base: str | None = None,
-    dataflow: bool = False,
-    cuda: bool | None = None,
-    sbom: Path | None = None,
-    fresh: bool = False,
-    verbose: bool = False,
+    stack: ImageStack, names: Sequence[str], packages: Sequence[Path], *, target: str, **more: Any
 ) -> int:
-    """Build an image. The builder prints its progress.
+    """Build the stage `target` as an image, with the first builder that works.
 
-    Args:
-        stack: Contents of the image.
-        tags: Names of the image; a name without a tag gets this package's version.
-        packages: Folders or wheels of the user.
-        builder: docker, podman or buildah; None: the first that works.
-        base: Base image to use instead of the stack's.
-        dataflow: Whether the image is for Dataflow's workers.
-        cuda: Whether to install NVIDIA's CUDA libraries; None: not specified, none are installed.
-        sbom: File for a CycloneDX document of the contents; None: none is written.
-        fresh: Whether to ignore layers of earlier builds.
-        verbose: Whether to print all output of the builder.
+    The other arguments are those of `write_context`. The builder prints its progress.
 
     Returns:
         The exit code.
 
     Raises:
-        ConfigError: A name, a folder or the builder is invalid; nothing was built.
+        ConfigError: A name or a folder is invalid, or no builder works; nothing was built.
     """
-    names = [with_tag(name) for name in tags]
-    if sbom is not None:
-        check_sbom_path(sbom)
-    sources.check_packages(packages)
-    tool = find_builder(builder)
-    started = time.monotonic()
+    if invalid := [name for name in names if "@" in name or not IMAGE.fullmatch(name)]:
+        raise ConfigError(
+            f"The image name {invalid[0]!r} is not valid. Use lowercase letters and digits, with "
+            ". _ - between them, and one :tag, as in registry.example/my-pipeline:1.0; set it by "
+            "--tag or cluster.<target>.image."
+        )
+    tool = find_builder()
     with tempfile.TemporaryDirectory(prefix="tfx-largebatch-image-") as folder:
         context = Path(folder, "context")
-        write_context(context, stack, packages, base=base, cuda=cuda)
-        secrets = write_secrets(Path(folder))
-        target = "dataflow" if dataflow else "nodes"
-        print(f"TFX {stack.name} with {tool.name}: {', '.join(names)}", flush=True)
-        code = _run(
-            tool.build(context, names, secrets, target=target, fresh=fresh, verbose=verbose)
-        )
+        write_context(context, stack, packages, **more)
+        command = build_command(tool, context, names, write_secrets(Path(folder)), target=target)
+        print(f"TFX {stack.name} with {tool}: {', '.join(names)}", flush=True)
+        code = subprocess.run(command, stdin=subprocess.DEVNULL).returncode
     if code:
-        print(f"{tool.name} {describe_end(code)}: see its output above.", file=sys.stderr)
+        print(f"{tool} {describe_end(code)}: see its output above.", file=sys.stderr)
         return exit_codes.FAILED
-    image = names[0]
-    if sbom is not None:
-        try:
-            print(f"{sbom}: {write_sbom(tool, image, sbom)} packages of {image}")
-        except RuntimeError as error:
-            print(f"--sbom {sbom}: {error}", file=sys.stderr)
-            return exit_codes.FAILED
-    print(f"\n{image}: TFX {stack.name}, built in {time.monotonic() - started:.0f} s", flush=True)
-    subprocess.run([tool.name, "images", image], check=False)  # with its size
-    print("\nNext:")
-    for name in names:
-        print(f"  {tool.name} push {name}")
-    print("  python -m pipeline compile --target kubeflow --config my.yaml", end=" ")
-    print(f"--set cluster.kubeflow.image={image}")
-    print(f"  python -m pipeline replay --spec my-kubeflow.yaml --image {image} ...")
+    print("\nNext:", *(f"{tool} push {name}" for name in names), sep="\n  ")
     return exit_codes.DONE
 
 
-def with_tag(name: str) -> str:
-    """Return the name of an image with a tag, by default this package's version.
+def find_builder() -> str:
+    """Return the first builder that works; a client may have no engine."""
+    problems = []
+    for tool in _BUILDERS:
+        if shutil.which(tool) is None:
+            problems.append(f"{tool}: not installed")
+            continue
+        done = subprocess.run([tool, "info"], capture_output=True, text=True)
+        if done.returncode == 0:
+            return tool
+        problems.append(f"{tool}: " + (done.stderr or done.stdout).strip().rpartition("\n")[2])
+    raise ConfigError(
+        f"No tool builds images here ({'; '.join(problems)}). Start a daemon, or install a tool as "
+        "root: `apt-get update && apt-get install -y buildah`."
+    )
 
-    Raises:
-        ConfigError: No registry accepts the name.
+
+def build_command(
+    tool: str, context: Path, names: Sequence[str], secrets: Mapping[str, Path], *, target: str
+) -> list[str]:
+    """Return the command that builds the `Containerfile` of a folder."""
+    options = [f"--secret=id={name},src={path}" for name, path in secrets.items()]
+    options += [f"--target={target}", *(f"--tag={name}" for name in names)]
+    return [
+        tool,
+        *_BUILDERS[tool].split(),
+        *options,
+        f"--file={context / 'Containerfile'}",
+        str(context),
+    ]
+
+
+def write_secrets(folder: Path) -> dict[str, Path]:
+    """Return the secrets of a build: how this machine reaches package indexes, perhaps by password.
+
+    They are in no layer: `settings`, a new file of `export` lines that only the current user reads,
+    and `certificates`.
     """
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"The image name {name!r} is not valid. Use lowercase letters and digits, with . _ - "
-            "between them, and at most one :tag, as in registry.example/my-pipeline:1.0; set it "
-            "by --tag or cluster.<target>.image."
-        )
-    return name if ":" in name.rpartition("/")[2] else f"{name}:{sources.version()}"
-
-
-def _run(command: Sequence[str]) -> int:
-    environment = {**os.environ, "DOCKER_BUILDKIT": "1"}  # docker below 23 has another default
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment) as process:
-        try:
-            return process.wait()
-        except BaseException:
-            process.terminate()
-            raise
+    # The settings in pip's files; uv reads none of them.
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    pip = subprocess.run(command, capture_output=True, text=True).stdout
+    configured = dict(re.findall(r"^[\w:]+\.([\w-]+)='(.*)'$", pip, re.MULTILINE))
+    variables = {name: v for name, v in os.environ.items() if v and _PASSED_ON.fullmatch(name)}
+    for option, pip_name, uv_name in (
+        ("index-url", "PIP_INDEX_URL", "UV_DEFAULT_INDEX"),
+        ("extra-index-url", "PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL"),
+    ):
+        if address := variables.get(pip_name) or configured.get(option):
+            variables = {pip_name: address, uv_name: address} | variables
+    secrets = {}
+    paths = [*map(os.environ.get, _CERTIFICATES), configured.get("cert")]
+    if found := next((Path(path) for path in paths if path and Path(path).is_file()), None):
+        secrets["certificates"] = found
+        variables |= dict.fromkeys(_CERTIFICATES, "/run/secrets/certificates")
+    if variables:
+        secrets["settings"] = folder / "settings"
+        secrets["settings"].touch(mode=0o600)
+        lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()]
+        secrets["settings"].write_text("".join(lines))
+    return secrets

@@ -1,1 +1,1 @@
-"""Run a compiled file on this machine: order of nodes, conditions, commands, images, stores."""
+"""`replay`: execute what `compile` wrote on this machine, with the rules of the platform."""

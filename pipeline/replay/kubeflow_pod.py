@@ -1,147 +1,104 @@
 """Simulate Kubeflow's driver and launcher around a node's command on this machine.
 
-`kubeflow_rules` lists each rule with its source. A pod's disk is a folder that is removed when the
-node has ended.
+A replay fails where the platform would. docs/cluster.md lists the rules, with their sources in the
+repository kubeflow/pipelines. A pod's disk is a folder that is removed when the node has ended.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.common.json_types import JsonObject, JsonValue
-from pipeline.replay import kubeflow_rules as rules
-from pipeline.replay.object_stores import ObjectStore, object_store
 from pipeline.targets.spec_types import Artifact, ExecutorInput, JsonMapping
 
-LOGS = "executor-logs"
+_LOGS = "executor-logs"
 _VARIABLE = re.compile(r"\$\$|\$\(([^)]*)\)")
+# This machine replaces the image: its Python, its libraries, its devices.
+_OF_THE_IMAGE = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "TMPDIR")
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class PodError(Exception):
-    """The platform would fail this node; the message says why."""
+class CommandFailed(Exception):
+    """A container's command failed, or the platform would not start it; the message says why."""
 
 
 @dataclass(frozen=True)
 class Pod:
-    """One attempt of a node.
-
-    Attributes:
-        disk: The folder that simulates the pod's disk.
-        store: The store of the artifacts.
-        root: Root of the artifacts in the store; others are not downloaded.
-        executor_input: The launcher's ExecutorInput.
-    """
+    """One attempt of a node: its disk, the root of all artifacts, the launcher's ExecutorInput."""
 
     disk: Path
-    store: ObjectStore
-    root: str
+    root: Path
     executor_input: ExecutorInput
 
-    @property
-    def home(self) -> Path:
-        """HOME of the command."""
-        return self.disk / "home"
-
     def path_of(self, uri: str) -> str:
-        """Return the local path of an artifact, as the launcher's `LocalPathForURI` does."""
+        """Return the path of an artifact on the disk, as the launcher's `LocalPathForURI` does."""
         return str(self.disk / uri.replace("://", "/").lstrip("/"))
 
     def download(self) -> None:
-        """Download the input artifacts.
-
-        Raises:
-            PodError: An object cannot be written, or is part of another artifact.
-        """
+        """Download the input artifacts."""
         for key, found in self.executor_input["inputs"]["artifacts"].items():
-            for artifact in found["artifacts"]:
-                uri = artifact["uri"].rstrip("/")
-                if uri.startswith(f"{self.root}/"):
-                    self._download(key, uri)
-                elif "://" not in uri or uri.startswith(("gs://", "s3://")):
-                    self._download_imported(uri)
+            for source in (Path(artifact["uri"]) for artifact in found["artifacts"]):
+                _copy(source, Path(self.path_of(str(source))))
+                siblings = source.parent.glob("*") if source.is_relative_to(self.root) else ()
+                foreign = [
+                    each
+                    for each in siblings
+                    if each.name.startswith(source.name)
+                    and each.name not in (source.name, "log.txt")
+                    and (each.is_file() or any(path.is_file() for path in each.rglob("*")))
+                ]
+                if foreign:
+                    raise CommandFailed(
+                        f"was not started: its input {key} is {source}, and the launcher would "
+                        f"download other artifacts with it, such as {foreign[0]}: no artifact's "
+                        "name may begin with another's (Kubeflow up to 2.16.1, "
+                        "backend/src/v2/objectstore/object_store.go)"
+                    )
 
-    def upload(self) -> None:
-        """Upload the files that the command wrote to the local paths of its output artifacts."""
-        for found in self.executor_input["outputs"]["artifacts"].values():
-            for artifact in found["artifacts"]:
-                local = Path(self.path_of(artifact["uri"]))
-                files = [local] if local.is_file() else sorted(local.rglob("*"))
-                for path in files:
-                    if path.is_file():
-                        inside = path.relative_to(local).as_posix()
-                        place = artifact["uri"] if path == local else f"{artifact['uri']}/{inside}"
-                        self.store.upload(path, place)
-
-    def check_output_parameters(self, written: JsonMapping) -> None:
-        """Check that every declared output parameter was written.
-
-        Raises:
-            PodError: A parameter is missing.
-        """
+    def upload(self, parameters: JsonMapping) -> None:
+        """Upload the output artifacts, unless a declared output parameter was not written."""
         for name, place in self.executor_input["outputs"]["parameters"].items():
-            if name not in written:
-                raise PodError(
+            if name not in parameters:
+                raise CommandFailed(
                     f"ended without writing its output parameter {name} to {place['outputFile']} "
-                    f"({rules.OUTPUT_PARAMETERS})"
+                    "(Kubeflow, backend/src/v2/component/launcher_v2.go)"
                 )
+        outputs = self.executor_input["outputs"]["artifacts"]
+        del outputs[_LOGS]  # the replay has a log file
+        for found in outputs.values():
+            for artifact in found["artifacts"]:
+                _copy(Path(self.path_of(artifact["uri"])), Path(artifact["uri"]))
 
-    def arguments(self, words: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
-        """Return a command line with variables replaced as by the kubelet."""
 
-        def value(found: re.Match[str]) -> str:
-            return "$" if found[0] == "$$" else env.get(found[1], found[0])
+def expand_word(word: str, env: Mapping[str, str]) -> str:
+    """Return an argument as the kubelet changes it, which knows the variables of the pod's spec."""
 
-        return tuple(_VARIABLE.sub(value, word) for word in words)
+    def value(found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else env.get(found[1], found[0])
 
-    def _download_imported(self, uri: str) -> None:
-        """Download an importer's artifact that is outside the root."""
-        store = object_store(uri)
-        for place in store.keys(uri):
-            if place == uri or place.startswith(f"{uri}/"):
-                path = Path(self.path_of(place))
-                path.parent.mkdir(parents=True, exist_ok=True)
-                store.download(place, path)
+    return _VARIABLE.sub(value, word)
 
-    def _download(self, key: str, uri: str) -> None:
-        foreign = []
-        for place in self.store.keys(uri):
-            if place != uri and not place.startswith(f"{uri}/"):
-                foreign.append(place)
-                continue
-            path = Path(self.path_of(place))  # drops a trailing slash: the marker becomes a file
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self.store.download(place, path)
-            except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-                raise PodError(
-                    f"was not started: the input {key} cannot be downloaded: "
-                    f"mkdir {error.filename}: not a directory, since the object {place} is below "
-                    f"one whose name ends in / ({rules.DOWNLOAD})"
-                ) from None
-        if foreign:
-            raise PodError(
-                f"was not started: its input {key} is {uri}, and the launcher would download "
-                f"{len(foreign)} objects of other artifacts with it, such as {foreign[0]}: no "
-                f"artifact's name may begin with another's ({rules.PREFIX})"
-            )
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    elif source.is_file():
+        shutil.copyfile(source, target)
 
 
 @contextmanager
-def start_pod(
-    executor_input: ExecutorInput, folder: Path, store: ObjectStore, root: str
-) -> Iterator[Pod]:
-    """Create a pod's disk with the inputs on it, and remove it at the end.
-
-    Raises:
-        PodError: The inputs cannot be downloaded.
-    """
+def start_pod(executor_input: ExecutorInput, folder: Path, root: Path) -> Iterator[Pod]:
+    """Create a pod's disk with the inputs on it, and remove it at the end."""
     disk = Path(tempfile.mkdtemp(prefix="pod-", dir=folder))
     try:
         outputs = executor_input["outputs"]
@@ -151,27 +108,35 @@ def start_pod(
         }
         output_file = str(disk / "tmp" / "kfp_outputs" / "output_metadata.json")
         found = {**outputs, "parameters": parameters, "outputFile": output_file}
-        pod = Pod(disk, store, root, {**executor_input, "outputs": found})
+        pod = Pod(disk, root, {**executor_input, "outputs": found})
         pod.download()
         folders = [Path(each["outputFile"]).parent for each in parameters.values()]
         for each in outputs["artifacts"].values():
             folders += [Path(pod.path_of(a["uri"])).parent for a in each["artifacts"]]
-        for place in (pod.home, *folders):
+        for place in (disk / "home", *folders):
             place.mkdir(parents=True, exist_ok=True)
         yield pod
     finally:
         shutil.rmtree(disk, ignore_errors=True)
 
 
-def add_executor_logs(outputs: JsonObject, place: str) -> None:
-    """Add the output that Kubeflow's driver adds to ExecutorInput's outputs, in place."""
-    artifact = {
-        "name": LOGS,
-        "uri": f"{place}/{LOGS}",
-        "type": {"schemaTitle": "system.Artifact"},
-        "metadata": {},
+def pod_environment(name: str, disk: Path) -> dict[str, str]:
+    """Return the variables of a pod whose image is replaced by this machine."""
+    return {
+        **{each: os.environ[each] for each in _OF_THE_IMAGE if each in os.environ},
+        "PATH": f"{Path(sys.executable).parent}:{_SYSTEM_PATH}",
+        "HOME": str(disk / "home"),
+        "PYTHONUNBUFFERED": "1",
+        "KFP_POD_NAME": name.lower(),
+        "KFP_POD_UID": name.lower(),
     }
-    outputs["artifacts"][LOGS] = {"artifacts": [artifact]}
+
+
+def add_executor_logs(outputs: JsonObject, folder: Path) -> None:
+    """Add the output that Kubeflow's driver adds to ExecutorInput's outputs, in place."""
+    artifact = {"name": _LOGS, "uri": f"{folder}/{_LOGS}", "metadata": {}}
+    kind = {"schemaTitle": "system.Artifact"}
+    outputs["artifacts"][_LOGS] = {"artifacts": [{**artifact, "type": kind}]}
 
 
 def as_input(artifact: Artifact) -> JsonObject:

@@ -20,12 +20,10 @@ _SPLIT = re.compile(r"[*?\[{]")  # a wildcard or {SPAN} ends the plain folder
 
 
 def folders_read(compiled: CompiledSpec) -> list[str]:
-    """Return the remote folders that a pipeline reads, except its pipeline root.
+    """Return the remote folders that a pipeline reads, except its root, sorted and without `/`.
 
-    A path with wildcards counts as the folder before the first one, a file as its folder.
-
-    Returns:
-        Sorted folders without a trailing slash; none is below another.
+    A path with wildcards counts as the folder before the first one, a file as its folder. No folder
+    is below another.
     """
     root = compiled.root.rstrip("/")
     found = {
@@ -44,11 +42,7 @@ def map_options(compiled: CompiledSpec) -> str:
 
 
 def check_path(option: str, folder: Path) -> None:
-    """Check that the values in a compiled file can contain the path of a folder.
-
-    Raises:
-        ConfigError: The path has a character that they cannot contain.
-    """
+    """Check that the values in a compiled file can contain the path of a folder."""
     if found := _NOT_IN_FILES.search(str(folder.resolve())):
         raise ConfigError(
             f"{option} {str(folder)!r}: the path {str(folder.resolve())!r} has {found[0]!r}, which "
@@ -60,18 +54,12 @@ def check_path(option: str, folder: Path) -> None:
 def read_maps(
     compiled: CompiledSpec, texts: Sequence[str], given: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Parse the values of `--map` and check them against the pipeline.
+    """Return the absolute local folder of each remote prefix, which has no trailing slash.
 
     Args:
         compiled: The pipeline to replay.
-        texts: `remote prefix=local folder`.
+        texts: Values of `--map`: `remote prefix=local folder`.
         given: Values of this run's parameters.
-
-    Returns:
-        Absolute local folder of each remote prefix, which has no trailing slash.
-
-    Raises:
-        ConfigError: A folder does not exist, or the pipeline reads nothing below a prefix.
     """
     places = {}
     spec = json.dumps([compiled.spec, compiled.parameters, *given])
@@ -87,39 +75,22 @@ def read_maps(
             )
         check_path("--map", folder)
         if not names_place(spec, prefix):
+            needed = map_options(compiled) or "no --map, as it reads only from its pipeline root"
             raise ConfigError(
-                f"--map {text}: the pipeline reads nothing below {prefix}. {_needed(compiled)}"
+                f"--map {text}: the pipeline reads nothing below {prefix}. Use {needed}."
             )
         places[prefix] = str(folder.resolve())
     return places
 
 
 def check_all_mapped(compiled: CompiledSpec, spec: Path, given: Iterable[str] = ()) -> None:
-    """Check that a pipeline reads no remote place after mapping.
-
-    Args:
-        compiled: The pipeline after `CompiledSpec.renamed`.
-        spec: Its file, for the message.
-        given: Values of this run's parameters, with places mapped.
-
-    Raises:
-        ConfigError: The pipeline still reads a remote place.
-    """
+    """Check that a pipeline, whose places are mapped, reads no remote place."""
     texts = [*_constants([compiled.spec, compiled.parameters]), *given]
-    left = _REMOTE.search(" ".join(texts))
-    if left:
+    if left := _REMOTE.search(" ".join(texts)):
         raise ConfigError(
             f"--spec {spec}: the pipeline reads {left[0]}, which is not on this machine. Name the "
-            f"folder that holds a copy of it with --map {_folder(left[0])}=FOLDER, or use the "
-            "remote places themselves with --remote."
+            f"folder that holds a copy of it with --map {_folder(left[0])}=FOLDER."
         )
-
-
-def _needed(compiled: CompiledSpec) -> str:
-    folders = folders_read(compiled)
-    if not folders:
-        return "It reads no remote place outside of its pipeline root: leave --map out."
-    return f"It reads {', '.join(folders)}: use {map_options(compiled)}."
 
 
 def _folder(path: str) -> str:

@@ -13,13 +13,7 @@ from rich.table import Table
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
-from pipeline.common.object_stores import register_file_systems
 from pipeline.graph.node_names import NodeName
-from pipeline.replay.execution import Host
-from pipeline.replay.in_image import runner_in_image
-from pipeline.replay.node_command import on_this_machine
-from pipeline.replay.node_environment import NO_CREDENTIALS, Credentials
-from pipeline.replay.object_stores import object_store
 from pipeline.replay.remote_places import check_all_mapped, check_path, read_maps
 from pipeline.replay.replay import Node, NodeFailed, Replay
 from pipeline.report.progress import duration
@@ -27,80 +21,42 @@ from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets.compiled_spec import CompiledSpec, rename_text
 from pipeline.targets.run_parameters import given_parameters
 
-_PROBED_BYTES = 2**20
-
 
 def replay_file(
-    spec: Path,
-    *,
-    root: Path,
-    maps: Sequence[str] = (),
-    parameters: Sequence[str] = (),
-    remote: bool = False,
-    lenient: bool = False,
-    image: str | None = None,
-    builder: str | None = None,
+    spec: Path, *, root: Path, maps: Sequence[str] = (), parameters: Sequence[str] = ()
 ) -> int:
-    """Replay a compiled pipeline and print its progress.
+    """Replay a compiled pipeline, print its progress, and return the exit code, as in `run`.
 
     Args:
         spec: A file that `compile` wrote.
         root: Folder that replaces the pipeline root.
         maps: `remote prefix=local folder` for the data that the pipeline reads.
         parameters: `name=value` of the pipeline's parameters, of their declared types.
-        remote: Use the artifacts and unmapped data at the places in the file, with this machine's
-            credentials.
-        lenient: Run nodes of Kubeflow without a simulated driver and launcher.
-        image: Image to run commands in; "": the image of each node; None: run on this machine.
-        builder: docker, podman or buildah, with an image; None: the one that has it.
-
-    Returns:
-        The exit code, as in `run`.
 
     Raises:
-        ConfigError: The file is not a compiled pipeline, or reads a remote place that is not
-            mapped; a folder of `maps` does not exist; or the image is not on this machine.
+        ConfigError: An argument is wrong, or the file reads a remote place that is not mapped.
     """
     compiled = CompiledSpec.read(spec)
     check_path("--root", root)
     root = root.resolve()
     given = given_parameters(parameters)
     places = read_maps(compiled, maps, given.values())
-    if compiled.root and not remote:
+    if compiled.root:
         places[compiled.root.rstrip("/")] = str(root)
     here = compiled.renamed(places)
     given = {name: rename_text(value, places) for name, value in given.items()}
-    if remote:
-        register_file_systems(compiled.root)
-    else:
-        check_all_mapped(here, spec, given.values())
-    credentials = Credentials.of_this_machine() if remote else NO_CREDENTIALS
-    runner = on_this_machine
-    if image is not None:
-        runner = runner_in_image(
-            image, builder=builder, root=root, mapped=places.values(), credentials=credentials
-        )
-    place = compiled.root.rstrip("/") if remote else str(root)
-    has_launcher = compiled.target == "kubeflow" and not lenient
-    host = Host(runner, credentials, object_store(place) if has_launcher else None, place)
+    check_all_mapped(here, spec, given.values())
     console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
-    console.print(f"Replaying {compiled.name} for {compiled.target}; artifacts: {place}")
-    nodes: list[Node] = []
+    console.print(f"Replaying {compiled.name} for {compiled.target}; artifacts: {root}")
 
     def ended(node: Node) -> None:
-        nodes.append(node)
-        if node.state == "skipped":
-            console.print(f"{node.name}: skipped, since {node.why}")
-            return
         again = f", at attempt {node.attempts}" if node.attempts > 1 else ""
         console.print(f"{node.name}: done in {duration(node.seconds)}{again}")
 
     replay = Replay(
         here,
         root,
-        remote=compiled.root if remote else None,
         parameters=given,
-        host=host,
         on_start=lambda name: console.print(f"{name}: start"),
         on_end=ended,
         on_retry=lambda name, words: console.print(f"{name}: {words}; started again"),
@@ -109,23 +65,22 @@ def replay_file(
         raise ConfigError(problem)
     try:
         with terminated_by_signal():
-            replay.run()
-    except NodeFailed as failure:
-        console.print(f"\n{failure.name} failed:", style="bold red")
-        for line in failure.last_lines():
-            print(f"  {line}", file=sys.stderr)
-        if failure.log:
-            # How it ended: the log does not contain errors that the platform would raise.
-            console.print(f"{failure.name} {failure.words}\nLog: {failure.log}")
-        if problem := _write_problem(root):
+            nodes = replay.run()
+    except (NodeFailed, OSError) as failure:
+        problem = _write_problem(root)
+        if isinstance(failure, NodeFailed):
+            console.print(f"\n{failure.name} failed:", style="bold red")
+            for line in failure.last_lines():
+                print(f"  {line}", file=sys.stderr)
+            if failure.log:
+                # How it ended: the log does not contain errors that the platform would raise.
+                console.print(f"{failure.name} {failure.words}\nLog: {failure.log}")
+        elif problem is None:
+            raise
+        if problem:
             print(problem, file=sys.stderr)
         return exit_codes.FAILED
-    except OSError:
-        if (problem := _write_problem(root)) is None:
-            raise
-        print(problem, file=sys.stderr)
-        return exit_codes.FAILED
-    return _summary(nodes, replay.place, console)
+    return _summary(nodes, replay.folder, console)
 
 
 def _write_problem(root: Path) -> str | None:
@@ -133,7 +88,7 @@ def _write_problem(root: Path) -> str | None:
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=root) as stream:
-            stream.write(bytes(_PROBED_BYTES))
+            stream.write(bytes(2**20))
     except OSError as error:
         return (
             f"--root {root}: cannot write there ({error.strerror}). Make room for the artifacts, "
@@ -142,46 +97,29 @@ def _write_problem(root: Path) -> str | None:
     return None
 
 
-def _summary(nodes: Sequence[Node], place: str, console: Console) -> int:
-    table = Table(box=None, pad_edge=False)
-    for title in ("node", "time", "outputs"):
-        table.add_column(title)
+def _summary(nodes: Sequence[Node], folder: Path, console: Console) -> int:
+    table = Table("node", "time", "outputs", box=None, pad_edge=False)
     for node in nodes:
         outputs = [key for key, found in node.artifacts.items() if found["artifacts"]]
-        took = "skipped" if node.state == "skipped" else duration(node.seconds)
-        table.add_row(node.name, took, ", ".join(outputs))
+        table.add_row(node.name, duration(node.seconds), ", ".join(outputs))
     console.print()
     console.print(table)
-    console.print(f"\noutputs: {place}/NODE/OUTPUT")
+    console.print(f"\noutputs: {folder}/NODE/OUTPUT")
     blessing = _artifact(nodes, NodeName.EVALUATOR, "blessing")
     if blessing is None:
         return exit_codes.DONE
     compared = _artifact(nodes, NodeName.LATEST_BLESSED_MODEL, "model")
-    has_baseline = compared is not None and _exists(f"{compared['uri']}/Format-Serving")
+    has_baseline = compared is not None and Path(compared["uri"], "Format-Serving").exists()
     against = "the latest blessed model" if has_baseline else "nothing: none was blessed before"
-    blessed = _exists(f"{blessing['uri']}/BLESSED")
+    blessed = Path(blessing["uri"], "BLESSED").exists()
     console.print(f"{'blessed' if blessed else 'not blessed'}; compared with {against}")
-    if pushed := _pushed_to(nodes):
-        console.print(f"pushed to {pushed}")
-    return exit_codes.DONE if blessed else exit_codes.NOT_BLESSED
-
-
-def _pushed_to(nodes: Sequence[Node]) -> str | None:
     pushed = _artifact(nodes, NodeName.PUSHER, "pushed_model")
-    return pushed["metadata"].get("pushed_destination") if pushed else None
-
-
-def _exists(path: str) -> bool:
-    if "://" not in path:
-        return Path(path).exists()
-    from tensorflow.io import gfile  # takes seconds; only for remote places
-
-    return gfile.exists(path)
+    if pushed and (place := pushed["metadata"].get("pushed_destination")):
+        console.print(f"pushed to {place}")
+    return exit_codes.DONE if blessed else exit_codes.NOT_BLESSED
 
 
 def _artifact(nodes: Sequence[Node], start: str, key: str) -> JsonObject | None:
     """Return the output of that key from a node whose name has that prefix (a resolver is two)."""
-    for node in nodes:
-        if node.name.startswith(start) and node.artifacts.get(key, {}).get("artifacts"):
-            return node.artifacts[key]["artifacts"][0]
-    return None
+    found = [node.artifacts.get(key) for node in nodes if node.name.startswith(start)]
+    return next((each["artifacts"][0] for each in found if each and each["artifacts"]), None)

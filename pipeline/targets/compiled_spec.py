@@ -154,7 +154,7 @@ def in_order(tasks: JsonMapping) -> list[str]:
         ConfigError: A task waits for an unknown task, or tasks wait for each other.
     """
     # Sorted, because sets of strings, and so the tasks, have a different order in each process.
-    needs = {name: sorted(needed(tasks, name)) for name in tasks}
+    needs = {name: sorted(_needed(task)) for name, task in tasks.items()}
     unknown = {need for each in needs.values() for need in each} - set(tasks)
     if unknown:
         raise ConfigError(
@@ -169,19 +169,10 @@ def in_order(tasks: JsonMapping) -> list[str]:
         ) from None
 
 
-def needed(tasks: JsonMapping, name: str) -> set[str]:
-    """Return the tasks that a task waits for; an exit handler that names none waits for all."""
-    task = tasks[name]
+def _needed(task: Task) -> set[str]:
+    """Return the tasks that a task waits for."""
     inputs = task.get("inputs", {})
     sources = [*inputs.get("artifacts", {}).values(), *inputs.get("parameters", {}).values()]
     kinds = ("taskOutputArtifact", "taskOutputParameter")
     producers = {s[kind]["producerTask"] for s in sources for kind in kinds if kind in s}
-    found = {*task.get("dependentTasks", []), *producers}
-    if not found and is_exit_handler(task):
-        return {other for other in tasks if not is_exit_handler(tasks[other])}
-    return found
-
-
-def is_exit_handler(task: Task) -> bool:
-    """Return whether a task runs even if the tasks that it waits for failed."""
-    return task.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
+    return {*task.get("dependentTasks", []), *producers}

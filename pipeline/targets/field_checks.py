@@ -27,10 +27,11 @@ _REGION = re.compile(r"([a-z]+-)+[a-z]+\d+")
 _PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]|\d+")
 _MACHINE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
 # Container images: the reference grammar of OCI and Docker, with or without a domain.
-_IMAGE = re.compile(
-    r"([A-Za-z0-9.-]+(:\d{1,5})?/)?"
+IMAGE = re.compile(
+    r"((?=[^/]*[.:])[A-Za-z0-9.-]+(:\d{1,5})?/)?"
     r"[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*"
-    r"(:\w[\w.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})"
+    r"(:\w[\w.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})",
+    re.ASCII,
 )
 _MAX_LABELS = 64  # labels per resource of Google Cloud; TFX writes three of them
 _TFX_LABELS = 3
@@ -58,7 +59,7 @@ def field_refusals(profile: TargetConfig) -> list[str]:
 
 def _image(profile: TargetConfig) -> Iterator[str]:
     image = profile.image
-    if _IMAGE.fullmatch(image):
+    if IMAGE.fullmatch(image):
         return
     if ":" not in image.rpartition("/")[2]:
         yield (

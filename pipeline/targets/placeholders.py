@@ -15,7 +15,6 @@ from pipeline.common.json_types import JsonValue
 from pipeline.targets.spec_types import ExecutorInput
 
 _PLACEHOLDER = re.compile(r"\{\{\$(.*?)\}\}")
-_STRUCTURED = ('{"IfPresent":', '{"Concat":')
 _PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']*)'\]\}\}")
 _STEP = re.compile(r"\.(\w+)|\['([^']*)'\]")
 # Names that differ between ExecutorInput's JSON and the placeholders.
@@ -49,40 +48,9 @@ class Placeholders:
         # Values may contain placeholders: KFP's compiler writes f"hi {name}" as such a constant.
         return _PARAMETER.sub(self._parameter, filled)
 
-    @staticmethod
-    def is_structured(text: str) -> bool:
-        """Return whether an argument is KFP's IfPresent or Concat."""
-        return text.startswith(_STRUCTURED)
-
-    def words(self, text: str) -> list[str]:
-        """Return the words of an argument: one, or those of KFP's IfPresent and Concat.
-
-        Args:
-            text: The argument, such as `{"IfPresent": {"InputName": "x", "Then": [...]}}`.
-
-        Raises:
-            ValueError: As in `fill`.
-        """
-        if text.startswith(_STRUCTURED):
-            return self._expand(json.loads(text))
-        return [self.fill(text)]
-
     def _parameter(self, found: re.Match[str]) -> str:
         values = self.executor_input.get("inputs", {}).get("parameterValues", {})
         return as_text(values[found[1]]) if found[1] in values else found[0]
-
-    def _expand(self, node: JsonValue) -> list[str]:
-        if isinstance(node, str):
-            return [self.fill(node)]
-        if isinstance(node, list):
-            return [word for each in node for word in self._expand(each)]
-        if "Concat" in node:
-            return ["".join(self._expand(node["Concat"]))]
-        condition, inputs = node["IfPresent"], self.executor_input["inputs"]
-        is_there = any(
-            condition["InputName"] in inputs[kind] for kind in ("parameterValues", "artifacts")
-        )
-        return self._expand(condition.get("Then" if is_there else "Else", []))
 
     def _value(self, path: str) -> str:
         if not path:

@@ -14,7 +14,6 @@ from pipeline.config.cluster import DEFAULT_NODE, TargetConfig
 from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.data_sources import files
 from pipeline.graph.node_names import NodeName
-from pipeline.image.image_labels import has_no_cuda
 from pipeline.targets.field_checks import credential_refusals, field_refusals
 from pipeline.targets.places import place_refusals
 from trainer_module.common.code_fingerprint import is_installed
@@ -46,7 +45,6 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
     secrets = credential_refusals(there, profile)
     found = [
         *field_refusals(profile),
-        *_gpu_image(profile),
         *place_refusals(there, profile),
         *_functions(there),
         *_workers(there, profile),
@@ -95,19 +93,6 @@ def _unsupported_parameters(there: PipelineConfig, graph: Any) -> Iterator[str]:
                     f"{key}: is a {what}; Kubeflow and Vertex hand over numbers and texts alone. "
                     "Take a text in the component, and decode it there."
                 )
-
-
-def _gpu_image(profile: TargetConfig) -> Iterator[str]:
-    """Yield an error if the image has no CUDA: TensorFlow would not use the paid GPU."""
-    nodes = [name for name, node in profile.resources.items() if node.has_nvidia_gpu]
-    if nodes and has_no_cuda(profile.image):
-        accelerator = profile.resources[nodes[0]].accelerator
-        yield (
-            f"{profile.section}.resources.{nodes[0]}.accelerator={accelerator}: the image "
-            f"{profile.image} on this machine has no CUDA libraries, so TensorFlow would not use "
-            "the GPU; build it with `python -m pipeline image build --cuda --tag "
-            f"{profile.image}`, or leave the accelerator out."
-        )
 
 
 def _functions(there: PipelineConfig) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -25,31 +24,8 @@ WORSE = (
 
 EXPLAIN = "explain={rows: 60, slices: [payment_type], steps: 20}"
 
-# TFX 1.21 has no file system for s3://: there a folder stands for the bucket.
-HAS_S3 = importlib.util.find_spec("tensorflow_io") is not None
 
-
-@pytest.fixture
-def bucket(monkeypatch):
-    """An S3 bucket on loopback with the taxi data in it, found by AWS's own variables."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="bucket")
-    client.upload_file(str(DATA / "data.csv"), "bucket", "data/data.csv")
-    yield client
-    server.stop()
-
-
-def replay(target, folder, *overrides, remote=False, done=()):
+def replay(target, folder, *overrides, done=()):
     """Compiles and replays; returns the code and what was printed.
 
     What nodes of `done` have made is imported from the replay before.
@@ -72,8 +48,6 @@ def replay(target, folder, *overrides, remote=False, done=()):
         import_what_is_done(file, folder / "root" / "chicago-taxi" / "artifacts.jsonl", done)
     # What is imported in place of ExampleGen reads no data.
     places = [] if done else ["--map", f"{bucket}/data={DATA}"]
-    if remote:
-        places = ["--remote"]
     return run_pipeline("replay", "--spec", file, "--root", folder / "root", *places)
 
 
@@ -108,12 +82,6 @@ def import_what_is_done(file, records, done):
     file.write_text(json.dumps(job))
 
 
-def objects(bucket):
-    """The names of what is in the bucket."""
-    pages = bucket.get_paginator("list_objects_v2").paginate(Bucket="bucket")
-    return [each["Key"] for page in pages for each in page.get("Contents", [])]
-
-
 def pushed(folder):
     return sorted((folder / "root" / "chicago-taxi" / "serving_model").glob("*/saved_model.pb"))
 
@@ -127,24 +95,18 @@ def nodes(printed):
     return re.findall(r"^(\S+): done in", printed, flags=re.MULTILINE)
 
 
-def test_kubeflow_on_s3_pushes_a_blessed_model_and_compares_a_worse_one_with_it(tmp_path, bucket):
-    def pushed_models():
-        if not HAS_S3:
-            return pushed(tmp_path)
-        model = re.compile(r"root/chicago-taxi/serving_model/\d+/saved_model\.pb")
-        return [name for name in objects(bucket) if model.fullmatch(name)]
-
-    code, printed = replay("kubeflow", tmp_path, remote=HAS_S3)
+def test_kubeflow_pushes_a_blessed_model_and_compares_a_worse_one_with_it(tmp_path):
+    code, printed = replay("kubeflow", tmp_path)
     assert code == 0, printed
     assert "blessed; compared with nothing: none was blessed before" in printed
-    assert len(pushed_models()) == 1
+    assert len(pushed(tmp_path)) == 1
     assert {"LatestBlessedModel", "Transform", "Trainer", "BlessedModelRecord"} <= set(
         nodes(printed)
     )
-    code, printed = replay("kubeflow", tmp_path, *WORSE, remote=HAS_S3)
+    code, printed = replay("kubeflow", tmp_path, *WORSE)
     assert code == 3, printed
     assert "not blessed; compared with the latest blessed model" in printed
-    assert len(pushed_models()) == 1
+    assert len(pushed(tmp_path)) == 1
 
 
 def test_kubeflow_trains_on_two_workers_of_a_tfjob(tmp_path):

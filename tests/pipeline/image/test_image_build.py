@@ -13,11 +13,16 @@ from packaging.requirements import Requirement
 
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
-from pipeline.image import builders, settings
-from pipeline.image.build import build_image, with_tag
-from pipeline.image.context import write_context
-from pipeline.image.sources import check_packages, digest, version
-from pipeline.image.stacks import COMPILED, STACKS, split_dependencies, stack_named
+from pipeline.image import build, context
+from pipeline.image.context import (
+    COMPILED,
+    STACKS,
+    ImageStack,
+    digest,
+    split_dependencies,
+    stack_named,
+    write_context,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -49,6 +54,12 @@ def program(folder: Path, name: str, text: str) -> None:
     (folder / name).chmod(0o755)
 
 
+def write(folder: Path, stack: str, *packages: Path, cuda: bool = False) -> str:
+    """Write a context, and return its Containerfile."""
+    write_context(folder, STACKS[stack], packages, base=None, cuda=cuda)
+    return (folder / "Containerfile").read_text()
+
+
 def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
@@ -59,12 +70,12 @@ def test_an_image_has_the_pins_of_the_lock_file_for_its_python(stack: str):
     machine |= {"platform_machine": "x86_64", "platform_python_implementation": "CPython"}
     machine["python_full_version"] = {"3.11": "3.11.2", "3.13": "3.13.5"}[STACKS[stack].python]
     locked = {}
-    for line in STACKS[stack].constraints.read_text().splitlines():
+    for line in STACKS[stack].lock_file("lock.txt").read_text().splitlines():
         if "==" in line and not line.lstrip().startswith("#"):
             pin = Requirement(line)
             if pin.marker is None or pin.marker.evaluate(machine):
                 locked[pin.name] = str(pin.specifier).removeprefix("==")
-    text = STACKS[stack].dependencies.read_text()
+    text = STACKS[stack].lock_file("image.txt").read_text()
     pinned = dict(re.findall(r"^([\w.-]+)==(\S+) \\$", text, re.MULTILINE))
     assert {name: locked.get(name) for name in pinned} == pinned, "run `make lock`"
     assert {"tfx", "tensorflow", "kfp", "boto3", *COMPILED} <= set(pinned)
@@ -80,7 +91,7 @@ def test_the_context_is_complete_without_build_outputs(package, tmp_path):
     (package / "my_package" / "data").symlink_to(package)  # not followed
     (package / "nothing").symlink_to("nowhere")
     os.mkfifo(package / "pipe")
-    write_context(folder, STACKS["1.21"], [package])
+    text = write(folder, "1.21", package)
     there = files(folder)
     mine = {name for name in there if name.startswith("packages/1-mine/")}
     assert {name.removeprefix("packages/1-mine/") for name in mine} == {
@@ -90,7 +101,6 @@ def test_the_context_is_complete_without_build_outputs(package, tmp_path):
     }
     assert "packages/tfx-largebatch/transform/output/pack.py" in there
     assert not [name for name in there if "__pycache__" in name or ".venv" in name]
-    text = (folder / "Containerfile").read_text()
     assert not re.search(r"^ARG \w+$", text, re.MULTILINE)  # each has its value
     assert "ARG BASE=docker.io/library/debian:trixie-slim\n" in text
     assert re.search(
@@ -102,7 +112,7 @@ def test_the_context_is_complete_without_build_outputs(package, tmp_path):
 
 
 def copied(package, tmp_path) -> set[str]:
-    write_context(tmp_path / "context", STACKS["1.16"], [package])
+    write(tmp_path / "context", "1.16", package)
     return files(tmp_path / "context" / "packages" / "1-mine")
 
 
@@ -176,23 +186,21 @@ def test_a_folder_that_cannot_be_built_is_rejected_with_a_fix(package):
         package / "nowhere": "no such folder",
     }.items():
         with pytest.raises(ConfigError) as error:
-            check_packages([folder])
+            write(package / "context", "1.16", folder)
         assert f"--with {folder}: " in str(error.value)
         assert fix in str(error.value)
 
 
-def test_names_get_this_version_as_their_tag():
-    assert with_tag("registry.example:5000/a/b:1.0") == "registry.example:5000/a/b:1.0"
-    assert with_tag("registry.example:5000/a/b") == f"registry.example:5000/a/b:{version()}"
-
-
-@pytest.mark.parametrize("name", ["localhost/a", "EU.example:5000/a__b", "[::1]:5000/a-b", "a_b.c"])
-def test_names_of_registries_are_accepted(name: str):
-    assert with_tag(f"{name}:1.0-GPU") == f"{name}:1.0-GPU"
+@pytest.mark.parametrize("name", ["localhost/a", "EU.example:5000/a__b", "a_b.c"])
+def test_names_of_registries_are_accepted(name: str, tools):
+    program(tools, "buildah", "exit 0")
+    command = [f"--tag={name}:1.0-GPU", "--stack=1.16"]
+    assert main(["image", "build", *command]) == 0
 
 
 @pytest.mark.parametrize(
-    "name", ["My Image:1", "a:", "a/B", "A/b", "a//b", "a:1:2", "-a", "a@sha256:12", ""]
+    "name",
+    ["My Image:1", "a:", "a/B:1", "A/b:1", "a//b:1", "a:1:2", "-a:1", "a@sha256:12", "a", ""],
 )
 def test_a_wrong_name_ends_with_code_2_before_a_build(name: str, tools, capsys):
     program(tools, "buildah", '[ "$1" = info ] || { echo built; exit 1; }')
@@ -206,62 +214,65 @@ def test_a_wrong_name_ends_with_code_2_before_a_build(name: str, tools, capsys):
 def test_an_error_without_a_builder_names_each_reason_and_a_fix(tools):
     program(tools, "docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
     with pytest.raises(ConfigError) as error:
-        builders.find_builder()
+        build.find_builder()
     message = str(error.value)
-    assert "docker: Cannot connect to the Docker daemon; podman: not installed" in message
+    assert "podman: not installed; docker: Cannot connect to the Docker daemon" in message
     assert "apt-get install -y buildah" in message
-    with pytest.raises(ConfigError, match=r"--builder podman .*not installed.*install -y podman"):
-        builders.find_builder("podman")
-    program(tools, "buildah", "exit 0")
-    assert builders.find_builder().name == "buildah"
+    program(tools, "podman", "exit 0")
+    assert build.find_builder() == "podman"
 
 
 def test_a_failed_build_shows_the_builders_output(tools, capfd):
     program(
         tools, "buildah", '[ "$1" = info ] || { echo "No solution found: needs keras<3"; exit 3; }'
     )
-    assert build_image(STACKS["1.16"], ["a:1"], [], builder="buildah") == 1
+    assert main(["image", "build", "--stack=1.16", "--tag=a:1"]) == 1
     printed = capfd.readouterr()
     assert printed.out == "TFX 1.16 with buildah: a:1\nNo solution found: needs keras<3\n"
     assert "buildah ended with code 3" in printed.err
 
 
 def test_secrets_have_the_index_and_only_this_user_reads_them(tmp_path, monkeypatch):
-    for name in settings.PASSED_ON:
-        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
     certificates = tmp_path / "own.pem"
     certificates.touch()
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:pass word@packages.example/simple")
     monkeypatch.setenv("PIP_CERT", str(certificates))
-    written = settings.write_secrets(tmp_path)
-    assert written.certificates == certificates
-    assert written.settings is not None
-    assert written.settings.stat().st_mode & 0o77 == 0
+    monkeypatch.setenv("UV_CACHE_DIR", "/of/this/machine")
+    secrets = build.write_secrets(tmp_path)
+    assert secrets == {"certificates": certificates, "settings": tmp_path / "settings"}
+    assert secrets["settings"].stat().st_mode & 0o77 == 0
+    assert "UV_CACHE_DIR" not in secrets["settings"].read_text()
     shown = subprocess.run(
-        ["sh", "-c", f". {written.settings}; echo $UV_DEFAULT_INDEX; echo $SSL_CERT_FILE"],
+        ["sh", "-c", f". {secrets['settings']}; echo $UV_DEFAULT_INDEX; echo $SSL_CERT_FILE"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
     assert shown == "https://me:pass word@packages.example/simple\n/run/secrets/certificates\n"
-    command = builders.Builder("docker").build(tmp_path, ["a:1"], written, target="nodes")
+    command = build.build_command("docker", tmp_path, ["a:1"], secrets, target="nodes")
     assert not [word for word in command if "packages.example" in word]
 
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_cuda_lock_has_hashes_and_no_package_of_the_image_lock(stack: str):
-    text = STACKS[stack].cuda.read_text()
+    text = STACKS[stack].lock_file("cuda.txt").read_text()
     names = re.findall(r"^([\w.-]+)==\S+ \\$", text, re.MULTILINE)
     assert {"nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12", "nvidia-cublas-cu12"} <= set(names)
     assert all(name.startswith("nvidia-") for name in names)
     assert text.count("--hash=sha256:") >= len(names)
-    assert not re.search(r"^nvidia-", STACKS[stack].dependencies.read_text(), re.MULTILINE)
+    assert not re.search(
+        r"^nvidia-", STACKS[stack].lock_file("image.txt").read_text(), re.MULTILINE
+    )
 
 
 def test_the_cuda_lock_is_the_extra_of_the_installed_tensorflow():
     locked = {
         Requirement(pin).name: str(Requirement(pin).specifier).removeprefix("==")
-        for pin in re.findall(r"^(\S+==\S+) \\$", stack_named(None).cuda.read_text(), re.MULTILINE)
+        for pin in re.findall(
+            r"^(\S+==\S+) \\$", stack_named(None).lock_file("cuda.txt").read_text(), re.MULTILINE
+        )
     }
     extra = [
         each
@@ -275,22 +286,14 @@ def test_the_cuda_lock_is_the_extra_of_the_installed_tensorflow():
     assert wrong == set(), "run `make lock`"
 
 
-def containerfile_of(folder: Path) -> str:
-    return (folder / "Containerfile").read_text()
-
-
 def test_cuda_is_a_layer_below_the_code(tmp_path):
     stack = STACKS["1.16"]
-    write_context(tmp_path / "plain", stack, [])
-    write_context(tmp_path / "cuda", stack, [], cuda=True)
-    plain, cuda = containerfile_of(tmp_path / "plain"), containerfile_of(tmp_path / "cuda")
-    assert "ARG CUDA=false\n" in plain
-    assert "tfx-largebatch.cuda=${CUDA}" in plain
+    plain = write(tmp_path / "plain", "1.16")
+    cuda = write(tmp_path / "cuda", "1.16", cuda=True)
     assert "cuda.txt" not in plain
     assert "ld.so.conf" not in plain
     assert not (tmp_path / "plain" / "cuda.txt").exists()
-    assert "ARG CUDA=true\n" in cuda
-    assert (tmp_path / "cuda" / "cuda.txt").read_bytes() == stack.cuda.read_bytes()
+    assert (tmp_path / "cuda" / "cuda.txt").read_bytes() == stack.lock_file("cuda.txt").read_bytes()
     assert not re.search(r"^ARG \w+$|[#] \[?cuda\]?$", cuda, re.MULTILINE)
     # The layers below the code are in this order, and those of both images are the same.
     order = ["uv pip sync", "--requirement cuda.txt", "ARG CODE="]
@@ -302,35 +305,35 @@ def test_cuda_is_a_layer_below_the_code(tmp_path):
 
 
 def test_a_lock_of_other_cuda_packages_makes_another_layer(tmp_path, monkeypatch):
-    stack = STACKS["1.16"]
-    write_context(tmp_path / "one", stack, [], cuda=True)
+    one = write(tmp_path / "one", "1.16", cuda=True)
+    locked = ImageStack.lock_file
     other = tmp_path / "cuda.txt"
     other.write_text("nvidia-cudnn-cu12==1\n")
-    monkeypatch.setattr(type(stack), "cuda", other)
-    write_context(tmp_path / "two", stack, [], cuda=True)
+    monkeypatch.setattr(
+        ImageStack, "lock_file", lambda self, name: other if "cuda" in name else locked(self, name)
+    )
+    two = write(tmp_path / "two", "1.16", cuda=True)
     digests = r"^ARG CUDA_DEPENDENCIES=(\w+)$"
-    one = re.findall(digests, containerfile_of(tmp_path / "one"), re.M)
-    two = re.findall(digests, containerfile_of(tmp_path / "two"), re.M)
+    one, two = (re.findall(digests, text, re.M) for text in (one, two))
     assert len(one) == len(two) == 1
     assert one != two
 
 
 @pytest.mark.parametrize(
-    ("accelerator", "options", "label"),
+    ("accelerator", "options", "has_cuda"),
     [
-        ("NVIDIA_L4", [], "true"),
-        ("NVIDIA_L4", ["--no-cuda"], "false"),
-        ("NVIDIA_L4", ["--no-cuda", "--base", "nvidia/cuda:1"], "base"),
-        ("TPU_V3", [], "false"),
-        ("TPU_V3", ["--cuda"], "true"),
-        (None, [], "false"),
-        (None, ["--cuda"], "true"),
+        ("NVIDIA_L4", [], True),
+        ("NVIDIA_L4", ["--no-cuda", "--base", "nvidia/cuda:1"], False),
+        ("TPU_V3", [], False),
+        ("TPU_V3", ["--cuda"], True),
+        (None, [], False),
     ],
 )
 def test_cuda_defaults_to_the_accelerators_of_the_configuration(
-    accelerator, options, label, capsys
+    accelerator, options, has_cuda, tmp_path
 ):
-    command = ["image", "build", "--stack", "1.21", "--print", *options]
+    folder = tmp_path / "context"
+    command = ["image", "build", "--stack", "1.21", "--output", str(folder), *options]
     if accelerator is not None:
         settings = {
             "image": "registry.example/tfx-largebatch:1.0",
@@ -340,14 +343,14 @@ def test_cuda_defaults_to_the_accelerators_of_the_configuration(
         command += ["--config", str(ROOT / "examples" / "taxi" / "pipeline.yaml")]
         command += [f"--set=cluster.vertex.{name}={value}" for name, value in settings.items()]
     assert main(command) == 0
-    printed = capsys.readouterr().out
-    assert f"ARG CUDA={label}\n" in printed
-    assert ("--requirement cuda.txt" in printed) == (label == "true")
+    text = (folder / "Containerfile").read_text()
+    assert ("--requirement cuda.txt" in text) == has_cuda
+    assert ("ARG BASE=nvidia/cuda:1\n" in text) == ("--base" in options)
 
 
 def test_no_file_of_the_image_is_world_writable(tmp_path):
-    write_context(tmp_path / "context", STACKS["1.16"], [], cuda=True)
-    commands = re.sub(r"^#.*\n", "", containerfile_of(tmp_path / "context"), flags=re.MULTILINE)
+    text = write(tmp_path / "context", "1.16", cuda=True)
+    commands = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
     assert not re.search(r"chmod\s+[0-7]?777|/gcs|/minio|/s3", commands)
     installed = commands[commands.index(" AS installed") : commands.index(" AS beam")]
     assert (
@@ -355,3 +358,13 @@ def test_no_file_of_the_image_is_world_writable(tmp_path):
         == installed.count("RUN ")
         == 3
     )
+
+
+def test_without_a_checkout_the_wheel_of_this_package_has_to_be_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(context, "_HAS_CHECKOUT", False)
+    with pytest.raises(ConfigError, match=r"--with tfx_largebatch-VERSION-py3-none-any\.whl"):
+        write(tmp_path / "without", "1.16")
+    wheel = tmp_path / "tfx_largebatch-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
+    write(tmp_path / "with", "1.16", wheel)
+    assert files(tmp_path / "with" / "packages") == {wheel.name}

@@ -8,25 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
-from pathlib import Path
 
 import pytest
 from one_container import ARTIFACT, OUT, spec_of, write_spec
 
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
-from pipeline.replay import kubeflow_rules
-from pipeline.replay.execution import Host
-from pipeline.replay.in_image import runner_in_image
-from pipeline.replay.kubeflow_pod import PodError, as_input, start_pod
-from pipeline.replay.node_command import NodeCommand
-from pipeline.replay.node_environment import Credentials
-from pipeline.replay.object_stores import Folder
+from pipeline.replay.kubeflow_pod import CommandFailed, as_input, start_pod
 from pipeline.replay.replay import NodeFailed, Replay
 from pipeline.targets.compiled_spec import CompiledSpec
 
-ROOT = Path(__file__).resolve().parents[3]
 # Writes what it was given beside its first output's local path.
 WRITES = """
 import json, os, pathlib, sys
@@ -40,9 +31,8 @@ def writing(*words, **more):
     return spec_of(["python", "-c", WRITES], words, **more)
 
 
-def replay(folder, spec, *, lenient=False):
-    host = Host() if lenient else None
-    return Replay(CompiledSpec.read(write_spec(folder, spec)), folder / "root", host=host).run()
+def replay(folder, spec):
+    return Replay(CompiledSpec.read(write_spec(folder, spec)), folder / "root").run()
 
 
 def given(nodes):
@@ -56,16 +46,13 @@ def test_outputs_are_written_to_the_pods_disk_and_uploaded_after_the_end(tmp_pat
     nodes = replay(tmp_path, writing(OUT))
     assert given(nodes)["words"] == []
     (folder,) = tmp_path.glob("root/one/*/Write")
-    assert sorted(path.name for path in folder.iterdir()) == ["executor-logs", "log.txt", "out"]
+    assert sorted(path.name for path in folder.iterdir()) == ["log.txt", "out"]
 
 
 def test_the_driver_adds_an_output_that_no_component_declares(tmp_path):
     (given_input,) = given(replay(tmp_path, writing(OUT, "{{$}}")))["words"]
     artifacts = json.loads(given_input)["outputs"]["artifacts"]
     assert artifacts["executor-logs"]["artifacts"][0]["type"] == ARTIFACT
-    path = "{{$.outputs.artifacts['out'].uri}}"
-    (given_input,) = given(replay(tmp_path, writing(path, "{{$}}"), lenient=True))["words"]
-    assert list(json.loads(given_input)["outputs"]["artifacts"]) == ["out"]
 
 
 def test_a_node_gets_a_pods_environment_and_nothing_of_this_machine(tmp_path, monkeypatch):
@@ -77,9 +64,6 @@ def test_a_node_gets_a_pods_environment_and_nothing_of_this_machine(tmp_path, mo
     assert "AWS_SECRET_ACCESS_KEY" not in env
     assert env["HOME"] != os.environ["HOME"]
     assert env["HOME"].startswith(str(tmp_path))
-    path = "{{$.outputs.artifacts['out'].uri}}"
-    env = given(replay(tmp_path, writing(path), lenient=True))["env"]
-    assert env["MY_DATABASE"] == "here"
 
 
 def test_variables_of_the_clusters_secrets_are_taken_from_this_machine(tmp_path, monkeypatch):
@@ -102,7 +86,6 @@ def test_arguments_go_through_no_shell_and_kubernetes_replaces_variables(tmp_pat
 def test_an_output_parameter_that_is_not_written_fails_the_node(tmp_path):
     with pytest.raises(NodeFailed, match="without writing its output parameter score"):
         replay(tmp_path, writing(OUT, output_parameters={"score": "STRING"}))
-    assert replay(tmp_path, writing(OUT, output_parameters={"score": "STRING"}), lenient=True)
 
 
 def test_a_part_that_is_no_argument_is_refused_before_anything_runs(tmp_path):
@@ -133,11 +116,10 @@ def test_a_spec_larger_than_a_workflow_is_refused(tmp_path):
 
 
 def test_an_argument_that_is_too_long_when_filled_is_named(tmp_path):
-    """Without a launcher, too: Linux starts no such process."""
     word = "{{$.inputs.parameters['long']}}"
-    spec = writing("/x", "--rows", word, parameters={"long": "y" * 131_072})
-    with pytest.raises(NodeFailed, match="its argument --rows has 128 KiB"):
-        replay(tmp_path, spec, lenient=True)
+    spec = writing("/x", "--rows", word * 2, parameters={"long": "y" * 70_000})
+    with pytest.raises(NodeFailed, match=r"its argument --rows has 13\d KiB"):
+        replay(tmp_path, spec)
 
 
 def executor_input(uri, key="model"):
@@ -152,7 +134,7 @@ def test_inputs_are_on_the_pods_disk_before_the_command_starts(tmp_path):
     (tmp_path / "root" / "model" / "deep").mkdir(parents=True)
     (tmp_path / "root" / "model" / "deep" / "file").write_text("weights")
     uri = str(tmp_path / "root" / "model")
-    with start_pod(executor_input(uri), tmp_path, Folder(), str(tmp_path / "root")) as pod:
+    with start_pod(executor_input(uri), tmp_path, tmp_path / "root") as pod:
         with open(f"{pod.path_of(uri)}/deep/file", encoding="utf-8") as stream:
             assert stream.read() == "weights"
         disk = pod.disk
@@ -165,29 +147,8 @@ def test_an_artifact_whose_name_begins_with_anothers_would_be_downloaded_with_it
         (tmp_path / "root" / name / "file").write_text("x")
     uri = str(tmp_path / "root" / "model")
     with (
-        pytest.raises(PodError, match=r"1 objects of other artifacts .*model_run/file"),
-        start_pod(executor_input(uri), tmp_path, Folder(), str(tmp_path / "root")),
-    ):
-        pass
-
-
-class Objects:
-    """An object store with directory markers, as TensorFlow leaves them on `gs://`."""
-
-    def keys(self, prefix):
-        yield from (f"{prefix}/train/", f"{prefix}/train/data")
-
-    def download(self, uri, path):
-        path.write_text(uri)
-
-    def upload(self, path, uri):
-        raise AssertionError(uri)
-
-
-def test_a_directory_marker_among_the_inputs_fails_the_download(tmp_path):
-    with (
-        pytest.raises(PodError, match=r"mkdir .*/train: not a directory.*gs://b/x/train/data"),
-        start_pod(executor_input("gs://b/x"), tmp_path, Objects(), "gs://b"),
+        pytest.raises(CommandFailed, match=r"download other artifacts .*model_run"),
+        start_pod(executor_input(uri), tmp_path, tmp_path / "root"),
     ):
         pass
 
@@ -228,58 +189,6 @@ def test_an_empty_parameter_value_is_a_value(tmp_path):
     assert json.loads(file.read_text())["words"] == [""]
 
 
-def test_what_a_component_installs_stays_out_of_this_environment(tmp_path):
-    """As KFP's Python components do, by `python3 -m pip install` in a shell."""
-    wheel = tmp_path / "throwaway_package-1.0-py3-none-any.whl"
-    about = "throwaway_package-1.0.dist-info"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("throwaway_package.py", "here = __file__\n")
-        archive.writestr(
-            f"{about}/METADATA", "Metadata-Version: 2.1\nName: throwaway-package\nVersion: 1.0\n"
-        )
-        archive.writestr(
-            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{about}/RECORD", "")
-    spec = writing()
-    container = spec["deploymentSpec"]["executors"]["x"]["container"]
-    install = f"python3 -m pip install --quiet --no-deps --no-index {wheel}"
-    prints = "import throwaway_package as p, numpy; print(p.here)"
-    container["command"] = ["sh", "-c", f"{install} && python3 -c '{prints}'"]
-    (node,) = replay(tmp_path, spec)
-    place = node.log.read_text().splitlines()[-1]
-    assert place.startswith(str(tmp_path))
-    code = subprocess.run([sys.executable, "-c", "import throwaway_package"], check=False)
-    assert code.returncode != 0
-
-
-def test_credentials_reach_a_container_and_the_files_that_they_name(tmp_path, monkeypatch):
-    """With `--image --remote`; a program stands for docker and prints what it is asked to run."""
-    docker = tmp_path / "bin" / "docker"
-    docker.parent.mkdir()
-    docker.write_text('#!/bin/sh\necho "$0" "$@"\n')
-    docker.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{docker.parent}:{os.environ['PATH']}")
-    key = tmp_path / "key.json"
-    key.write_text("{}")
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("MY_DATABASE", "here")
-    credentials = Credentials.of_this_machine()
-    root = tmp_path / "root"
-    root.mkdir()
-    runner = runner_in_image("x:1", builder="docker", root=root, credentials=credentials)
-    process = runner(NodeCommand("Write", "x:1", ("python", "-V"), credentials.env, {}))
-    printed = subprocess.run(
-        process.words, env=process.env, capture_output=True, text=True, check=True
-    ).stdout
-    assert "--env=AWS_SECRET_ACCESS_KEY " in printed
-    assert "secret" not in f"{printed} {process.words}"
-    assert process.env["AWS_SECRET_ACCESS_KEY"] == "secret"
-    assert f"--volume={key}:{key}:ro" in printed
-    assert "MY_DATABASE" not in printed
-
-
 def test_sigterm_to_a_replay_ends_its_node(tmp_path):
     started, ended = tmp_path / "started", tmp_path / "ended"
     waits = (
@@ -300,10 +209,3 @@ def test_sigterm_to_a_replay_ends_its_node(tmp_path):
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 143
     assert ended.exists()
-
-
-def test_each_rule_names_its_source_and_its_versions_in_the_docs():
-    page = (ROOT / "docs" / "cluster.md").read_text()
-    for rule in kubeflow_rules.RULES:
-        assert f"| {rule.what} | {rule.versions} | {rule.source} |" in page
-        assert rule.source.endswith(".go") or "Kubernetes" in rule.source

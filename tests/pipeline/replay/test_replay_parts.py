@@ -61,16 +61,14 @@ def test_a_placeholder_without_a_value_is_an_error():
         Placeholders(EXECUTOR_INPUT).fill("{{$.inputs.parameters['x']}}")
 
 
-def test_tasks_run_after_what_they_need_and_an_exit_handler_last():
+def test_tasks_run_after_what_they_need():
     source = {"taskOutputArtifact": {"producerTask": "b", "outputArtifactKey": "x"}}
-    handler = {"triggerPolicy": {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}}
     tasks = {
-        "last": handler,
         "c": {"inputs": {"artifacts": {"x": source}}},
         "b": {"dependentTasks": ["a"]},
         "a": {},
     }
-    assert in_order(tasks) == ["a", "b", "c", "last"]
+    assert in_order(tasks) == ["a", "b", "c"]
     with pytest.raises(ConfigError, match="waits for z, which is none of its tasks"):
         in_order({"a": {"dependentTasks": ["z"]}})
 
@@ -212,14 +210,13 @@ with open(reported["outputs"]["outputFile"], "w") as stream:
 
 
 def small_spec(word="hello", **tasks):
-    """Two containers, an importer and an exit handler; a parameter of the pipeline's own."""
+    """Two containers and an importer; a parameter of the pipeline's own."""
     container = {"command": ["python", "-c", SCRIPT], "image": "x"}
     says = {**container, "args": ["{{$}}", "{{$.inputs.parameters['word']}}"]}
     out = {"artifacts": {"out": {"artifactType": MODEL}}, "parameters": {"out": {}}}
     word_in = {"word": {"componentInputParameter": "word"}}
     produced = {"taskOutputParameter": {"producerTask": "first", "outputParameterKey": "out"}}
     imported = {"taskOutputArtifact": {"producerTask": "import", "outputArtifactKey": "got"}}
-    ends = {"taskFinalStatus": {"producerTask": "tfx-dag"}}
     return {
         "pipelineInfo": {"name": "small"},
         "root": {
@@ -234,11 +231,6 @@ def small_spec(word="hello", **tasks):
                             "parameters": {"word": produced},
                             "artifacts": {"model": imported},
                         },
-                    },
-                    "at-exit": {
-                        "componentRef": {"name": "says"},
-                        "inputs": {"parameters": {"word": ends}},
-                        "triggerPolicy": {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"},
                     },
                     **tasks,
                 }
@@ -268,25 +260,22 @@ def replayed(tmp_path, spec, **options):
     return Replay(CompiledSpec.read(path), tmp_path / "root", **options)
 
 
-def test_parameters_artifacts_importer_and_exit_handler_are_executed(tmp_path):
+def test_parameters_artifacts_and_an_importer_are_handed_over(tmp_path):
     nodes = {n.name: n for n in replayed(tmp_path, small_spec(), parameters={"word": "hi"}).run()}
-    assert list(nodes) == ["first", "import", "second", "at-exit"]
+    assert list(nodes) == ["first", "import", "second"]
     assert nodes["first"].log.read_text() == "says hi\n"
     assert nodes["second"].log.read_text() == "says hi!\n"
-    assert nodes["at-exit"].log.read_text().startswith('says {"state": "SUCCEEDED"')
     made = nodes["first"].artifacts["out"]["artifacts"][0]
     assert made["metadata"] == {"n": 1}
     assert nodes["import"].artifacts["got"]["artifacts"][0]["uri"] == "/there"
     lines = (tmp_path / "root" / "small" / "artifacts.jsonl").read_text().splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 3
 
 
-def test_a_node_that_fails_shows_its_words_and_exit_handlers_still_run(tmp_path):
+def test_a_node_that_fails_shows_its_words_and_ends_the_replay(tmp_path):
     with pytest.raises(NodeFailed, match="first ended with code 7") as caught:
         replayed(tmp_path, small_spec("fail")).run()
     assert caught.value.last_lines() == ["says fail"]
-    (log,) = (tmp_path / "root" / "small").glob("*/at-exit/log.txt")
-    assert log.read_text().startswith('says {"state": "FAILED"')
     assert not list((tmp_path / "root" / "small").glob("*/second"))
 
 
@@ -297,6 +286,83 @@ def test_a_node_that_is_killed_says_so(tmp_path):
     }
     with pytest.raises(NodeFailed, match=r"first ended by SIGKILL \(killed, .*memory"):
         replayed(tmp_path, spec).run()
+
+
+def test_a_node_is_tried_as_often_as_the_spec_says_and_limited(tmp_path):
+    spec, tried, again = small_spec(), tmp_path / "tried", []
+    container = {"command": ["sh", "-c", f"[ -e {tried} ] && sleep 60; touch {tried}; exit 7"]}
+    spec["deploymentSpec"]["executors"]["says"]["container"] = container
+    spec["root"]["dag"]["tasks"]["first"]["retryPolicy"] = {"maxRetryCount": 1}
+    limit = {"deploymentSpec": {"executors": {"says": {"activeDeadlineSeconds": "1"}}}}
+    path = tmp_path / "limited.yaml"
+    path.write_text(f"{json.dumps(spec)}\n---\n{json.dumps({'platforms': {'kubernetes': limit}})}")
+    replay = Replay(
+        CompiledSpec.read(path),
+        tmp_path / "root",
+        on_retry=lambda name, words: again.append((name, words)),
+    )
+    with pytest.raises(NodeFailed, match=r"first was ended after its timeout of 1 s 2 times"):
+        replay.run()
+    assert again == [("first", "ended with code 7")]
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        ({"triggerPolicy": {"condition": "1 == 1"}}, "triggerPolicy"),
+        ({"parameterIterator": {}}, "parameterIterator"),
+        ({"inputs": {"artifacts": {"a": {"componentInputArtifact": "a"}}}}, "componentInputArt"),
+        ({"componentRef": {"name": "graph"}}, "dag"),
+        ({"componentRef": {"name": "other"}}, "googleCloudPipelineJob"),
+    ],
+)
+def test_what_compile_never_writes_is_refused_before_anything_runs(tmp_path, part, named):
+    spec = small_spec()
+    spec["root"]["dag"]["tasks"]["first"].update(part)
+    spec["components"] |= {"graph": {"dag": {}}, "other": {"executorLabel": "other"}}
+    spec["deploymentSpec"]["executors"]["other"] = {"googleCloudPipelineJob": {}}
+    with pytest.raises(ConfigError, match=f"first has {named}.*pipeline compile"):
+        replayed(tmp_path, spec)
+    assert not (tmp_path / "root").exists()
+
+
+def test_parameters_have_the_pipelines_types_and_defaults(tmp_path):
+    spec = small_spec()
+    kinds = spec["root"]["inputDefinitions"]["parameters"]
+    kinds["n"] = {"parameterType": "NUMBER_INTEGER"}
+    for values, message in (
+        ({}, r"n \(NUMBER_INTEGER\) has no value.*--parameter n=VALUE"),
+        ({"n": "much"}, r"n=much: .* type NUMBER_INTEGER; .*--parameter n=3"),
+        ({"n": "1", "m": "2"}, r"m: the pipeline has no parameter.*word"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            replayed(tmp_path, spec, parameters=values)
+
+
+def test_the_pools_of_a_custom_job_are_processes_with_tf_config(tmp_path):
+    script = "import os, sys; print(sys.argv[1], os.environ['TF_CONFIG'])"
+    container = {"imageUri": "x:1", "command": ["python", "-c", script], "args": ["{{$}}"]}
+    pools = [{"containerSpec": container, "replicaCount": count} for count in ("1", "2")]
+    job = {"customJob": {"customJob": {"jobSpec": {"workerPoolSpecs": pools}}}}
+    spec = {
+        "pipelineInfo": {"name": "workers"},
+        "root": {"dag": {"tasks": {"Trainer": {"componentRef": {"name": "Trainer"}}}}},
+        "components": {"Trainer": {"executorLabel": "x"}},
+        "deploymentSpec": {"executors": {"x": job}},
+    }
+    (node,) = replayed(tmp_path, {"pipelineSpec": spec}).run()
+    found = {}
+    for line in node.log.read_text().splitlines():
+        name, _, rest = line.partition("] ")
+        found[name[1:]] = json.loads(rest[rest.index('{"cluster"') :])
+    assert set(found) == {"chief", "worker 0", "worker 1"}
+    clusters = [each["cluster"] for each in found.values()]
+    assert clusters[0] == clusters[1] == clusters[2]
+    assert [len(clusters[0][role]) for role in ("chief", "worker")] == [1, 2]
+    assert found["worker 1"]["task"] == {"type": "worker", "index": 1}
+    container["command"][2] = "import sys; sys.exit(3)"
+    with pytest.raises(NodeFailed, match=r"Trainer ended with code 3 \(its (chief|worker \d)\)"):
+        replayed(tmp_path, {"pipelineSpec": spec}).run()
 
 
 @pytest.mark.parametrize("missing", [[], ["absent"]])

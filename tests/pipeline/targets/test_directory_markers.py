@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from pathlib import Path
 
 import gcs_server
 import pytest
@@ -13,10 +12,8 @@ import tensorflow as tf
 from command_line import run_command
 from launcher_download import download_as_launcher
 
-from pipeline.replay.kubeflow_pod import Pod, PodError
-from pipeline.replay.object_stores import GoogleStorage
 from pipeline.targets.container_flags import INPUTS_SPEC, INVOCATION, OUTPUTS_SPEC
-from pipeline.targets.directory_markers import directory_markers_removed, remove_directory_markers
+from pipeline.targets.directory_markers import directory_markers_removed
 
 ROOT = "gs://bucket/root/run/Node"
 
@@ -64,22 +61,6 @@ def test_what_tensorflow_wrote_can_be_downloaded_once_the_markers_are_removed(gc
     after = download(gcs, f"{ROOT}/statistics", tmp_path / "after")
     assert after == {"Split-train/stats.pb": b"numbers"}
     assert tf.io.gfile.isdir(f"{ROOT}/statistics/Split-train")
-
-
-def test_a_replay_downloads_inputs_from_the_bucket_and_fails_at_markers(gcs, tmp_path):
-    uri = f"{ROOT}/statistics"
-    gcs.put("bucket", "root/run/Node/statistics/Split-train/")
-    gcs.put("bucket", "root/run/Node/statistics/Split-train/stats.pb", b"numbers")
-    executor_input = {"inputs": {"artifacts": {"statistics": {"artifacts": [{"uri": uri}]}}}}
-    pods = [
-        Pod(tmp_path / name, GoogleStorage(), "gs://bucket/root", executor_input)
-        for name in ("before", "after")
-    ]
-    with pytest.raises(PodError, match=r"not a directory.*statistics/Split-train/stats\.pb"):
-        pods[0].download()
-    remove_directory_markers([uri])
-    pods[1].download()
-    assert Path(pods[1].path_of(f"{uri}/Split-train/stats.pb")).read_bytes() == b"numbers"
 
 
 def test_nothing_but_markers_below_the_outputs_is_removed(gcs):
