@@ -79,7 +79,6 @@ from .gradients.inputs import input_gradients as input_gradients
 from .gradients.inputs import integrated_gradients as integrated_gradients
 from .gradients.inputs import smooth_grad as smooth_grad
 from .gradients.model_inputs import InputGradients as InputGradients
-from .gradients.jacobians import jacobian as jacobian
 
 # Layers with fewer parameters
 from .layers.low_rank_dense import LowRankDense as LowRankDense

@@ -14,7 +14,6 @@ from trainer_module import (
     gradient_norms,
     input_gradients,
     integrated_gradients,
-    jacobian,
     per_example_gradients,
     smooth_grad,
     task_gradients,
@@ -70,7 +69,6 @@ CALLS = {
     "inputs": of_inputs(input_gradients, chunk_size=3),
     "integrated": of_inputs(integrated_gradients, chunk_size=3, steps=3),
     "smooth": of_inputs(smooth_grad, chunk_size=3, noise=0.1, samples=3),
-    "jacobian": of_inputs(jacobian, chunk_size=3),
     "reduction": lambda _, **options: GradientReduction(**{"per_row": tf.add_n, **options}),
     "clipped": lambda _, **options: GradientReduction.clipped_sum(**options),
     "dot": lambda models, direction: CALLS["per_example"](
@@ -88,12 +86,12 @@ DIRECTIONS = [
 ]  # fmt: skip
 BAD = [
     *((name, "chunk_size", COUNTS) for name in ("per_example", "norms", "clipped_sum")),
-    *((name, "chunk_size", COUNTS) for name in ("inputs", "integrated", "smooth", "jacobian")),
+    *((name, "chunk_size", COUNTS) for name in ("inputs", "integrated", "smooth")),
     *((name, "micro_batch_size", COUNTS) for name in ("tasks",)),
     *((name, "random_position", POSITIONS) for name in ("per_example", "norms", "clipped_sum")),
     *((name, "random_position", POSITIONS) for name in ("tasks",)),
     *((name, "seed", SEEDS) for name in ("smooth",)),
-    *((name, "output", FUNCTIONS) for name in ("inputs", "integrated", "smooth", "jacobian")),
+    *((name, "output", FUNCTIONS) for name in ("inputs", "integrated", "smooth")),
     *((name, "clip_norm", NUMBERS) for name in ("clipped", "clipped_sum")),
     ("integrated", "steps", [*COUNTS, 5000]),
     ("integrated", "embeddings", ["table", 3, [3], [["table"]]]),
@@ -132,7 +130,7 @@ BAD_ROWS = {
 @pytest.mark.parametrize("name", BAD_ROWS)
 def test_features_that_do_not_fit_the_model_are_reported(models, name):
     features, message = BAD_ROWS[name]
-    for call in ("per_example", "norms", "integrated", "jacobian"):
+    for call in ("per_example", "norms", "integrated"):
         with pytest.raises(ValueError, match=message):
             CALLS[call](models, features)
 
@@ -143,7 +141,6 @@ def test_features_that_do_not_fit_the_model_are_reported(models, name):
         ("norms", {"weights": W.astype(str)}, "sample_weight has dtype string"),
         ("norms", {"labels": Y.astype(object)}, "labels hold a .* of dtype object"),
         ("inputs", {"output": lambda outputs: None}, "returned a NoneType: return a tensor"),
-        ("jacobian", {"output": lambda outputs: {}}, "returned a dict: return a tensor"),
         ("integrated", {"baseline": X[:1].astype(str)}, "baseline has dtype string"),
         (
             "integrated",

@@ -13,7 +13,6 @@ from trainer_module import (
     gradient_norms,
     input_gradients,
     integrated_gradients,
-    jacobian,
     per_example_gradients,
     smooth_grad,
 )
@@ -186,22 +185,15 @@ def test_features_with_different_numbers_of_rows_are_rejected():
     a, b = keras.Input((2,), name="a"), keras.Input((2,), name="b")
     model = keras.Model({"a": a, "b": b}, L.Dense(1)(L.Add()([a, b])))
     features = {"a": np.ones((5, 2), "float32"), "b": np.ones((1, 2), "float32")}
-    for function in (input_gradients, integrated_gradients, jacobian):
+    for function in (input_gradients, integrated_gradients):
         with pytest.raises(ValueError, match="1 rows where other tensors of the batch have 5"):
             function(model, features, chunk_size=8)
 
 
-@pytest.mark.parametrize("function", [input_gradients, jacobian])
-def test_classes_have_no_gradient(function):
+def test_classes_have_no_gradient():
     model = keras.Sequential([keras.Input((2,)), L.Dense(3)])
     with pytest.raises(ValueError, match="dtype int64 and therefore no gradient"):
-        function(model, tf.ones([4, 2]), chunk_size=2, output=lambda o: tf.argmax(o, 1))
-
-
-def test_the_jacobian_of_a_mean_over_rows_is_rejected():
-    model = keras.Sequential([keras.Input((2,)), L.Dense(3)])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="one row for each row"):
-        jacobian(model, tf.ones([4, 2]), chunk_size=4, output=lambda o: tf.reduce_mean(o, 0))
+        input_gradients(model, tf.ones([4, 2]), chunk_size=2, output=lambda o: tf.argmax(o, 1))
 
 
 def test_models_without_variables_yet_are_rejected():
@@ -210,7 +202,6 @@ def test_models_without_variables_yet_are_rejected():
     x, y = tf.ones([4, 2]), tf.ones([4, 1])
     for call in (
         lambda: input_gradients(unbuilt, x, chunk_size=2),
-        lambda: jacobian(unbuilt, x, chunk_size=2),
         lambda: gradient_norms(unbuilt, "mse", x, y, chunk_size=2),
         lambda: per_example_gradients(unbuilt, "mse", x, y, chunk_size=2),
     ):
