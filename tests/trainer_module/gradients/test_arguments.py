@@ -16,7 +16,6 @@ from trainer_module import (
     integrated_gradients,
     per_example_gradients,
     smooth_grad,
-    task_gradients,
 )
 
 L = keras.layers
@@ -27,7 +26,7 @@ VECTOR = [np.ones(shape, "float32") for shape in ((5, 6), (6,), (6, 1), (1,))]
 
 @pytest.fixture(scope="module")
 def models():
-    return {"mlp": full_batch.mlp(), "two": full_batch.two_in_two_out(), "ids": ids_model()}
+    return {"mlp": full_batch.mlp(), "ids": ids_model()}
 
 
 def ids_model():
@@ -49,23 +48,10 @@ def of_inputs(function, **defaults):
     return call
 
 
-def of_tasks(models, **options):
-    features, labels, _ = full_batch.batch("two_in_two_out")
-    labels = {"p": labels["p"], "q": np.ones((len(X), 3), "float32")}
-    return task_gradients(
-        models["two"],
-        {"p": "mse", "q": "mse"},
-        features,
-        labels,
-        **{"micro_batch_size": 3, **options},
-    )
-
-
 CALLS = {
     "per_example": of_loss(per_example_gradients, chunk_size=3),
     "norms": of_loss(gradient_norms, chunk_size=3),
     "clipped_sum": of_loss(clipped_gradient_sum, chunk_size=3, clip_norm=1.0),
-    "tasks": of_tasks,
     "inputs": of_inputs(input_gradients, chunk_size=3),
     "integrated": of_inputs(integrated_gradients, chunk_size=3, steps=3),
     "smooth": of_inputs(smooth_grad, chunk_size=3, noise=0.1, samples=3),
@@ -87,9 +73,7 @@ DIRECTIONS = [
 BAD = [
     *((name, "chunk_size", COUNTS) for name in ("per_example", "norms", "clipped_sum")),
     *((name, "chunk_size", COUNTS) for name in ("inputs", "integrated", "smooth")),
-    *((name, "micro_batch_size", COUNTS) for name in ("tasks",)),
     *((name, "random_position", POSITIONS) for name in ("per_example", "norms", "clipped_sum")),
-    *((name, "random_position", POSITIONS) for name in ("tasks",)),
     *((name, "seed", SEEDS) for name in ("smooth",)),
     *((name, "output", FUNCTIONS) for name in ("inputs", "integrated", "smooth")),
     *((name, "clip_norm", NUMBERS) for name in ("clipped", "clipped_sum")),
