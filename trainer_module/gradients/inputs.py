@@ -13,15 +13,9 @@ from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.positive_int import check_positive_int
 from trainer_module.common.tensors import Tensors
-from trainer_module.gradients.arguments import (
-    check_positive_number,
-    check_seed,
-    checked_features,
-    to_tensors,
-)
+from trainer_module.gradients.arguments import checked_features, to_tensors
 from trainer_module.gradients.chunks import (
     ChunkSize,
-    count_rows,
     map_chunks,
     resolve_chunk_size,
     row_specs,
@@ -171,77 +165,6 @@ def integrated_gradients(
                 topic="integrated_gradients",
             )
     return what.pack(features, found)._replace(change=change, gap=gap)
-
-
-@translate_tf_errors()
-def smooth_grad(
-    model: keras.Model,
-    features: Tensors,
-    *,
-    noise: float,
-    chunk_size: ChunkSize = "auto",
-    samples: int = 50,
-    seed: int = 0,
-    output: Output | None = None,
-    embeddings: Sequence[str] | None = None,
-) -> InputGradients:
-    """Return the mean of the gradients at `samples` noisy copies of each row (Smilkov 2017).
-
-    Args:
-        model: See `input_gradients`.
-        features: Tensor or structure of tensors `[rows, ...]`.
-        noise: Standard deviation of the normal noise, in the unit of the inputs.
-        chunk_size: Number of rows at a time, or "auto"; it bounds the memory. The noise depends on
-            it.
-        samples: Number of copies.
-        seed: Seed of the noise.
-        output: See `input_gradients`.
-        embeddings: Names of layers that embed ids; noise is added to their outputs.
-
-    Raises:
-        ValueError: noise is not above 0, or samples is below 1. See also `input_gradients`.
-    """
-    features = checked_features(model, features)
-    samples = check_positive_int("samples", samples)
-    check_positive_number("noise", noise, example="0.1")
-    seed = check_seed(seed)
-    what = differentiator(model, features, output, embeddings)
-
-    def of_chunk(part: Any) -> dict[str, tf.Tensor]:
-        rows, numbers = part
-        fold = tf.random.experimental.stateless_fold_in
-
-        def at(sample: Any) -> dict[str, tf.Tensor]:
-            drawn = 0
-
-            def add_noise(_: str, tensor: tf.Tensor) -> tf.Tensor:
-                nonlocal drawn
-                key = fold(fold(tf.constant([seed, drawn], tf.int64), sample), numbers[0])
-                drawn += 1
-                normal = tf.random.stateless_normal(tf.shape(tensor), key, dtype=tensor.dtype)
-                return tensor + tf.cast(noise, tensor.dtype) * normal
-
-            found = what.at(rows, add_noise).gradients
-            return {name: upcast_to_float32(gradient) for name, gradient in found.items()}
-
-        first = at(tf.constant(0, tf.int64))
-        names = list(first)
-
-        def body(index: Any, sums: list[tf.Tensor]) -> Any:
-            found = at(index)
-            return index + 1, [total + found[name] for name, total in zip(names, sums, strict=True)]
-
-        _, sums = tf.while_loop(
-            lambda index, _: index < samples,
-            body,
-            (tf.constant(1, tf.int64), [first[name] for name in names]),
-            parallel_iterations=1,
-        )
-        return {name: total / samples for name, total in zip(names, sums, strict=True)}
-
-    numbers = tf.range(count_rows(features))
-    found = _map_rows(of_chunk, what, features, (features, numbers), chunk_size)
-    return what.pack(features, found)
 
 
 def _map_rows(

@@ -15,7 +15,6 @@ from trainer_module import (
     input_gradients,
     integrated_gradients,
     per_example_gradients,
-    smooth_grad,
 )
 
 L = keras.layers
@@ -54,7 +53,6 @@ CALLS = {
     "clipped_sum": of_loss(clipped_gradient_sum, chunk_size=3, clip_norm=1.0),
     "inputs": of_inputs(input_gradients, chunk_size=3),
     "integrated": of_inputs(integrated_gradients, chunk_size=3, steps=3),
-    "smooth": of_inputs(smooth_grad, chunk_size=3, noise=0.1, samples=3),
     "reduction": lambda _, **options: GradientReduction(**{"per_row": tf.add_n, **options}),
     "clipped": lambda _, **options: GradientReduction.clipped_sum(**options),
     "dot": lambda models, direction: CALLS["per_example"](
@@ -63,7 +61,6 @@ CALLS = {
 }  # fmt: skip
 COUNTS = [0, -1, 1.5, "3", "all", None, True, NAN, [3]]
 NUMBERS = [0, -1.0, NAN, float("inf"), "0.1", None, True, 10**400]
-SEEDS = [1.5, "0", None, True, 2**63]
 FUNCTIONS = ["mean", 3]
 POSITIONS = [None, 3, "0", (1.5,), (None,), (True,), (np.ones(2, int),)]
 DIRECTIONS = [
@@ -72,15 +69,12 @@ DIRECTIONS = [
 ]  # fmt: skip
 BAD = [
     *((name, "chunk_size", COUNTS) for name in ("per_example", "norms", "clipped_sum")),
-    *((name, "chunk_size", COUNTS) for name in ("inputs", "integrated", "smooth")),
+    *((name, "chunk_size", COUNTS) for name in ("inputs", "integrated")),
     *((name, "random_position", POSITIONS) for name in ("per_example", "norms", "clipped_sum")),
-    *((name, "seed", SEEDS) for name in ("smooth",)),
-    *((name, "output", FUNCTIONS) for name in ("inputs", "integrated", "smooth")),
+    *((name, "output", FUNCTIONS) for name in ("inputs", "integrated")),
     *((name, "clip_norm", NUMBERS) for name in ("clipped", "clipped_sum")),
     ("integrated", "steps", [*COUNTS, 5000]),
     ("integrated", "embeddings", ["table", 3, [3], [["table"]]]),
-    ("smooth", "samples", COUNTS),
-    ("smooth", "noise", NUMBERS),
     ("per_example", "reduce", FUNCTIONS),
     ("reduction", "per_row", [None, *FUNCTIONS]),
     ("reduction", "over_rows", ["all", None, ["sum"]]),
@@ -149,8 +143,6 @@ def test_integers_of_numpy_are_integers(models):
     found = CALLS["integrated"](models, steps=three, chunk_size=np.int32(3))
     wanted = CALLS["integrated"](models, steps=3)
     np.testing.assert_array_equal(found.inputs, wanted.inputs)
-    found = CALLS["smooth"](models, samples=three, seed=three, noise=np.float32(0.1))
-    np.testing.assert_array_equal(found.inputs, CALLS["smooth"](models, seed=3).inputs)
 
 
 def test_chunks_above_the_number_of_rows(models):

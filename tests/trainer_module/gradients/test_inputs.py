@@ -14,7 +14,6 @@ from trainer_module import (
     input_gradients,
     integrated_gradients,
     per_example_gradients,
-    smooth_grad,
 )
 from trainer_module.model.default_model import PackedEmbedding
 
@@ -152,19 +151,6 @@ def test_too_few_steps_are_reported(caplog):
         found = integrated_gradients(steep, np.ones((1, 1), "float32"), steps=2, chunk_size=1)
     assert abs(float(found.gap[0])) > 0.01
     assert "steps=8" in caplog.text
-
-
-def test_smooth_gradients_of_a_square(float64):
-    """Closed form: the gradient of x² is linear, so noise has the mean 0."""
-    x = keras.Input((1,), dtype="float64")
-    model = keras.Model(x, x * x)
-    features = np.linspace(-1, 1, 5)[:, None]
-    found = smooth_grad(model, features, noise=0.1, samples=400, chunk_size=2)
-    np.testing.assert_allclose(found.inputs, 2 * features, atol=5 * 0.2 / 20)
-    again = smooth_grad(model, features, noise=0.1, samples=400, chunk_size=2)
-    np.testing.assert_array_equal(found.inputs, again.inputs)
-    other = smooth_grad(model, features, noise=0.1, samples=400, chunk_size=2, seed=1)
-    assert np.abs(found.inputs - other.inputs).min() > 0
 
 
 @pytest.mark.parametrize(
