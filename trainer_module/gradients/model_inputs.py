@@ -11,7 +11,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from shared_core.feature_layout import FeatureLayout
 from shared_core.nearest import nearest
 from trainer_module.common.replaced_calls import replaced_calls
 from trainer_module.common.tensors import Tensors
@@ -39,43 +38,6 @@ class InputGradients(NamedTuple):
     embeddings: dict[str, tf.Tensor]
     change: tf.Tensor | None = None
     gap: tf.Tensor | None = None
-
-    def by_column(self, layout: FeatureLayout) -> dict[str, tf.Tensor]:
-        """Return column -> `[rows]` for packed features.
-
-        The numbers of an id column's embedding are added up. Id columns are included if one layer
-        embeds all of them, in the order of the layout, such as the default model's.
-
-        Raises:
-            ValueError: A column's feature is not among the inputs, or an embedding does not have
-                the same size for each id column.
-        """
-        found = {}
-        for column in layout.float_columns:
-            tensor = self.inputs
-            if isinstance(tensor, Mapping):
-                tensor = tensor.get(column.output)
-            if tensor is None or isinstance(tensor, (list, tuple)):
-                raise ValueError(
-                    f"column {column.name!r} is in feature {column.output!r}, which is not among "
-                    "the inputs of floats: give features as a dict of Transform's outputs."
-                )
-            flat = tensor[:, tf.newaxis] if tensor.shape.rank == 1 else tensor
-            found[column.name] = flat[:, column.position]
-        ids = layout.int_columns
-        if self.embeddings and ids:
-            tensor = next(iter(self.embeddings.values()))
-            size = tensor.shape[1:].num_elements()
-            if len(self.embeddings) > 1 or size is None or size % len(ids):
-                shapes = {name: tuple(t.shape) for name, t in self.embeddings.items()}
-                raise ValueError(
-                    f"embeddings={shapes} cannot be split over {len(ids)} id columns: name one "
-                    "layer that embeds all of them with the same size."
-                )
-            numbers = tf.reshape(upcast_to_float32(tensor), [-1, len(ids), size // len(ids)])
-            parts = tf.reduce_sum(numbers, 2)
-            found |= {column.name: parts[:, index] for index, column in enumerate(ids)}
-        return found
 
 
 class Point(NamedTuple):

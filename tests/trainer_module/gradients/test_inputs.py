@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module import (
     gradient_norms,
     input_gradients,
@@ -18,16 +17,6 @@ from trainer_module import (
 from trainer_module.model.default_model import PackedEmbedding
 
 L = keras.layers
-COLUMNS = (
-    Column(name="fare", source="fare", group="g", kind="z_score", output="x", position=0),
-    Column(name="miles", source="miles", group="g", kind="z_score", output="x", position=1),
-    Column(
-        name="area", source="a", group="g", kind="id", output="i", position=0, vocabulary_size=3
-    ),
-    Column(name="company", source="c", group="g", kind="id", output="i", position=1,
-           vocabulary_size=4),
-)  # fmt: skip
-LAYOUT = FeatureLayout(columns=COLUMNS)
 
 
 def packed(linear=False):
@@ -61,10 +50,6 @@ def test_embedded_ids_have_the_gradients_of_the_embeddings(float64):
     assert found.inputs["i"] is None
     pairs = [found.inputs["x"], found.embeddings["embeddings"]]
     assert full_batch.error(pairs, [wanted["x"], wanted["e"]]) < 1e-9
-    columns = found.by_column(LAYOUT)
-    assert list(columns) == ["fare", "miles", "area", "company"]
-    np.testing.assert_allclose(columns["miles"], wanted["x"][:, 1], rtol=1e-9)
-    np.testing.assert_allclose(columns["company"], tf.reduce_sum(wanted["e"][:, 2:], 1), rtol=1e-9)
     assert vars(table).get("call") is None  # nothing of it stays
 
 
@@ -95,8 +80,6 @@ def test_sums_of_a_float16_model_are_in_float32():
     kernel = model.layers[-1].kernel.numpy().astype("float16").reshape(2, 400)
     wanted = model.get_layer("table")(features["i"]).numpy().astype("float64") * kernel
     np.testing.assert_allclose(found.embeddings["table"], wanted, rtol=1e-5)
-    columns = found.by_column(FeatureLayout(columns=COLUMNS[2:]))
-    np.testing.assert_allclose(columns["company"], wanted[:, 1].sum(-1), rtol=1e-5, atol=1e-6)
     assert found.gap.dtype == tf.float32
 
 
@@ -106,7 +89,8 @@ def test_they_are_complete(float64, chunk_size):
     found = integrated_gradients(
         model, features, chunk_size=chunk_size, steps=20, embeddings=["embeddings"]
     )
-    total = tf.add_n(list(found.by_column(LAYOUT).values()))
+    parts = [found.inputs["x"], found.embeddings["embeddings"]]
+    total = tf.reduce_sum(tf.concat(parts, 1), 1)
     np.testing.assert_allclose(total, found.change, atol=1e-9)
     np.testing.assert_allclose(found.gap, 0, atol=1e-9)
 
