@@ -75,7 +75,7 @@ from .gradients.clipping import gradient_norms as gradient_norms
 from .gradients.clipping import clipped_gradient_sum as clipped_gradient_sum
 from .gradients.inputs import input_gradients as input_gradients
 from .gradients.inputs import integrated_gradients as integrated_gradients
-from .gradients.model_inputs import InputGradients as InputGradients
+from .gradients.inputs import InputGradients as InputGradients
 
 # Layers with fewer parameters
 from .layers.low_rank_dense import LowRankDense as LowRankDense

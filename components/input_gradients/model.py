@@ -1,19 +1,19 @@
-"""An exported model with the signature `input_gradients`: features of rows, the path integral."""
+"""An exported model with the signature `input_gradients`: attributions of rows."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.tfx.input_gradients import BASELINE, SHARE, SIGNATURE, argument_name
+from trainer_module.gradients.inputs import quadrature
+from trainer_module.tfx.input_gradients import SHARES, SIGNATURE, WEIGHTS, argument_name
 
-TRANSFORM = "transform_features"
-
-Tensors = dict[str, tf.Tensor]
+_TRANSFORM = "transform_features"
+_BATCH_ROWS = 256  # of one forward and backward pass: they bound the memory
 
 
 class Attributed(NamedTuple):
@@ -23,7 +23,7 @@ class Attributed(NamedTuple):
         columns: Names of the columns.
         attributions: float64 `[rows, columns]`.
         prediction: float64 `[rows]`, of the rows.
-        baseline_prediction: float64 `[rows]`, the mean over the baselines.
+        baseline_prediction: float64 `[rows]`, of the baseline.
         classes: int64 `[rows]`, the explained class of each row; None if there is one output.
     """
 
@@ -41,21 +41,17 @@ class Attributed(NamedTuple):
 
 
 class ExplainedModel:
-    """A SavedModel with the signature `input_gradients`."""
+    """A SavedModel with the signatures `input_gradients` and `transform_features`."""
 
-    def __init__(self, path: str, *, transformed: bool):
-        """Load it.
-
-        Args:
-            path: Folder of the SavedModel.
-            transformed: Whether its rows will be transformed ones.
+    def __init__(self, path: str):
+        """Load the model of a folder.
 
         Raises:
             ValueError: A signature is missing.
         """
         loaded: Any = tf.saved_model.load(path)
         self._keep = loaded  # its variables live as long as it does
-        self._signatures = loaded.signatures
+        self._path, self._signatures = path, loaded.signatures
         for name, fix in (
             (
                 SIGNATURE,
@@ -63,134 +59,76 @@ class ExplainedModel:
                 "input_gradients=True)), or export the result of "
                 "trainer_module.input_gradients_signature under this name",
             ),
-            *([] if transformed else [(TRANSFORM, _NO_TRANSFORM)]),
+            (_TRANSFORM, "export it; it turns raw examples into the model's features"),
         ):
             if name not in self._signatures:
                 raise ValueError(
                     f"InputGradients: the model under {path} has no signature {name!r}, only "
                     f"{', '.join(sorted(self._signatures))}: {fix}."
                 )
-        self._path = path
-        self._transformed = transformed
-        self._gradients = self._signatures[SIGNATURE]
-        arguments: Mapping[str, tf.TensorSpec] = self._gradients.structured_input_signature[1]
-        self._specs = {
-            name: spec
-            for name, spec in arguments.items()
-            if name != SHARE and BASELINE + name in arguments
-        }
 
-    def features(self, records: Sequence[bytes], what: str) -> Tensors:
-        """Return the transformed features of rows, by argument.
+    def attribute(self, records: Sequence[bytes], what: str, *, steps: int) -> Attributed:
+        """Return integrated gradients of rows.
 
         Args:
             records: Serialized tf.Examples.
             what: Split and place of the rows, for messages.
+            steps: Points of the Gauss-Legendre quadrature.
 
         Raises:
-            ValueError: The rows do not fit the model.
+            ValueError: The rows do not fit the model, or an attribution is not finite.
         """
+        signature = self._signatures[SIGNATURE]
+        path = dict(zip((SHARES, WEIGHTS), map(tf.constant, quadrature(steps)), strict=True))
+        arguments = signature.structured_input_signature[1]
+        specs = {name: spec for name, spec in arguments.items() if name not in path}
+        parts: list[dict[str, np.ndarray]] = []
+        for start in range(0, len(records), _BATCH_ROWS):
+            features = self._features(records[start : start + _BATCH_ROWS], specs, what)
+            found = signature(**features, **path)
+            parts.append({name: tensor.numpy() for name, tensor in found.items()})
+        columns = tuple(name.decode() for name in parts[0]["columns"])
+        whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        attributed = Attributed(
+            columns,
+            *(
+                whole[name].astype(np.float64)
+                for name in ("attributions", "prediction", "baseline_prediction")
+            ),
+            whole.get("class"),
+        )
+        # The error is the sum of all numbers of a row.
+        wrong = ~np.isfinite(attributed.completeness_error)
+        if wrong.any():
+            raise ValueError(
+                f"InputGradients: {int(wrong.sum())} of {len(wrong)} rows of {what} have "
+                f"attributions that are not finite, for the model under {self._path}: look for NaN "
+                "and infinity in its features and in its weights."
+            )
+        return attributed
+
+    def _features(
+        self, records: Sequence[bytes], specs: dict[str, tf.TensorSpec], what: str
+    ) -> dict[str, tf.Tensor]:
         try:
-            found = self._parsed(records) if self._transformed else self._transform(records)
+            found = self._signatures[_TRANSFORM](examples=tf.constant(list(records)))
+            by_argument = {argument_name(name): tensor for name, tensor in found.items()}
             return {
-                name: tf.ensure_shape(tf.cast(found[name], spec.dtype), spec.shape)
-                for name, spec in self._specs.items()
+                name: tf.ensure_shape(tf.cast(by_argument[name], spec.dtype), spec.shape)
+                for name, spec in specs.items()
             }
         except (tf.errors.InvalidArgumentError, KeyError, ValueError) as error:
-            kind = "transformed" if self._transformed else "raw"
             raise ValueError(
                 f"InputGradients: {what} does not fit the model under {self._path}, which takes "
-                f"{', '.join(sorted(self._specs))}: {_reason(error)} The rows are read as "
-                f"{kind} examples (transformed={self._transformed}): give the examples that the "
-                "model was trained with, or the other kind."
+                f"{', '.join(sorted(specs))}: {_reason(error)} Give the raw examples that the "
+                "model was trained with."
             ) from None
-
-    def _transform(self, records: Sequence[bytes]) -> Tensors:
-        found = self._signatures[TRANSFORM](examples=tf.constant(list(records)))
-        return {argument_name(name): tensor for name, tensor in found.items()}
-
-    def _parsed(self, records: Sequence[bytes]) -> Tensors:
-        present = tf.train.Example.FromString(records[0]).features.feature
-        names = {argument_name(name): name for name in present}
-        specs = {}
-        for argument, spec in self._specs.items():
-            read = tf.float32 if spec.dtype.is_floating else spec.dtype
-            read = tf.int64 if spec.dtype.is_integer else read
-            name = names.get(argument, argument)
-            specs[name] = tf.io.FixedLenFeature(spec.shape[1:], read)
-        found = tf.io.parse_example(list(records), specs)
-        return {argument_name(name): tensor for name, tensor in found.items()}
-
-    def zeros(self) -> Tensors:
-        """Return a row of zeros."""
-        return {
-            name: tf.zeros([1, *spec.shape[1:]], spec.dtype) for name, spec in self._specs.items()
-        }
-
-    def attribute(
-        self, features: Tensors, baselines: Tensors, *, steps: int, batch_rows: int
-    ) -> Attributed:
-        """Return integrated gradients of rows, the mean over the baselines.
-
-        Args:
-            features: Tensors `[rows, ...]`.
-            baselines: Tensors `[baselines, ...]`.
-            steps: Points of the Gauss-Legendre quadrature.
-            batch_rows: Rows at a time.
-        """
-        rows = len(next(iter(features.values())))
-        parts = []
-        for start in range(0, rows, batch_rows):
-            batch = {name: t[start : start + batch_rows] for name, t in features.items()}
-            parts.append(self._attribute_batch(batch, baselines, steps))
-        merge: Callable[[str], np.ndarray] = lambda key: np.concatenate(  # noqa: E731
-            [getattr(part, key) for part in parts]
-        )
-        return Attributed(
-            columns=parts[0].columns,
-            attributions=merge("attributions"),
-            prediction=merge("prediction"),
-            baseline_prediction=merge("baseline_prediction"),
-            classes=None if parts[0].classes is None else merge("classes"),
-        )
-
-    def _attribute_batch(self, batch: Tensors, baselines: Tensors, steps: int) -> Attributed:
-        nodes, weights = np.polynomial.legendre.leggauss(steps)
-        count = len(next(iter(baselines.values())))
-        total, start = 0.0, 0.0
-        end: dict[str, np.ndarray] = {}
-        for number in range(count):
-            baseline = {BASELINE + k: t[number : number + 1] for k, t in baselines.items()}
-
-            def at(share: float, baseline: Tensors = baseline) -> dict[str, np.ndarray]:
-                point = tf.constant(share, tf.float32)
-                found = self._gradients(**batch, **baseline, **{SHARE: point})
-                return {name: tensor.numpy() for name, tensor in found.items()}
-
-            start = start + at(0.0)["prediction"].astype(np.float64)
-            for node, weight in zip(nodes, weights, strict=True):
-                found = at((node + 1) / 2)["attributions"].astype(np.float64)
-                total = total + found * (weight / 2)
-            end = at(1.0)
-        return Attributed(
-            columns=tuple(name.decode() for name in end["columns"]),
-            attributions=np.asarray(total) / count,
-            prediction=end["prediction"].astype(np.float64),
-            baseline_prediction=np.asarray(start) / count,
-            classes=end.get("class"),
-        )
 
 
 @functools.lru_cache(maxsize=1)
-def load_model(path: str, *, transformed: bool) -> ExplainedModel:
+def load_model(path: str) -> ExplainedModel:
     """Return the model of this process; see `ExplainedModel`."""
-    return ExplainedModel(path, transformed=transformed)
-
-
-_NO_TRANSFORM = (
-    "it turns raw examples into the model's features. Give transformed examples with "
-    "transformed=True, or export it"
-)
+    return ExplainedModel(path)
 
 
 def _reason(error: Exception) -> str:

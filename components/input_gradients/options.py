@@ -6,16 +6,11 @@ from collections.abc import Sequence
 
 MOST_ROWS = 20_000
 MOST_STEPS = 1_000
-MOST_BATCH_ROWS = 65_536
 
 
-def check_options(*, rows: int, slices: Sequence[str], steps: int, batch_rows: int = 1) -> None:
+def check_options(*, rows: int, slices: Sequence[str], steps: int) -> None:
     """Raise ValueError for a parameter that is out of range, or a slice that is named twice."""
-    for name, value, most in (
-        ("rows", rows, MOST_ROWS),
-        ("steps", steps, MOST_STEPS),
-        ("batch_rows", batch_rows, MOST_BATCH_ROWS),
-    ):
+    for name, value, most in (("rows", rows, MOST_ROWS), ("steps", steps, MOST_STEPS)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             raise ValueError(f"{name}={value!r}: use a whole number from 1 to {most:,}.")
     if isinstance(slices, str):

@@ -20,7 +20,7 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components import Attributions, AttributionSummary
 from components.input_gradients.executor import Executor
-from pipeline.config.config_file import load_engine
+from pipeline.engines.engine import BeamConfig
 from trainer_module import input_gradients_signature
 
 pytestmark = pytest.mark.slow(20)
@@ -156,23 +156,16 @@ def model(tmp_path_factory):
 class Run:
     """Execute the node once on an engine, into a new folder."""
 
-    def __init__(
-        self, folder, examples, model, *, baseline=None, engine="in_memory", **parameters: Any
-    ):
+    def __init__(self, folder, examples, model, *, engine="in_memory", **parameters: Any):
         output = Attributions()
         output.uri = str(folder / "attributions")
         options = {
-            "rows": 2000, "steps": 4, "split": "eval", "slices": [], "transformed": False,
-            "batch_rows": 100, **parameters,
+            "rows": 2000, "steps": 4, "split": "eval", "slices": [], **parameters,
         }  # fmt: skip
         options["slices"] = json.dumps(options["slices"])
-        context = Executor.Context(beam_pipeline_args=load_engine(engine).pipeline_args())
+        context = Executor.Context(beam_pipeline_args=BeamConfig(engine=engine).pipeline_args())
         Executor(context).Do(
-            {
-                "examples": [examples],
-                "model": [model],
-                **({"baseline": [baseline]} if baseline else {}),
-            },
+            {"examples": [examples], "model": [model]},
             {"attributions": [output]},
             options,
         )
@@ -236,22 +229,6 @@ def test_the_sample_depends_on_the_rows_alone(model, raw_run, tmp_path):
     np.testing.assert_allclose(few.attributions, raw_run.attributions[:50], rtol=1e-6)
 
 
-def test_transformed_examples_and_a_baseline(model, tmp_path):
-    """Attributions are means over the baselines: differences to the mean of linear terms."""
-    rows, others = raw_rows(60), raw_rows(5, seed=1)
-    run = Run(
-        tmp_path / "run",
-        examples(tmp_path / "in", [transformed(row) for row in rows], parquet=True),
-        model,
-        baseline=examples(tmp_path / "baseline", [transformed(row) for row in others]),
-        transformed=True,
-        slices=["number"],
-    )
-    start = np.mean([wanted(row) for row in others], axis=0)
-    expected = np.array([wanted(rows[int(n)]) for n in run.rows["slice.number"]]) - start
-    np.testing.assert_allclose(run.attributions, expected, rtol=1e-6, atol=1e-5)
-
-
 def test_parquet_columns_of_other_types_are_the_same_rows(model, raw_run, tmp_path):
     """One value per row, float64 and text: rows, hashes and slices as of tf.Examples."""
     artifact = standard_artifacts.Examples()
@@ -273,12 +250,17 @@ def test_parquet_columns_of_other_types_are_the_same_rows(model, raw_run, tmp_pa
         ({"slices": ["companies"]}, r"slices=\['companies'\].*'company'"),
         ({"split": "none"}, "split 'none'.*has no row"),
         ({"split": "test"}, "split='test'.*eval"),
-        ({"transformed": True}, r"does not fit.*x: .*Feature: .* is required.*transformed=True"),
     ],
 )
 def test_errors_name_the_value_and_what_fits(model, tmp_path, change, message):
     with pytest.raises(Exception, match=message):
         Run(tmp_path, examples(tmp_path / "in", raw_rows(20)), model, **change)
+
+
+def test_rows_that_do_not_fit_the_model_are_reported(model, tmp_path):
+    rows = [{"miles": row["miles"]} for row in raw_rows(3)]
+    with pytest.raises(Exception, match=r"does not fit.*x: .*Feature: .* is required.*raw"):
+        Run(tmp_path, examples(tmp_path / "in", rows), model)
 
 
 def test_rows_without_finite_attributions_are_counted(model, tmp_path):

@@ -177,3 +177,92 @@ def test_models_without_variables_yet_are_rejected():
     ):
         with pytest.raises(ValueError, match="is not built"):
             call()
+
+
+def flipped(table, ids, x):
+    return tf.reverse(table(tf.reverse(ids, [0])), [0])
+
+
+def sorted_by_values(table, ids, x):
+    order = tf.argsort(x[:, 0])
+    return tf.gather(table(tf.gather(ids, order)), tf.argsort(order))
+
+
+def places_first(table, ids, x):
+    return tf.transpose(table(tf.transpose(ids)), [1, 0, 2])
+
+
+def routed(table, ids, x):
+    """Rows with id 0 in the first place are embedded elsewhere: their embedding is 0."""
+    chosen = tf.where(ids[:, 0] > 0)
+    found = table(tf.gather_nd(ids, chosen))
+    shape = tf.concat([tf.shape(ids), [2]], 0)
+    return tf.ensure_shape(
+        tf.scatter_nd(chosen, found, tf.cast(shape, tf.int64)), [None, *ids.shape[1:], 2]
+    )
+
+
+@keras.saving.register_keras_serializable("tests")
+class Ordered(L.Layer):
+    """Embeds ids in another order of the rows, and returns them in theirs."""
+
+    def __init__(self, function, **options):
+        super().__init__(**options)
+        self.function = function
+        self.table = L.Embedding(5, 2, name="table")
+
+    def build(self, shape):
+        self.table.build()
+
+    def call(self, inputs):
+        ids, x = inputs
+        return tf.reshape(self.function(self.table, ids, x), [-1, 2 * ids.shape[1]])
+
+
+def ordered(function):
+    x = keras.Input((2,), name="x", dtype="float64")
+    ids = keras.Input((3,), name="i", dtype="int64")
+    hidden = L.Concatenate()([x, Ordered(function)([ids, x])])
+    return keras.Model({"x": x, "i": ids}, L.Dense(1)(L.Dense(8, activation="tanh")(hidden)))
+
+
+def ordered_rows():
+    random = np.random.default_rng(1)
+    return {"x": random.normal(size=(6, 2)), "i": random.integers(0, 5, (6, 3))}
+
+
+ORDERS = (flipped, sorted_by_values, places_first, routed)
+
+
+@pytest.mark.parametrize("function", ORDERS)
+def test_rows_in_another_order(float64, function):
+    """Reference: the same formula of each row's own embeddings; NumPy, 1e-12."""
+    model, features = ordered(function), ordered_rows()
+    table, *dense = (v.numpy() for v in model.trainable_variables)
+    kernel, bias, last, _ = dense
+    used = 1.0 if function is not routed else np.sign(features["i"][:, :1])
+    start = np.concatenate([features["x"], used * table[features["i"]].reshape(6, 6)], 1)
+
+    def gradients(point):
+        return (1 - np.tanh(point @ kernel + bias) ** 2) * last[:, 0] @ kernel.T
+
+    nodes, weights = np.polynomial.legendre.leggauss(7)
+    path = sum(w / 2 * gradients((n + 1) / 2 * start) for n, w in zip(nodes, weights, strict=True))
+    options = {"chunk_size": 6, "embeddings": ["table"]}
+    for found, wanted in (
+        (input_gradients(model, features, **options), gradients(start)),
+        (integrated_gradients(model, features, steps=7, **options), path * start),
+    ):
+        wanted[:, 2:] *= used
+        np.testing.assert_allclose(found.inputs["x"], wanted[:, :2], rtol=0, atol=1e-12)
+        embedded = np.reshape(found.embeddings["table"], [6, 6])
+        np.testing.assert_allclose(embedded, wanted[:, 2:], rtol=0, atol=1e-12)
+
+
+def test_layers_whose_outputs_cannot_be_replaced_are_named():
+    for call in (
+        lambda table, ids, x: tf.function(table)(ids),
+        lambda table, ids, x: tf.cond(x[0, 0] > 0, lambda: table(ids), lambda: table(-ids)),
+    ):
+        with full_batch.precision("float64"), pytest.raises(ValueError, match="layer 'table' is"):
+            input_gradients(ordered(call), ordered_rows(), chunk_size=2, embeddings=["table"])
