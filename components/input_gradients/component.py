@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-
 from tfx.dsl.components.base.base_beam_component import BaseBeamComponent
 from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
 from tfx.types import standard_artifacts
@@ -12,8 +9,7 @@ from tfx.types.artifact import Artifact
 from tfx.types.channel import BaseChannel, Channel
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 
-from components.input_gradients import executor
-from components.input_gradients.options import check_options
+from components.input_gradients import MOST_ROWS, MOST_STEPS, executor
 
 
 class Attributions(Artifact):
@@ -33,7 +29,6 @@ class InputGradientsSpec(ComponentSpec):
         executor.ROWS_KEY: ExecutionParameter(type=int),
         executor.STEPS_KEY: ExecutionParameter(type=int),
         executor.SPLIT_KEY: ExecutionParameter(type=str),
-        executor.SLICES_KEY: ExecutionParameter(type=str),
     }
     INPUTS = {  # noqa: RUF012
         executor.EXAMPLES_KEY: ChannelParameter(type=standard_artifacts.Examples),
@@ -58,7 +53,6 @@ class InputGradients(BaseBeamComponent):
         model: BaseChannel,
         *,
         rows: int = 2000,
-        slices: Sequence[str] = (),
         steps: int = 50,
         split: str = "eval",
     ):
@@ -70,17 +64,17 @@ class InputGradients(BaseBeamComponent):
                 `transform_features`.
             rows: Number of rows to sample, at most 20,000: those with the smallest hashes, so the
                 same rows in each run. All rows if the split has fewer.
-            slices: Columns of the examples. The means are also computed for each of their values.
             steps: Points of the path integral between a row of zeros, after Transform, and the row.
             split: Split of the examples.
 
         Raises:
-            ValueError: A parameter is out of range, or a slice is named twice.
+            ValueError: A parameter is out of range.
         """
-        try:
-            check_options(rows=rows, slices=slices, steps=steps)
-        except ValueError as error:
-            raise ValueError(f"InputGradients: {error}") from None
+        for name, value, most in (("rows", rows, MOST_ROWS), ("steps", steps, MOST_STEPS)):
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                raise ValueError(
+                    f"InputGradients: {name}={value!r}: use a whole number from 1 to {most:,}."
+                )
         spec = InputGradientsSpec(
             **{
                 executor.EXAMPLES_KEY: examples,
@@ -88,7 +82,6 @@ class InputGradients(BaseBeamComponent):
                 executor.ROWS_KEY: rows,
                 executor.STEPS_KEY: steps,
                 executor.SPLIT_KEY: split,
-                executor.SLICES_KEY: json.dumps(list(slices)),
                 executor.ATTRIBUTIONS_KEY: Channel(type=Attributions),
             }
         )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import io
-import json
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tensorflow as tf
 from absl import logging
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.dsl.io import fileio
@@ -19,15 +21,12 @@ from tfx.types.artifact import Artifact
 from tfx.utils import path_utils
 
 from components.arrow_example_gen.examples import serialize
-from components.input_gradients.model import Attributed, load_model
 from components.input_gradients.sample import SampleRows
 from components.input_gradients.summary import (
     ATTRIBUTION,
     BASELINE_PREDICTION,
-    CLASS,
     COMPLETENESS_ERROR,
     PREDICTION,
-    SLICE,
     SUMMARY_JSON,
     AttributionSummary,
     summarize,
@@ -35,16 +34,19 @@ from components.input_gradients.summary import (
 from shared_core.atomic_files import atomic_write_text
 from shared_core.nearest import nearest
 from trainer_module.common.progress import RowCounter, RowsCounted, attached
+from trainer_module.gradients.inputs import quadrature
+from trainer_module.tfx.input_gradients import SHARES, SIGNATURE, WEIGHTS, argument_name
 
 EXAMPLES_KEY = "examples"
 MODEL_KEY = "model"
 ROWS_KEY = "rows"
 STEPS_KEY = "steps"
 SPLIT_KEY = "split"
-SLICES_KEY = "slices"
 ATTRIBUTIONS_KEY = "attributions"
 
 _NODE = "InputGradients"
+_TRANSFORM = "transform_features"
+_BATCH_ROWS = 256  # of one forward and backward pass: they bound the memory
 # Share of the mean change that attributions may miss before there is a warning.
 _GAP = 0.01
 
@@ -61,9 +63,8 @@ class Executor(BaseBeamExecutor):
         """Sample rows, write their table and the summary.
 
         Raises:
-            ValueError: The model has not the signature, or the split does not exist.
-            Exception: Of Beam, with the message of a ValueError: the split is empty, rows do not
-                fit the model, or a slice is not among their columns.
+            ValueError: The model has not the signatures, or the split does not exist.
+            Exception: Of Beam, with the message of a ValueError: see `attributions_of`.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         examples = artifact_utils.get_single_instance(input_dict[EXAMPLES_KEY])
@@ -73,135 +74,140 @@ class Executor(BaseBeamExecutor):
         splits = artifact_utils.decode_split_names(examples.split_names)
         if split not in splits:
             raise ValueError(
-                f"InputGradients: split={split!r} is not in the examples under {examples.uri}; "
+                f"{_NODE}: split={split!r} is not in the examples under {examples.uri}; "
                 f"{nearest(split, splits)}"
             )
-        options = RowOptions(
-            model=path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model)),
-            path=os.path.join(output.uri, "rows", "rows.parquet"),
-            what=f"split {split!r} of the examples under {examples.uri}",
-            slices=tuple(json.loads(exec_properties[SLICES_KEY])),
-            steps=steps,
-        )
+        folder = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
+        path = os.path.join(output.uri, "rows", "rows.parquet")
+        what = f"split {split!r} of the examples under {examples.uri}"
         try:
-            load_model(options.model)  # a missing signature is reported before rows are read
+            _load(folder)  # a missing signature is reported before rows are read
             with self._make_beam_pipeline() as pipeline:
                 sample = SampleRows(examples, split, _NODE, exec_properties[ROWS_KEY])
-                _ = pipeline | sample | "Write" >> beam.ParDo(WriteAttributions(options))
+                write = beam.ParDo(_Write(path, RowCounter()), folder, what, steps)
+                _ = pipeline | sample | "Write" >> write
         finally:
-            load_model.cache_clear()
-        with fileio.open(options.path, "rb") as file:
-            table = pq.read_table(io.BytesIO(file.read()))
-        summary = summarize(table, split=split, steps=steps)
+            _load.cache_clear()
+        with fileio.open(path, "rb") as file:
+            summary = summarize(pq.read_table(io.BytesIO(file.read())), split=split, steps=steps)
         atomic_write_text(os.path.join(output.uri, SUMMARY_JSON), summary.model_dump_json(indent=1))
         _log_end(summary)
 
 
-class RowOptions(NamedTuple):
-    """How rows are attributed and where they are written.
+class _Write(beam.DoFn):
+    """Write the attributions of the sampled rows; if Beam repeats it, the same file."""
 
-    Attributes:
-        model: Folder of the SavedModel.
-        path: The Parquet file to write.
-        what: Split and place of the examples, for messages.
-        slices: Columns of the examples that are written beside the attributions.
-        steps: Points of the path integral.
-    """
+    def __init__(self, path: str, counter: RowCounter):
+        self._path, self._counter = path, counter
 
-    model: str
-    path: str
-    what: str
-    slices: tuple[str, ...]
-    steps: int
-
-
-class WriteAttributions(beam.DoFn):
-    """Write the attributions of the sampled rows, and yield the number of rows."""
-
-    def __init__(self, options: RowOptions):
-        """Attribute rows by these options."""
-        self._options = options
-        self._counter = RowCounter()
-
-    def process(self, rows: pa.RecordBatch) -> Iterator[int]:
-        """Attribute and write the rows.
-
-        Raises:
-            ValueError: There is no row, they do not fit the model, an attribution is not finite, or
-                a slice is no column of theirs or has several values in a row.
-        """
-        options, names = self._options, rows.schema.names
-        if not rows.num_rows:
-            raise ValueError(
-                f"InputGradients: {options.what} has no row: name another split, or give the "
-                "examples more rows."
-            )
-        for name in options.slices:
-            if name not in names:
-                raise ValueError(
-                    f"InputGradients: slices={list(options.slices)}: column {name!r} is in none of "
-                    f"the rows of {options.what}; {nearest(name, sorted(names))}"
-                )
-        model = load_model(options.model)
-        found = model.attribute(serialize(rows), options.what, steps=options.steps)
+    def process(self, rows: pa.RecordBatch, *options: Any) -> Iterator[int]:
         buffer = io.BytesIO()
-        pq.write_table(_table(found, rows, options.slices), buffer)
-        # Beam may repeat this; it then writes the same file.
-        fileio.makedirs(os.path.dirname(options.path))
-        with fileio.open(options.path, "wb") as file:
+        pq.write_table(attributions_of(rows, *options), buffer)
+        fileio.makedirs(os.path.dirname(self._path))
+        with fileio.open(self._path, "wb") as file:
             file.write(buffer.getvalue())
         self._counter.add(rows.num_rows)
         yield rows.num_rows
 
 
-def _table(found: Attributed, rows: pa.RecordBatch, slices: Sequence[str]) -> pa.Table:
-    columns: dict[str, pa.Array] = {
-        PREDICTION: pa.array(found.prediction),
-        BASELINE_PREDICTION: pa.array(found.baseline_prediction),
-        COMPLETENESS_ERROR: pa.array(found.completeness_error),
-    }
-    if found.classes is not None:
-        columns[CLASS] = pa.array(found.classes)
-    for name in slices:
-        lists = rows.column(rows.schema.get_field_index(name)).to_pylist()
-        columns[SLICE + name] = pa.array(
-            [_slice_value(name, row or ()) for row in lists], pa.string()
-        )
-    for name, values in zip(found.columns, found.attributions.T, strict=True):
-        columns[ATTRIBUTION + name] = pa.array(values.astype("float32"))
-    return pa.table(columns)
+def attributions_of(rows: pa.RecordBatch, folder: str, what: str, steps: int) -> pa.Table:
+    """Return the integrated gradients of raw rows, beside the rows.
 
+    Args:
+        rows: The rows, as `SampleRows` returns them.
+        folder: Folder of the SavedModel.
+        what: Split and place of the rows, for messages.
+        steps: Points of the Gauss-Legendre quadrature.
 
-def _slice_value(name: str, values: Sequence[bytes | int | float]) -> str | None:
-    """Return a row's value as text, as the Evaluator shows it; None if it is missing."""
-    if len(values) > 1:
+    Raises:
+        ValueError: There is no row, the rows do not fit the model, or an attribution is not finite.
+    """
+    if not rows.num_rows:
         raise ValueError(
-            f"InputGradients: slices: column {name!r} has {len(values)} values in a row: name "
-            "columns with one value per row."
+            f"{_NODE}: {what} has no row: name another split, or give the examples more rows."
         )
-    for value in values:
-        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    return None
+    model = _load(folder)
+    path = dict(zip((SHARES, WEIGHTS), map(tf.constant, quadrature(steps)), strict=True))
+    signature = model.signatures[SIGNATURE]
+    arguments = signature.structured_input_signature[1]
+    specs = {name: spec for name, spec in arguments.items() if name not in path}
+    parts: list[dict[str, np.ndarray]] = []
+    records = serialize(rows)
+    for start in range(0, len(records), _BATCH_ROWS):
+        examples = tf.constant(list(records[start : start + _BATCH_ROWS]))
+        try:
+            made = model.signatures[_TRANSFORM](examples=examples)
+            made = {argument_name(name): tensor for name, tensor in made.items()}
+            features = {
+                name: tf.ensure_shape(tf.cast(made[name], spec.dtype), spec.shape)
+                for name, spec in specs.items()
+            }
+        except (tf.errors.InvalidArgumentError, KeyError, ValueError) as error:
+            raise ValueError(
+                f"{_NODE}: {what} does not fit the model under {folder}, which takes "
+                f"{', '.join(sorted(specs))}: {_reason(error)} Give the raw examples that the "
+                "model was trained with."
+            ) from None
+        found = signature(**features, **path)
+        parts.append({name: tensor.numpy() for name, tensor in found.items()})
+    names = [name.decode() for name in parts[0].pop("columns")]
+    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    attributions = whole.pop("attributions").astype(np.float64)
+    table = {n: each if n == "class" else each.astype(np.float64) for n, each in whole.items()}
+    # What a row's attributions miss of its change: a sum of all numbers of the row.
+    missed = table[PREDICTION] - table[BASELINE_PREDICTION] - attributions.sum(axis=1)
+    if not np.isfinite(missed).all():
+        raise ValueError(
+            f"{_NODE}: {int((~np.isfinite(missed)).sum())} of {len(missed)} rows of {what} have "
+            f"attributions that are not finite, for the model under {folder}: look for NaN and "
+            "infinity in its features and in its weights."
+        )
+    table[COMPLETENESS_ERROR] = missed
+    raw = zip(rows.schema.names, rows.columns, strict=True)
+    table |= {f"raw.{name}": column for name, column in sorted(raw, key=lambda pair: pair[0])}
+    columns = attributions.astype(np.float32).T
+    return pa.table(table | {ATTRIBUTION + n: x for n, x in zip(names, columns, strict=True)})
+
+
+@functools.lru_cache(maxsize=1)
+def _load(folder: str) -> Any:
+    """Return the model of this process, after checking its signatures."""
+    loaded: Any = tf.saved_model.load(folder)
+    for name, fix in (
+        (
+            SIGNATURE,
+            "train it with `explain:` (in a graph of yours, create_trainer(..., "
+            "input_gradients=True)), or export the result of "
+            "trainer_module.input_gradients_signature under this name",
+        ),
+        (_TRANSFORM, "export it; it turns raw examples into the model's features"),
+    ):
+        if name not in loaded.signatures:
+            raise ValueError(
+                f"{_NODE}: the model under {folder} has no signature {name!r}, only "
+                f"{', '.join(sorted(loaded.signatures))}: {fix}."
+            )
+    return loaded
+
+
+def _reason(error: Exception) -> str:
+    """Return the line of an error that says what is wrong; TensorFlow puts its graph around it."""
+    lines = [line.strip() for line in (getattr(error, "message", "") or str(error)).splitlines()]
+    around = ("Graph execution error", "Detected at node", "<stack traces", "File ", "[[")
+    return next((f"{x.rstrip('.')}." for x in lines if x and not x.startswith(around)), "")
 
 
 def _log_end(summary: AttributionSummary) -> None:
-    rows = summary.slices[0].rows
     error, change = summary.mean_absolute_completeness_error, summary.mean_absolute_change
     if error > _GAP * change:
         logging.warning(
             "%s: with steps=%d, a row's attributions miss %.2g of its change on average, where the "
             "mean change is %.2g. Use more steps, such as steps=%d.",
-            _NODE,
-            summary.steps,
-            error,
-            change,
-            4 * summary.steps,
-        )
+            _NODE, summary.steps, error, change, 4 * summary.steps,
+        )  # fmt: skip
+    strongest = ", ".join(name for name, _ in summary.strongest(10))
     logging.get_absl_logger().info(
         "%s: %d rows of split %s; the strongest columns are %s",
-        _NODE,
-        rows,
-        summary.split,
-        ", ".join(name for name, _ in summary.strongest(10)),
-        extra=attached(RowsCounted(_NODE, rows)),
-    )
+        _NODE, summary.rows, summary.split, strongest,
+        extra=attached(RowsCounted(_NODE, summary.rows)),
+    )  # fmt: skip

@@ -13,10 +13,8 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from components.arrow_example_gen.examples import serialize
-from components.input_gradients.executor import _log_end, _table
-from components.input_gradients.model import Attributed, ExplainedModel
-from components.input_gradients.summary import AttributionSummary, SliceAttributions
+from components.input_gradients.executor import _log_end, attributions_of
+from components.input_gradients.summary import AttributionSummary
 
 
 def test_a_square_is_attributed_exactly_with_two_points(tmp_path):
@@ -46,39 +44,17 @@ def test_a_square_is_attributed_exactly_with_two_points(tmp_path):
     batch = pa.RecordBatch.from_arrays(
         [pa.array([[x] for x in rows], pa.large_list(pa.float32()))], ["x"]
     )
-    found = ExplainedModel(str(tmp_path)).attribute(serialize(batch), "eval", steps=2)
-    assert found.columns == ("x",)
-    assert found.classes is not None
-    assert found.classes.tolist() == (rows > 0).tolist()
-    np.testing.assert_allclose(found.prediction, rows**2, rtol=1e-6)
-    np.testing.assert_allclose(found.attributions[:, 0], rows**2, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(found.completeness_error, np.zeros(600), atol=1e-5)
-
-
-def test_classes_and_slices_are_written():
-    zeros = np.zeros(3)
-    found = Attributed(("x",), np.zeros((3, 1)), zeros, zeros, np.array([2, 0, 1]))
-    texts = pa.large_list(pa.large_binary())
-    columns = {
-        "city": pa.array([[b"Oslo"], None, [b"\xff"]], texts),
-        "year": pa.array([[1999], [2000], None], pa.large_list(pa.int64())),
-        "none": pa.nulls(3),
-        "tags": pa.array([None, [b"a", b"b"], [b"c"]], texts),
-    }
-    rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-    table = _table(found, rows, ["city", "year", "none"]).to_pydict()
-    assert table["class"] == [2, 0, 1]
-    assert table["slice.city"] == ["Oslo", None, "\N{REPLACEMENT CHARACTER}"]
-    assert table["slice.year"] == ["1999", "2000", None]
-    assert table["slice.none"] == [None] * 3
-    with pytest.raises(ValueError, match="slices: column 'tags' has 2 values in a row"):
-        _table(found, rows, ["tags"])
+    found = attributions_of(batch, str(tmp_path), "eval", 2).to_pydict()
+    assert found["class"] == (rows > 0).tolist()
+    assert np.ravel(found["raw.x"]).tolist() == rows.tolist()
+    np.testing.assert_allclose(found["prediction"], rows**2, rtol=1e-6)
+    np.testing.assert_allclose(found["attribution.x"], rows**2, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found["completeness_error"], np.zeros(600), atol=1e-5)
 
 
 @pytest.mark.parametrize(("error", "warned"), [(0.019, []), (0.021, ["steps=32"])])
 def test_a_large_error_is_a_warning(error, warned, caplog):
     """The limit is 1 % of the mean change."""
-    every = SliceAttributions(rows=1, mean_absolute={"x": 2.0}, mean={"x": 2.0})
     summary = AttributionSummary(
         split="eval",
         steps=8,
@@ -86,7 +62,9 @@ def test_a_large_error_is_a_warning(error, warned, caplog):
         mean_baseline_prediction=0.0,
         mean_absolute_change=2.0,
         mean_absolute_completeness_error=error,
-        slices=(every,),
+        rows=1,
+        mean_absolute={"x": 2.0},
+        mean={"x": 2.0},
     )
     with caplog.at_level(logging.WARNING, logger="absl"):
         _log_end(summary)
