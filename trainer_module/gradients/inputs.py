@@ -153,8 +153,7 @@ def integrated_gradients(
     found = _map_rows(of_chunk, what, features, data, chunk_size)
     change, gap = found.pop("change"), found.pop("gap")
     if tf.executing_eagerly() and change.shape[0]:
-        most = float(tf.reduce_max(tf.abs(gap)))
-        wanted = float(tf.reduce_max(tf.abs(change)))
+        most, wanted = (float(tf.reduce_max(tf.abs(each))) for each in (gap, change))
         if most > _GAP * wanted:
             warn_once(
                 f"integrated_gradients: with steps={steps}, a row's attributions miss {most:.2g} "
@@ -260,14 +259,22 @@ class Differentiator(NamedTuple):
             ]
             with _intercepted(self.layers, enter):
                 outputs = self.model(tf.nest.pack_sequence_as(features, flat), training=False)
-            value = self._one_per_row(outputs, classes)
+            rows = tf.nest.flatten(features)[0].shape[0]
+            value = self._one_per_row(outputs, classes, rows)
             total = tf.reduce_sum(value)
         zero = tf.UnconnectedGradients.ZERO
         return Point(value, tensors, tape.gradient(total, tensors, unconnected_gradients=zero))
 
-    def _one_per_row(self, outputs: Any, classes: tf.Tensor | None) -> tf.Tensor:
+    def _one_per_row(self, outputs: Any, classes: tf.Tensor | None, rows: int | None) -> tf.Tensor:
         if self.output is not None:
-            outputs = _as_tensor(self.output(outputs))
+            made = self.output(outputs)
+            try:
+                outputs = tf.convert_to_tensor(made)
+            except (TypeError, ValueError, OverflowError):
+                raise ValueError(
+                    f"`output` returned a {type(made).__name__}: return a tensor, such as "
+                    "outputs[:, 0]."
+                ) from None
         if not isinstance(outputs, tf.Tensor):
             raise ValueError("the model has several outputs: say which by `output`, a function.")
         if not outputs.dtype.is_floating:
@@ -279,16 +286,12 @@ class Differentiator(NamedTuple):
             outputs = tf.gather(outputs, classes, batch_dims=1)
         elif outputs.shape.rank == 2 and outputs.shape[-1] == 1:
             outputs = outputs[:, 0]
-        if outputs.shape.rank == 1:
-            return upcast_to_float32(outputs)
-        if outputs.shape.rank == 0:
-            wrong = ", one number for all rows: the gradient would depend on chunk_size"
-        else:
-            wrong = ": the gradients of a row's numbers would be added up"
-        raise ValueError(
-            f"the output has shape {outputs.shape}{wrong}. Return one number per row, [rows], by "
-            "`output`, such as lambda outputs: outputs[:, 0]."
-        )
+        if outputs.shape.rank != 1 or outputs.shape[0] not in (None, rows):
+            raise ValueError(
+                f"the output has shape {outputs.shape}: return one number per row, [rows], by "
+                "`output`, such as lambda outputs: outputs[:, 0]."
+            )
+        return upcast_to_float32(outputs)
 
     def pack(self, features: Any, found: Mapping[str, tf.Tensor]) -> InputGradients:
         """Return the tensors by name in the structure of the features."""
@@ -410,15 +413,6 @@ def _differentiator(
     return Differentiator(model, output, {name: known[name] for name in names})
 
 
-def _as_tensor(found: Any) -> tf.Tensor:
-    try:
-        return tf.convert_to_tensor(found)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(
-            f"`output` returned a {type(found).__name__}: return a tensor, such as outputs[:, 0]."
-        ) from error
-
-
 @contextlib.contextmanager
 def _intercepted(
     layers: Mapping[str, Any], enter: Callable[[str, tf.Tensor], tf.Tensor]
@@ -446,26 +440,23 @@ def _intercepted(
 
 def _baseline_rows(features: Any, baseline: Any) -> Any:
     """Return the baseline with a row for each row of the features."""
+    shapes = tf.nest.map_structure(lambda t: [1, *t.shape[1:]], features)
     try:
         tf.nest.assert_same_structure(features, baseline)
     except (ValueError, TypeError):
         raise ValueError(
-            "baseline has another structure than the features: give "
-            f"tensors of shapes {tf.nest.map_structure(lambda t: [1, *t.shape[1:]], features)}."
+            f"baseline has another structure than the features: give tensors of shapes {shapes}."
         ) from None
 
     def rows(tensor: tf.Tensor, base: tf.Tensor) -> tf.Tensor:
-        if base.shape[1:] != tensor.shape[1:] or base.shape[0] not in (1, tensor.shape[0]):
+        fits = base.shape[1:] == tensor.shape[1:] and base.shape[0] in (1, tensor.shape[0])
+        is_number = tensor.dtype.is_floating or tensor.dtype.is_integer
+        casts = base.dtype.is_integer or (base.dtype.is_floating and tensor.dtype.is_floating)
+        if not fits or (base.dtype != tensor.dtype and not (is_number and casts)):
             raise ValueError(
-                f"baseline has shape {base.shape} where the features have {tensor.shape}: give one "
-                "row, or as many as the features have."
-            )
-        from_int = base.dtype.is_integer and (tensor.dtype.is_integer or tensor.dtype.is_floating)
-        from_float = base.dtype.is_floating and tensor.dtype.is_floating
-        if base.dtype != tensor.dtype and not (from_int or from_float):
-            raise ValueError(
-                f"baseline has dtype {base.dtype.name} where the features have "
-                f"{tensor.dtype.name}: give the type of the features."
+                f"baseline has dtype {base.dtype.name} and shape {base.shape} where the features "
+                f"have {tensor.dtype.name} and {tensor.shape}: give their type and one row, or as "
+                "many as they have."
             )
         return tf.broadcast_to(tf.cast(base, tensor.dtype), tf.shape(tensor))
 
