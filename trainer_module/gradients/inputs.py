@@ -1,7 +1,7 @@
 """Compute gradients of outputs with respect to inputs and to the outputs of layers that embed ids.
 
 A layer may get its rows in another order, as after a sort, or on another axis. So where layers are
-named, each row is a pass of its own, which `tf.vectorized_map` runs for a chunk.
+named, each row is a separate pass, which `tf.vectorized_map` runs for a chunk.
 """
 
 from __future__ import annotations
