@@ -98,14 +98,7 @@ def explain(examples: str, model: str) -> int:
     Executor(context).Do(
         {"examples": [rows], "model": [trained]},
         {"attributions": [found]},
-        {
-            "rows": EXPLAINED,
-            "steps": 50,
-            "split": "eval",
-            "slices": "[]",
-            "transformed": 0,
-            "batch_rows": 256,
-        },
+        {"rows": EXPLAINED, "steps": 50, "split": "eval"},
     )
     return peak_memory()
 

@@ -1,11 +1,9 @@
-"""Gradients of single rows, tasks and outputs: against tapes, tf.map_fn and tf.vectorized_map.
+"""Gradients of single rows: against tapes, tf.map_fn and tf.vectorized_map.
 
 Rows per second. Norms of the gradients of each row of an MLP (32 inputs, 64 and 64 units) and of a
 small LSTM, at 64, 1,024 and 16,384 rows, with `chunk_size="auto"`; a Python loop of tapes takes 64
 of the rows, and `tf.map_fn` at most 1,024. `tf.vectorized_map` over the whole batch holds all rows'
-gradients. Tasks: 8 outputs of one trunk, one forward pass against a tape per loss and against one
-persistent tape. Jacobians: 16 outputs by 32 inputs against `tape.batch_jacobian`. Everything runs
-in `tf.function`, except for the loop of tapes.
+gradients. Everything runs in `tf.function`, except for the loop of tapes.
 
 Memory is the peak (`VmHWM`) of the first call for these rows above that before the call, tracing
 included, each in a separate process. The loop of tapes is in it at 64 rows, and `tf.map_fn` up to
@@ -30,7 +28,7 @@ ROWS = (64, 1_024, 16_384)
 MOST_ROWS = {"loop of tapes": 64, "tf.map_fn": 1_024}
 OURS = "ours"
 MEASURED = ("per_example_gradients", "tf.map_fn", "tf.vectorized_map of all rows", "loop of tapes")
-PARTS = ("norms", "tasks", "jacobians", "memory")
+PARTS = ("norms", "memory")
 
 
 def main() -> None:
@@ -49,12 +47,6 @@ def main() -> None:
             for count, found in in_own_process(measure_norms, model, chosen, rounds).items():
                 rows += _rows(f"norms, {model}, {count:,} rows", found)
                 print(f"{model}, {count:,} rows", found, flush=True)
-    if "tasks" in parts:
-        for count, found in in_own_process(measure_tasks, counts, rounds).items():
-            rows += _rows(f"8 tasks, {count:,} rows", found)
-    if "jacobians" in parts:
-        for count, found in in_own_process(measure_jacobian, counts, rounds).items():
-            rows += _rows(f"Jacobian, {count:,} rows", found)
     for count in counts if "memory" in parts else ():
         names = [name for name in MEASURED if count <= MOST_ROWS.get(name, count)]
         held = {name: in_own_process(measure_memory, count, name) for name in (OURS, *names)}
@@ -150,93 +142,6 @@ def measure_memory(count: int, name: str) -> int:
     before = peak_memory()
     function()
     return max(1, peak_memory() - before)
-
-
-def measure_tasks(counts: Sequence[int], rounds: int) -> dict[int, dict[str, list[float]]]:
-    """Returns rows per second by number of rows, contender and round."""
-    return {count: _rates_of_tasks(count, rounds) for count in counts}
-
-
-def _rates_of_tasks(count: int, rounds: int) -> dict[str, list[float]]:
-    import keras
-    import tensorflow as tf
-
-    from trainer_module import task_gradients
-
-    tasks = [f"task_{i}" for i in range(8)]
-    inputs = hidden = keras.Input((32,))
-    for _ in range(3):
-        hidden = keras.layers.Dense(128, activation="relu")(hidden)
-    model = keras.Model(inputs, {task: keras.layers.Dense(1)(hidden) for task in tasks})
-    random = np.random.default_rng(0)
-    x = tf.constant(random.normal(size=(count, 32)), tf.float32)
-    y = {task: tf.constant(random.normal(size=(count, 1)), tf.float32) for task in tasks}
-    variables = [v.value for v in model.trainable_variables]
-
-    def loss(task: str) -> Any:
-        return tf.reduce_mean((model(x, training=True)[task] - y[task]) ** 2)
-
-    def one_tape_each() -> Any:
-        found = []
-        for task in tasks:
-            with tf.GradientTape() as tape:
-                value = loss(task)
-            found.append(tape.gradient(value, variables))
-        return [[g for g in each if g is not None] for each in found]
-
-    def persistent() -> Any:
-        with tf.GradientTape(persistent=True) as tape:
-            outputs = model(x, training=True)
-            values = [tf.reduce_mean((outputs[task] - y[task]) ** 2) for task in tasks]
-        found = [tape.gradient(value, variables) for value in values]
-        return [[g for g in each if g is not None] for each in found]
-
-    losses = dict.fromkeys(tasks, "mse")
-    functions = {
-        OURS: lambda: task_gradients(model, losses, x, y, micro_batch_size=1024),
-        "a tape per loss": one_tape_each,
-        "one persistent tape": persistent,
-    }
-    graphs = {name: tf.function(f, autograph=False) for name, f in functions.items()}
-    return _rates(graphs, count, rounds)
-
-
-def measure_jacobian(counts: Sequence[int], rounds: int) -> dict[int, dict[str, list[float]]]:
-    """Returns rows per second by number of rows, contender and round."""
-    return {count: _rates_of_jacobian(count, rounds) for count in counts}
-
-
-def _rates_of_jacobian(count: int, rounds: int) -> dict[str, list[float]]:
-    import keras
-    import tensorflow as tf
-
-    from trainer_module import jacobian
-
-    model = keras.Sequential(
-        [keras.Input((32,)), keras.layers.Dense(64, activation="tanh"), keras.layers.Dense(16)]
-    )
-    x = tf.constant(np.random.default_rng(0).normal(size=(count, 32)), tf.float32)
-
-    def batch_jacobian() -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            outputs = model(x)
-        return tape.batch_jacobian(outputs, x)
-
-    def whole_jacobian() -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            outputs = model(x)
-        return tape.jacobian(outputs, x)
-
-    functions = {
-        OURS: lambda: jacobian(model, x, chunk_size="auto"),
-        "tape.batch_jacobian": batch_jacobian,
-    }
-    if count <= 64:  # its result grows with the square of the rows
-        functions["tape.jacobian"] = whole_jacobian
-    graphs = {name: tf.function(f, autograph=False) for name, f in functions.items()}
-    return _rates(graphs, count, rounds)
 
 
 def _rates(functions: dict[str, Any], count: int, rounds: int) -> dict[str, list[float]]:

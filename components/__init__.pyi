@@ -19,7 +19,7 @@ from .normalization_validator.artifacts import NormalizationBlessing as Normaliz
 
 # Explain
 from .input_gradients.component import InputGradients as InputGradients
-from .input_gradients.artifacts import Attributions as Attributions
+from .input_gradients.component import Attributions as Attributions
 from .input_gradients.summary import AttributionSummary as AttributionSummary
 
 # Train and tune

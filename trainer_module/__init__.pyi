@@ -73,13 +73,9 @@ from .gradients.per_example import per_example_gradients as per_example_gradient
 from .gradients.reductions import GradientReduction as GradientReduction
 from .gradients.clipping import gradient_norms as gradient_norms
 from .gradients.clipping import clipped_gradient_sum as clipped_gradient_sum
-from .gradients.tasks import task_gradients as task_gradients
-from .gradients.tasks import TaskGradients as TaskGradients
 from .gradients.inputs import input_gradients as input_gradients
 from .gradients.inputs import integrated_gradients as integrated_gradients
-from .gradients.inputs import smooth_grad as smooth_grad
-from .gradients.model_inputs import InputGradients as InputGradients
-from .gradients.jacobians import jacobian as jacobian
+from .gradients.inputs import InputGradients as InputGradients
 
 # A layer that loses weights in training
 from .model.pruned_dense import PrunedDense as PrunedDense

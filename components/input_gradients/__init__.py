@@ -1,11 +1,10 @@
 """InputGradients: which columns a model's predictions depend on, over a sample of a data set.
 
-component.py   the node: inputs, outputs, parameters
-options.py     the ranges of the parameters
-executor.py    the Beam pipeline, the summary and the log
-sample.py      rows of a split, and a sample by their hashes
-model.py       the exported model: its signature, features of rows, the path integral
-rows.py        a group of sampled rows -> one Parquet file
-summary.py     summary.json: mean absolute attributions per column and slice
-artifacts.py   the output type and its files
+component.py   the node: inputs, outputs, parameters, the type of its output
+executor.py    the Beam pipeline, the attributions of the sampled rows, the log
+sample.py      a sample of the rows of a split by their hashes
+summary.py     summary.json: mean absolute attributions per column
 """
+
+MOST_ROWS = 20_000
+MOST_STEPS = 1_000

@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
+import functools
 import io
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tensorflow as tf
 from absl import logging
-from apache_beam.pvalue import AsSingleton
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 from tfx.utils import path_utils
 
-from components.input_gradients.model import load_model
-from components.input_gradients.rows import MOST_BASELINES, RowOptions, WriteAttributions
-from components.input_gradients.sample import (
-    ReadRows,
-    SampleRows,
-    check_split,
-    split_into_groups,
-)
+from components.arrow_example_gen.examples import serialize
+from components.input_gradients.sample import SampleRows
 from components.input_gradients.summary import (
-    ROWS_FOLDER,
+    ATTRIBUTION,
+    BASELINE_PREDICTION,
+    COMPLETENESS_ERROR,
+    PREDICTION,
     SUMMARY_JSON,
     AttributionSummary,
     summarize,
 )
 from shared_core.atomic_files import atomic_write_text
-from trainer_module.common.progress import RowsCounted, attached
+from shared_core.nearest import nearest
+from trainer_module.common.progress import RowCounter, RowsCounted, attached
+from trainer_module.gradients.inputs import quadrature
+from trainer_module.tfx.input_gradients import SHARES, SIGNATURE, WEIGHTS, argument_name
 
 EXAMPLES_KEY = "examples"
 MODEL_KEY = "model"
-BASELINE_KEY = "baseline"
 ROWS_KEY = "rows"
 STEPS_KEY = "steps"
 SPLIT_KEY = "split"
-SLICES_KEY = "slices"
-TRANSFORMED_KEY = "transformed"
-BATCH_ROWS_KEY = "batch_rows"
 ATTRIBUTIONS_KEY = "attributions"
 
 _NODE = "InputGradients"
+_TRANSFORM = "transform_features"
+_BATCH_ROWS = 256  # of one forward and backward pass: they bound the memory
 # Share of the mean change that attributions may miss before there is a warning.
 _GAP = 0.01
 
@@ -61,98 +60,154 @@ class Executor(BaseBeamExecutor):
         output_dict: dict[str, list[Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        """Sample rows, write the Parquet files and the summary.
+        """Sample rows, write their table and the summary.
 
         Raises:
-            ValueError: The model has not the signature, or the split does not exist.
-            Exception: Of Beam, with the message of a ValueError: the split is empty, rows do not
-                fit the model, or a slice is not among their columns.
+            ValueError: The model has not the signatures, or the split does not exist.
+            Exception: Of Beam, with the message of a ValueError: see `attributions_of`.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         examples = artifact_utils.get_single_instance(input_dict[EXAMPLES_KEY])
         model = artifact_utils.get_single_instance(input_dict[MODEL_KEY])
         output = artifact_utils.get_single_instance(output_dict[ATTRIBUTIONS_KEY])
-        baseline = input_dict.get(BASELINE_KEY)
-        split = exec_properties[SPLIT_KEY]
-        options = RowOptions(
-            model=path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model)),
-            folder=os.path.join(output.uri, ROWS_FOLDER),
-            what=f"split {split!r} of the examples under {examples.uri}",
-            slices=tuple(json.loads(exec_properties[SLICES_KEY])),
-            steps=exec_properties[STEPS_KEY],
-            transformed=bool(exec_properties[TRANSFORMED_KEY]),
-            batch_rows=exec_properties[BATCH_ROWS_KEY],
-        )
-        check_split(examples, split)
-        try:
-            # A missing signature is reported before rows are read.
-            load_model(options.model, transformed=options.transformed)
-            self._write_rows(
-                examples,
-                artifact_utils.get_single_instance(baseline) if baseline else None,
-                options,
-                split=split,
-                rows=exec_properties[ROWS_KEY],
+        split, steps = exec_properties[SPLIT_KEY], exec_properties[STEPS_KEY]
+        splits = artifact_utils.decode_split_names(examples.split_names)
+        if split not in splits:
+            raise ValueError(
+                f"{_NODE}: split={split!r} is not in the examples under {examples.uri}; "
+                f"{nearest(split, splits)}"
             )
+        folder = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
+        path = os.path.join(output.uri, "rows", "rows.parquet")
+        what = f"split {split!r} of the examples under {examples.uri}"
+        try:
+            _load(folder)  # a missing signature is reported before rows are read
+            with self._make_beam_pipeline() as pipeline:
+                sample = SampleRows(examples, split, _NODE, exec_properties[ROWS_KEY])
+                write = beam.ParDo(_Write(path, RowCounter()), folder, what, steps)
+                _ = pipeline | sample | "Write" >> write
         finally:
-            load_model.cache_clear()
-        summary = summarize(_tables(options.folder), split=split, steps=options.steps)
+            _load.cache_clear()
+        with fileio.open(path, "rb") as file:
+            summary = summarize(pq.read_table(io.BytesIO(file.read())), split=split, steps=steps)
         atomic_write_text(os.path.join(output.uri, SUMMARY_JSON), summary.model_dump_json(indent=1))
         _log_end(summary)
 
-    def _write_rows(
-        self,
-        examples: Artifact,
-        baseline: Artifact | None,
-        options: RowOptions,
-        *,
-        split: str,
-        rows: int,
-    ) -> None:
-        with self._make_beam_pipeline() as pipeline:
-            baselines = ()
-            if baseline is not None:
-                names = artifact_utils.decode_split_names(baseline.split_names)
-                found = (
-                    pipeline
-                    | "ReadBaseline" >> ReadRows(baseline, names, _NODE)
-                    | "SampleBaseline" >> SampleRows(MOST_BASELINES + 1)
-                )
-                baselines = (AsSingleton(found),)
-            _ = (
-                pipeline
-                | "Read" >> ReadRows(examples, [split], _NODE)
-                | "Sample" >> SampleRows(rows)
-                | "Group" >> beam.FlatMap(split_into_groups, options.slices, options.what)
-                | "Distribute" >> beam.Reshuffle()
-                | "Write" >> beam.ParDo(WriteAttributions(options), *baselines)
+
+class _Write(beam.DoFn):
+    """Write the attributions of the sampled rows; if Beam repeats it, the same file."""
+
+    def __init__(self, path: str, counter: RowCounter):
+        self._path, self._counter = path, counter
+
+    def process(self, rows: pa.RecordBatch, *options: Any) -> Iterator[int]:
+        buffer = io.BytesIO()
+        pq.write_table(attributions_of(rows, *options), buffer)
+        fileio.makedirs(os.path.dirname(self._path))
+        with fileio.open(self._path, "wb") as file:
+            file.write(buffer.getvalue())
+        self._counter.add(rows.num_rows)
+        yield rows.num_rows
+
+
+def attributions_of(rows: pa.RecordBatch, folder: str, what: str, steps: int) -> pa.Table:
+    """Return the integrated gradients of raw rows, beside the rows.
+
+    Args:
+        rows: The rows, as `SampleRows` returns them.
+        folder: Folder of the SavedModel.
+        what: Split and place of the rows, for messages.
+        steps: Points of the Gauss-Legendre quadrature.
+
+    Raises:
+        ValueError: There is no row, the rows do not fit the model, or an attribution is not finite.
+    """
+    if not rows.num_rows:
+        raise ValueError(
+            f"{_NODE}: {what} has no row: name another split, or give the examples more rows."
+        )
+    model = _load(folder)
+    path = dict(zip((SHARES, WEIGHTS), map(tf.constant, quadrature(steps)), strict=True))
+    signature = model.signatures[SIGNATURE]
+    arguments = signature.structured_input_signature[1]
+    specs = {name: spec for name, spec in arguments.items() if name not in path}
+    parts: list[dict[str, np.ndarray]] = []
+    records = serialize(rows)
+    for start in range(0, len(records), _BATCH_ROWS):
+        examples = tf.constant(list(records[start : start + _BATCH_ROWS]))
+        try:
+            made = model.signatures[_TRANSFORM](examples=examples)
+            made = {argument_name(name): tensor for name, tensor in made.items()}
+            features = {
+                name: tf.ensure_shape(tf.cast(made[name], spec.dtype), spec.shape)
+                for name, spec in specs.items()
+            }
+        except (tf.errors.InvalidArgumentError, KeyError, ValueError) as error:
+            raise ValueError(
+                f"{_NODE}: {what} does not fit the model under {folder}, which takes "
+                f"{', '.join(sorted(specs))}: {_reason(error)} Give the raw examples that the "
+                "model was trained with."
+            ) from None
+        found = signature(**features, **path)
+        parts.append({name: tensor.numpy() for name, tensor in found.items()})
+    names = [name.decode() for name in parts[0].pop("columns")]
+    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    attributions = whole.pop("attributions").astype(np.float64)
+    table = {n: each if n == "class" else each.astype(np.float64) for n, each in whole.items()}
+    # What a row's attributions miss of its change: a sum of all numbers of the row.
+    missed = table[PREDICTION] - table[BASELINE_PREDICTION] - attributions.sum(axis=1)
+    if not np.isfinite(missed).all():
+        raise ValueError(
+            f"{_NODE}: {int((~np.isfinite(missed)).sum())} of {len(missed)} rows of {what} have "
+            f"attributions that are not finite, for the model under {folder}: look for NaN and "
+            "infinity in its features and in its weights."
+        )
+    table[COMPLETENESS_ERROR] = missed
+    raw = zip(rows.schema.names, rows.columns, strict=True)
+    table |= {f"raw.{name}": column for name, column in sorted(raw, key=lambda pair: pair[0])}
+    columns = attributions.astype(np.float32).T
+    return pa.table(table | {ATTRIBUTION + n: x for n, x in zip(names, columns, strict=True)})
+
+
+@functools.lru_cache(maxsize=1)
+def _load(folder: str) -> Any:
+    """Return the model of this process, after checking its signatures."""
+    loaded: Any = tf.saved_model.load(folder)
+    for name, fix in (
+        (
+            SIGNATURE,
+            "train it with `explain:` (in a graph of yours, create_trainer(..., "
+            "input_gradients=True)), or export the result of "
+            "trainer_module.input_gradients_signature under this name",
+        ),
+        (_TRANSFORM, "export it; it turns raw examples into the model's features"),
+    ):
+        if name not in loaded.signatures:
+            raise ValueError(
+                f"{_NODE}: the model under {folder} has no signature {name!r}, only "
+                f"{', '.join(sorted(loaded.signatures))}: {fix}."
             )
+    return loaded
 
 
-def _tables(folder: str) -> Iterator[pa.Table]:
-    for path in sorted(fileio.glob(os.path.join(folder, "*.parquet"))):
-        with fileio.open(path, "rb") as file:
-            yield pq.read_table(io.BytesIO(file.read()))
+def _reason(error: Exception) -> str:
+    """Return the line of an error that says what is wrong; TensorFlow puts its graph around it."""
+    lines = [line.strip() for line in (getattr(error, "message", "") or str(error)).splitlines()]
+    around = ("Graph execution error", "Detected at node", "<stack traces", "File ", "[[")
+    return next((f"{x.rstrip('.')}." for x in lines if x and not x.startswith(around)), "")
 
 
 def _log_end(summary: AttributionSummary) -> None:
-    rows = summary.slices[0].rows
     error, change = summary.mean_absolute_completeness_error, summary.mean_absolute_change
     if error > _GAP * change:
         logging.warning(
             "%s: with steps=%d, a row's attributions miss %.2g of its change on average, where the "
             "mean change is %.2g. Use more steps, such as steps=%d.",
-            _NODE,
-            summary.steps,
-            error,
-            change,
-            4 * summary.steps,
-        )
+            _NODE, summary.steps, error, change, 4 * summary.steps,
+        )  # fmt: skip
+    strongest = ", ".join(name for name, _ in summary.strongest(10))
     logging.get_absl_logger().info(
         "%s: %d rows of split %s; the strongest columns are %s",
-        _NODE,
-        rows,
-        summary.split,
-        ", ".join(name for name, _ in summary.strongest(10)),
-        extra=attached(RowsCounted(_NODE, rows)),
-    )
+        _NODE, summary.rows, summary.split, strongest,
+        extra=attached(RowsCounted(_NODE, summary.rows)),
+    )  # fmt: skip

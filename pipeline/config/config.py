@@ -333,11 +333,7 @@ class PipelineConfig(Section):
     @property
     def slices(self) -> dict[str, str]:
         """Raw column that a slice is by -> the field that names it first."""
-        explained = self.explain.slices if self.explain else ()
-        return {
-            **dict.fromkeys(explained, "explain.slices"),
-            **dict.fromkeys(self.evaluation.slices, "evaluation.slices"),
-        }
+        return dict.fromkeys(self.evaluation.slices, "evaluation.slices")
 
     @property
     def label(self) -> Label:

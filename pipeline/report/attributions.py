@@ -11,8 +11,6 @@ from components.input_gradients.summary import SUMMARY_JSON, AttributionSummary
 from pipeline.graph.node_names import NodeName
 from pipeline.report.records import NodeRecord, find_output, read_text
 
-SHOWN = 10
-
 
 def read(records: Mapping[str, NodeRecord]) -> AttributionSummary | None:
     """Return the attributions of a run; None if it has none."""
@@ -23,11 +21,10 @@ def read(records: Mapping[str, NodeRecord]) -> AttributionSummary | None:
 
 def table_of(summary: AttributionSummary) -> Table:
     """Return the strongest columns, with the mean of the attributions and of their size."""
-    rows = summary.slices[0]
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("strongest columns", overflow="fold")
     table.add_column("mean |attribution|", justify="right", no_wrap=True)
     table.add_column("mean attribution", justify="right", no_wrap=True)
-    for name, size in summary.strongest(SHOWN):
-        table.add_row(Text(name), f"{size:.4g}", f"{rows.mean[name]:+.4g}")
+    for name, size in summary.strongest(10):
+        table.add_row(Text(name), f"{size:.4g}", f"{summary.mean[name]:+.4g}")
     return table

@@ -191,8 +191,8 @@ def _attributions(records: Mapping[str, NodeRecord]) -> list[JsonObject]:
     if found is None:
         return []
     return [
-        {"column": name, "mean_absolute": size, "mean": found.slices[0].mean[name]}
-        for name, size in found.strongest(len(found.slices[0].mean))
+        {"column": name, "mean_absolute": size, "mean": found.mean[name]}
+        for name, size in found.strongest()
     ]
 
 

@@ -68,7 +68,7 @@ def retrained(taxi: TaxiRun) -> Retrained:
     """
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"^(python -m pipeline run [^#\n]*)", readme, flags=re.MULTILINE)
-    explain = "explain={rows: 60, slices: [payment_type]}"
+    explain = "explain={rows: 60}"
     changes = (f"output.folder={taxi.folder}", "training.epochs=null", "training.steps=1")
     changes = (*changes, f"'{explain}'")
     line = " ".join([line.strip(), *(f"--set={change}" for change in changes)])

@@ -1,4 +1,4 @@
-"""Compute gradients of single rows, tasks and inputs in bounded memory.
+"""Compute gradients of single rows and of inputs in bounded memory.
 
 May import `window` and the packages below it.
 """

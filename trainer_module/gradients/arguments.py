@@ -139,23 +139,6 @@ def check_positive_number(name: str, value: Any, *, example: str) -> None:
         raise ValueError(f"{name}={value!r}: use a finite number above 0, such as {example}.")
 
 
-def check_tolerance(value: Any) -> None:
-    """Raise ValueError unless the value is a finite number of at least 0."""
-    if not _is_finite(value) or value < 0:
-        raise ValueError(f"tolerance={value!r}: use a finite number of at least 0, such as 1e-4.")
-
-
-def check_seed(seed: Any) -> int:
-    """Return a seed as an int.
-
-    Raises:
-        ValueError: It is not an integer of at most 64 bits.
-    """
-    if not _is_int(seed) or int(seed) not in _INT64:
-        raise ValueError(f"seed={seed!r}: use a whole number of at most 64 bits, such as 0.")
-    return int(seed)
-
-
 def check_function(name: str, value: Any, *, example: str) -> None:
     """Raise ValueError unless the value is None or a function."""
     if value is not None and not callable(value):

@@ -116,10 +116,12 @@ def chunk_gradients(
     """
 
     def of_chunk(part: Any, inputs: StepInputs) -> tuple[LossSums, ChunkGradients]:
-        def of_row(row: Batch, number: tf.Tensor) -> list[tf.Tensor]:
+        def of_row(row: Any, number: tf.Tensor) -> list[tf.Tensor]:
             recorder = LayerRecorder(layers)
             of_this = inputs._replace(random_position=(*inputs.random_position, number))
-            sums = micro_batch_gradients(spec, row, of_this, separate=False, record=recorder)
+            sums = micro_batch_gradients(
+                spec, Batch(*row), of_this, separate=False, record=recorder
+            )
             places = [tensor for pair in recorder.places(sums.recorded) for tensor in pair or ()]
             variables = spec.model.trainable_variables
             by_id = {id(v): g for v, g in zip(variables, sums.gradients, strict=True)}

@@ -74,9 +74,9 @@ def row_gradients(
     size = resolve_chunk_size(chunk_size, lambda: row_bytes(spec, batch))
     replica = replica_index()
 
-    def of_row(row: Batch, number: tf.Tensor) -> list[tf.Tensor]:
+    def of_row(row: Any, number: tf.Tensor) -> list[tf.Tensor]:
         inputs = StepInputs(random_position=(*random_position, replica, number))
-        sums = micro_batch_gradients(spec, row, inputs, separate=False)
+        sums = micro_batch_gradients(spec, Batch(*row), inputs, separate=False)
         gradients = [
             tf.zeros(v.shape, v.dtype) if g is None else tf.cast(tf.convert_to_tensor(g), v.dtype)
             for v, g in zip(spec.model.trainable_variables, sums.gradients, strict=True)
@@ -88,13 +88,13 @@ def row_gradients(
 
 
 def chunk_function(
-    of_row: Callable[[Batch, tf.Tensor], list[tf.Tensor]], batch: Tensors
+    of_row: Callable[[Any, tf.Tensor], list[tf.Tensor]], batch: Tensors
 ) -> tuple[Callable[[Any], list[tf.Tensor]], list[tf.TensorSpec]]:
     """Return a function of a chunk of rows, and the specs of what it returns for one row.
 
     Args:
         of_row: Function of a batch of one row and the row's number that returns tensors.
-        batch: Tensors `[rows, ...]` or None: features, labels and weights.
+        batch: Structure of tensors `[rows, ...]` or None.
 
     Returns:
         A function of `(batch, row numbers)` that returns the tensors of `of_row` as `[rows, ...]`,
@@ -110,7 +110,7 @@ def chunk_function(
     def of_tensors(number: tf.Tensor, *tensors: tf.Tensor) -> list[tf.Tensor]:
         rest = iter(tensors)
         one = tf.nest.map_structure(lambda place: next(rest)[tf.newaxis] if place else None, places)
-        return of_row(Batch(*one), number)
+        return of_row(one, number)
 
     traced = tf.function(of_tensors, autograph=False).get_concrete_function(
         tf.TensorSpec([], tf.int32), *(tf.TensorSpec(t.shape[1:], t.dtype) for t in present)

@@ -15,7 +15,6 @@ def _build(context: GraphContext):
         examples=context.output(NodeName.EXAMPLE_GEN, "examples"),
         model=context.output(NodeName.TRAINER, "model"),
         rows=config.explain.rows,
-        slices=config.explain.slices,
         steps=config.explain.steps,
         split=config.data.evaluation_split,
     )

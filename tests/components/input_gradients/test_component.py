@@ -20,7 +20,6 @@ def test_the_readmes_graph_has_a_trainer_that_exports_the_signature(nodes):
     trainer, node = scope["trainer"], scope["gradients"]
     assert json.loads(trainer.exec_properties["custom_config"])["input_gradients"] is True
     assert node.outputs["attributions"].type is Attributions
-    assert json.loads(node.exec_properties["slices"]) == ["payment_type"]
     assert node.exec_properties["rows"] == 2000
 
 
@@ -29,8 +28,6 @@ def test_parameters_are_checked_while_the_graph_is_built(nodes):
     for change, message in (
         ({"rows": 0}, r"rows=0.*1 to 20,000"),
         ({"steps": True}, "steps=True"),
-        ({"slices": "company"}, r"\['company'\]"),
-        ({"slices": ["a", "a"]}, "'a' twice"),
     ):
         with pytest.raises(ValueError, match=message):
             InputGradients(*channels, **change)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components import Attributions, AttributionSummary
 from components.input_gradients.executor import Executor
-from pipeline.config.config_file import load_engine
+from pipeline.engines.engine import BeamConfig
 from trainer_module import input_gradients_signature
 
 pytestmark = pytest.mark.slow(20)
@@ -156,23 +155,15 @@ def model(tmp_path_factory):
 class Run:
     """Execute the node once on an engine, into a new folder."""
 
-    def __init__(
-        self, folder, examples, model, *, baseline=None, engine="in_memory", **parameters: Any
-    ):
+    def __init__(self, folder, examples, model, *, engine="in_memory", **parameters: Any):
         output = Attributions()
         output.uri = str(folder / "attributions")
         options = {
-            "rows": 2000, "steps": 4, "split": "eval", "slices": [], "transformed": False,
-            "batch_rows": 100, **parameters,
+            "rows": 2000, "steps": 4, "split": "eval", **parameters,
         }  # fmt: skip
-        options["slices"] = json.dumps(options["slices"])
-        context = Executor.Context(beam_pipeline_args=load_engine(engine).pipeline_args())
+        context = Executor.Context(beam_pipeline_args=BeamConfig(engine=engine).pipeline_args())
         Executor(context).Do(
-            {
-                "examples": [examples],
-                "model": [model],
-                **({"baseline": [baseline]} if baseline else {}),
-            },
+            {"examples": [examples], "model": [model]},
             {"attributions": [output]},
             options,
         )
@@ -190,12 +181,12 @@ class Run:
 @pytest.fixture(scope="module")
 def raw_run(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("raw")
-    return Run(folder, examples(folder / "in", raw_rows()), model, slices=["company", "number"])
+    return Run(folder, examples(folder / "in", raw_rows()), model)
 
 
 def test_of_a_linear_model_attributions_are_its_terms(raw_run):
     rows = raw_rows()
-    numbers = raw_run.rows["slice.number"].astype(int)
+    numbers = raw_run.rows["raw.number"].str[0]
     assert sorted(numbers) == list(range(ROWS))
     expected = np.array([wanted(rows[number]) for number in numbers])
     np.testing.assert_allclose(raw_run.attributions, expected, rtol=1e-6, atol=1e-6)
@@ -205,21 +196,19 @@ def test_of_a_linear_model_attributions_are_its_terms(raw_run):
     assert raw_run.rows["completeness_error"].abs().max() < 1e-5
 
 
-def test_the_summary_has_the_means_of_each_slice(raw_run):
-    every, *slices = raw_run.summary.slices
-    assert (every.column, every.rows) == (None, ROWS)
-    np.testing.assert_allclose(
-        list(every.mean_absolute.values()), np.abs(raw_run.attributions).mean(axis=0), rtol=1e-6
-    )
-    strongest = raw_run.summary.strongest(1)
-    assert strongest == [max(every.mean_absolute.items(), key=lambda item: item[1])]
-    of_company = {each.value: each for each in slices if each.column == "company"}
-    assert list(of_company) == ["a", "b", "c", None]
-    assert of_company[None].rows == len(range(7, ROWS, 40))
-    # Each row of a company has the same id.
-    assert of_company["b"].mean["company_id"] == pytest.approx(EMBEDDED[1] - EMBEDDED[0])
-    assert sum(each.rows for each in of_company.values()) == ROWS
-    assert sum(each.column == "number" for each in slices) == 100
+def test_the_summary_has_the_means(raw_run):
+    summary = raw_run.summary
+    assert summary.rows == ROWS
+    found = raw_run.attributions
+    means = list(summary.mean_absolute.values())
+    np.testing.assert_allclose(means, np.abs(found).mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(list(summary.mean.values()), found.mean(axis=0), rtol=1e-5)
+    assert summary.strongest(1) == [max(summary.mean_absolute.items(), key=lambda item: item[1])]
+    # The raw columns stand beside: each row of a company has the same id.
+    of_b = raw_run.rows["raw.company"].str[0] == b"b"
+    adds = raw_run.rows["attribution.company_id"][of_b]
+    np.testing.assert_allclose(adds, EMBEDDED[1] - EMBEDDED[0], rtol=1e-6)
+    assert of_b.sum() == ROWS / 3 - sum(i % 3 == 1 for i in range(7, ROWS, 40))
 
 
 def test_the_sample_depends_on_the_rows_alone(model, raw_run, tmp_path):
@@ -232,28 +221,12 @@ def test_the_sample_depends_on_the_rows_alone(model, raw_run, tmp_path):
     others = examples(tmp_path / "b", rows[::-1], files=3, parquet=True)
     same = Run(tmp_path / "2", others, model, rows=50, engine="portable")
     assert [file.read_bytes() for file in few.files] == [file.read_bytes() for file in same.files]
-    assert len(few.rows) == few.summary.slices[0].rows == 50
+    assert len(few.rows) == few.summary.rows == 50
     np.testing.assert_allclose(few.attributions, raw_run.attributions[:50], rtol=1e-6)
 
 
-def test_transformed_examples_and_a_baseline(model, tmp_path):
-    """Attributions are means over the baselines: differences to the mean of linear terms."""
-    rows, others = raw_rows(60), raw_rows(5, seed=1)
-    run = Run(
-        tmp_path / "run",
-        examples(tmp_path / "in", [transformed(row) for row in rows], parquet=True),
-        model,
-        baseline=examples(tmp_path / "baseline", [transformed(row) for row in others]),
-        transformed=True,
-        slices=["number"],
-    )
-    start = np.mean([wanted(row) for row in others], axis=0)
-    expected = np.array([wanted(rows[int(n)]) for n in run.rows["slice.number"]]) - start
-    np.testing.assert_allclose(run.attributions, expected, rtol=1e-6, atol=1e-5)
-
-
 def test_parquet_columns_of_other_types_are_the_same_rows(model, raw_run, tmp_path):
-    """One value per row, float64 and text: rows, hashes and slices as of tf.Examples."""
+    """One value per row, float64 and text: rows and hashes as of tf.Examples."""
     artifact = standard_artifacts.Examples()
     artifact.uri, artifact.split_names = str(tmp_path / "in"), '["eval"]'
     mark_as_parquet(artifact)
@@ -263,22 +236,26 @@ def test_parquet_columns_of_other_types_are_the_same_rows(model, raw_run, tmp_pa
         name: [row[name][0] if row[name] else None for row in raw_rows()] for name in raw_rows(1)[0]
     }
     pq.write_table(pa.table(columns), split / "data.parquet")
-    run = Run(tmp_path, artifact, model, slices=["company", "number"])
+    run = Run(tmp_path, artifact, model)
     pd.testing.assert_frame_equal(run.rows, raw_run.rows)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"slices": ["companies"]}, r"slices=\['companies'\].*'company'"),
         ({"split": "none"}, "split 'none'.*has no row"),
         ({"split": "test"}, "split='test'.*eval"),
-        ({"transformed": True}, r"does not fit.*x: .*Feature: .* is required.*transformed=True"),
     ],
 )
 def test_errors_name_the_value_and_what_fits(model, tmp_path, change, message):
     with pytest.raises(Exception, match=message):
         Run(tmp_path, examples(tmp_path / "in", raw_rows(20)), model, **change)
+
+
+def test_rows_that_do_not_fit_the_model_are_reported(model, tmp_path):
+    rows = [{"miles": row["miles"]} for row in raw_rows(3)]
+    with pytest.raises(Exception, match=r"does not fit.*x: .*Feature: .* is required.*raw"):
+        Run(tmp_path, examples(tmp_path / "in", rows), model)
 
 
 def test_rows_without_finite_attributions_are_counted(model, tmp_path):

@@ -13,72 +13,48 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from components.input_gradients.executor import _log_end
-from components.input_gradients.model import Attributed, ExplainedModel
-from components.input_gradients.rows import _check_baselines, _table
-from components.input_gradients.summary import AttributionSummary, SliceAttributions
+from components.input_gradients.executor import _log_end, attributions_of
+from components.input_gradients.summary import AttributionSummary
 
 
 def test_a_square_is_attributed_exactly_with_two_points(tmp_path):
-    """f(x) = x²; the mean over the baselines b is x² - mean(b²), in float32."""
-    shapes = {"x": [None, 1], "baseline_x": [1, 1], "share": []}
-    specs = [tf.TensorSpec(shape, name=name) for name, shape in shapes.items()]
+    """f(x) = x², in float32; its attribution is x²."""
+    specs = {"x": tf.TensorSpec([None, 1], name="x")}
+    points = [tf.TensorSpec([None], tf.float64, name=f"path_{n}") for n in ("shares", "weights")]
 
-    @tf.function(input_signature=specs)
-    def explain(x, baseline_x, share):
-        point = baseline_x + share * (x - baseline_x)
+    @tf.function(input_signature=[specs["x"], *points])
+    def explain(x, path_shares, path_weights):
+        gradients = 2 * x * tf.cast(path_shares, tf.float32)
         return {
-            "prediction": point[:, 0] ** 2,
-            "attributions": 2 * point * (x - baseline_x),
+            "prediction": x[:, 0] ** 2,
+            "baseline_prediction": 0 * x[:, 0],
+            "attributions": x
+            * tf.linalg.matvec(gradients, tf.cast(path_weights, tf.float32))[:, None],
             "columns": tf.constant(["x"]),
             "class": tf.cast(x[:, 0] > 0, tf.int64),
         }
 
-    tf.saved_model.save(tf.Module(), str(tmp_path), {"input_gradients": explain})
-    model = ExplainedModel(str(tmp_path), transformed=True)
-    rows = np.linspace(-2, 3, 5, dtype=np.float32)
-    baselines = {"x": tf.constant([[1.0], [3.0]])}
-    found = model.attribute({"x": rows[:, np.newaxis]}, baselines, steps=2, batch_rows=2)
-    assert found.columns == ("x",)
-    assert found.classes is not None
-    assert found.classes.tolist() == (rows > 0).tolist()
-    np.testing.assert_allclose(found.prediction, rows**2, rtol=1e-6)
-    np.testing.assert_allclose(found.baseline_prediction, np.full(5, 5.0))
-    np.testing.assert_allclose(found.attributions[:, 0], rows**2 - 5.0, rtol=1e-6, atol=1e-5)
-    np.testing.assert_allclose(found.completeness_error, np.zeros(5), atol=1e-5)
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def transform(examples):
+        return tf.io.parse_example(examples, {"x": tf.io.FixedLenFeature([1], tf.float32)})
 
-
-def test_classes_and_slices_are_written():
-    zeros = np.zeros(3)
-    found = Attributed(("x",), np.zeros((3, 1)), zeros, zeros, np.array([2, 0, 1]))
-    texts = pa.large_list(pa.large_binary())
-    columns = {
-        "city": pa.array([[b"Oslo"], None, [b"\xff"]], texts),
-        "year": pa.array([[1999], [2000], None], pa.large_list(pa.int64())),
-        "none": pa.nulls(3),
-        "tags": pa.array([None, [b"a", b"b"], [b"c"]], texts),
-    }
-    rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-    table = _table(found, rows, ["city", "year", "none"]).to_pydict()
-    assert table["class"] == [2, 0, 1]
-    assert table["slice.city"] == ["Oslo", None, "\N{REPLACEMENT CHARACTER}"]
-    assert table["slice.year"] == ["1999", "2000", None]
-    assert table["slice.none"] == [None] * 3
-    with pytest.raises(ValueError, match="slices: column 'tags' has 2 values in a row"):
-        _table(found, rows, ["tags"])
-
-
-@pytest.mark.parametrize(("rows", "count"), [(0, "0"), (101, "more")])
-def test_the_number_of_baselines_is_bounded(rows, count):
-    _check_baselines(100)
-    with pytest.raises(ValueError, match=f"baseline has {count} rows: give from 1 to 100"):
-        _check_baselines(rows)
+    signatures = {"input_gradients": explain, "transform_features": transform}
+    tf.saved_model.save(tf.Module(), str(tmp_path), signatures)
+    rows = np.linspace(-2, 3, 600, dtype=np.float32)  # more than one pass
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([[x] for x in rows], pa.large_list(pa.float32()))], ["x"]
+    )
+    found = attributions_of(batch, str(tmp_path), "eval", 2).to_pydict()
+    assert found["class"] == (rows > 0).tolist()
+    assert np.ravel(found["raw.x"]).tolist() == rows.tolist()
+    np.testing.assert_allclose(found["prediction"], rows**2, rtol=1e-6)
+    np.testing.assert_allclose(found["attribution.x"], rows**2, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found["completeness_error"], np.zeros(600), atol=1e-5)
 
 
 @pytest.mark.parametrize(("error", "warned"), [(0.019, []), (0.021, ["steps=32"])])
 def test_a_large_error_is_a_warning(error, warned, caplog):
     """The limit is 1 % of the mean change."""
-    every = SliceAttributions(rows=1, mean_absolute={"x": 2.0}, mean={"x": 2.0})
     summary = AttributionSummary(
         split="eval",
         steps=8,
@@ -86,7 +62,9 @@ def test_a_large_error_is_a_warning(error, warned, caplog):
         mean_baseline_prediction=0.0,
         mean_absolute_change=2.0,
         mean_absolute_completeness_error=error,
-        slices=(every,),
+        rows=1,
+        mean_absolute={"x": 2.0},
+        mean={"x": 2.0},
     )
     with caplog.at_level(logging.WARNING, logger="absl"):
         _log_end(summary)

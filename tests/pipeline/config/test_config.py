@@ -112,7 +112,6 @@ def test_a_vocabulary_file_that_is_none(write, tmp_path, content, option, messag
         ("trainin.epochs=3", ["--set trainin", "unknown key", "'training'?"]),
         ("features.groups.0.impute=foo", ["--set features.groups.0.impute='foo'"]),
         ("training.micro_batch_size=999", ["--set training.micro_batch_size=999", "exceeds"]),
-        ("explain={slices: [a, a]}", ["--set explain.slices=['a', 'a']", "'a' twice"]),
         ("training.micro_batch_size=32", ["micro_batch_size=32", "global_batch_size=16"]),
         ("training.micro_batch_size=-8", ["--set training.micro_batch_size=-8"]),
         ("training.micro_batch_size=0", ["--set training.micro_batch_size=0"]),

@@ -21,7 +21,7 @@ def graphs(write, tmp_path):
 
     def imported(config):
         config.update(schema={"path": str(tmp_path / "schema.pbtxt")})
-        config.update(explain={"rows": 20, "slices": ["payment_type"]})
+        config.update(explain={"rows": 20})
         config.update(tuning={"search": {"optimizer.learning_rate": {"values": [0.1, 0.01]}}})
 
     plain = create_pipeline(load_config(write()))

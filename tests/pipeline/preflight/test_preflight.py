@@ -92,7 +92,6 @@ def test_a_file_that_cannot_be_read_or_used(write, csv, facts):
         ),
         ("features.label.column=bougth", ["'bougth'", "bought"]),
         ("evaluation.slices=[citi]", ["slices: column 'citi'", "did you mean 'city'?"]),
-        ("explain.slices=[citi]", ["explain.slices: column 'citi'", "did you mean 'city'?"]),
         ("evaluation.slices=[town]", ["'town'", "amount, "]),
         (
             "training.global_batch_size=128",

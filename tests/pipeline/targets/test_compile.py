@@ -91,11 +91,10 @@ def test_kubeflow_gets_neither_resolvers_nor_drivers():
 
 @both_targets
 def test_explain_adds_a_node_after_the_evaluator_and_a_signature_to_the_export(target):
-    spec = spec_of(compiled(target, "explain={slices: [payment_type]}"))
+    spec = spec_of(compiled(target, "explain={rows: 70}"))
     node = tasks_of(spec)["InputGradients"]
     assert {"ArrowExampleGen", "Evaluator", "Trainer"} <= set(node["dependentTasks"])
-    parameters = node["inputs"]["parameters"]
-    assert parameters["slices"]["runtimeValue"]["constant"] == '["payment_type"]'
+    assert node["inputs"]["parameters"]["rows"]["runtimeValue"]["constant"] == 70
     handed = tasks_of(spec)["Trainer"]["inputs"]["parameters"]["custom_config"]
     assert json.loads(handed["runtimeValue"]["constant"])["input_gradients"] is True
 

@@ -8,28 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module import (
     gradient_norms,
     input_gradients,
     integrated_gradients,
-    jacobian,
     per_example_gradients,
-    smooth_grad,
 )
 from trainer_module.model.default_model import PackedEmbedding
 
 L = keras.layers
-COLUMNS = (
-    Column(name="fare", source="fare", group="g", kind="z_score", output="x", position=0),
-    Column(name="miles", source="miles", group="g", kind="z_score", output="x", position=1),
-    Column(
-        name="area", source="a", group="g", kind="id", output="i", position=0, vocabulary_size=3
-    ),
-    Column(name="company", source="c", group="g", kind="id", output="i", position=1,
-           vocabulary_size=4),
-)  # fmt: skip
-LAYOUT = FeatureLayout(columns=COLUMNS)
 
 
 def packed(linear=False):
@@ -63,10 +50,6 @@ def test_embedded_ids_have_the_gradients_of_the_embeddings(float64):
     assert found.inputs["i"] is None
     pairs = [found.inputs["x"], found.embeddings["embeddings"]]
     assert full_batch.error(pairs, [wanted["x"], wanted["e"]]) < 1e-9
-    columns = found.by_column(LAYOUT)
-    assert list(columns) == ["fare", "miles", "area", "company"]
-    np.testing.assert_allclose(columns["miles"], wanted["x"][:, 1], rtol=1e-9)
-    np.testing.assert_allclose(columns["company"], tf.reduce_sum(wanted["e"][:, 2:], 1), rtol=1e-9)
     assert vars(table).get("call") is None  # nothing of it stays
 
 
@@ -97,8 +80,6 @@ def test_sums_of_a_float16_model_are_in_float32():
     kernel = model.layers[-1].kernel.numpy().astype("float16").reshape(2, 400)
     wanted = model.get_layer("table")(features["i"]).numpy().astype("float64") * kernel
     np.testing.assert_allclose(found.embeddings["table"], wanted, rtol=1e-5)
-    columns = found.by_column(FeatureLayout(columns=COLUMNS[2:]))
-    np.testing.assert_allclose(columns["company"], wanted[:, 1].sum(-1), rtol=1e-5, atol=1e-6)
     assert found.gap.dtype == tf.float32
 
 
@@ -108,7 +89,8 @@ def test_they_are_complete(float64, chunk_size):
     found = integrated_gradients(
         model, features, chunk_size=chunk_size, steps=20, embeddings=["embeddings"]
     )
-    total = tf.add_n(list(found.by_column(LAYOUT).values()))
+    parts = [found.inputs["x"], found.embeddings["embeddings"]]
+    total = tf.reduce_sum(tf.concat(parts, 1), 1)
     np.testing.assert_allclose(total, found.change, atol=1e-9)
     np.testing.assert_allclose(found.gap, 0, atol=1e-9)
 
@@ -155,19 +137,6 @@ def test_too_few_steps_are_reported(caplog):
     assert "steps=8" in caplog.text
 
 
-def test_smooth_gradients_of_a_square(float64):
-    """Closed form: the gradient of x² is linear, so noise has the mean 0."""
-    x = keras.Input((1,), dtype="float64")
-    model = keras.Model(x, x * x)
-    features = np.linspace(-1, 1, 5)[:, None]
-    found = smooth_grad(model, features, noise=0.1, samples=400, chunk_size=2)
-    np.testing.assert_allclose(found.inputs, 2 * features, atol=5 * 0.2 / 20)
-    again = smooth_grad(model, features, noise=0.1, samples=400, chunk_size=2)
-    np.testing.assert_array_equal(found.inputs, again.inputs)
-    other = smooth_grad(model, features, noise=0.1, samples=400, chunk_size=2, seed=1)
-    assert np.abs(found.inputs - other.inputs).min() > 0
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -186,22 +155,15 @@ def test_features_with_different_numbers_of_rows_are_rejected():
     a, b = keras.Input((2,), name="a"), keras.Input((2,), name="b")
     model = keras.Model({"a": a, "b": b}, L.Dense(1)(L.Add()([a, b])))
     features = {"a": np.ones((5, 2), "float32"), "b": np.ones((1, 2), "float32")}
-    for function in (input_gradients, integrated_gradients, jacobian):
+    for function in (input_gradients, integrated_gradients):
         with pytest.raises(ValueError, match="1 rows where other tensors of the batch have 5"):
             function(model, features, chunk_size=8)
 
 
-@pytest.mark.parametrize("function", [input_gradients, jacobian])
-def test_classes_have_no_gradient(function):
+def test_classes_have_no_gradient():
     model = keras.Sequential([keras.Input((2,)), L.Dense(3)])
     with pytest.raises(ValueError, match="dtype int64 and therefore no gradient"):
-        function(model, tf.ones([4, 2]), chunk_size=2, output=lambda o: tf.argmax(o, 1))
-
-
-def test_the_jacobian_of_a_mean_over_rows_is_rejected():
-    model = keras.Sequential([keras.Input((2,)), L.Dense(3)])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="one row for each row"):
-        jacobian(model, tf.ones([4, 2]), chunk_size=4, output=lambda o: tf.reduce_mean(o, 0))
+        input_gradients(model, tf.ones([4, 2]), chunk_size=2, output=lambda o: tf.argmax(o, 1))
 
 
 def test_models_without_variables_yet_are_rejected():
@@ -210,9 +172,97 @@ def test_models_without_variables_yet_are_rejected():
     x, y = tf.ones([4, 2]), tf.ones([4, 1])
     for call in (
         lambda: input_gradients(unbuilt, x, chunk_size=2),
-        lambda: jacobian(unbuilt, x, chunk_size=2),
         lambda: gradient_norms(unbuilt, "mse", x, y, chunk_size=2),
         lambda: per_example_gradients(unbuilt, "mse", x, y, chunk_size=2),
     ):
         with pytest.raises(ValueError, match="is not built"):
             call()
+
+
+def flipped(table, ids, x):
+    return tf.reverse(table(tf.reverse(ids, [0])), [0])
+
+
+def sorted_by_values(table, ids, x):
+    order = tf.argsort(x[:, 0])
+    return tf.gather(table(tf.gather(ids, order)), tf.argsort(order))
+
+
+def places_first(table, ids, x):
+    return tf.transpose(table(tf.transpose(ids)), [1, 0, 2])
+
+
+def routed(table, ids, x):
+    """Rows with id 0 in the first place are embedded elsewhere: their embedding is 0."""
+    chosen = tf.where(ids[:, 0] > 0)
+    found = table(tf.gather_nd(ids, chosen))
+    shape = tf.concat([tf.shape(ids), [2]], 0)
+    return tf.ensure_shape(
+        tf.scatter_nd(chosen, found, tf.cast(shape, tf.int64)), [None, *ids.shape[1:], 2]
+    )
+
+
+@keras.saving.register_keras_serializable("tests")
+class Ordered(L.Layer):
+    """Embeds ids in another order of the rows, and returns them in theirs."""
+
+    def __init__(self, function, **options):
+        super().__init__(**options)
+        self.function = function
+        self.table = L.Embedding(5, 2, name="table")
+
+    def build(self, shape):
+        self.table.build()
+
+    def call(self, inputs):
+        ids, x = inputs
+        return tf.reshape(self.function(self.table, ids, x), [-1, 2 * ids.shape[1]])
+
+
+def ordered(function):
+    x = keras.Input((2,), name="x", dtype="float64")
+    ids = keras.Input((3,), name="i", dtype="int64")
+    hidden = L.Concatenate()([x, Ordered(function)([ids, x])])
+    return keras.Model({"x": x, "i": ids}, L.Dense(1)(L.Dense(8, activation="tanh")(hidden)))
+
+
+def ordered_rows():
+    random = np.random.default_rng(1)
+    return {"x": random.normal(size=(6, 2)), "i": random.integers(0, 5, (6, 3))}
+
+
+ORDERS = (flipped, sorted_by_values, places_first, routed)
+
+
+@pytest.mark.parametrize("function", ORDERS)
+def test_rows_in_another_order(float64, function):
+    """Reference: the same formula of each row's own embeddings; NumPy, 1e-12."""
+    model, features = ordered(function), ordered_rows()
+    table, *dense = (v.numpy() for v in model.trainable_variables)
+    kernel, bias, last, _ = dense
+    used = 1.0 if function is not routed else np.sign(features["i"][:, :1])
+    start = np.concatenate([features["x"], used * table[features["i"]].reshape(6, 6)], 1)
+
+    def gradients(point):
+        return (1 - np.tanh(point @ kernel + bias) ** 2) * last[:, 0] @ kernel.T
+
+    nodes, weights = np.polynomial.legendre.leggauss(7)
+    path = sum(w / 2 * gradients((n + 1) / 2 * start) for n, w in zip(nodes, weights, strict=True))
+    options = {"chunk_size": 6, "embeddings": ["table"]}
+    for found, wanted in (
+        (input_gradients(model, features, **options), gradients(start)),
+        (integrated_gradients(model, features, steps=7, **options), path * start),
+    ):
+        wanted[:, 2:] *= used
+        np.testing.assert_allclose(found.inputs["x"], wanted[:, :2], rtol=0, atol=1e-12)
+        embedded = np.reshape(found.embeddings["table"], [6, 6])
+        np.testing.assert_allclose(embedded, wanted[:, 2:], rtol=0, atol=1e-12)
+
+
+def test_layers_whose_outputs_cannot_be_replaced_are_named():
+    for call in (
+        lambda table, ids, x: tf.function(table)(ids),
+        lambda table, ids, x: tf.cond(x[0, 0] > 0, lambda: table(ids), lambda: table(-ids)),
+    ):
+        with full_batch.precision("float64"), pytest.raises(ValueError, match="layer 'table' is"):
+            input_gradients(ordered(call), ordered_rows(), chunk_size=2, embeddings=["table"])

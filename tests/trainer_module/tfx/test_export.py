@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 import small_transform
 import tensorflow as tf
+from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
-from components.input_gradients.model import ExplainedModel
+from components.input_gradients.executor import attributions_of
 from trainer_module.tfx.export import _to_parsed, argument_names, export_model
 from trainer_module.tfx.label_names import LabelNames
 
@@ -233,14 +234,15 @@ def test_the_readmes_export_explains_raw_rows_behind_plain_tft(transformed, tmp_
         "fn_args": types.SimpleNamespace(serving_model_dir=folder),
     }
     exec(code, scope)
-    explained = ExplainedModel(folder, transformed=False)
     records = [small_transform.serialized(row) for row in transformed.raw["eval"][:50]]
-    features = explained.features(records, "split eval")
-    found = explained.attribute(features, explained.zeros(), steps=16, batch_rows=20)
-    assert found.columns == ("fare_scaled", "company_id")
-    np.testing.assert_allclose(found.prediction, model(features).numpy()[:, 0], atol=1e-6)
-    start = model(explained.zeros()).numpy()[0, 0]
-    np.testing.assert_allclose(found.attributions.sum(axis=1), found.prediction - start, atol=1e-6)
+    batch = ExamplesToRecordBatchDecoder().DecodeBatch(records)
+    found = attributions_of(batch, folder, "eval", 16).to_pandas()
+    made = tf.saved_model.load(folder).signatures["transform_features"](tf.constant(records))
+    features = {name: made[name] for name in model.input}
+    names = ["attribution.fare_scaled", "attribution.company_id"]
+    np.testing.assert_allclose(found["prediction"], model(features).numpy()[:, 0], atol=1e-6)
+    start = model({name: tf.zeros_like(tensor) for name, tensor in features.items()})[:, 0]
+    np.testing.assert_allclose(found[names].sum(axis=1), found["prediction"] - start, atol=1e-6)
 
 
 @pytest.mark.parametrize(
