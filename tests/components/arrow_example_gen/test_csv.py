@@ -174,6 +174,9 @@ def test_words_of_ones_own_replace_them(tmp_path):
     [
         (["60.0", "", "61."], "int", [60, None, 61]),  # as pandas writes them beside missing ones
         (["60.0", "61.0"], "float", [60.0, 61.0]),
+        (["1700000001.0", "2.00"], "int", [1700000001, 2]),  # float32 would round them
+        (["-16777217.", "3"], "int", [-16777217, 3]),
+        (["1700000001.0", "0.5"], "float", [1700000001.0, 0.5]),
         (["60.5", "", "61.0"], "float", [60.5, None, 61.0]),
         (["99999999999999999999.0", "", "1.0"], "float", [1e20, None, 1.0]),
         (["1" * 5000, "1"], "string", ["1" * 5000, "1"]),  # more digits than Python converts
