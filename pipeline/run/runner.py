@@ -148,6 +148,7 @@ def _run(
             with setting_names("training"):
                 prepare_process(next(auto, config.training))
             register_file_systems(config.model_dump_json(exclude={"cluster"}))
+            preflight.check_buckets(config)
             preflight.check(config)
             preflight.check_engine(config)
             runner, pipeline = _prepare(config)
