@@ -41,9 +41,9 @@ def register_file_systems(text: str) -> None:
             lacking.append(package)
     if lacking:
         raise ConfigError(
-            f"s3:// needs packages that are not installed here: {', '.join(lacking)}. Install "
-            "'tfx-largebatch[s3]', also in images. tensorflow-io has wheels only for TFX 1.16 "
-            "(Python 3.10 and 3.11); on TFX 1.21 use gs://."
+            f"s3:// needs packages that are not installed here: {', '.join(lacking)}. Run `uv "
+            "pip install 'tfx-largebatch[s3]'`, also in images. tensorflow-io has wheels only for "
+            "TFX 1.16 (Python 3.10 and 3.11); on TFX 1.21 use gs://."
         )
     import tensorflow as tf
 

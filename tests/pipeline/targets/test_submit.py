@@ -375,7 +375,7 @@ def test_a_configuration_is_compiled_and_sent_as_compile_writes_it(kubeflow, tmp
 @pytest.mark.parametrize(
     ("platform", "package", "command"),
     [
-        ("kubeflow", "kfp", "pip install 'tfx-largebatch[pipeline]'"),
+        ("kubeflow", "kfp", "uv pip install 'tfx-largebatch[pipeline]'"),
         ("vertex", "google.cloud.aiplatform_v1", "pip install google-cloud-aiplatform"),
     ],
 )
