@@ -29,7 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if missing:
         print(
             f"The command line needs {', '.join(missing)}: uv pip install "
-            "'tfx-largebatch[pipeline]'. Without this extra, trainer_module works alone in plain TensorFlow.",
+            "'tfx-largebatch[pipeline]'. Without this extra, trainer_module works alone in plain "
+            "TensorFlow.",
             file=sys.stderr,
         )
         return 2
