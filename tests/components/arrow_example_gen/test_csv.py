@@ -74,6 +74,7 @@ def test_what_cannot_separate_cells_is_refused_by_name(delimiter):
         (b"\x89PNG\r\n\x1a\n" + np.random.default_rng(2).bytes(400), "not text"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "an Office file"),
         (b"PAR1\x15\x04\x15\x20", "a Parquet file"),
+        (b'{"a": 1, "b": 2}\n{"a": 3, "b": 4}\n', "JSON"),
         (b"<!DOCTYPE html>\n<title>Sign in, please</title>\n", "a web page"),
     ],
 )
@@ -221,6 +222,10 @@ NUMBERS = "".join(f"{i},{i}.5\n" for i in range(40))
         (",\n1,2\n", "must name every column once; one name is empty"),
         (",,\n1,2,3\n", "must name every column once; one name is empty"),
         ("a,,b\n1,2,3\n", "must name every column once; one name is empty"),
+        ("a,,b\n1,,3\n", "several signs between two columns"),
+        ("a||b||c\n1||2||3\n", r"several signs between two columns: 'a\|\|b\|\|c'"),
+        ("age   size  y\n12    3     4\n", "several signs between two columns"),
+        (" age size    y\n  12    3    4\n", "several signs between two columns"),
         ("a,b\n1,2\n3\n", r"rows\.csv, line 3: 1 cells under a header of 2 columns"),
         ('a,b\n1,"x\ny"\n3,4,5\n', r"rows\.csv, line 4: 3 cells under a header of 2 columns"),
         ('a,b\n1,2\n3,"x\n4,5\n', r"rows\.csv, line 3: a cell begins with \" that does not end"),
