@@ -220,7 +220,7 @@ def _check_cross(
     }  # fmt: skip
     if cross.source in types:
         raise ValueError(
-            f"cross {cross.name!r} is shown as {cross.source!r}, which is a column of the data, too; "
+            f"cross {cross.name!r} is shown as {cross.source!r}, which is a column of the data; "
             "rename that column"
         )
     for name in cross.columns:
