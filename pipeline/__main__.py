@@ -28,8 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     missing = [name for module, name in _EXTRA.items() if importlib.util.find_spec(module) is None]
     if missing:
         print(
-            f"The command line needs {', '.join(missing)}: pip install 'tfx-largebatch[pipeline]'. "
-            "Without this extra, trainer_module works alone in plain TensorFlow.",
+            f"The command line needs {', '.join(missing)}: uv pip install "
+            "'tfx-largebatch[pipeline]'. Without this extra, trainer_module works alone in plain "
+            "TensorFlow.",
             file=sys.stderr,
         )
         return 2

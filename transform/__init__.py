@@ -25,6 +25,6 @@ def __getattr__(name: str) -> object:
             raise
         raise ModuleNotFoundError(
             f"transform.{name} needs {error.name}, which is not installed: "
-            "pip install 'tfx-largebatch[tfx]'",
+            "uv pip install 'tfx-largebatch[tfx]'",
             name=error.name,
         ) from error

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -39,6 +40,7 @@ _LOOKED_AT_FOR_DELIMITER = 2**20  # of a longer header
 _LONGEST_HEADER = 2**24
 _DELIMITERS = ",;\t|"
 _IN_VALUES = "._-+'()[]\"\r\n\0"  # signs that are part of names and values
+_ALIGNED = re.compile(r"\S {2,}\S")
 _CONTROLS = bytes({*range(0x20)} - {*b"\0\t\n\v\f\r\x1b"})
 _MANY_CONTROLS = 4  # different ones; a delimiter may be one of them
 _NO_TEXT = (
@@ -47,6 +49,8 @@ _NO_TEXT = (
     (b"ARROW1", "an Arrow file", "Set its format: data.source, or --source, arrow"),
     (b"<!doctype html", "a web page", "Download the data, not the page that links to it"),
     (b"<html", "a web page", "Download the data, not the page that links to it"),
+    (b'{"', "JSON", "Write its rows as CSV or Parquet"),
+    (b'[{"', "JSON", "Write its rows as CSV or Parquet"),
 )
 
 
@@ -92,9 +96,10 @@ def read_header(file: str, options: CsvOptions) -> CsvHeader:
     encoding = options.encoding or encoding_of(file)
     _check_is_text(file, encoding)
     try:
-        delimiter, first, below = _first_records(file, encoding, options)
+        delimiter, first, some = _first_records(file, encoding, options)
     except UnicodeDecodeError:
         raise _encoding_error(file, encoding, options) from None
+    below = list(some)
     if options.header is False:
         numbered = tuple(f"column_{number}" for number in range(1, len(first) + 1))
         return CsvHeader(numbered, delimiter, encoding, tuple(range(len(first))))
@@ -106,6 +111,11 @@ def read_header(file: str, options: CsvOptions) -> CsvHeader:
             "(init: --header)."
         )
     names = tuple(name.strip() for name in first)
+    if _ALIGNED.search(names[0]) if len(names) == 1 else _are_repeated([first, *below]):
+        raise ValueError(
+            f"{file} has several signs between two columns: {shorten_line(first, delimiter)!r}. "
+            "Write one sign between them, such as a comma."
+        )
     dropped = [i for i in (0, len(names) - 1) if not names[i] and any(names)]
     kept = tuple(i for i in range(len(names)) if i not in dropped)
     _check_names([names[i] for i in kept], file)
@@ -336,6 +346,11 @@ def _delimiter(text: str, options: CsvOptions, *, whole: bool) -> str:
         if sign.isascii() and not sign.isalnum() and len(set(len_ := rows(sign))) == 1 < len(len_)
     }
     return max(fitting, key=fitting.__getitem__, default=usual)
+
+
+def _are_repeated(rows: Iterable[Sequence[str]]) -> bool:
+    """Return whether each delimiter is there twice: every second cell of all rows is empty."""
+    return all(len(row) > 2 and all(row[::2]) and not any(row[1::2]) for row in rows)
 
 
 def _check_names(names: Sequence[str], file: str) -> None:

@@ -25,6 +25,7 @@ _FIRST = 256  # cells from which it is decided whether they repeat
 _FEW = 20  # values: too few to say that a text among numbers is an error
 _WHOLE = r"^[+-]?[0-9]+$"
 _WHOLE_WITH_POINT = r"^[+-]?[0-9]+[.,]0*$"
+_LARGE = "[1-9][0-9]{7}"
 _SPECIAL = r"^[+-]?(?i:inf|infinity|nan)$"
 _NUMBER = {
     mark: rf"^[+-]?([0-9]+[{mark}]?[0-9]*|[{mark}][0-9]+)([eE][+-]?[0-9]+)?$" for mark in ".,"
@@ -43,6 +44,7 @@ class CellCounts:
         commas: other numbers that have a comma.
         texts: none of these.
         bools: `True`, `false` and the like, which are among the texts.
+        large: whether a whole number has 8 digits or more, which float32 may round.
         zero_led: whole numbers that begin with a 0, as codes do.
         beyond: the first whole number that int64 does not hold.
         text: the first text.
@@ -61,6 +63,7 @@ class CellCounts:
     text: str | None = None
     comma: tuple[bool, bool] = (False, False)
     bools: int = 0
+    large: bool = False
 
     @property
     def present(self) -> int:
@@ -81,6 +84,7 @@ class CellCounts:
             other.text if self.text is None else self.text,
             (self.comma[0] or other.comma[0], self.comma[1] or other.comma[1]),
             self.bools + other.bools,
+            self.large or other.large,
         )
 
 
@@ -252,6 +256,7 @@ def _count(cells: pa.Array) -> CellCounts:
         others.texts[0].as_py() if len(others.texts) else None,
         (marks[0], marks[1]),
         others.count(are_bools(others.texts)),
+        any(_any(pc.match_substring_regex(each.texts, _LARGE)) for each in (whole, with_point)),
     )
 
 
@@ -338,5 +343,6 @@ def _number_kind(column: CellCounts) -> Kind:
         return "string"
     if column.points or column.commas:
         return "float"
-    # pandas writes whole numbers beside missing ones as 60.0.
-    return "int" if column.whole_with_point == 0 or column.missing else "float"
+    # pandas writes whole numbers beside missing ones as 60.0; float32 would round large ones.
+    is_whole = column.whole_with_point == 0 or column.missing or column.large
+    return "int" if is_whole else "float"

@@ -57,11 +57,11 @@ def init(given: SimpleNamespace) -> int:
         check=check_data,
     )
     stream = message_stream(written.path)
-    for warning in written.warnings:
-        print(f"note: {warning}", file=stream)
+    for note in written.notes:
+        print(f"note: {note}", file=stream)
     show_left_out(written.left_out, stream)
-    for sentence in written.suspicious:
-        print(f"warning: {sentence}", file=stream)
+    for warning in written.warnings:
+        print(f"warning: {warning}", file=stream)
     print(
         f"{written.path}: predicts {written.label} ({written.kind}). Review its comments, then\n"
         f"  {program()} run --config {shell_argument(written.path)}",

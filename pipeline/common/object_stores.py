@@ -14,7 +14,7 @@ import re
 from pipeline.common.errors import ConfigError
 
 _S3 = "s3://"
-_BUCKET = re.compile(r"s3://([\w.-]+)")
+_BUCKET = re.compile(r"(?:s3|gs)://[\w.-]+")
 
 
 def register_file_systems(text: str) -> None:
@@ -41,9 +41,9 @@ def register_file_systems(text: str) -> None:
             lacking.append(package)
     if lacking:
         raise ConfigError(
-            f"s3:// needs packages that are not installed here: {', '.join(lacking)}. Install "
-            "'tfx-largebatch[s3]', also in images. tensorflow-io has wheels only for TFX 1.16 "
-            "(Python 3.10 and 3.11); on TFX 1.21 use gs://."
+            f"s3:// needs packages that are not installed here: {', '.join(lacking)}. Run `uv "
+            "pip install 'tfx-largebatch[s3]'`, also in images. tensorflow-io has wheels only for "
+            "TFX 1.16 (Python 3.10 and 3.11); on TFX 1.21 use gs://."
         )
     import tensorflow as tf
 
@@ -54,19 +54,24 @@ def register_file_systems(text: str) -> None:
         )
 
 
-def missing_buckets(text: str) -> list[str]:
-    """Return the buckets of `s3://` in a text that do not exist, or that cannot be listed.
+def missing_buckets(text: str) -> str:
+    """Return a sentence on the buckets in a text that do not exist, or cannot be listed; else "".
 
     TensorFlow finds no file in a bucket that does not exist, and Beam's error does not name it.
     """
     from tensorflow.io import gfile
 
-    found = []
+    missing = []
     for bucket in dict.fromkeys(_BUCKET.findall(text)):
         try:
-            exists = gfile.exists(f"{_S3}{bucket}/")
+            exists = gfile.exists(f"{bucket}/")
         except Exception:  # no answer: nothing is known about the bucket
             continue
         if not exists:
-            found.append(bucket)
-    return found
+            missing.append(bucket)
+    if not missing:
+        return ""
+    return (
+        f"{', '.join(missing)}: this bucket does not exist, or these credentials may not list it. "
+        "Create it, or correct the path in the YAML."
+    )

@@ -21,6 +21,7 @@ SUFFIXES: dict[str, Source] = {
 }
 """File extension -> format."""
 
+_JSON = (".json", ".jsonl", ".ndjson")
 _OFFICE = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 
 
@@ -33,4 +34,6 @@ def unknown_format(path: str, *more: str) -> str:
     """
     if path.lower().endswith(_OFFICE):
         return f"--data={path}: a spreadsheet. Save its table as CSV (in UTF-8) and name that file."
+    if path.lower().endswith(_JSON) and not more:
+        return f"--data={path}: JSON. Write its rows as CSV or Parquet and name that file."
     return f"--data={path}: unknown format; add --source {', '.join((*SOURCES, *more))}"

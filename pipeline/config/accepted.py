@@ -10,7 +10,8 @@ from __future__ import annotations
 import difflib
 import functools
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import yaml
@@ -37,6 +38,7 @@ _BOUNDS = {
     "minItems": "that is not empty",
 }
 _ITEMS = {"integer": int, "number": float, "string": str}
+_PARTS = re.compile(r"[^\s,;()\[\]]+")  # of a list in one text
 
 
 class Accepted(NamedTuple):
@@ -46,11 +48,13 @@ class Accepted(NamedTuple):
         name: The name of the field.
         types: The JSON Schema of each accepted type except null.
         examples: Accepted values: declared ones first, then the default.
+        hint: What else the value may be meant for; "" if nothing is declared.
     """
 
     name: str
     types: tuple[JsonObject, ...]
     examples: tuple[JsonValue, ...] = ()
+    hint: str = ""
 
     @property
     def keys(self) -> list[str]:
@@ -67,9 +71,16 @@ class Accepted(NamedTuple):
 
     def values(self, model: type[BaseModel], wrong: JsonValue = None) -> list[JsonValue]:
         """Return values that may be valid, best first: the wrong one in the right form is."""
+        made = [*self.examples, *(_made(model, each, self.name) for each in self.types)]
         values = [_converted(wrong, each) for each in self.types]
-        values += [*self.examples, *(_made(model, each, self.name) for each in self.types)]
-        return [each for each in values if each not in (None, "", [], {})] or ["value"]
+        if isinstance(wrong, str):
+            near = _near(wrong, self.keys)
+            values += [{near: _below(model, self, near).values(model)[0]}] if near else []
+            sections = [each for each in made if self.keys and isinstance(each, dict) and each]
+            values += [{**each, next(iter(each)): wrong} for each in sections]
+        if isinstance(wrong, list) and len(wrong) == 1:
+            values += wrong
+        return [each for each in [*values, *made] if each not in (None, "", [], {})] or ["value"]
 
     def fix(self, value: JsonValue, example: JsonValue) -> str:
         """Return the fix of a wrong value: `Use a number above 0, such as 4`."""
@@ -79,7 +90,8 @@ class Accepted(NamedTuple):
             for each, kind in zip(self.types, kinds, strict=True)
             if kind != "integer" or "number" not in kinds
         )
-        return f"Use {' or '.join(wanted)}, such as `{_one_line(example)}`"
+        hint = f". {self.hint}" if self.hint else ""
+        return f"Use {' or '.join(wanted)}, such as `{_one_line(example)}`{hint}"
 
     def _phrase(self, schema: JsonObject, value: JsonValue) -> str:
         if choices := _choices(schema):
@@ -122,7 +134,8 @@ def _schema(model: type[BaseModel]) -> JsonObject:
 def _place(model: type[BaseModel], name: str, *schemas: JsonObject) -> Accepted:
     types = [each for schema in schemas for each in _alternatives(model, schema)]
     examples = [each for schema in schemas for each in _examples(schema)]
-    return Accepted(name, tuple(types), (*examples, *(s.get("default") for s in schemas)))
+    hint = next((schema["hint"] for schema in schemas if "hint" in schema), "")
+    return Accepted(name, tuple(types), (*examples, *(s.get("default") for s in schemas)), hint)
 
 
 def _examples(schema: JsonObject) -> list[JsonValue]:
@@ -177,19 +190,25 @@ def _choices(schema: JsonObject) -> list[JsonValue]:
 def _converted(value: JsonValue, schema: JsonObject) -> JsonValue:
     """Return a wrong value in the form of a schema, if that is clear; else None."""
     kind = schema.get("type")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
     if choices := _choices(schema):
-        near = difflib.get_close_matches(str(value).lower(), map(str, choices), n=1)
-        return near[0] if near and isinstance(value, str) else None
-    if kind == "string" and isinstance(value, int | float):
+        return _near(value, choices) if isinstance(value, str) else None
+    if kind == "string" and not isinstance(value, str):
         return _one_line(value)
-    if kind == "array" and isinstance(value, int | float | str) and not isinstance(value, bool):
+    if kind == "array":
         item = _ITEMS.get(schema.get("items", {}).get("type"))
-        parts = [each.strip() for each in str(value).split(",")]
         try:
-            return [item(each) for each in parts] if item else None
+            return [item(each) for each in _PARTS.findall(str(value))] if item else None
         except ValueError:
             return None
     return None
+
+
+def _near(text: str, names: Iterable[JsonValue]) -> str | None:
+    """Return the name that a text is probably meant for."""
+    near = difflib.get_close_matches(text.lower(), map(str, names), n=1)
+    return near[0] if near else None
 
 
 def _made(model: type[BaseModel], schema: JsonObject, name: str) -> JsonValue:

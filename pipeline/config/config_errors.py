@@ -23,6 +23,7 @@ from pipeline.config.origin import Loc, Origin
 Model = TypeVar("Model", bound=BaseModel)
 
 _FEW_KEYS, _NEAREST_KEYS = 10, 5
+_DEEPEST = 2  # sections of sections
 
 
 def check_fields(
@@ -68,11 +69,10 @@ def _line(model: type[BaseModel], error: ErrorDetails, raw: JsonValue, origin: O
     field = ".".join(map(str, loc)) or "the whole file"
     message = error["msg"].removeprefix("Value error, ")
     if kind == "extra_forbidden":
-        text = (
-            f"{field}: unknown key. {_suggest(str(loc[-1]), accepted(model, loc[:-1], raw).keys)}"
-        )
+        text = f"{field}: unknown key. {_suggest(model, loc, raw)}"
     elif kind == "missing":
-        text = f"{field}: required, but missing. Add it."
+        place = accepted(model, loc, raw)
+        text = f"{field}: required, but missing. {place.fix(None, place.values(model)[0])}."
     elif error["loc"][-1:] == ("[key]",):
         text = f"{field}: the key {value!r} is not a text; put it in quotes: '{value}'."
     elif kind != "value_error":
@@ -142,11 +142,16 @@ def _without_union_tags(
     return tuple(kept)
 
 
-def _suggest(key: str, names: Sequence[str]) -> str:
+def _suggest(model: type[BaseModel], loc: Loc, raw: JsonValue) -> str:
+    """Return what to do about an unknown key: below this section, near it, or anywhere else."""
+    key, names = str(loc[-1]), accepted(model, loc[:-1], raw).keys
+    if inner := _place_of(model, loc[:-1], key, raw):
+        return f"Did you mean {inner!r}?"
+    near = difflib.get_close_matches(key.lower(), names, n=1)
+    elsewhere = near[0] if near else _place_of(model, (), key, raw)
+    hint = f"Did you mean {elsewhere!r}? " if elsewhere else ""
     if not names:
-        return "Remove it."
-    near = difflib.get_close_matches(key, names, n=1)
-    hint = f"Did you mean {near[0]!r}? " if near else ""
+        return hint.strip() or "Remove it."
     if len(names) <= _FEW_KEYS:
         return f"{hint}Accepted here: {', '.join(names)}."
     nearest = difflib.get_close_matches(key, names, n=_NEAREST_KEYS, cutoff=0.0)
@@ -154,6 +159,17 @@ def _suggest(key: str, names: Sequence[str]) -> str:
         f"{hint}Accepted here: {', '.join(nearest)} and {len(names) - len(nearest)} more, which "
         "`python -m pipeline schema` describes."
     )
+
+
+def _place_of(model: type[BaseModel], section: Loc, key: str, raw: JsonValue) -> str | None:
+    """Return the field of a name that is nearest below a section; None if there is none."""
+    sections = [section]
+    for _ in range(_DEEPEST):
+        sections = [(*each, name) for each in sections for name in accepted(model, each, raw).keys]
+        for each in sections:
+            if key in accepted(model, each, raw).keys:
+                return ".".join(map(str, (*each, key)))
+    return None
 
 
 def field_names(model: type[BaseModel]) -> list[str]:

@@ -17,8 +17,8 @@ class TrackingConfig(Section):
         examples=["http://host:5000"],
         description=(
             "URI of an MLflow server: `http://host:5000`. Each run becomes a run of the experiment "
-            "with the pipeline's name. Needs `pip install 'tfx-largebatch[mlflow]'`. A login comes "
-            "from MLflow's environment variables: MLFLOW_TRACKING_USERNAME and "
+            "with the pipeline's name. Needs `uv pip install 'tfx-largebatch[mlflow]'`. A login "
+            "comes from MLflow's environment variables: MLFLOW_TRACKING_USERNAME and "
             "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."
         ),
     )

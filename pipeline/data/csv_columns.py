@@ -13,6 +13,7 @@ from pipeline.data.csv_files import csv_blocks
 from pipeline.data.csv_readings import Reading, sample_texts, try_readings
 from pipeline.data.csv_units import find_units, give_same_numbers, readings_of, select_formats
 from pipeline.data.csv_words import missing_words
+from shared_core.run_warning import RunWarning
 
 if TYPE_CHECKING:
     from components.arrow_example_gen.csv_table import CsvTable
@@ -32,13 +33,19 @@ class CsvFindings:
         missing_in: Column -> words that mean a missing value.
         formatted: Column -> format of its numbers.
         text: Columns of numbers that stay text, because nothing decides what their mark means.
-        reasons: A sentence for each option, and for each column with numbers that stays text.
+        reasons: A sentence for each option.
+        doubts: A warning for each column whose numbers may have another meaning, or stay text.
     """
 
     missing_in: dict[str, tuple[str, ...]] = field(default_factory=dict)
     formatted: dict[str, NumberFormat] = field(default_factory=dict)
     text: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+    doubts: list[RunWarning] = field(default_factory=list)
+
+    def doubt(self, column: str, what: str, fix: str = "") -> None:
+        """Add a warning about a column."""
+        self.doubts.append(RunWarning(what=f"column {column!r} {what}", fix=fix, column=column))
 
 
 @dataclass
@@ -178,22 +185,25 @@ def _decide_mark(
     if not mark and is_plain and is_usual == form.thousands and not grouped.shows_thousands:
         mark = form.thousands
         shown = next(text for text in column.texts if mark in text)
-        findings.reasons.append(
-            f"decimal: {shown!r} of {name!r} is read as {shown.replace(',', '.')}. If its mark "
-            f"separates thousands, set {fix}."
+        findings.doubt(
+            name,
+            f"has numbers like {shown}, which is read as {shown.replace(',', '.')}",
+            f"If its mark separates thousands, set {fix}",
         )
     if mark:
         (chosen,) = (form for form in forms if _format(form).decimal == mark)
         is_decimal = is_plain and not _format(chosen).thousands
         return _use_reading(column, column.plain if is_decimal else chosen, findings)
-    reason = (
-        f"text: {name!r} has numbers like {column.shown}, whose mark may be decimal or separate "
-        f"thousands: it stays text. If it separates thousands, set {fix}"
-    )
+    fix = f"If it separates thousands, set {fix}"
     if is_plain:
         findings.text.append(name)
-        reason += " instead of data.csv.text. If it is decimal, remove it from data.csv.text"
-    findings.reasons.append(f"{reason}.")
+        fix += " instead of data.csv.text. If it is decimal, remove it from data.csv.text"
+    findings.doubt(
+        name,
+        f"has numbers like {column.shown}, whose mark may be decimal or separate thousands: it "
+        "stays text",
+        fix,
+    )
     return None
 
 
@@ -253,8 +263,10 @@ def _explain_text(column: _Column, findings: CsvFindings) -> None:
     """Add the reason why a column of mostly numbers or dates stays text."""
     if len(column.units) > 1:
         units = " and ".join(sorted(column.units)[:3])
-        findings.reasons.append(
-            f"text: {column.name!r} has numbers in several units ({units}): it stays text."
+        findings.doubt(
+            column.name,
+            f"has numbers in several units ({units}): it stays text",
+            "To use them as numbers, write all of them in one unit",
         )
         return
     best = max(column.readings, key=lambda reading: reading.values)
@@ -265,8 +277,10 @@ def _explain_text(column: _Column, findings: CsvFindings) -> None:
     shown = repr(word if len(word) <= 40 else word[:39] + "\u2026")
     if best.has_many_words:
         shown, cells = f"{shown} and others", best.seen - best.values
-    findings.reasons.append(
-        f"text: {column.name!r} has texts among its {kind}, {shown} in {cells:,} of "
-        f"{column.counts.present:,} cells: it stays text. If they mean a missing value, list them "
-        "in data.csv.missing_in, or empty them and run init again."
+    findings.doubt(
+        column.name,
+        f"has texts among its {kind}, {shown} in {cells:,} of {column.counts.present:,} cells: it "
+        "stays text",
+        "If they mean a missing value, list them in data.csv.missing_in, or empty them and run "
+        "init again",
     )

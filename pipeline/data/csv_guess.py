@@ -15,6 +15,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.data.csv_columns import examine_columns
 from pipeline.data.csv_files import csv_blocks, open_csv
+from shared_core.run_warning import RunWarning
 
 if TYPE_CHECKING:
     from components import CsvOptions
@@ -29,10 +30,12 @@ class CsvGuess:
     Attributes:
         options: Options to read the file with.
         reasons: A sentence for each option that is not the default.
+        doubts: A warning for each column whose numbers may have another meaning, or stay text.
     """
 
     options: CsvOptions
     reasons: tuple[str, ...] = ()
+    doubts: tuple[RunWarning, ...] = ()
 
     def section(self) -> JsonObject:
         """Return the content of `data.csv`: the options that are not the default."""
@@ -92,12 +95,12 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
     while True:
         try:
             csv_types.decide(counts, options, delimiter)
-            return CsvGuess(options, tuple(reasons))
+            return CsvGuess(options, tuple(reasons), tuple(findings.doubts))
         except csv_types.MixedColumn as mixed:
             options = options.model_copy(update={"text": (*options.text, mixed.column)})
-            sentence = f"text: {mixed.column!r} has texts among its numbers, {mixed.value!r}"
-            if not any(reason.startswith(f"text: {mixed.column!r}") for reason in reasons):
-                reasons.append(f"{sentence} for one: it stays text.")
+            if mixed.column not in [each.column for each in findings.doubts]:
+                what = f"has texts among its numbers, {mixed.value!r} for one: it stays text"
+                findings.doubt(mixed.column, what)
 
 
 def _counted(table: CsvTable) -> Counts:

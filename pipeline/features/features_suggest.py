@@ -76,6 +76,8 @@ def suggest_file(
     if guess is not None and (section := guess.section()):
         text += "# The data were read with these options, which `run` needs too:\n"
         text += f"# data: {{csv: {_flow(section)}}}\n"
+    if guess is not None:
+        text += "".join(f"# {plain_line(str(doubt))}\n" for doubt in guess.doubts)
     if output is None:
         print(text, end="")
         return
@@ -144,9 +146,8 @@ def suggest(
         try:
             target = label_of(facts)
         except ValueError as error:
-            reasons = guess.reasons if guess else ()
-            why = [r.removeprefix("text: ") for r in reasons if r.startswith(f"text: {label!r}")]
-            raise ConfigError(". ".join([str(error), *why])) from None
+            doubts = [str(each) for each in (guess.doubts if guess else ()) if each.column == label]
+            raise ConfigError(" ".join([f"{str(error).rstrip('.')}.", *doubts])) from None
         others = [column for column in data.columns if column.name != label]
         keeps = keeps_numbers(others, facts, target["kind"])
     table = TableFacts(frozenset(names), _date_parts(data, target), data.values, keeps)

@@ -41,6 +41,7 @@ from pipeline.features.split_sizes import (
 )
 from pipeline.features.time_order import time_order
 from pipeline.features.wide_tables import WIDE, ModelSize, is_wide
+from shared_core.coarse_floats import LABEL_STEPS, STEPS, coarse_float32
 from shared_core.run_warning import RunWarning
 
 FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based split
@@ -54,14 +55,14 @@ _ROWS_SEEN = 2_000_000  # for many rows, in all epochs
 
 @dataclass(frozen=True)
 class Written:
-    """The file that `init` wrote, its label, and warnings about the data."""
+    """The file that `init` wrote, its label, notes on choices, and warnings about the data."""
 
     path: Path
     label: str
     kind: str
-    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
-    suspicious: Sequence[RunWarning] = ()
+    warnings: Sequence[RunWarning] = ()
 
 
 def init_file(
@@ -99,7 +100,7 @@ def init_file(
     data = measure(path, source=source, csv=guess.options if guess else None)
     chosen, why = (label, "") if label is not None else likely_label(data)
     suggestion = suggest(data, path, label=chosen, guess=guess)
-    text, notes = first_config(
+    text, notes, warnings = first_config(
         data,
         path,
         suggestion,
@@ -122,14 +123,7 @@ def init_file(
         stream.write(text)
     said = [f"no --label: {_named_label(chosen, why)}"] if why else []
     said += [*(guess.reasons if guess else ()), *notes]
-    return Written(
-        output,
-        chosen,
-        config.label.kind,
-        tuple(said),
-        suggestion.left_out,
-        suspicious=suggestion.warnings,
-    )
+    return Written(output, chosen, config.label.kind, tuple(said), suggestion.left_out, warnings)
 
 
 def first_config(
@@ -143,8 +137,8 @@ def first_config(
     name: str,
     folder: Path,
     guess: CsvGuess | None = None,
-) -> tuple[str, list[str]]:
-    """Return the YAML as text, and notes on the data.
+) -> tuple[str, list[str], list[RunWarning]]:
+    """Return the YAML as text, notes on choices, and warnings about the data.
 
     Args:
         data: Statistics of the data.
@@ -172,9 +166,14 @@ def first_config(
     notes = [
         *([_unlabelled(facts)] if drop else []),
         *([_number_note(facts)] if _predicts_means(facts, target) else []),
-        *map(str, _equal_rows(data)),
-        *(note for note in (split.note, sizes.warning) if note),
     ]
+    repeated = [
+        *(guess.doubts if guess else ()),
+        *suggestion.warnings,
+        *split.warnings,
+        *_equal_rows(data),
+    ]
+    coarse = _coarse_columns(data, facts, target, suggestion.left_out)
     rows = _data(path, source, folder, guess, drop=drop, split=split, held_out=sizes.eval_percent)
     lines = [
         heading.rstrip("\n"),
@@ -182,7 +181,7 @@ def first_config(
         *([f"# {plain_line(_unlabelled(facts))}"] if drop else []),
         *(
             f"# {line}"
-            for said in (split.note, split.why, sizes.warning)
+            for said in (split.why, *map(str, sizes.warnings))
             for line in textwrap.wrap(plain_line(said), 90)
         ),
         *(f"# {line}" for line in _group_split(suggestion)),
@@ -195,13 +194,13 @@ def first_config(
         ),
         *evaluation(facts, target, data.values.get(label, ()), is_sample=data.every > 1),
         f"output: {{folder: output/{name}}}",
-        *_warnings([*suggestion.warnings, *_equal_rows(data)]),
+        *_warnings(repeated),
     ]
-    return "\n".join(lines) + "\n", notes
+    return "\n".join(lines) + "\n", notes, [*repeated, *coarse, *sizes.warnings]
 
 
 def _warnings(found: Sequence[RunWarning]) -> list[str]:
-    """Return the lines of `warnings:`, which each run repeats."""
+    """Return the lines of `warnings:`, which each run repeats; what its nodes find is not there."""
     lines = [f"  - {_flow(each.model_dump(exclude_defaults=True))}" for each in found]
     heading = ["# Each run repeats these. Delete a line once you have checked it.", "warnings:"]
     return [*heading, *lines] if lines else []
@@ -340,12 +339,12 @@ class Split(NamedTuple):
     Attributes:
         section: The content of `data.split`; empty if a hash of the row suffices.
         why: The reason; "" without one.
-        note: Why rows are not split by time, though they are in its order; else "".
+        warnings: Why rows are not split by time, though they are in its order.
     """
 
     section: JsonObject
     why: str = ""
-    note: str = ""
+    warnings: tuple[RunWarning, ...] = ()
 
 
 def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue]) -> Split:
@@ -356,19 +355,21 @@ def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue
     if order is None:
         return _split_by_rows(data, facts, target)
     section: JsonObject = {"by": "time", "column": order.column}
-    follow, problem = f"Rows follow each other in time by {order.column!r}", order.problem
+    problem = order.problem
     if classes and data.every > 1 and facts.texts and facts.texts.top[-1][1] < FEW_OF_A_CLASS:
         problem = problem or f"few rows are {facts.texts.top[-1][0]!r}, perhaps none of the earlier"
     if not problem:
+        follow = f"Rows follow each other in time by {order.column!r}"
         return Split(section, f"{follow}: the latest {percent} % are held out.")
     if order.column not in data.values:  # several columns
         section = {**section, "column": "NAME"}
-    note = (
-        f"{follow}, but {problem}: the split is random, so that neighbors in time are in "
-        f"both splits. To hold out the latest rows, correct that and set "
-        f"data.split: {_flow(section)}."
+    warning = RunWarning(
+        what=f"rows follow each other in time by {order.column!r}, but {problem}: the split is "
+        "random, so that neighbors in time are in both splits",
+        fix=f"To hold out the latest rows, correct that and set data.split: {_flow(section)}",
+        column=order.column,
     )
-    return _split_by_rows(data, facts, target)._replace(note=note)
+    return _split_by_rows(data, facts, target)._replace(warnings=(warning,))
 
 
 def _split_by_rows(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue]) -> Split:
@@ -406,6 +407,30 @@ def _equal_rows(data: DataFacts) -> list[RunWarning]:
             "their position, so that equal rows are in both splits",
             fix="Keep the rows of one thing in one split by data.split: {by: group, column: NAME}",
             number=float(data.distinct_rows),
+        )
+    ]
+
+
+def _coarse_columns(
+    data: DataFacts,
+    label: ColumnFacts,
+    target: Mapping[str, JsonValue],
+    left_out: Sequence[LeftOut],
+) -> list[RunWarning]:
+    """Return a warning for each column in use that float32 rounds; Transform repeats them."""
+    unused = {each.column for each in left_out}
+    return [
+        warning
+        for facts in data.columns
+        if facts.type == "float" and facts.numbers and facts.name not in unused
+        for is_label in [facts is label]
+        if not is_label or target["kind"] == "regression"
+        for warning in coarse_float32(
+            facts.name,
+            facts.numbers.minimum,
+            facts.numbers.maximum,
+            steps=LABEL_STEPS if is_label else STEPS,
+            source="init",
         )
     ]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.common.errors import ConfigError
 from pipeline.config.evaluation import FEW_JUDGED
+from shared_core.run_warning import RunWarning
 
 LEAST_ROWS = 10
 FEW_ROWS = 200  # with fewer, split shares are exact: hash-based shares vary too much
@@ -29,15 +30,19 @@ class SplitSizes:
     eval_percent: int
 
     @property
-    def warning(self) -> str:
-        """A sentence if the model is evaluated on few rows; else ""."""
+    def warnings(self) -> list[RunWarning]:
+        """A warning if the model is evaluated on few rows; the run counts them again."""
         if self.eval >= FEW_JUDGED:
-            return ""
+            return []
         rows = "1 row" if self.eval == 1 else f"{self.eval} rows"
-        return (
-            f"the model is evaluated on only {rows}, so its metrics and its blessing are "
-            "unreliable. Add rows, or increase data.eval_percent."
-        )
+        return [
+            RunWarning(
+                what=f"the model is evaluated on only {rows}, so its metrics and its blessing are "
+                "unreliable",
+                fix="Add rows, or increase data.eval_percent",
+                number=self.eval,
+            )
+        ]
 
 
 def eval_percent(rows: int) -> int:

@@ -61,7 +61,7 @@ def connect(timeout: float) -> ApiObject:
         import kfp
     except ImportError as error:
         raise PlatformError(
-            f"submit needs KFP's client ({error}): pip install 'tfx-largebatch[pipeline]'."
+            f"submit needs KFP's client ({error}): uv pip install 'tfx-largebatch[pipeline]'."
         ) from None
     if not _endpoint_is_known():
         raise PlatformError(_NO_ENDPOINT)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pipeline.common.errors import ConfigError, missing_columns
+from pipeline.common.object_stores import missing_buckets
 from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.csv_files import beyond_int64
 from pipeline.data.peek import DataPeek, peek
@@ -60,6 +61,21 @@ def check_engine(config: PipelineConfig) -> None:
     }
     local = {field: path for field, path in paths.items() if path and not is_remote(path)}
     check_beam(config.beam, local)
+
+
+def check_buckets(config: PipelineConfig) -> None:
+    """Check that the buckets of the data exist.
+
+    Raises:
+        ConfigError: Names the field, the bucket and the fix.
+    """
+    for field, path in (
+        ("data.path", config.data.path),
+        ("data.eval_path", config.data.eval_path),
+        ("schema.path", config.data_schema.path),
+    ):
+        if missing := missing_buckets(path or ""):
+            raise ConfigError(f"{field}={path}: {missing}")
 
 
 def check(config: PipelineConfig) -> DataPeek | None:

@@ -9,7 +9,7 @@ import numpy as np
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import PipelineConfig
 from pipeline.preflight.part import Part
-from shared_core.nearest import nearest
+from shared_core.nearest import nearest_column
 
 _MOST_CLASSES = 1_000
 
@@ -45,9 +45,10 @@ def _check_column(config: PipelineConfig, part: Part) -> None:
         return
     field = "data.split.column" if part.data.split.column else "data.split.by=stratified: the label"
     if name not in part.seen.columns:
+        but = () if by == "stratified" else (config.label.column,)
         raise ConfigError(
             f"{field} {name!r} is not a column of {part.path}, whose rows are split before "
-            f"features.derive sees them; {nearest(name, part.seen.columns)}"
+            f"features.derive sees them; {nearest_column(name, part.seen.columns, but=but)}"
         )
     what = f"{field}: column {name!r} of {part.path}"
     kind = part.seen.columns[name]

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 from pipeline.graph.node_names import NodeName
 from pipeline.graph.table import NODES
 from pipeline.report.tfx_log import NodeEnds, NodeIsCached, NodeStarts, event_of
+from shared_core.run_warning import RunWarning
 from trainer_module.common.progress import (
     EvaluationEnded,
     MemoryProbe,
@@ -137,6 +138,7 @@ class RunState:
 
     nodes: list[NodeState]
     on_change: Callable[[NodeState, Change], None] = field(default=lambda node, change: None)
+    warnings: list[RunWarning] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -177,10 +179,11 @@ class RunState:
             node.status = "cached" if node.detail == "cached" else "done"
             self.on_change(node, "finish")
 
-    def caution(self, name: str, sentence: str) -> None:
+    def caution(self, name: str, warning: RunWarning) -> None:
         """Report a warning about the results of a node that has ended."""
+        self.warnings.append(warning)
         if node := self.node(name):
-            self.on_change(node, Caution(sentence))
+            self.on_change(node, Caution(str(warning)))
 
     def stop(self, status: Literal["failed", "interrupted"]) -> NodeState | None:
         """Set the status of the running node, if any, and return the node."""
@@ -282,7 +285,7 @@ class ProgressHandler(logging.Handler):
         state: RunState,
         *,
         row_counts: Callable[[], dict[str, int]],
-        cautions: Callable[[], list[str]] = list,
+        cautions: Callable[[], list[RunWarning]] = list,
     ):
         """Create a handler for a run.
 
@@ -310,7 +313,7 @@ class ProgressHandler(logging.Handler):
                     self._state.set_rows(self._row_counts())
                 self._state.finish(name)
                 if name == NodeName.TRANSFORM:
-                    for sentence in self._cautions():
-                        self._state.caution(name, sentence)
+                    for warning in self._cautions():
+                        self._state.caution(name, warning)
             case NodeIsCached():
                 self._state.cached()

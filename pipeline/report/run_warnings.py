@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,15 +11,22 @@ from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import FEW_JUDGED, ROWS
 from pipeline.graph.node_names import NodeName
 from pipeline.report import baselines
-from pipeline.report.records import NodeRecord, find_output
+from pipeline.report.records import NodeRecord, find_output, read_text
 from pipeline.report.slices import slice_values
 from pipeline.report.too_good import too_good
 from shared_core.run_warning import RunWarning
+from trainer_module.checks.warn_once import FILE
 
 
 def run_warnings(config: PipelineConfig, records: Mapping[str, NodeRecord]) -> list[RunWarning]:
-    """Return the warnings of `init` that the YAML keeps, of Transform, and about the metrics."""
-    return [*config.warnings, *cautions(records), *_of_metrics(config, records)]
+    """Return the warnings of `init` that the YAML keeps, of nodes, and about the metrics."""
+    return [
+        *config.warnings,
+        *cautions(records),
+        *_of_normalization(records),
+        *_of_training(records),
+        *_of_metrics(config, records),
+    ]
 
 
 def cautions(records: Mapping[str, NodeRecord]) -> list[RunWarning]:
@@ -34,6 +42,28 @@ def _column_cautions(uri: str) -> list[RunWarning]:
     from transform import column_cautions
 
     return column_cautions(uri)
+
+
+def _of_normalization(records: Mapping[str, NodeRecord]) -> list[RunWarning]:
+    """Return the violated limits with which the run continued (`on_failure: warn`)."""
+    report = find_output(records, NodeName.NORMALIZATION_VALIDATOR, "report")
+    text = read_text(report, "report.json")
+    return [
+        RunWarning(
+            what=each["message"].rstrip("."),
+            fix="Correct the column's scaling in features, or the limits",
+            column=each["column"],
+            number=each["value"],
+            source=NodeName.NORMALIZATION_VALIDATOR,
+        )
+        for each in (json.loads(text)["violations"] if text else ())
+    ]
+
+
+def _of_training(records: Mapping[str, NodeRecord]) -> list[RunWarning]:
+    text = read_text(find_output(records, NodeName.TRAINER, "model_run"), FILE)
+    texts = json.loads(text) if text else []
+    return [RunWarning(what=each.rstrip("."), source=NodeName.TRAINER) for each in texts]
 
 
 def _of_metrics(config: PipelineConfig, records: Mapping[str, NodeRecord]) -> list[RunWarning]:

@@ -130,7 +130,9 @@ def summary_of(
         # A failed run may have damaged artifacts, which are not read for it.
         "warnings": [
             each.model_dump()
-            for each in (config.warnings if error else run_warnings(config, records))
+            for each in (
+                [*config.warnings, *state.warnings] if error else run_warnings(config, records)
+            )
         ],
         "gradient_noise_scale": _noise_scale(state),
         "model": _uri(records, NodeName.TRAINER, "model"),

@@ -43,6 +43,7 @@ from pipeline.run.keep_record import keep_record
 from pipeline.run.next_steps import show_next_steps
 from pipeline.run.outcome import RunOutcome
 from pipeline.tracking.export import export_run
+from shared_core.run_warning import RunWarning
 from trainer_module import prepare_process
 from trainer_module.options.setting_names import setting_names
 
@@ -147,6 +148,7 @@ def _run(
             with setting_names("training"):
                 prepare_process(next(auto, config.training))
             register_file_systems(config.model_dump_json(exclude={"cluster"}))
+            preflight.check_buckets(config)
             preflight.check(config)
             preflight.check_engine(config)
             runner, pipeline = _prepare(config)
@@ -289,10 +291,10 @@ def _watch(state: RunState, config: PipelineConfig) -> ProgressHandler:
 def _cautions(config: PipelineConfig):
     """Return a function that returns Transform's warnings and logs them."""
 
-    def cautions() -> list[str]:
-        found = [str(each) for each in cautions_of(latest_run_of(config))]
-        for sentence in found:
-            logging.getLogger("absl").warning("Transform: %s", sentence)
+    def cautions() -> list[RunWarning]:
+        found = cautions_of(latest_run_of(config))
+        for warning in found:
+            logging.getLogger("absl").warning("Transform: %s", warning)
         return found
 
     return cautions

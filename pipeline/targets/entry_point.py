@@ -133,10 +133,7 @@ def exit_code(argv: Sequence[str]) -> object:
         return str(error)
     except Exception as error:
         if missing := missing_buckets(" ".join(argv)):
-            raise RuntimeError(
-                f"{error} (s3://{', s3://'.join(missing)}: this bucket does not exist, or these "
-                "credentials may not list it. Create it, or correct the place in the YAML)"
-            ) from error
+            raise RuntimeError(f"{error} ({missing})") from error
         raise
     return 0
 

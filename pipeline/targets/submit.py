@@ -13,6 +13,7 @@ from rich.console import Console
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
+from pipeline.common.secret_checks import looks_secret
 from pipeline.platforms.platform import PlatformError, RunNow, Submission, SubmittedRun
 from pipeline.platforms.server_text import printable
 from pipeline.platforms.waiting import wait_for
@@ -105,9 +106,17 @@ def parameters(compiled: CompiledSpec, given: Sequence[str]) -> JsonObject:
     """Return the given values of the pipeline's parameters, converted to their types.
 
     Raises:
-        ConfigError: There is no such parameter, a value has another type, or one is missing.
+        ConfigError: There is no such parameter, a value has another type or looks like a
+            credential, or one is missing.
     """
     texts = given_parameters(given)
+    for name, text in texts.items():
+        if reason := looks_secret(name, text):
+            raise ConfigError(
+                f"--parameter {name}: {reason}, and the platform would show it to everybody who "
+                "sees the run. Leave it out, and let nodes read it from cluster.kubeflow.secrets, "
+                "or from Secret Manager with their service account."
+            )
     values = values_of(compiled, texts)
     return {name: values[name] for name in rename_as_declared(texts, values)}
 

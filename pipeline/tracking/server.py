@@ -95,7 +95,7 @@ def _client(uri: str) -> MlflowClient:
         from mlflow import MlflowClient
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"tracking.mlflow={uri}: the package {error.name} is not installed. Run `pip install "
-            "'tfx-largebatch[mlflow]'`, or run without it: --set tracking=null"
+            f"tracking.mlflow={uri}: the package {error.name} is not installed. Run `uv pip "
+            "install 'tfx-largebatch[mlflow]'`, or run without it: --set tracking=null"
         ) from None
     return MlflowClient(tracking_uri=uri)

@@ -184,7 +184,7 @@ def test_every_name_is_there_or_says_which_extra_it_needs(seen):
     for name, message in lacking.items():
         extra = "pipeline" if name.startswith("pipeline") else "tfx"
         assert message.startswith(f"{name} needs ")
-        assert message.endswith(f", which is not installed: pip install 'tfx-largebatch[{extra}]'")
+        assert message.endswith(f"not installed: uv pip install 'tfx-largebatch[{extra}]'")
     assert "needs tfx," in lacking["components.create_trainer"]
     assert "needs tensorflow_transform," in lacking["transform.preprocessing_fn"]
     assert "needs yaml," in lacking["pipeline.load_config"]
@@ -203,7 +203,7 @@ def test_ten_windows_are_trained_and_exported(installed, seen):
     assert (installed.folder / "epochs.csv").read_text().count("\n") == 2
     if BASE == "1.21":
         assert seen["tensorboard"] == (
-            "TensorBoardScalars needs tensorboard, which is not installed: pip install "
+            "TensorBoardScalars needs tensorboard, which is not installed: uv pip install "
             "'tfx-largebatch[tensorboard]', or leave out TensorBoardScalars."
         )
 
@@ -214,5 +214,5 @@ def test_the_console_script_says_which_extra_it_needs(installed):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(
         "The command line needs apache-beam, rich-click, tfx, pyyaml: "
-        "pip install 'tfx-largebatch[pipeline]'."
+        "uv pip install 'tfx-largebatch[pipeline]'."
     )

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import weakref
 
 from absl import logging
 
+from shared_core.atomic_files import atomic_write_text
+
+FILE = "warnings.json"
+"""In the folder of a training run: the texts, as a JSON list."""
+
 _logged: set[str] = set()
+_texts: list[str] = []
 _logged_about: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDictionary()
 
 
@@ -23,4 +30,11 @@ def warn_once(message: str, *, about: object = None, topic: str | None = None) -
     key = topic or message
     if key not in logged:
         logged.add(key)
+        _texts.append(message)
         logging.warning("%s", message)
+
+
+def write_warnings(folder: str) -> None:
+    """Write the warnings of this process to a file in a folder, if there are any."""
+    if _texts:
+        atomic_write_text(f"{folder}/{FILE}", json.dumps(_texts, indent=1))

@@ -59,6 +59,6 @@ def _naming_extra(what: str, extra: str) -> Iterator[None]:
             raise
         raise ModuleNotFoundError(
             f"{what} needs {missing}, which is not installed: "
-            f"pip install 'tfx-largebatch[{extra}]'",
+            f"uv pip install 'tfx-largebatch[{extra}]'",
             name=error.name,
         ) from error

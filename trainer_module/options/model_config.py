@@ -136,6 +136,7 @@ class OptimizerConfig(Settings):
             "with growing rates before the training; the rate is a tenth of the one with the "
             "lowest loss."
         ),
+        json_schema_extra={"hint": "A schedule is set in optimizer.schedule"},
     )
     weight_decay: float | None = Field(
         default=None, ge=0, description="Weight decay; null: the optimizer's default."

@@ -52,7 +52,7 @@ def open_data(fn_args: FnArgs, config: TrainerConfig) -> TransformedData:
         if name is not None and name not in spec:
             raise ValueError(
                 f"trainer.{field}={name!r} is not among the transformed features; "
-                f"{nearest(name, spec)}"
+                f"{nearest(name, (n for n in spec if field == 'label' or n != label))}"
             )
     if weight == label:
         raise ValueError(

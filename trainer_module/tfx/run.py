@@ -15,6 +15,7 @@ import tensorflow as tf
 from shared_core.atomic_files import atomic_write_text
 from trainer_module.baselines.baselines import write_baselines
 from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.checks.warn_once import write_warnings
 from trainer_module.config import TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.cluster import Cluster, cluster_of_environment
@@ -180,6 +181,7 @@ def _run(
         write_baselines(
             _run_dir(fn_args), data._replace(eval_files=files), summary, config, trained.inputs
         )
+    write_warnings(_run_dir(fn_args))
     return trained.result
 
 

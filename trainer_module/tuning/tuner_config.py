@@ -21,7 +21,7 @@ from shared_core.nearest import nearest
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.json_values import Json
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
-from trainer_module.options.parse import parse_section
+from trainer_module.options.parse import fix_of, parse_section
 from trainer_module.tuning.hyperparameters import (
     DeclaredType,
     Setting,
@@ -279,7 +279,9 @@ def _with_declared_type(path: str, searched: SearchRange) -> SearchRange:
         except ValidationError as error:
             default = functools.reduce(getattr, path.split("."), TrainerConfig(epochs=1))
             such_as = "" if default is None else f"; use values such as {default}"
-            raise ValueError(f"{path}={value!r}: {error.errors()[0]['msg']}{such_as}") from None
+            raise ValueError(
+                f"{path}={value!r}: {fix_of(error.errors()[0]['msg'])}{such_as}"
+            ) from None
         values.append(adapter.dump_python(valid, mode="json"))
     return searched.model_copy(update={"values": tuple(values)})
 

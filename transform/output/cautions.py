@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from shared_core.coarse_floats import LABEL_STEPS, coarse_float32
 from shared_core.feature_layout import FeatureLayout
 from shared_core.run_warning import RunWarning
 from transform.analyzers.fitted import Fitted, fitted_numbers
@@ -21,9 +22,6 @@ from transform.encode.label import LABEL_EXTREMES
 from transform.scale.table import SCALERS
 
 UNREAD = 0.01  # share of unread dates from which a caution is written
-STEPS = 64  # a float column with fewer steps of float32 between its ends gets one
-LABEL_STEPS = 10_000  # the same of a label: its metrics are often far smaller than its range
-WHOLE = 1.0  # a constant float column gets one where float32 holds whole numbers alone
 _KEEP_OFFSET = ("none", "max_abs")  # scalers that subtract nothing before their float32
 ONE_BUCKET = 0.5  # share of equal boundaries from which a caution is written
 
@@ -60,7 +58,7 @@ def column_cautions(uri: str) -> list[RunWarning]:
             found += _coarse_floats(kept, kinds, _raw_floats(uri))
         elif kept.what == LABEL_EXTREMES:
             for name, (low, high) in kept.by_column().items():
-                found += _float32_is_coarse(name, low, high, steps=LABEL_STEPS)
+                found += coarse_float32(name, low, high, steps=LABEL_STEPS)
     return found
 
 
@@ -128,41 +126,12 @@ def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) 
             )
         if name in floats:
             effect = ": 0 everywhere" if scaler.requires else ""
-            found += _float32_is_coarse(name, low, high, if_constant=effect)
+            found += coarse_float32(name, low, high, if_constant=effect)
         elif scaler.name in _KEEP_OFFSET:
-            found += _float32_is_coarse(
+            found += coarse_float32(
                 name, low, high, keeper=f"scale: {scaler.name}", fix="Use scale: z_score"
             )
     return found
-
-
-def _float32_is_coarse(
-    name: str,
-    low: float,
-    high: float,
-    *,
-    steps: int = STEPS,
-    if_constant: str = "",
-    keeper: str = "tf.Example",
-    fix: str = "Write it as an int (int64 is exact; features.derive can then take an offset off "
-    "and divide), or subtract an offset in the data",
-) -> list[RunWarning]:
-    """Return a warning if float32 has few numbers from `low` to `high`, else none."""
-    step = float(np.spacing(np.float32(max(abs(low), abs(high)))))
-    constant = low == high and step >= WHOLE and keeper == "tf.Example"
-    if not constant and not 0 < high - low < steps * step:
-        return []
-    holds = f"one value ({low:g}){if_constant}" if constant else f"{low:.9g} to {high:.9g}"
-    return [
-        RunWarning(
-            what=f"column {name!r} holds {holds}. {keeper} keeps float32, which is {step:g} "
-            "coarse there: what varies by less is lost",
-            fix=fix,
-            column=name,
-            number=step,
-            source="Transform",
-        )
-    ]
 
 
 def _raw_floats(uri: str) -> frozenset[str]:

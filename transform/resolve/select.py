@@ -218,6 +218,11 @@ def _check_cross(
     bucketized = {
         name for g in groups if g.group.kind == "bucketize" for name in g.columns
     }  # fmt: skip
+    if cross.source in types:
+        raise ValueError(
+            f"cross {cross.name!r} is shown as {cross.source!r}, which is a column of the data; "
+            "rename that column"
+        )
     for name in cross.columns:
         where = f"cross {cross.name!r}: column {name!r}"
         if _is_pattern(name, types):

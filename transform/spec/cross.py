@@ -40,4 +40,4 @@ class Cross(Model):
     @property
     def source(self) -> str:
         """The columns, as `Column.source` names them."""
-        return " x ".join(self.columns)
+        return " x ".join(repr(name) if " x " in name else name for name in self.columns)

@@ -74,6 +74,7 @@ def test_what_cannot_separate_cells_is_refused_by_name(delimiter):
         (b"\x89PNG\r\n\x1a\n" + np.random.default_rng(2).bytes(400), "not text"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "an Office file"),
         (b"PAR1\x15\x04\x15\x20", "a Parquet file"),
+        (b'{"a": 1, "b": 2}\n{"a": 3, "b": 4}\n', "JSON"),
         (b"<!DOCTYPE html>\n<title>Sign in, please</title>\n", "a web page"),
     ],
 )
@@ -174,6 +175,9 @@ def test_words_of_ones_own_replace_them(tmp_path):
     [
         (["60.0", "", "61."], "int", [60, None, 61]),  # as pandas writes them beside missing ones
         (["60.0", "61.0"], "float", [60.0, 61.0]),
+        (["1700000001.0", "2.00"], "int", [1700000001, 2]),  # float32 would round them
+        (["-16777217.", "3"], "int", [-16777217, 3]),
+        (["1700000001.0", "0.5"], "float", [1700000001.0, 0.5]),
         (["60.5", "", "61.0"], "float", [60.5, None, 61.0]),
         (["99999999999999999999.0", "", "1.0"], "float", [1e20, None, 1.0]),
         (["1" * 5000, "1"], "string", ["1" * 5000, "1"]),  # more digits than Python converts
@@ -218,6 +222,10 @@ NUMBERS = "".join(f"{i},{i}.5\n" for i in range(40))
         (",\n1,2\n", "must name every column once; one name is empty"),
         (",,\n1,2,3\n", "must name every column once; one name is empty"),
         ("a,,b\n1,2,3\n", "must name every column once; one name is empty"),
+        ("a,,b\n1,,3\n", "several signs between two columns"),
+        ("a||b||c\n1||2||3\n", r"several signs between two columns: 'a\|\|b\|\|c'"),
+        ("age   size  y\n12    3     4\n", "several signs between two columns"),
+        (" age size    y\n  12    3    4\n", "several signs between two columns"),
         ("a,b\n1,2\n3\n", r"rows\.csv, line 3: 1 cells under a header of 2 columns"),
         ('a,b\n1,"x\ny"\n3,4,5\n', r"rows\.csv, line 4: 3 cells under a header of 2 columns"),
         ('a,b\n1,2\n3,"x\n4,5\n', r"rows\.csv, line 3: a cell begins with \" that does not end"),

@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.object_stores import register_file_systems
+from pipeline.common.object_stores import missing_buckets, register_file_systems
 
 HAS_S3 = importlib.util.find_spec("tensorflow_io") is not None
 
@@ -38,7 +38,8 @@ def test_a_program_that_fails_on_s3_ends_with_its_own_error_and_code_1():
 
         def main():
             register_file_systems("s3://bucket/root")
-            print(missing_buckets("s3://there/x s3://absent/y"), os.environ["S3_ENDPOINT"])
+            print(missing_buckets("s3://there/x s3://absent/y"))
+            print(os.environ["S3_ENDPOINT"])
             raise ValueError("what went wrong")
 
         run_and_exit(main)
@@ -64,7 +65,8 @@ def test_a_program_that_fails_on_s3_ends_with_its_own_error_and_code_1():
     assert done.returncode == 1, done.stderr
     if HAS_S3:
         assert done.stderr.splitlines()[-1] == "ValueError: what went wrong"
-        assert done.stdout.split() == ["['absent']", endpoint]
+        sentence, seen = done.stdout.splitlines()
+        assert (sentence.partition(": ")[0], seen) == ("s3://absent", endpoint)
     else:
         assert "packages that are not installed here: tensorflow-io" in done.stderr
 
@@ -76,3 +78,16 @@ def test_packages_that_lack_are_named(monkeypatch):
         ConfigError, match=r"not installed here: boto3, tensorflow-io.*tfx-largebatch\[s3\]"
     ):
         register_file_systems("s3://bucket")
+
+
+def test_missing_buckets_are_named_and_those_that_give_no_answer_are_not(monkeypatch):
+    def exists(path):
+        if "no-answer" in path:
+            raise OSError("no network")
+        return path != "gs://absent/"
+
+    monkeypatch.setattr("tensorflow.io.gfile.exists", exists)
+    assert missing_buckets("gs://absent/a.csv s3://there/b gs://absent/c").startswith(
+        "gs://absent: "
+    )
+    assert missing_buckets("gs://no-answer/a s3://there/b /home/me") == ""

@@ -127,9 +127,7 @@ def test_a_wrong_type_gets_field_value_and_a_valid_suggestion(section):
                 assert not OWN_MESSAGE.isdisjoint(keys), (keys, wrong, text)
                 continue
             assert ("empty" if wrong is None else repr(wrong)) in text
-            adapter.validate_python(
-                yaml.safe_load(re.split("such as `", text)[1].removesuffix("`."))
-            )
+            adapter.validate_python(yaml.safe_load(re.findall("such as `(.*)`\\.", text)[0]))
             checked += 1
     assert checked or section == "schema"
 
@@ -159,7 +157,22 @@ OWN_MESSAGE = {
         ("cluster.kubeflow.labels", {"a": 1}, [".labels.a=1: ", "`'1'`"]),
         ("training.model.hidden_units", "64,32", ["'64,32'", "`[64, 32]`"]),
         ("training.model.hidden_units", 64, ["`[64]`"]),
-        ("training.optimizer.learning_rate", "fast", ["'fast'", "a number or auto", "`0.001`"]),
+        (
+            "training.optimizer.learning_rate",
+            "fast",
+            ["'fast'", "a number or auto", "`0.001`", "optimizer.schedule"],
+        ),
+        ("training.optimizer.schedule", "cosine", ["`{name: cosine}`"]),
+        ("training.learning_rate", 0.1, ["unknown", "'training.optimizer.learning_rate'"]),
+        ("epochs", 3, ["unknown", "'training.epochs'"]),
+        ("training.eval_percent", 3, ["unknown", "'data.eval_percent'"]),
+        ("training.Epochs", 3, ["unknown", "'epochs'"]),
+        ("training.model.hidden_units", "(64 32)", ["`[64, 32]`"]),
+        ("features.label", "bought", ["`{column: bought, kind: binary}`"]),
+        ("features.groups.0.encode", "onehot", ["`{one_hot: {"]),
+        ("data.csv.delimiter", [";"], ["`;`"]),
+        ("tracking.mlflow", True, ["`http://host:5000`"]),
+        ("cluster.kubeflow.pipeline_root", ..., ["missing", "`gs://bucket/folder`"]),
         ("training.label_scale", "Z-score", ["`z_score`"]),
         ("training.metrics", 5, ["`['5']`"]),
         ("data.eval_percent", 200, ["200", "at most 99", "`33`"]),
@@ -167,9 +180,11 @@ OWN_MESSAGE = {
     ],
 )
 def test_the_suggestion_has_the_form_of_the_field(field, value, facts):
-    keys = tuple(field.split("."))
+    keys = tuple(int(each) if each.isdigit() else each for each in field.split("."))
     raw = put(yaml.safe_load(SMALL), keys, value)
-    if value != ["kubeflow"] and keys[0] == "cluster" and len(keys) > 2 and keys[2] != "image":
+    if value is ...:
+        raw["cluster"]["kubeflow"] = {"image": "a/b:1"}
+    elif value != ["kubeflow"] and keys[0] == "cluster" and len(keys) > 2 and keys[2] != "image":
         raw["cluster"]["kubeflow"].update(image="a/b:1", pipeline_root="gs://b/c")
     with pytest.raises(ConfigError) as error:
         check_fields(PipelineConfig, raw, Path("f.yaml"))

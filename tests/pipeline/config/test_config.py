@@ -207,7 +207,7 @@ def test_file_that_does_not_exist(tmp_path):
     ("override", "facts"),
     [
         ("features.groups.0.scale=zscore", ["z_score"]),
-        ("training.hidden_units=3", ["unknown key", "more", "python -m pipeline schema"]),
+        ("training.hidden_units=3", ["unknown key", "'training.model.hidden_units'"]),
         ("training.epoch=3", ["'epochs'", "more", "python -m pipeline schema"]),
         ("training.model.hidden_units='64,32'", ["[64, 32]"]),
         ("training.optimizer.learning_rate=fast", ["'fast'", "number", "auto"]),

@@ -58,7 +58,7 @@ def test_plain_files_need_nothing(tmp_path):
         (
             "n,m\n" + NUMBERS[: NUMBERS.index("15,")] + "15,nichts\n",
             {},
-            "text: 'm' has texts among its numbers, 'nichts' in 1 of 16 cells",
+            "'m' has texts among its numbers, 'nichts' in 1 of 16 cells",
         ),
         (
             "n,day\n" + "".join(f"{i},2020-01-{i:02d}\n" for i in range(1, 29)) + "29,0000-00-00\n",
@@ -76,7 +76,7 @@ def test_what_is_found(tmp_path, content, section, reason):
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     found = guess_csv([file])
     assert found.section() == section
-    assert reason in " ".join(found.reasons)
+    assert reason in " ".join([*found.reasons, *map(str, found.doubts)])
 
 
 def test_codes_are_counted_in_all_blocks_of_a_file(tmp_path, monkeypatch):
@@ -85,7 +85,7 @@ def test_codes_are_counted_in_all_blocks_of_a_file(tmp_path, monkeypatch):
     cells = [f"X{i}" if i % 2 else f"{i}.5" for i in range(100)] + [f"{i}.5" for i in range(900)]
     (tmp_path / "rows.csv").write_text("n,m\n" + "".join(f"1,{cell}\n" for cell in cells))
     found = guess_csv([tmp_path / "rows.csv"])
-    assert "'X1' and others in 50 of 1,000 cells" in " ".join(found.reasons)
+    assert "'X1' and others in 50 of 1,000 cells" in str(found.doubts[0])
 
 
 def test_what_is_no_csv_stays_an_error(tmp_path):

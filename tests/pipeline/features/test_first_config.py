@@ -105,7 +105,7 @@ def test_small_whole_numbers_are_judged_by_squared_errors(tmp_path, lowest, gap)
     frame.to_csv(tmp_path / "t.csv", index=False)
     written = init_file(str(tmp_path / "t.csv"), label="goals", output=tmp_path / "t.yaml")
     assert written.kind == "regression"
-    (note,) = written.warnings
+    (note,) = written.notes
     assert f"goals has whole numbers from {goals.min()} to {goals.max()}" in note
     assert "kind: multiclass" in note
     text = written.path.read_text()
@@ -181,6 +181,19 @@ def test_a_file_as_a_stranger_has_it(tmp_path, capsys):
     assert "leaks the label" in output.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("suffix", "steps"), [("parquet", {"due": 128, "paid": 1}), ("csv", {})])
+def test_floats_that_float32_rounds_are_reported(tmp_path, suffix, steps):
+    """Each has its distance between float32 numbers; CSV's whole numbers are read as int64."""
+    random = np.random.default_rng(6)
+    due = 1.7e9 + random.integers(0, 5_000, 300)
+    frame = pd.DataFrame({"paid": 1e7 + random.integers(0, 30, 300), "due": due})
+    data = tmp_path / f"t.{suffix}"
+    frame.to_parquet(data) if suffix == "parquet" else frame.to_csv(data, index=False)
+    written = init_file(str(data), label="due", output=tmp_path / "t.yaml")
+    assert {each.column: each.number for each in written.warnings} == steps
+    assert not load_config(written.path).warnings  # Transform repeats them
+
+
 def test_few_different_rows_are_reported(tmp_path, capsys):
     """Equal rows would come into one split, which then differs from the other by chance."""
     random = np.random.default_rng(2)
@@ -189,7 +202,7 @@ def test_few_different_rows_are_reported(tmp_path, capsys):
     frame.to_csv(tmp_path / "few.csv", index=False)
     output = tmp_path / "few.yaml"
     assert main(["init", "--data", str(tmp_path / "few.csv"), "--output", str(output)]) == 0
-    assert "note: only 6 different rows among 400" in capsys.readouterr().out
+    assert "warning: only 6 different rows among 400" in capsys.readouterr().out
     assert load_config(output).data.split.by == "row"
     frame.assign(size=random.normal(size=400)).to_csv(tmp_path / "few.csv", index=False)
     command = ["init", "--data", str(tmp_path / "few.csv"), "--output", str(output), "--force"]

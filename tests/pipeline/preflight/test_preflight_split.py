@@ -170,3 +170,13 @@ def test_a_small_table_split_by_row_has_exact_shares(write):
     assert seen is not None
     part = Part(split="all", path="rows.csv", seen=seen, data=config.data)
     assert Counter(part.split_of(np.arange(60)).tolist()) == {"train": 48, "eval": 12}
+
+
+def test_a_missing_column_of_the_split_is_never_the_label(write, tmp_path):
+    """`bough` is nearest to the label `bought`, which rows are not grouped by."""
+    (tmp_path / "rows.csv").write_text(table())
+    text = refusal(
+        write(), f"data.path={tmp_path / 'rows.csv'}", "data.split={by: group, column: bough}"
+    )
+    assert "'bough' is not a column" in text
+    assert "'bought'" not in text

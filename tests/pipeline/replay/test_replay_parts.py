@@ -365,7 +365,7 @@ def test_the_pools_of_a_custom_job_are_processes_with_tf_config(tmp_path):
         replayed(tmp_path, {"pipelineSpec": spec}).run()
 
 
-@pytest.mark.parametrize("missing", [[], ["absent"]])
+@pytest.mark.parametrize("missing", ["", "s3://absent: this bucket does not exist."])
 def test_a_node_that_fails_names_the_buckets_that_do_not_exist(monkeypatch, missing):
     def fails(argv):
         raise ValueError("s3://absent/x matches no file")

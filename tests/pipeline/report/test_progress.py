@@ -23,6 +23,7 @@ from pipeline.report.progress import (
     Timing,
     duration,
 )
+from shared_core.run_warning import RunWarning
 from trainer_module.common.progress import (
     EvaluationEnded,
     MemoryProbe,
@@ -258,7 +259,8 @@ def test_cautions_of_transform_are_shown_when_it_ends(terminal):
     state = RunState.of(NODES)
     logger = logging.Logger("test")
     said = "column 'when': encode: date cannot read 67.0% of the values, for example '31.12.99'."
-    handler = ProgressHandler(state, row_counts=dict, cautions=lambda: [said])
+    warning = RunWarning(what=said.rstrip("."), source="Transform")
+    handler = ProgressHandler(state, row_counts=dict, cautions=lambda: [warning])
     logger.addHandler(handler)
     out = io.StringIO()
     console = Console(file=out, width=60, force_terminal=terminal)
@@ -271,6 +273,7 @@ def test_cautions_of_transform_are_shown_when_it_ends(terminal):
         assert max(map(len, shown.splitlines())) <= 60 or not terminal
         assert " ".join(shown.split()).count(f"Warning of Transform: {said}") == 1  # at once
         log(logger, "Component %s is running.", "Trainer")
+    assert state.warnings == [warning]  # for the record of a run that fails later
     if not terminal:
         ended, warned = out.getvalue().splitlines()[-2:]
         assert ended.startswith("[3/5] Transform: done in 0.0 s")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
 from frame_evaluation import evaluate_frame
 from rich.console import Console
@@ -16,6 +18,7 @@ from pipeline.report import run_warnings, summary, verdict
 from pipeline.report.console import Consoles
 from pipeline.report.progress import NodeState, RunState
 from pipeline.report.records import NodeRecord, OutputArtifact
+from trainer_module.checks.warn_once import warn_once, write_warnings
 
 
 def test_without_a_threshold_the_reason_is_that(write: Any, tmp_path: Path) -> None:
@@ -220,3 +223,22 @@ def test_metrics_of_few_rows_are_warned_of(
     found = run_warnings.run_warnings(load_config(write()), records)
     assert [each.number for each in found] == ([rows] if rows < 30 else [])
     assert all(f"only {rows} row" in str(each) for each in found)
+
+
+def test_nodes_that_go_on_with_a_warning_write_it_for_the_run(write: Any, tmp_path: Path) -> None:
+    violation = {"column": "x", "value": 7.0, "message": "column 'x' has a mean of 7."}
+    (tmp_path / "report.json").write_text(json.dumps({"violations": [violation]}))
+    model = keras.Sequential([keras.layers.Dense(1)])
+    warn_once("Rows cannot be compared.", about=model)
+    warn_once("Rows cannot be compared.", about=model)
+    write_warnings(str(tmp_path))
+    outputs = {"NormalizationValidator": "report", "Trainer": "model_run"}
+    records = {
+        node: NodeRecord(node, {key: [OutputArtifact(str(tmp_path), {})]})
+        for node, key in outputs.items()
+    }
+    found = run_warnings.run_warnings(load_config(write()), records)
+    (limit,) = (each for each in found if each.source == "NormalizationValidator")
+    assert (limit.column, limit.number) == ("x", 7.0)
+    said = [each.what for each in found if each.source == "Trainer"]
+    assert said.count("Rows cannot be compared") == 1  # others may be of this process

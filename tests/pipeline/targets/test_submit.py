@@ -112,6 +112,8 @@ def test_parameters_arrive_with_their_types(platform, server, tmp_path, capsys):
     for wrong, message in (
         ("rows=many", "--parameter rows=many: the pipeline's parameter is of type NUMBER_INTEGER"),
         ("x=1", "no parameter of this name; it has "),
+        (f"name=ghp_{'a1' * 18}", "--parameter name: its value has a token of GitHub"),
+        ("api_token=1", "--parameter api_token: its name is that of a credential"),
     ):
         assert submit(platform, f"--parameter={wrong}", spec=file) == 2
         assert message in capsys.readouterr().err
@@ -373,7 +375,7 @@ def test_a_configuration_is_compiled_and_sent_as_compile_writes_it(kubeflow, tmp
 @pytest.mark.parametrize(
     ("platform", "package", "command"),
     [
-        ("kubeflow", "kfp", "pip install 'tfx-largebatch[pipeline]'"),
+        ("kubeflow", "kfp", "uv pip install 'tfx-largebatch[pipeline]'"),
         ("vertex", "google.cloud.aiplatform_v1", "pip install google-cloud-aiplatform"),
     ],
 )

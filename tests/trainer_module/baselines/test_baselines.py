@@ -192,7 +192,7 @@ def test_missing_scipy_is_a_warning(fn_args, tmp_path, caplog, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
     _, data, summary, inputs = opened(fn_args(), label="generous")
     write_baselines(str(tmp_path / "run"), data, summary, TrainerConfig(label="generous"), inputs)
-    assert "pip install 'tfx-largebatch[tfx]'" in caplog.text
+    assert "uv pip install 'tfx-largebatch[tfx]'" in caplog.text
     assert not (tmp_path / "run").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import numpy as np
@@ -62,3 +63,24 @@ def test_options_of_the_loop_take_numbers_of_numpy():
 def test_without_a_section_a_message_begins_with_the_argument():
     with pytest.raises(ValueError, match=r"^epochs=0: "):
         parse_section(LoopOptions, {"epochs": 0}, section="")
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"epochs": "ten"}, "trainer.epochs='ten': use a whole number."),
+        ({"model": {"hidden_units": "64,32"}}, "trainer.model.hidden_units='64,32': use a list."),
+        (
+            {"optimizer": {"learning_rate": "fast"}},
+            "trainer.optimizer.learning_rate='fast': use a number or 'auto'.",
+        ),
+        ({"optimizer": 3}, "trainer.optimizer=3: use a mapping."),
+        (
+            {"learning_rate": 1},
+            "trainer.learning_rate is not a setting: did you mean 'optimizer.learning_rate'?",
+        ),
+    ],
+)
+def test_a_wrong_type_gets_what_to_use_in_one_line(values, line):
+    with pytest.raises(ValueError, match=f"^{re.escape(line)}$"):
+        TrainerConfig.parse(values)

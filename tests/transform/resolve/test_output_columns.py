@@ -64,6 +64,9 @@ def test_a_cross_is_named_by_itself_and_its_columns() -> None:
     cross = Cross.model_validate({"name": "c", "columns": ["a", "b"], "encode": "vocabulary"})
     column = cross_column(cross)
     assert (column.name, column.source, column.kind) == ("c", "a x b", "vocabulary")
+    pairs = ["a", "b x c"], ["a x b", "c"], ["a", "b", "c"]
+    crosses = [Cross(name="c", columns=tuple(each), encode=cross.encode) for each in pairs]
+    assert len({cross_column(each).source for each in crosses}) == 3
 
 
 def test_two_outputs_of_one_name_are_refused() -> None:

@@ -103,3 +103,9 @@ def test_a_name_with_brackets_is_in_one_place_only() -> None:
     assert _columns_of(crossed, **{"w[0]": "string", "a?": "string", "fare": "float"}) is not None
     with pytest.raises(ValueError, match=r"'a\?' is not in the data, and no pattern here; name"):
         _columns_of(crossed, **{"w[0]": "string", "ab": "string", "fare": "float"})
+
+
+def test_a_column_that_is_named_as_a_cross_is_shown_is_refused() -> None:
+    types = {"a": "string", "b": "string", "fare": "float"}
+    with pytest.raises(ValueError, match=r"cross 'c' is shown as 'a x b', which is a column"):
+        _columns_of(_crossed("a", "b"), **types, **{"a x b": "int"})
