@@ -152,7 +152,7 @@ def test_the_validator_knows_what_to_expect(result: Any) -> None:
     ]
     batch = Batch(len(WORDS), tuple(values))
     state = compute.add_input(compute.create_accumulator(), batch)
-    columns = compute.extract_output(state).statistics.columns
+    columns = compute.extract_output(state).columns
 
     def violated(**limits: Any) -> list[str]:
         z_score = None  # imputed values are among those of the batch

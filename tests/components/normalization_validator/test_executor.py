@@ -24,7 +24,7 @@ from tfx.types import standard_artifacts
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 import components
-from components.normalization_validator.artifacts import NormalizationBlessing, NormalizationReport
+from components.normalization_validator.component import NormalizationBlessing, NormalizationReport
 from components.normalization_validator.executor import Executor, NormalizationError
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import ColumnStatistics, Report

@@ -238,7 +238,7 @@ def _violations(result: Any, column: str, factor: float) -> list[str]:
     )
     compute = statistics.ComputeStatistics(features, "train")
     state = compute.add_input(compute.create_accumulator(), columns.Batch(ROWS, (values,)))
-    measured = compute.extract_output(state).statistics.columns
+    measured = compute.extract_output(state).columns
     (one,) = (each for each in measured if each.name == column)
     found = check.find_violations({"train": [one]}, limits.NormalizationLimits())
     return [each.limit for each in found]
