@@ -1,6 +1,6 @@
 """`preprocessing_fn`: the spec, applied to a batch of raw columns.
 
-    derive -> select -> stack -> scale/numbers.py (clip, impute, scale: each scaler's file) -> pack
+    derive -> select -> stack -> scale/numbers.py (clip, impute, scale) -> pack
                             `-> encode/table.py: each encoder's file -> pack
                             `-> crosses.py -> pack
 

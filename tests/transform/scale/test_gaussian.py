@@ -17,7 +17,7 @@ tf = pytest.importorskip("tensorflow")
 from scipy.special import ndtr, ndtri  # noqa: E402
 
 from transform.analyzers.statistic import QUANTILE_GRID  # noqa: E402
-from transform.scale.gaussian import normal_scores  # noqa: E402
+from transform.scale.ranks import normal_scores  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 
 
