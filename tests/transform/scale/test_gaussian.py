@@ -58,8 +58,8 @@ COLUMNS = {
 
 
 def _scored(analyze: Any, x: np.ndarray, shards: int, **chain: Any) -> np.ndarray:
-    from transform.columns.grouped import ResolvedGroup
     from transform.columns.inputs import DenseColumns
+    from transform.columns.types import ResolvedGroup
     from transform.steps.numbers import scaled
 
     group = Group.model_validate({"name": "g", "columns": "x", "scale": "gaussian", **chain})
