@@ -110,7 +110,7 @@ class NormalizationValidator(BaseBeamComponent):
                 executor.EXAMPLES_KEY: examples,
                 executor.TRANSFORM_GRAPH_KEY: transform_graph,
                 executor.STATISTICS_KEY: statistics,
-                executor.LIMITS_KEY: NormalizationLimits.of(limits).to_json(),
+                executor.LIMITS_KEY: NormalizationLimits.of(limits).model_dump_json(),
                 executor.ON_FAILURE_KEY: on_failure,
                 executor.REPORT_KEY: Channel(type=NormalizationReport),
                 executor.BLESSING_KEY: Channel(type=NormalizationBlessing),

@@ -127,19 +127,9 @@ class NormalizationLimits(_Frozen):
     @classmethod
     def of(cls, limits: NormalizationLimits | Mapping[str, Any] | None) -> NormalizationLimits:
         """Return limits from a model, a mapping or None, without fields that a subclass adds."""
-        if limits is None:
-            return cls()
         if isinstance(limits, NormalizationLimits):
-            own = set(NormalizationLimits.model_fields)
-            return cls.model_validate(limits.model_dump(include=own))
-        return cls.model_validate(limits)
-
-    def to_json(self) -> str:
-        """Return the same text for the same limits: it is part of TFX's cache key.
-
-        Keys are not sorted: the order of `kinds` has a meaning.
-        """
-        return self.model_dump_json()
+            limits = limits.model_dump(include=set(NormalizationLimits.model_fields))
+        return cls.model_validate(limits or {})
 
     def kind_of(self, column: str) -> str | None:
         """Return the kind that `kinds` gives a column, or None."""

@@ -235,12 +235,10 @@ def _column(
         exact_mean = _exact(state.sum, i) / count
         variance = _exact(state.sum_of_squares, i) / count - exact_mean * exact_mean
         mean, std = float(exact_mean), math.sqrt(max(float(variance), 0.0))
+    known = {k: v for k, v in column._asdict().items() if k in ColumnStatistics.model_fields}
     return ColumnStatistics(
-        name=column.name,
-        kind=column.kind,
+        **known,
         feature=feature.name,
-        position=column.position,
-        vocabulary_size=column.vocabulary_size,
         split=split,
         values=state.values,
         absent=state.absent,
@@ -253,9 +251,6 @@ def _column(
         max=float(state.max[FINITE, i]) if any_finite else None,
         constant=bool(count and state.min[OBSERVED, i] == state.max[OBSERVED, i]),
         histogram=_histogram(state, i) if any_finite else None,
-        validation_rule=column.validation_rule,
-        bounds=column.bounds,
-        is_aspect=column.is_aspect,
     )
 
 

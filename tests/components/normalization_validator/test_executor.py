@@ -68,7 +68,7 @@ class Run:
                 "statistics": list(statistics),
             },
             {"report": [self.report_artifact], "blessing": [self.blessing]},
-            {"limits": NormalizationLimits.of(limits).to_json(), "on_failure": on_failure},
+            {"limits": NormalizationLimits.of(limits).model_dump_json(), "on_failure": on_failure},
         )
         text = Path(self.report_artifact.uri, "report.json").read_text()
         self.report = Report.model_validate_json(text)
