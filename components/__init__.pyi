@@ -14,8 +14,8 @@ from .transform.component import ParquetTransform as ParquetTransform
 # Check normalisation
 from .normalization_validator.component import NormalizationValidator as NormalizationValidator
 from .normalization_validator.limits import NormalizationLimits as NormalizationLimits
-from .normalization_validator.artifacts import NormalizationReport as NormalizationReport
-from .normalization_validator.artifacts import NormalizationBlessing as NormalizationBlessing
+from .normalization_validator.component import NormalizationReport as NormalizationReport
+from .normalization_validator.component import NormalizationBlessing as NormalizationBlessing
 
 # Explain
 from .input_gradients.component import InputGradients as InputGradients

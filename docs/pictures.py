@@ -21,8 +21,8 @@ from matplotlib.axes import Axes
 
 from pipeline.data.data_sources import resolve
 from transform import compat
-from transform.columns.grouped import ResolvedGroup
 from transform.columns.inputs import DenseColumns
+from transform.columns.types import ResolvedGroup
 from transform.spec.group import Group
 from transform.steps.numbers import scaled
 

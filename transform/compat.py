@@ -6,13 +6,34 @@ range of our tensor: TFT's analyzers use these themselves.
 
 from __future__ import annotations
 
+import functools
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
 from tensorflow_transform import analyzer_nodes, analyzers, schema_inference
 
-Combiner = analyzer_nodes.Combiner  # its repr is part of the key of TFT's analyzer cache
 TensorInfo = analyzer_nodes.TensorInfo
 CacheCoder = analyzer_nodes.CacheCoder
-JsonNumpyCacheCoder = analyzer_nodes.JsonNumpyCacheCoder
+
+
+class Combiner(analyzer_nodes.Combiner):
+    """Merges accumulators two by two. Its repr is part of the key of TFT's analyzer cache."""
+
+    def merge(self, a: Any, b: Any) -> Any:
+        """Return an accumulator of what both have seen; `a` may be changed."""
+        raise NotImplementedError
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        """Merge any number of accumulators into a new one."""
+        return functools.reduce(self.merge, accumulators, self.create_accumulator())
+
+    @property
+    def accumulator_coder(self) -> CacheCoder:
+        """JSON of a float64 array keeps every bit, infinities included."""
+        return analyzer_nodes.JsonNumpyCacheCoder(np.float64)
 
 
 def combine(combiner: Combiner, *tensors: tf.Tensor, name: str) -> tuple[tf.Tensor, ...]:
@@ -29,3 +50,24 @@ def set_int_domain(tensor: tf.Tensor, size: int | tf.Tensor) -> None:
     """Declare in the transformed schema that `tensor` holds ids 0..size-1."""
     maximum = tf.cast(tf.convert_to_tensor(size), tf.int64) - 1
     schema_inference.set_tensor_schema_override(tensor, tf.constant(0, tf.int64), maximum)
+
+
+# The analyzer cache is an artifact that others may write: data alone, no pickle. The analyzers of
+# TFT that we use (`tft.vocabulary`, `tft.sum`) keep JSON; `tft.quantiles` pickles.
+
+
+def to_bytes(**arrays: np.ndarray) -> bytes:
+    """Return arrays in NumPy's npz format, every bit kept; TFT compresses the cache's files."""
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
+def from_bytes(encoded: bytes) -> Mapping[str, np.ndarray]:
+    """Return the arrays that `to_bytes` wrote.
+
+    Raises:
+        ValueError: the bytes are something else, a pickle among others.
+    """
+    with np.load(io.BytesIO(encoded), allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}

@@ -1,6 +1,6 @@
 """`preprocessing_fn`: the spec, applied to a batch of raw columns.
 
-    derive -> select -> stack -> scale/numbers.py (clip, impute, scale: each scaler's file) -> pack
+    derive -> select -> stack -> scale/numbers.py (clip, impute, scale) -> pack
                             `-> encode/table.py: each encoder's file -> pack
                             `-> crosses.py -> pack
 
@@ -27,9 +27,8 @@ from transform.analyzers.present import with_counts
 from transform.block import Block
 from transform.columns.derive import derived_columns, refuse_leaks
 from transform.columns.fixed_lists import split_lists
-from transform.columns.grouped import ResolvedGroup
 from transform.columns.inputs import DenseColumns, batch_size, tensor_type
-from transform.columns.types import SeenTypes
+from transform.columns.types import ResolvedGroup, SeenTypes
 from transform.encode.crosses import cross, cross_texts, float_buckets
 from transform.encode.encoder import Inputs
 from transform.encode.label import label_output, weight_output

@@ -8,7 +8,7 @@ a vector of length n is n of them, `name[0]` .. `name[n-1]`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -73,6 +73,19 @@ class FeatureSet(NamedTuple):
     def column_names(self) -> list[str]:
         """Return every column's name, feature by feature."""
         return [column.name for feature in self.features for column in feature.columns]
+
+    def with_kinds(self, kind_of: Callable[[str], str | None]) -> FeatureSet:
+        """Return the same, where the columns that `kind_of` knows are checked as of that kind."""
+
+        def of_kind(column: Column) -> Column:
+            kind = kind_of(column.name)
+            if kind is None:
+                return column
+            rule = None if kind == "none" else kind
+            return column._replace(kind=kind, validation_rule=rule, bounds=None)
+
+        features = (f._replace(columns=tuple(map(of_kind, f.columns))) for f in self.features)
+        return self._replace(features=tuple(features))
 
 
 class Values(NamedTuple):
@@ -158,18 +171,18 @@ def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feat
                 is_aspect=column.is_aspect,
             )
         )
-    features = tuple(
-        Feature(name, _size(known[name]), tuple(sorted(columns[name], key=lambda c: c.position)))
-        for name in columns
-    )
-    for feature in features:
-        last = feature.columns[-1]
+    features = []
+    for name, held in columns.items():
+        held.sort(key=lambda column: column.position)
+        feature = Feature(name, _size(known[name]), tuple(held))
+        features.append(feature)
+        last = held[-1]
         if feature.size is not None and last.position >= feature.size:
             raise ValueError(
                 f"The feature layout puts column {last.name!r} at position {last.position} of "
                 f"{feature.name!r}, whose transformed schema has {feature.size} values per row."
             )
-    return features
+    return tuple(features)
 
 
 def _known_rule(column: layouts.Column) -> str | None:

@@ -1,4 +1,10 @@
-"""The NormalizationValidator node."""
+"""The NormalizationValidator node, and the artifact types of its outputs.
+
+Two rules of TFX's Kubeflow compiler shape the types. A type's TYPE_NAME is where to import it from,
+with exactly one dot: so it is written into the compiled spec, and so the container finds it again.
+And a custom type declares no properties, so what it carries are custom properties, as
+ModelBlessing's.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +14,34 @@ from typing import Any, Literal
 from tfx.dsl.components.base.base_beam_component import BaseBeamComponent
 from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
 from tfx.types import standard_artifacts
+from tfx.types.artifact import Artifact
 from tfx.types.channel import BaseChannel, Channel
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 
 from components.normalization_validator import executor
-from components.normalization_validator.artifacts import NormalizationBlessing, NormalizationReport
 from components.normalization_validator.limits import NormalizationLimits
 
 ON_FAILURE = ("fail", "warn")
+
+
+class NormalizationReport(Artifact):
+    """Statistics of every column and split, and the limits they violate.
+
+    File: `report.json` (components.normalization_validator.report.Report).
+    Custom properties: `violations` (their number) and `blessed` (1 when there is none, else 0).
+    """
+
+    TYPE_NAME = "components.NormalizationReport"
+
+
+class NormalizationBlessing(Artifact):
+    """The verdict: a file BLESSED or NOT_BLESSED, and the custom property `blessed` (1 or 0).
+
+    It is no ModelBlessing, because a Resolver looks up every ModelBlessing of the pipeline to find
+    the latest blessed model; a blessing that is about no model would break that search.
+    """
+
+    TYPE_NAME = "components.NormalizationBlessing"
 
 
 class NormalizationValidatorSpec(ComponentSpec):
@@ -84,7 +110,7 @@ class NormalizationValidator(BaseBeamComponent):
                 executor.EXAMPLES_KEY: examples,
                 executor.TRANSFORM_GRAPH_KEY: transform_graph,
                 executor.STATISTICS_KEY: statistics,
-                executor.LIMITS_KEY: NormalizationLimits.of(limits).to_json(),
+                executor.LIMITS_KEY: NormalizationLimits.of(limits).model_dump_json(),
                 executor.ON_FAILURE_KEY: on_failure,
                 executor.REPORT_KEY: Channel(type=NormalizationReport),
                 executor.BLESSING_KEY: Channel(type=NormalizationBlessing),

@@ -14,17 +14,17 @@ from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 
 from components.arrow_example_gen.damage import damage_named
-from components.normalization_validator import artifacts, raw_columns
+from components.normalization_validator import raw_columns
 from components.normalization_validator.check import find_violations
-from components.normalization_validator.columns import (
-    BatchReader,
-    Column,
-    FeatureSet,
-    read_feature_set,
-)
+from components.normalization_validator.columns import BatchReader, FeatureSet, read_feature_set
 from components.normalization_validator.limits import NormalizationLimits
-from components.normalization_validator.report import RawColumn, Report, SplitStatistics, summary
-from components.normalization_validator.statistics import ComputeStatistics, Measured, with_shifts
+from components.normalization_validator.report import (
+    REPORT_JSON,
+    Report,
+    SplitStatistics,
+    summary,
+)
+from components.normalization_validator.statistics import ComputeStatistics
 from shared_core.atomic_files import atomic_write_text
 from trainer_module.common.progress import RowsCounted, attached
 
@@ -37,6 +37,7 @@ REPORT_KEY = "report"
 BLESSING_KEY = "blessing"
 
 _NODE = "NormalizationValidator"
+_VIOLATIONS, _BLESSED = "violations", "blessed"  # custom properties
 
 
 class NormalizationError(ValueError):
@@ -71,7 +72,7 @@ class Executor(BaseBeamExecutor):
 
         feature_set = read_feature_set(graph.uri)
         limits.check_names(feature_set.column_names())
-        feature_set = _with_kinds(feature_set, limits)
+        feature_set = feature_set.with_kinds(limits.kind_of)
         with damage_named(examples.uri, beam_args=self._beam_pipeline_args or ()):
             statistics = self._compute(examples, feature_set, limits, report_artifact.uri)
         if statistics[0].rows == 0:
@@ -81,30 +82,29 @@ class Executor(BaseBeamExecutor):
                 "Transform's input."
             )
         violations = find_violations({s.split: s.columns for s in statistics}, limits)
-        distributions: tuple[RawColumn, ...] = ()
+        sources = {c.name: c.source for f in feature_set.features for c in f.columns}
+        raw = ()
         if input_dict.get(STATISTICS_KEY):
             of_raw = artifact_utils.get_single_instance(input_dict[STATISTICS_KEY])
             raw = raw_columns.read(of_raw, [s.split for s in statistics])
-            violations += raw_columns.lost_columns(statistics, raw.spans, feature_set, limits)
-            for sentence in raw_columns.suspects(statistics, raw.spans, feature_set):
-                logging.warning("%s", sentence)
-            distributions = raw.distributions
-        sources = {c.name: c.source for f in feature_set.features for c in f.columns}
+            violations += raw_columns.lost_columns(statistics[0], raw, sources, limits)
         report = Report(
             blessed=not violations,
             limits=limits,
             splits=tuple(statistics),
             violations=tuple(violations),
             sources=sources,
-            raw=tuple(each for each in distributions if each.name in sources.values()),
+            raw=tuple(each for each in raw if each.name in sources.values()),
         )
-        write_report(report, report_artifact.uri)
-        _log_end(report)
-
+        where = _write_report(report, report_artifact.uri)
+        rows = sum(split.rows for split in statistics)
+        logging.get_absl_logger().info(
+            f"{_NODE}: {len(sources)} columns, {rows} rows, {len(statistics)} splits, "
+            f"{len(violations)} limits violated",
+            extra=attached(RowsCounted(_NODE, rows)),
+        )
         if violations and on_failure == "fail":
-            kept = report_artifact.uri.rstrip("/") + "-failed"
-            write_report(report, kept)
-            where = os.path.join(kept, artifacts.REPORT_JSON)
+            where = _write_report(report, report_artifact.uri.rstrip("/") + "-failed")
             raise NormalizationError(
                 f"The transformed examples are not normalised. {summary(violations)}\n"
                 f"Report: {where}\n"
@@ -113,24 +113,18 @@ class Executor(BaseBeamExecutor):
                 "pipeline continues."
             )
         if violations:
-            where = os.path.join(report_artifact.uri, artifacts.REPORT_JSON)
             logging.warning(
-                "The transformed examples are not normalised. %s\nReport: %s",
-                summary(violations),
-                where,
+                f"The transformed examples are not normalised. {summary(violations)}\n"
+                f"Report: {where}"
             )
-        report_artifact.set_int_custom_property(artifacts.VIOLATIONS, len(violations))
-        report_artifact.set_int_custom_property(artifacts.BLESSED, int(report.blessed))
-        blessing.set_int_custom_property(artifacts.BLESSED, int(report.blessed))
-        name = artifacts.BLESSED_FILE if report.blessed else artifacts.NOT_BLESSED_FILE
+        report_artifact.set_int_custom_property(_VIOLATIONS, len(violations))
+        report_artifact.set_int_custom_property(_BLESSED, int(report.blessed))
+        blessing.set_int_custom_property(_BLESSED, int(report.blessed))
+        name = "BLESSED" if report.blessed else "NOT_BLESSED"
         atomic_write_text(os.path.join(blessing.uri, name), "")
 
     def _compute(
-        self,
-        examples: Artifact,
-        feature_set: FeatureSet,
-        limits: NormalizationLimits,
-        uri: str,
+        self, examples: Artifact, feature_set: FeatureSet, limits: NormalizationLimits, uri: str
     ) -> list[SplitStatistics]:
         """Compute statistics of every split, train first; Beam's workers return them as files."""
         names = artifact_utils.decode_split_names(examples.split_names)
@@ -156,46 +150,16 @@ class Executor(BaseBeamExecutor):
         measured = []
         for split in splits:
             with fileio.open(os.path.join(folder, f"{split}.json"), "r") as file:
-                measured.append(Measured.model_validate_json(file.read()))
+                measured.append(SplitStatistics.model_validate_json(file.read()))
         fileio.rmtree(folder)
-        return [with_shifts(each, measured[0]) for each in measured]
+        return measured
 
 
-def _with_kinds(feature_set: FeatureSet, limits: NormalizationLimits) -> FeatureSet:
-    features = []
-    for feature in feature_set.features:
-        columns = [
-            column if (kind := limits.kind_of(column.name)) is None else _as(column, kind)
-            for column in feature.columns
-        ]
-        features.append(feature._replace(columns=tuple(columns)))
-    return feature_set._replace(features=tuple(features))
+def _write_statistics(measured: SplitStatistics, folder: str) -> None:
+    atomic_write_text(os.path.join(folder, f"{measured.split}.json"), measured.model_dump_json())
 
 
-def _as(column: Column, kind: str) -> Column:
-    rule = None if kind == "none" else kind
-    return column._replace(kind=kind, validation_rule=rule, bounds=None)
-
-
-def _write_statistics(measured: Measured, folder: str) -> None:
-    name = f"{measured.statistics.split}.json"
-    atomic_write_text(os.path.join(folder, name), measured.model_dump_json())
-
-
-def write_report(report: Report, folder: str) -> None:
-    """Write report.json into a folder, local or remote."""
-    atomic_write_text(os.path.join(folder, artifacts.REPORT_JSON), report.to_json())
-
-
-def _log_end(report: Report) -> None:
-    rows = sum(split.rows for split in report.splits)
-    columns = len(report.splits[0].columns)
-    logging.get_absl_logger().info(
-        "%s: %d columns, %d rows, %d splits, %d limits violated",
-        _NODE,
-        columns,
-        rows,
-        len(report.splits),
-        len(report.violations),
-        extra=attached(RowsCounted(_NODE, rows)),
-    )
+def _write_report(report: Report, folder: str) -> str:
+    file = os.path.join(folder, REPORT_JSON)
+    atomic_write_text(file, report.to_json())
+    return file

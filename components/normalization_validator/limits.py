@@ -87,31 +87,6 @@ class BoundsLimits(_Frozen):
     tolerance: float = Field(default=1e-6, ge=0.0, description="allowance for float32 rounding")
 
 
-class ShiftLimits(_Frozen):
-    """Every other split against train, values that were not imputed.
-
-    A difference is a violation where it is above its limit and above what chance makes of a random
-    split, so that small splits and columns with heavy tails raise no alarm.
-    """
-
-    max_moved: float | None = Field(
-        default=0.1,
-        ge=0.0,
-        le=1.0,
-        description="largest difference of the share of values in any one interval, and of the "
-        "share of missing ones; 0.1: a tenth of the rows lies elsewhere. Ids have the latter alone",
-    )
-    max_mean_shift: float | None = Field(
-        default=0.5, ge=0.0, description="largest |mean - train mean| in train standard deviations"
-    )
-    false_alarm: float = Field(
-        default=1e-6,
-        gt=0.0,
-        lt=0.5,
-        description="largest probability that one column of a random split is a violation",
-    )
-
-
 class NormalizationLimits(_Frozen):
     """What NormalizationValidator accepts; null for a group of limits turns it off.
 
@@ -144,7 +119,6 @@ class NormalizationLimits(_Frozen):
     gaussian: GaussianLimits | None = GaussianLimits()
     pointwise: PointwiseLimits | None = PointwiseLimits()
     bounds: BoundsLimits | None = BoundsLimits()
-    shift: ShiftLimits | None = ShiftLimits()
     kinds: dict[str, Literal["z_score", "min_max", "gaussian", "none"]] = Field(
         default_factory=dict
     )
@@ -153,19 +127,9 @@ class NormalizationLimits(_Frozen):
     @classmethod
     def of(cls, limits: NormalizationLimits | Mapping[str, Any] | None) -> NormalizationLimits:
         """Return limits from a model, a mapping or None, without fields that a subclass adds."""
-        if limits is None:
-            return cls()
         if isinstance(limits, NormalizationLimits):
-            own = set(NormalizationLimits.model_fields)
-            return cls.model_validate(limits.model_dump(include=own))
-        return cls.model_validate(limits)
-
-    def to_json(self) -> str:
-        """Return the same text for the same limits: it is part of TFX's cache key.
-
-        Keys are not sorted: the order of `kinds` has a meaning.
-        """
-        return self.model_dump_json()
+            limits = limits.model_dump(include=set(NormalizationLimits.model_fields))
+        return cls.model_validate(limits or {})
 
     def kind_of(self, column: str) -> str | None:
         """Return the kind that `kinds` gives a column, or None."""

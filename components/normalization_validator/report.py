@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-from components.normalization_validator.limits import NormalizationLimits
+from components.normalization_validator.limits import SECTION, NormalizationLimits
+
+REPORT_JSON = "report.json"
 
 
 class _Frozen(BaseModel):
@@ -41,32 +44,14 @@ class Histogram(_Frozen):
         return self.first_bin * self.width
 
 
-class Shift(_Frozen):
-    """How far a column of a split is from train; both without imputed values.
-
-    moved: the largest difference of the shares of values in one interval. low, high: that interval
-    (None: unbounded); share, train_share: of values in it. mean: (mean - train mean) / train std.
-    mean_errors: the same difference without its sign, in standard errors. None: not known.
-    """
-
-    moved: float
-    low: float | None
-    high: float | None
-    share: float
-    train_share: float
-    mean: float | None
-    mean_errors: float | None
-
-
 class ColumnStatistics(_Frozen):
     """One column of one split.
 
     values: finite and non-finite ones. absent: rows without a value (sparse features only).
     count, mean and std (population, ddof 0) are over the finite values that were not imputed: what
     Transform's analyzers saw. min and max are over every finite value: what the model sees. None
-    stands for a statistic of no values. shift: None on train, for ids, and without a value.
-    validation_rule (`judged_as` in JSON), bounds, is_aspect: what Transform says may be expected of
-    the column.
+    stands for a statistic of no values. validation_rule, bounds, is_aspect: what Transform says may
+    be expected of the column.
     """
 
     name: str
@@ -86,12 +71,7 @@ class ColumnStatistics(_Frozen):
     max: float | None
     constant: bool
     histogram: Histogram | None
-    shift: Shift | None = None
-    validation_rule: str | None = Field(
-        default=None,
-        validation_alias=AliasChoices("judged_as", "validation_rule"),
-        serialization_alias="judged_as",
-    )
+    validation_rule: str | None = None
     bounds: Mapping[str, tuple[float | None, float | None]] | None = None
     is_aspect: bool = False
 
@@ -109,12 +89,6 @@ class ColumnStatistics(_Frozen):
     def imputed_share(self) -> float:
         """Of the values: imputed."""
         return self.imputed / self.values if self.values else 0.0
-
-    @property
-    def missing_share(self) -> float:
-        """Of all rows: imputed, absent, NaN or infinite."""
-        rows = self.values + self.absent
-        return 1.0 - self.count / rows if rows else 0.0
 
 
 class SplitStatistics(_Frozen):
@@ -153,6 +127,22 @@ class Violation(_Frozen):
     limit: str
     message: str
 
+    @classmethod
+    def of(
+        cls, column: ColumnStatistics, statistic: str, value: float, field: str, what: str
+    ) -> Violation:
+        """Create the violation of a field of the limits, whose message ends in `what`."""
+        kind = f" ({column.kind})" if column.kind else ""
+        return cls(
+            column=column.name,
+            kind=column.kind,
+            split=column.split,
+            statistic=statistic,
+            value=value if math.isfinite(value) else None,
+            limit=f"{SECTION}.{field}",
+            message=f"column {column.name!r}{kind}, split {column.split}: {what}",
+        )
+
 
 class Report(_Frozen):
     """The content of report.json.
@@ -172,10 +162,7 @@ class Report(_Frozen):
 
     def to_json(self) -> str:
         """Return the text of report.json."""
-        return (
-            json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, allow_nan=False)
-            + "\n"
-        )
+        return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
 
     def split(self, name: str) -> SplitStatistics:
         """Return the statistics of one split.

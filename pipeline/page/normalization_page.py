@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.normalization_validator.artifacts import REPORT_JSON
+from components.normalization_validator.report import REPORT_JSON
 from pipeline.common.errors import ConfigError
 from pipeline.page.elements import Section, Tile
 from pipeline.page.render import render

@@ -6,8 +6,8 @@ import numpy as np
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
-from components.normalization_validator.report import RawColumn
-from components.normalization_validator.statistics import ComputeStatistics, Measured
+from components.normalization_validator.report import RawColumn, SplitStatistics
+from components.normalization_validator.statistics import ComputeStatistics
 
 COLUMNS = (
     Column("fare", "z_score", 0),
@@ -28,7 +28,7 @@ RAW = (
 
 def measured(
     split: str, values: np.ndarray, imputed: np.ndarray, columns: tuple[Column, ...]
-) -> Measured:
+) -> SplitStatistics:
     """Returns the statistics of values `[rows, columns]`, as the validator computes them."""
     features = FeatureSet((Feature("x", len(columns), columns),), None, schema_pb2.Schema())
     combine = ComputeStatistics(features, split)
@@ -36,7 +36,7 @@ def measured(
     return combine.extract_output(combine.add_input(combine.create_accumulator(), batch))
 
 
-def measured_split(split: str, rows: int, offset: float) -> Measured:
+def measured_split(split: str, rows: int, offset: float) -> SplitStatistics:
     """Returns four columns and three of 0 and 1; the first value of `fare` is far out."""
     rng = np.random.default_rng(rows)
     x = np.stack(

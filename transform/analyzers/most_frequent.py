@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -99,13 +99,11 @@ class MostFrequentCombiner(compat.Combiner):
             self._add(counts, Counter(present.tolist()))
         return accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[_Counters]) -> _Counters:
-        """Add the counts of any number of accumulators."""
-        merged = self.create_accumulator()
-        for accumulator in accumulators:
-            for counts, more in zip(merged, accumulator, strict=True):
-                self._add(counts, more)
-        return merged
+    def merge(self, a: _Counters, b: _Counters) -> _Counters:
+        """Add the counts of an accumulator to those of another one."""
+        for counts, more in zip(a, b, strict=True):
+            self._add(counts, more)
+        return a
 
     def extract_output(self, accumulator: _Counters) -> list[np.ndarray]:
         """Return the value with the largest count, the smallest of those with equal counts."""

@@ -14,16 +14,16 @@ are taken for one with probability 5e-12.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from transform import compat
-from transform.analyzers.cache import from_bytes, to_bytes
 from transform.analyzers.fitted import keep
 from transform.analyzers.statistics import LARGEST, Moments, merge_moments
+from transform.compat import from_bytes, to_bytes
 
 MOMENTS_OF_KEYS = "moments_of_keys"  # what each key's `Moments` are kept as
 _FINGERPRINTS = np.iinfo(np.int64).max  # fingerprints are below; itself marks the row of all rows
@@ -110,14 +110,7 @@ class KeyedMomentsCombiner(compat.Combiner):
         """Merge one batch: its keys `[batch]` and values `[batch, n]`."""
         keys, x = batch_values
         batch = _moments_of_batch(np.asarray(keys, np.int64), np.asarray(x, np.float64))
-        return self._merge(accumulator, batch)
-
-    def merge_accumulators(self, accumulators: Iterable[_Accumulator]) -> _Accumulator:
-        """Merge any number of accumulators."""
-        merged = self.create_accumulator()
-        for accumulator in accumulators:
-            merged = self._merge(merged, _Accumulator(*accumulator))
-        return merged
+        return self.merge(accumulator, batch)
 
     def extract_output(self, accumulator: _Accumulator) -> list[np.ndarray]:
         """Return keys `[keys + 1]`, moments `[5, keys + 1, n]`; the last are those of all rows."""
@@ -137,7 +130,9 @@ class KeyedMomentsCombiner(compat.Combiner):
         """Both arrays."""
         return _AccumulatorCoder()
 
-    def _merge(self, a: _Accumulator, b: _Accumulator) -> _Accumulator:
+    def merge(self, a: _Accumulator, b: _Accumulator) -> _Accumulator:
+        """Merge the moments of keys that both have."""
+        b = _Accumulator(*b)
         keys = np.union1d(a.keys, b.keys)
         if keys.size > self._max_keys:
             raise ValueError(

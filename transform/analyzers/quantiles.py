@@ -7,14 +7,14 @@ of its result, and what follows it moves up by one. Its sketch also takes severa
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from transform import compat
-from transform.analyzers.cache import from_bytes, to_bytes
 from transform.analyzers.quantile_sketch import QuantileSketch, capacity_for
+from transform.compat import from_bytes, to_bytes
 
 EPSILON = 0.01  # as tft.bucketize: error of a boundary's rank, as a share of all rows
 
@@ -81,12 +81,10 @@ class QuantilesCombiner(compat.Combiner):
         accumulator.add(np.asarray(batch_values[0], np.float64))
         return accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[QuantileSketch]) -> QuantileSketch:
-        """Merge any number of accumulators into a new one."""
-        merged = self.create_accumulator()
-        for accumulator in accumulators:
-            merged.merge(accumulator)
-        return merged
+    def merge(self, a: QuantileSketch, b: QuantileSketch) -> QuantileSketch:
+        """Merge a sketch into another one."""
+        a.merge(b)
+        return a
 
     def compact(self, accumulator: QuantileSketch) -> QuantileSketch:
         """Shrink the sketch before it is sent elsewhere."""

@@ -2,7 +2,7 @@
 
     SCALER = Scaler(name="min_max", requires=(EXTREMES,), ...)
 
-A scaler that learns something else brings a `Statistic` with an analyzer, as scale/power.py does.
+A scaler that learns something else brings a `Statistic` with an analyzer, as `power` does.
 """
 
 from __future__ import annotations

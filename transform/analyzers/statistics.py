@@ -12,7 +12,7 @@ merged by Chan, Golub and LeVeque's update ("Algorithms for computing the sample
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -136,14 +136,11 @@ class MomentsCombiner(compat.Combiner):
 
     def add_input(self, accumulator: np.ndarray, batch_values: Sequence[np.ndarray]) -> np.ndarray:
         """Merge one batch's moments, float64 `[5, n]`, into the accumulator."""
-        return merge_moments(accumulator, np.asarray(batch_values[0], np.float64))
+        return self.merge(accumulator, batch_values[0])
 
-    def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
-        """Merge any number of accumulators."""
-        merged = self.create_accumulator()
-        for accumulator in accumulators:
-            merged = merge_moments(merged, np.asarray(accumulator, np.float64))
-        return merged
+    def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Merge two accumulators."""
+        return merge_moments(a, np.asarray(b, np.float64))
 
     def extract_output(self, accumulator: np.ndarray) -> list[np.ndarray]:
         """Return the accumulator, which becomes a constant of the graph."""
@@ -152,11 +149,6 @@ class MomentsCombiner(compat.Combiner):
     def output_tensor_infos(self) -> list[compat.TensorInfo]:
         """Describe one float64 `[5, n]` tensor."""
         return [compat.TensorInfo(tf.float64, [5, self._size], None)]
-
-    @property
-    def accumulator_coder(self) -> compat.CacheCoder:
-        """JSON keeps every bit of a float64, infinities included."""
-        return compat.JsonNumpyCacheCoder(np.float64)
 
 
 def merge_moments(stacked_a: np.ndarray, stacked_b: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ cautions.py says it at the end of a run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -83,16 +83,13 @@ class UnreadCombiner(compat.Combiner):
         """Add one batch's counts and examples."""
         counts, examples = batch_values
         batch = _Accumulator(np.asarray(counts, np.int64), np.asarray(examples).tolist())
-        return self.merge_accumulators([accumulator, batch])
+        return self.merge(accumulator, batch)
 
-    def merge_accumulators(self, accumulators: Iterable[_Accumulator]) -> _Accumulator:
-        """Merge any number of accumulators."""
-        merged = self.create_accumulator()
-        for counts, examples in accumulators:
-            pairs = zip(merged.examples, examples, strict=True)
-            smallest = [min(filter(None, pair), default=b"") for pair in pairs]
-            merged = _Accumulator(merged.counts + counts, smallest)
-        return merged
+    def merge(self, a: _Accumulator, b: _Accumulator) -> _Accumulator:
+        """Add counts, and keep the first examples."""
+        counts, examples = b
+        pairs = zip(a.examples, examples, strict=True)
+        return _Accumulator(a.counts + counts, [min(filter(None, p), default=b"") for p in pairs])
 
     def extract_output(self, accumulator: _Accumulator) -> list[np.ndarray]:
         """Return int64 `[2, n]` and string `[n]`."""

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from transform.aliases import Columns, ColumnTensor
-from transform.columns.grouped import ResolvedGroup, positions
 from transform.columns.inputs import batch_size
+from transform.columns.types import ResolvedGroup, positions
 
 
 def split_lists(

@@ -1,4 +1,4 @@
-"""The type of a column: what a TFDV schema says, before any tensor is there."""
+"""Columns before any tensor is there: types as a TFDV schema says, groups with their columns."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from transform.spec.common import ColumnType
+from transform.spec.group import Group
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
+
+INDICATOR_SUFFIX = "_missing"
+OTHER_SUFFIX = "_other"
 
 
 @dataclass(frozen=True)
@@ -53,3 +57,16 @@ def column_types(schema: schema_pb2.Schema) -> dict[str, SeenType]:
         else:
             types[feature.name] = names[feature.type]
     return types
+
+
+@dataclass(frozen=True)
+class ResolvedGroup:
+    """A group and the columns that it takes, in order."""
+
+    group: Group
+    columns: tuple[str, ...]
+
+
+def positions(name: str, length: int) -> tuple[str, ...]:
+    """Return the columns that a list of fixed length becomes: `vector_0`, `vector_1`, ..."""
+    return tuple(f"{name}_{i}" for i in range(length))

@@ -74,7 +74,7 @@ def _elapsed(names: tuple[str, ...], date: Calendar) -> Block:
 
     from transform.analyzers.statistics import column_statistics
     from transform.encode.calendar import days_of
-    from transform.scale.linear import linear
+    from transform.scale.scaler import linear
 
     days = days_of(date)
     not_there = tf.fill(tf.shape(days), tf.constant(math.nan, tf.float64))

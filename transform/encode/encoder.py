@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from shared_core.feature_layout import Column
 from transform.aliases import Columns, Explanation
 from transform.block import Block, IdCount
-from transform.columns.grouped import ResolvedGroup
-from transform.columns.types import SeenTypes
+from transform.columns.types import ResolvedGroup, SeenTypes
 from transform.spec.common import ColumnType
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ on it cannot look like a number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -188,11 +188,11 @@ class TargetCombiner(compat.Combiner):
 
     def add_input(self, accumulator: np.ndarray, batch_values: Sequence[np.ndarray]) -> np.ndarray:
         """Merge one batch's counts."""
-        return self.merge_accumulators([accumulator, batch_values[0]])
+        return self.merge(accumulator, batch_values[0])
 
-    def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
+    def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Add counts, and take the smallest and largest value."""
-        parts = Checked(*np.stack([self.create_accumulator(), *accumulators], axis=1))
+        parts = Checked(*np.stack([a, b], axis=1))
         merged = Checked(
             rows=parts.rows.sum(),
             missing=parts.missing.sum(),
@@ -230,8 +230,3 @@ class TargetCombiner(compat.Combiner):
     def output_tensor_infos(self) -> list[compat.TensorInfo]:
         """Describe one float64 `[6]` tensor."""
         return [compat.TensorInfo(tf.float64, [6], None)]
-
-    @property
-    def accumulator_coder(self) -> compat.CacheCoder:
-        """JSON keeps every bit of a float64, infinities included."""
-        return compat.JsonNumpyCacheCoder(np.float64)

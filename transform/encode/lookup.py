@@ -10,9 +10,9 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from shared_core.feature_layout import ASSET
-from transform.encode.line_breaks import one_line
 
 LABEL_VOCABULARY = "label_classes"
+_ESCAPES = ((r"\\", r"\\\\"), ("\n", r"\\n"), ("\r", r"\\r"))  # RE2: pattern, rewrite
 _LONGEST_FILE = 100  # characters; many file systems take 255 bytes
 
 
@@ -94,3 +94,15 @@ def vocabulary_names(names: Sequence[str]) -> dict[str, str]:
         files[name] = file
         taken.add(file.lower())
     return files
+
+
+def one_line(texts: tf.Tensor) -> tf.Tensor:
+    r"""Return strings of any shape as they are in vocabulary files, which have one value per line.
+
+    `tft.vocabulary` drops a text that holds a newline or a carriage return, so it would be out of
+    vocabulary however frequent. Here such a text is written with `\n` and `\r`, and a backslash as
+    `\\` so that no two texts become one. The same operations run before the lookup, at serving too.
+    """
+    for pattern, rewrite in _ESCAPES:
+        texts = tf.strings.regex_replace(texts, pattern, rewrite)
+    return texts

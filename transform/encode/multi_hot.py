@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from shared_core.feature_layout import Column
 from transform.aliases import ColumnTensor, Explanation
 from transform.block import Block, Entry
-from transform.columns.grouped import INDICATOR_SUFFIX, OTHER_SUFFIX
+from transform.columns.types import INDICATOR_SUFFIX, OTHER_SUFFIX
 from transform.encode.encoder import Encoder, Inputs, Known, Members
 from transform.spec.encoders import MultiHot
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from transform.block import Block
-from transform.columns.grouped import INDICATOR_SUFFIX, OTHER_SUFFIX
+from transform.columns.types import INDICATOR_SUFFIX, OTHER_SUFFIX
 from transform.encode.encoder import Encoder, Inputs, Known, Members, explain_nothing
 from transform.spec.encoders import OneHot
 

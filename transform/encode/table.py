@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from transform.block import Block
-from transform.columns.grouped import ResolvedGroup
+from transform.columns.types import ResolvedGroup
 from transform.encode import bucketize, date, hash, integer, multi_hot, one_hot, text, vocabulary
 from transform.encode.encoder import Encoder, Inputs, Members
 

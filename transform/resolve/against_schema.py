@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from transform.columns.grouped import ResolvedGroup
-from transform.columns.types import column_types
+from transform.columns.types import ResolvedGroup, column_types
 from transform.resolve.domains import check_domains
 from transform.resolve.select import resolve
 from transform.spec.features import FeatureSpec

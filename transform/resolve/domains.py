@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from shared_core.nearest import nearest_column
-from transform.columns.grouped import ResolvedGroup
+from transform.columns.types import ResolvedGroup
 from transform.encode.encoder import Known, option_of
 from transform.encode.table import ENCODERS
 

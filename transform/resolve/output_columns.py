@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared_core.feature_layout import PACKED_FLOAT, PACKED_INT, PACKED_MISSING
-from transform.columns.grouped import INDICATOR_SUFFIX, ResolvedGroup, positions
+from transform.columns.types import INDICATOR_SUFFIX, ResolvedGroup, positions
 from transform.encode.encoder import option_of
 from transform.encode.table import ENCODERS
 from transform.scale.scaler import ValidationRule

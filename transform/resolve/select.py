@@ -10,8 +10,7 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
 from shared_core.nearest import nearest_column
-from transform.columns.grouped import ResolvedGroup, positions
-from transform.columns.types import Multivalued, SeenTypes, describe
+from transform.columns.types import Multivalued, ResolvedGroup, SeenTypes, describe, positions
 from transform.resolve.kinds import check_type, takes_lists
 from transform.resolve.output_columns import check_output_names
 from transform.resolve.targets import check_targets, reserved_columns

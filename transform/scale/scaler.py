@@ -1,4 +1,4 @@
-"""What is known of a scaler: one record, made in the file of its name.
+"""What is known of a scaler: one record, made in the file of its family.
 
     SCALER = Scaler(
         name="max_abs",
@@ -8,7 +8,7 @@
         validation_rule=ValidationRule("max_abs", {"min": (-1.0, None), "max": (None, 1.0)}),
     )
 
-`table.py` names them all. The configuration, its JSON schema, Transform, `features explain` and
+`table.py` has them all. The configuration, its JSON schema, Transform, `features explain` and
 NormalizationValidator read the record.
 
 Reading a record loads no TensorFlow: the functions that compute import it themselves.
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from transform.aliases import Explanation
 from transform.analyzers.statistic import Statistic
-from transform.scale.pointwise import Pointwise
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -30,6 +29,10 @@ if TYPE_CHECKING:
     from transform.analyzers.fitted_column import FittedColumn
     from transform.analyzers.order import OrderStatistics
     from transform.analyzers.statistics import FittedStatistics
+
+
+Pointwise = Literal["log1p", "asinh"]
+"""A function of a number alone, which may stand first in a chain."""
 
 
 class ScaledGroup(Protocol):
@@ -148,3 +151,35 @@ def explain_unless_constant(
         return explain(fitted)
 
     return explained
+
+
+def linear(x: tf.Tensor, center: tf.Tensor, spread: tf.Tensor, varies: tf.Tensor) -> tf.Tensor:
+    """Return (x - center) / spread, every column by its own numbers.
+
+    No difference overflows, and no result is NaN, if x is in units of `unit_of`.
+
+    Args:
+        x: float64 `[batch, n]`, finite.
+        center: float64 `[n]`.
+        spread: float64 `[n]`, >= 0.
+        varies: bool `[n]`.
+
+    Returns:
+        float64 `[batch, n]`; 0 where a column does not vary or has no spread.
+    """
+    import tensorflow as tf
+
+    usable = tf.logical_and(varies, spread > 0)
+    zero, one = tf.zeros_like(spread), tf.ones_like(spread)
+    scaled = (x - tf.where(usable, center, zero)) / tf.where(usable, spread, one)
+    return tf.where(usable, scaled, zero)
+
+
+def unit_of(statistics: FittedStatistics) -> tf.Tensor:
+    """Return the factor, float64 `[n]`, that keeps the range of a column from overflowing."""
+    import tensorflow as tf
+
+    reach = tf.maximum(tf.abs(statistics.minimum), tf.abs(statistics.maximum))
+    far = tf.logical_and(statistics.varies, reach > 2.0**1000)
+    # A power of two: nothing is rounded.
+    return tf.where(far, tf.constant(0.25, tf.float64), tf.ones_like(reach))

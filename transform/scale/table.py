@@ -1,28 +1,14 @@
-"""Every scaler by its name, `Group.kind`. A new one is its file and its name here."""
+"""Every scaler by its name, `Group.kind`. A new one is a record in one of these files."""
 
 from __future__ import annotations
 
-from transform.scale import (
-    asinh,
-    gaussian,
-    log1p,
-    max_abs,
-    min_max,
-    none,
-    power,
-    robust,
-    z_score,
-    z_score_by_key,
-)
-from transform.scale.chain import chained
-from transform.scale.pointwise import FUNCTIONS
+from transform.scale import moments, pointwise, ranks
+from transform.scale.pointwise import FUNCTIONS, chained
 from transform.scale.scaler import Scaler
 
-_MODULES = (
-    *(z_score, min_max, max_abs, robust, gaussian, power),
-    *(log1p, asinh, none, z_score_by_key),
-)
-SCALERS: dict[str, Scaler] = {module.SCALER.name: module.SCALER for module in _MODULES}
+SCALERS: dict[str, Scaler] = {
+    scaler.name: scaler for room in (moments, ranks, pointwise) for scaler in room.SCALERS
+}
 NAMES = tuple(name for name, scaler in SCALERS.items() if not scaler.has_options)
 CHAINABLE = tuple(name for name in NAMES if SCALERS[name].chainable)
 SCALERS |= {

@@ -6,9 +6,8 @@ import math
 
 from pydantic import Field, model_validator
 
-from transform.scale.chain import chain_kind
-from transform.scale.pointwise import Pointwise
-from transform.scale.scaler import Scaler
+from transform.scale.pointwise import chain_kind
+from transform.scale.scaler import Pointwise, Scaler
 from transform.scale.table import NAMES, SCALERS
 from transform.spec.common import OTHERS, ColumnType, Model, Names, is_glob
 from transform.spec.encoders import Encode

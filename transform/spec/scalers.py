@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from transform.analyzers.statistic import QUANTILE_GRID
-from transform.scale.pointwise import Pointwise
+from transform.scale.scaler import Pointwise
 from transform.scale.table import CHAINABLE, NAMES
 from transform.spec.common import Model, NameOrOptions
 

@@ -19,8 +19,8 @@ from transform.analyzers.order import ORDER, Order, Wanted, order_statistics
 from transform.analyzers.statistic import QUANTILES, QUARTILES, Statistic
 from transform.analyzers.statistics import STATISTICS, FittedStatistics, column_statistics
 from transform.block import Block, take_columns
-from transform.columns.grouped import INDICATOR_SUFFIX, ResolvedGroup
 from transform.columns.inputs import DenseColumns
+from transform.columns.types import INDICATOR_SUFFIX, ResolvedGroup
 from transform.scale.pointwise import FUNCTIONS
 from transform.scale.scaler import ScaledGroup, ToScale
 from transform.scale.table import SCALERS

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.normalization_validator.raw_distribution import raw_distribution
+from components.normalization_validator.raw_columns import raw_distribution
 from components.normalization_validator.report import RawColumn
 from pipeline.graph.node_names import NodeName
 from pipeline.page.distributions import raw_chart

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pydantic
 
-from components.normalization_validator.artifacts import REPORT_JSON
 from components.normalization_validator.report import (
+    REPORT_JSON,
     ColumnStatistics,
     RawColumn,
     Report,
@@ -64,21 +64,10 @@ _STATISTICS = {
     "std": ("std", "over values that were not imputed"),
     "min": ("min", "over every finite value"),
     "max": ("max", "over every finite value"),
-    "moved": ("moved", "largest difference to train of the share of values in one interval"),
-    "shift": ("shift", "(mean - train mean) / train std"),
     "imputed": ("imputed", "share of values that replace a missing one"),
     "non_finite": ("NaN", "share of NaN and infinite values"),
 }
-_OF_OTHER_SPLITS = ("moved", "shift")
-"""Statistics that compare a split with train."""
-
-_CELL_OF = {
-    "moved": "moved",
-    "mean_shift": "shift",
-    "missing_shift": "imputed",
-    "imputed_share": "imputed",
-    "non_finite_share": "non_finite",
-}
+_CELL_OF = {"imputed_share": "imputed", "non_finite_share": "non_finite"}
 """Statistic of a violation -> that of the table, where the names differ."""
 
 
@@ -217,32 +206,22 @@ def report_blocks(report: Report, known: _Known | None = None) -> list[Block]:
 
 
 def _table(report: Report, known: _Known) -> Table:
-    shown = [key for key in _STATISTICS if len(report.splits) > 1 or key not in _OF_OTHER_SPLITS]
     train = report.limits.train_split
     columns = [
         Column("transformed column"),
         Column("from", help="the raw or derived column, where it has another name"),
         Column("step", help="how it was scaled or encoded"),
     ]
-    for key in shown:
-        title, text = _STATISTICS[key]
-        where = "the split farthest from train" if key in _OF_OTHER_SPLITS else train
-        columns.append(Column(title, is_number=True, help=f"{where}: {text}"))
+    for title, text in _STATISTICS.values():
+        columns.append(Column(title, is_number=True, help=f"{train}: {text}"))
     if known.violations:
         columns.append(Column("limits"))
-    rows = [_row(line, shown, known) for line in lines_of(report)]
+    rows = [_row(line, known) for line in lines_of(report)]
     caption = f"Transformed columns: statistics of {train}"
     return Table(caption, columns, rows, filter="columns")
 
 
-def _row(line: Line, shown: Sequence[str], known: _Known) -> Row:
-    """Return a row of the table.
-
-    Args:
-        line: The source and its outputs.
-        shown: Statistics in the order of the columns.
-        known: What else is known.
-    """
+def _row(line: Line, known: _Known) -> Row:
     source, output, folded = line
     train = (output or folded[0])[0]
     name = train.name if output else source
@@ -256,8 +235,9 @@ def _row(line: Line, shown: Sequence[str], known: _Known) -> Row:
     names = [each[0].name for each in (*((output,) if output else ()), *folded)]
     broken = [violation for each in names for violation in known.violations.get(each, ())]
     cells = [Cell(name), Cell(source if source != name else ""), Cell(step)]
-    for key in shown:
-        cells.append(_summary_cell(key, output, broken) if output else _NONE)
+    of_output = [each for each in broken if each.column == name]
+    for key in _STATISTICS:
+        cells.append(_cell(key, train, of_output) if output else _NONE)
     if known.violations:
         where = dict.fromkeys(f"{each.statistic} in {each.split}" for each in broken)
         text = f"violated: {', '.join(where)}" if broken else ""
@@ -266,19 +246,11 @@ def _row(line: Line, shown: Sequence[str], known: _Known) -> Row:
     return Row(cells, _details(source, output, folded, known))
 
 
-def _summary_cell(key: str, output: Output, broken: Sequence[Violation]) -> Cell:
-    """Return the value of train, or of the split that is farthest from it."""
-    column = output[0]
-    if key in _OF_OTHER_SPLITS:
-        column = max(output[1:], key=lambda each: abs(_number(key, each) or 0.0))
-    return _cell(key, column, [each for each in broken if each.column == column.name])
-
-
 def _cell(key: str, column: ColumnStatistics, broken: Sequence[Violation]) -> Cell:
     value = _number(key, column)
     if value is None:
         return _NONE
-    text = percent(value) if key in ("imputed", "non_finite", "moved") else short(value)
+    text = percent(value) if key in ("imputed", "non_finite") else short(value)
     messages = [
         each.message
         for each in broken
@@ -294,9 +266,6 @@ def _number(key: str, column: ColumnStatistics) -> float | None:
         return column.imputed_share
     if key == "non_finite":
         return column.non_finite_share
-    if key in _OF_OTHER_SPLITS:
-        moved = column.shift
-        return None if moved is None else moved.moved if key == "moved" else moved.mean
     return getattr(column, key)
 
 

@@ -24,7 +24,7 @@ from tfx.types import standard_artifacts
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 import components
-from components.normalization_validator.artifacts import NormalizationBlessing, NormalizationReport
+from components.normalization_validator.component import NormalizationBlessing, NormalizationReport
 from components.normalization_validator.executor import Executor, NormalizationError
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import ColumnStatistics, Report
@@ -68,7 +68,7 @@ class Run:
                 "statistics": list(statistics),
             },
             {"report": [self.report_artifact], "blessing": [self.blessing]},
-            {"limits": NormalizationLimits.of(limits).to_json(), "on_failure": on_failure},
+            {"limits": NormalizationLimits.of(limits).model_dump_json(), "on_failure": on_failure},
         )
         text = Path(self.report_artifact.uri, "report.json").read_text()
         self.report = Report.model_validate_json(text)

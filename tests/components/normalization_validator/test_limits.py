@@ -14,7 +14,7 @@ from components.normalization_validator.limits import NormalizationLimits
 
 def test_kinds_are_names_or_globs_and_the_first_match_wins():
     limits = NormalizationLimits(kinds={"trip_id": "none", "trip_*": "z_score", "v[0]": "min_max"})
-    limits = NormalizationLimits.model_validate_json(limits.to_json())  # keeps their order
+    limits = NormalizationLimits.model_validate_json(limits.model_dump_json())  # keeps their order
     columns = ("trip_id", "trip_miles", "v[0]", "v0")
     assert [limits.kind_of(c) for c in columns] == ["none", "z_score", "min_max", "min_max"]
 
@@ -42,7 +42,7 @@ def test_the_fields_that_a_section_adds_stay_out_of_the_parameter():
     class Section(NormalizationLimits):
         on_failure: str = "fail"
 
-    text = NormalizationLimits.of(Section(allow_constant=False)).to_json()
+    text = NormalizationLimits.of(Section(allow_constant=False)).model_dump_json()
     assert json.loads(text)["allow_constant"] is False
     assert NormalizationLimits.model_validate_json(text) == NormalizationLimits(
         allow_constant=False

@@ -31,14 +31,10 @@ COLUMN = ColumnStatistics.model_validate(
 )
 
 
-def test_shares_are_of_values_or_of_rows():
-    assert (COLUMN.non_finite_share, COLUMN.imputed_share, COLUMN.missing_share) == (
-        1 / 8,
-        2 / 8,
-        0.5,
-    )
+def test_shares_are_of_values():
+    assert (COLUMN.non_finite_share, COLUMN.imputed_share) == (1 / 8, 2 / 8)
     none = COLUMN.model_copy(update={"values": 0, "absent": 0})
-    assert (none.non_finite_share, none.imputed_share, none.missing_share) == (0.0, 0.0, 0.0)
+    assert (none.non_finite_share, none.imputed_share) == (0.0, 0.0)
 
 
 def test_a_number_of_ids_makes_ids():

@@ -17,8 +17,8 @@ tf = pytest.importorskip("tensorflow")
 
 from transform import FeatureSpec  # noqa: E402
 from transform.analyzers.per_key import KeyedMomentsCombiner  # noqa: E402
-from transform.columns.grouped import ResolvedGroup  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
+from transform.columns.types import ResolvedGroup  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 from transform.steps.numbers import scaled  # noqa: E402
 

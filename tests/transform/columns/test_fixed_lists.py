@@ -13,7 +13,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from transform.columns.fixed_lists import split_lists  # noqa: E402
-from transform.columns.grouped import ResolvedGroup  # noqa: E402
+from transform.columns.types import ResolvedGroup  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 
 ROWS = 300

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from transform.columns.types import Multivalued, column_types, describe
+from transform.columns.types import Multivalued, column_types, describe, positions
 
 
 def _schema() -> schema_pb2.Schema:
@@ -32,3 +32,8 @@ def test_a_message_names_the_type() -> None:
     assert describe("int") == "of type int"
     assert describe("a column of dtype complex64") == "a column of dtype complex64"
     assert describe(Multivalued("int", "a column of lists")) == "a column of lists (int)"
+
+
+def test_each_position_of_a_list_has_a_name() -> None:
+    assert positions("v", 3) == ("v_0", "v_1", "v_2")
+    assert positions("v", 0) == ()

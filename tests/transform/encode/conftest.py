@@ -14,8 +14,8 @@ def block_of() -> Callable[..., Any]:
 
     `encode`: as in the YAML; `columns`: name -> Tensor, SparseTensor or RaggedTensor.
     """
-    from transform.columns.grouped import ResolvedGroup
     from transform.columns.inputs import DenseColumns, tensor_type
+    from transform.columns.types import ResolvedGroup
     from transform.encode.encoder import Inputs
     from transform.encode.table import encoded
     from transform.resolve.kinds import reads_texts, takes_lists

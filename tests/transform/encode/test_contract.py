@@ -238,7 +238,7 @@ def test_the_validator_checks_the_range_of_ids(result: Any, added: int) -> None:
     )
     compute = statistics.ComputeStatistics(features, "train")
     state = compute.add_input(compute.create_accumulator(), columns.Batch(ROWS, values))
-    measured = compute.extract_output(state).statistics.columns
+    measured = compute.extract_output(state).columns
     found = check.find_violations({"train": measured}, limits.NormalizationLimits())
     ids = {each.name for each in measured if each.is_id}
     violated = {each.column for each in found if each.limit == "normalization.ids_in_range"}

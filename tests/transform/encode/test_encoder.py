@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared_core.feature_layout import Column
-from transform.columns.grouped import ResolvedGroup
+from transform.columns.types import ResolvedGroup
 from transform.encode.encoder import Members, number_of_ids
 from transform.spec.encoders import Hash
 from transform.spec.group import Group

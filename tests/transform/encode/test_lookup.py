@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.encode.lookup import LABEL_VOCABULARY, listed_ids, vocabulary_names  # noqa: E402
+from transform.encode.lookup import (  # noqa: E402
+    LABEL_VOCABULARY,
+    listed_ids,
+    one_line,
+    vocabulary_names,
+)
 
 
 def test_a_text_has_the_place_of_its_equal() -> None:
@@ -25,3 +32,15 @@ def test_each_column_has_its_own_file() -> None:
     assert len({file.lower() for file in files.values()}) == len(files)
     assert all(file.isascii() and len(file) < 110 for file in files.values())
     assert files[LABEL_VOCABULARY] != LABEL_VOCABULARY
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+
+
+@settings(max_examples=50)
+@given(st.lists(st.text(st.sampled_from("\\\nnr\rü ")), min_size=1))
+def test_texts_on_one_line_are_the_escape_of_python(texts: list[str]) -> None:
+    found = [text.decode() for text in one_line(tf.constant(texts)).numpy().tolist()]
+    assert found == list(map(_escaped, texts))
+    assert len(set(found)) == len(set(texts))

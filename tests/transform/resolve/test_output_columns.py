@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from transform import FeatureSpec
-from transform.columns.grouped import ResolvedGroup
+from transform.columns.types import ResolvedGroup
 from transform.resolve.output_columns import check_output_names, cross_column, output_columns
 from transform.spec.cross import Cross
 from transform.spec.group import Group

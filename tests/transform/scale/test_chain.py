@@ -10,8 +10,8 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.columns.grouped import ResolvedGroup  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
+from transform.columns.types import ResolvedGroup  # noqa: E402
 from transform.scale.pointwise import FUNCTIONS  # noqa: E402
 from transform.scale.table import SCALERS  # noqa: E402
 from transform.spec.group import Group  # noqa: E402

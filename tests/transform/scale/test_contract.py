@@ -21,8 +21,8 @@ tf = pytest.importorskip("tensorflow")
 from components.normalization_validator import check, columns, limits, statistics  # noqa: E402
 from pipeline.features.features_explain import step_text  # noqa: E402
 from transform import column_chains  # noqa: E402
-from transform.columns.grouped import ResolvedGroup  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
+from transform.columns.types import ResolvedGroup  # noqa: E402
 from transform.scale.table import SCALERS  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 from transform.steps.numbers import scaled  # noqa: E402
@@ -238,7 +238,7 @@ def _violations(result: Any, column: str, factor: float) -> list[str]:
     )
     compute = statistics.ComputeStatistics(features, "train")
     state = compute.add_input(compute.create_accumulator(), columns.Batch(ROWS, (values,)))
-    measured = compute.extract_output(state).statistics.columns
+    measured = compute.extract_output(state).columns
     (one,) = (each for each in measured if each.name == column)
     found = check.find_violations({"train": [one]}, limits.NormalizationLimits())
     return [each.limit for each in found]

@@ -23,8 +23,8 @@ from scipy.special import ndtri  # noqa: E402
 from transform.analyzers.order import order_statistics  # noqa: E402
 from transform.analyzers.statistic import QUANTILE_GRID  # noqa: E402
 from transform.analyzers.statistics import column_statistics  # noqa: E402
-from transform.columns.grouped import ResolvedGroup  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
+from transform.columns.types import ResolvedGroup  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 from transform.spec.scalers import Filling  # noqa: E402
 from transform.steps.impute import clip, fill_values  # noqa: E402

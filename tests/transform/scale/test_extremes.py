@@ -12,8 +12,8 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.columns.grouped import ResolvedGroup  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
+from transform.columns.types import ResolvedGroup  # noqa: E402
 from transform.scale.table import NAMES  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 from transform.steps.numbers import scaled  # noqa: E402

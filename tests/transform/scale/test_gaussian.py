@@ -17,7 +17,7 @@ tf = pytest.importorskip("tensorflow")
 from scipy.special import ndtr, ndtri  # noqa: E402
 
 from transform.analyzers.statistic import QUANTILE_GRID  # noqa: E402
-from transform.scale.gaussian import normal_scores  # noqa: E402
+from transform.scale.ranks import normal_scores  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 
 
@@ -58,8 +58,8 @@ COLUMNS = {
 
 
 def _scored(analyze: Any, x: np.ndarray, shards: int, **chain: Any) -> np.ndarray:
-    from transform.columns.grouped import ResolvedGroup
     from transform.columns.inputs import DenseColumns
+    from transform.columns.types import ResolvedGroup
     from transform.steps.numbers import scaled
 
     group = Group.model_validate({"name": "g", "columns": "x", "scale": "gaussian", **chain})

@@ -8,7 +8,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from transform.analyzers.statistics import FittedStatistics  # noqa: E402
-from transform.scale.linear import linear, unit_of  # noqa: E402
+from transform.scale.scaler import linear, unit_of  # noqa: E402
 
 
 def test_what_does_not_vary_or_has_no_spread_is_0() -> None:
