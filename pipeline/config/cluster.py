@@ -132,7 +132,7 @@ class TargetConfig(Section):
         default=None, description="Replaces `beam` on the cluster; default: as in a local run."
     )
     resources: dict[str, NodeResources] = Field(
-        examples=[{"Trainer": {"cpu": 4, "memory_gib": 16}}],
+        examples=[{"default": {"cpu": 4, "memory_gib": 16}}],
         default_factory=dict,
         description="Node (Transform, Trainer, ...) -> its resources; `default` is for all others.",
     )
