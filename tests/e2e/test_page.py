@@ -93,4 +93,3 @@ def test_the_strongest_columns_are_those_of_the_attributions(retrained, taxi) ->
     expected = record.summary["attributions"][:20]
     assert shown["y"] == [each["column"] for each in expected]
     np.testing.assert_allclose(shown["x"], [each["mean_absolute"] for each in expected], rtol=1e-5)
-    assert find(section.blocks, Table, "Strongest columns of each slice") is not None

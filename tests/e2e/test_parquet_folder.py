@@ -57,7 +57,7 @@ def test_run_predict_and_explain(tmp_path, capfd, pipeline):
     result = pipeline("run", "--config", file, f"--set=output.folder={out}", "--quiet")
     assert result.code == 0, result.output
     printed = [line for line in result.output.splitlines() if not line.startswith("warning: ")]
-    assert [line.split()[0] for line in printed] == ["blessed:", "pushed"]
+    assert [line.split()[0].rstrip(":") for line in printed] == ["blessed", "pushed"]
     model = str(out / "serving_model")
     found = {}
     for data in ("held", "held/year=*/*.parquet"):

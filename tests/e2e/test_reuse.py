@@ -120,7 +120,7 @@ def taxi_template(tmp_path_factory: pytest.TempPathFactory) -> Reused:
     config = {"trainer": trainer, "input_gradients": True}
     gradients = (
         "InputGradients(examples=example_gen.outputs['examples'], model=trainer.outputs['model'],"
-        " rows=200, slices=['payment_type'])"
+        " rows=200)"
     )
     edit(
         graph,
