@@ -19,6 +19,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonValue
 from pipeline.config.accepted import accepted
 from pipeline.config.origin import Loc, Origin
+from pipeline.config.removed_settings import replacement
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -69,7 +70,12 @@ def _line(model: type[BaseModel], error: ErrorDetails, raw: JsonValue, origin: O
     field = ".".join(map(str, loc)) or "the whole file"
     message = error["msg"].removeprefix("Value error, ")
     if kind == "extra_forbidden":
-        text = f"{field}: unknown key. {_suggest(model, loc, raw)}"
+        instead = replacement(field)
+        text = (
+            f"{field}: removed in 0.3.0. Instead, {instead}."
+            if instead
+            else f"{field}: unknown key. {_suggest(model, loc, raw)}"
+        )
     elif kind == "missing":
         place = accepted(model, loc, raw)
         text = f"{field}: required, but missing. {place.fix(None, place.values(model)[0])}."

@@ -415,3 +415,18 @@ def test_thresholds_also_ask_for_more_than_a_constant(
     specs = found.eval_config(label="bought", kind="binary", weight=None).metrics_specs
     names = [metric.class_name for spec in specs for metric in spec.metrics]
     assert ("BetterThanConstant" in names) == against_constant
+
+
+@pytest.mark.parametrize(
+    ("setting", "instead"),
+    [
+        ("beam={engine: flink, options: [--job_endpoint=h:1], parallelism: 2}", "beam.options"),
+        ("training.sharpness_rows=5", "tf.autodiff"),
+        ("training.model.kind=tabm", "hidden_units"),
+        ("normalization.shift={max_moved: 0.1}", "DistributionValidator"),
+    ],
+)
+def test_a_removed_setting_names_what_replaces_it(write, setting, instead):
+    with pytest.raises(ConfigError, match=r"removed in 0\.3\.0\. Instead, ") as error:
+        load_config(write(), [setting])
+    assert instead in str(error.value)
