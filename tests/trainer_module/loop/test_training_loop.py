@@ -321,7 +321,7 @@ def test_training_data_without_a_batch_is_an_error(traced):
         ({}, "epochs and steps are both None: give one"),
         ({"epochs": 1, "steps": 1}, "epochs=1 and steps=1"),
         ({"epochs": 0}, "epochs=0: use a whole number of at least 1"),
-        ({"steps_per_loop": "x"}, "='x': use a whole number.\nsteps_per_loop='x': use 'auto'"),
+        ({"steps_per_loop": "x"}, "='x': use a whole number or 'auto'"),
         ({"epochs": 1, "steps_per_loop": 0}, "steps_per_loop=0"),
         ({"epochs": 1, "steps_per_loop": "many"}, "steps_per_loop='many'"),
     ],
