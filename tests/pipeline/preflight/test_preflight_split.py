@@ -59,7 +59,7 @@ def test_what_rows_can_be_split_by_passes(write, split):
     [
         ("{by: time}", "by: time needs a column"),
         ("{by: row, column: age}", "column=age has no effect with by: row"),
-        ("{by: hash}", "'content', 'row', 'stratified', 'time' or 'group'"),
+        ("{by: hash}", "Use one of content, row, stratified, time, group"),
         ("{by: group, column: town}", "column 'town'"),
         ("{by: group, column: amount}", "takes whole numbers or texts"),
         ("{by: stratified, column: amount}", "is a number on a scale"),
