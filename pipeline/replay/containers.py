@@ -71,38 +71,38 @@ def _run_commands(container: Container, executor_input: ExecutorInput, pod: Pod 
         **variables,
     }
     for part in [driver, spec] if driver else [spec]:
-        words = _words(part, executor_input, pod, variables)
+        arguments = _arguments(part, executor_input, pod, variables)
         refusal = "cannot start: neither command nor args name a program; name one in the spec"
-        if not words or (refusal := refuse_long_arguments(words)):
+        if not arguments or (refusal := refuse_long_arguments(arguments)):
             raise CommandFailed(refusal)
-        if words[0] in ("python", "python3"):
-            words[0] = sys.executable
+        if arguments[0] in ("python", "python3"):
+            arguments[0] = sys.executable
         if container.timeout is not None:
             limit = ["timeout", "--foreground", "--kill-after=10", f"{container.timeout:f}"]
-            words = [*limit, *words]
+            arguments = [*limit, *arguments]
         run = _run_workers if sum(replicas) > 1 else _run
-        code, of = run(words, env, container.log, replicas)
+        code, of = run(arguments, env, container.log, replicas)
         if container.timeout is not None and code == 124:
             raise CommandFailed(f"was ended after its timeout of {container.timeout:g} s{of}")
         if code:
             raise CommandFailed(f"{describe_end(code)}{of}")
 
 
-def _words(
+def _arguments(
     part: JsonMapping, executor_input: ExecutorInput, pod: Pod | None, env: Mapping[str, str]
 ) -> list[str]:
-    """Return the words of a container's command, or of its driver's."""
-    words = [*part.get("command", []), *part.get("args", [])]
+    """Return the arguments of a container's command, or of its driver's."""
+    arguments = [*part.get("command", []), *part.get("args", [])]
     if pod is None:
-        return [Placeholders(executor_input).fill(word) for word in words]
+        return [Placeholders(executor_input).fill(argument) for argument in arguments]
     # The launcher, which fills placeholders, gets arguments and ExecutorInput from the kubelet.
     given = expand_word(as_json(executor_input), env)
     placeholders = Placeholders(json.loads(given), pod.path_of)
-    return [placeholders.fill(expand_word(word, env)) for word in words]
+    return [placeholders.fill(expand_word(argument, env)) for argument in arguments]
 
 
 def _run(
-    words: list[str], env: Mapping[str, str], log: Path, replicas: Sequence[int]
+    arguments: list[str], env: Mapping[str, str], log: Path, replicas: Sequence[int]
 ) -> tuple[int, str]:
     """Run a process, append its output to a file, and return its exit code.
 
@@ -111,12 +111,16 @@ def _run(
     with log.open("ab") as stream:
         try:
             child = subprocess.Popen(
-                words, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env
+                arguments,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=env,
             )
         except OSError as error:  # no such program, or too long arguments and variables
             raise CommandFailed(
-                f"cannot start {words[0]}: {error.strerror}. If only the image has the program, "
-                "replay inside it"
+                f"cannot start {arguments[0]}: {error.strerror}. If only the image has the "
+                "program, replay inside it"
             ) from None
         try:
             return child.wait(), ""
@@ -129,7 +133,7 @@ def _run(
 
 
 def _run_workers(
-    words: list[str], env: Mapping[str, str], log: Path, replicas: Sequence[int]
+    arguments: list[str], env: Mapping[str, str], log: Path, replicas: Sequence[int]
 ) -> tuple[int, str]:
     """Run a process as every replica of a CustomJob's worker pools, with TF_CONFIG as on Vertex.
 
@@ -144,7 +148,7 @@ def _run_workers(
     with log.open("a", encoding="utf-8") as stream:
         try:
             launch(
-                words,
+                arguments,
                 workers=workers,
                 chief=True,
                 parameter_servers=servers,
