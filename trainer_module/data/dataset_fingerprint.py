@@ -18,8 +18,8 @@ from trainer_module.data.dataset_steps import functions_of, kind_of, steps_of
 _WITHOUT_EFFECT = (
     "Prefetch", "Options", "Model", "Finalize", "_name", "_num_parallel_calls",
     "_num_parallel_reads", "_deterministic", "_use_inter_op_parallelism", "_preserve_cardinality",
-    "_buffer_output_elements", "_prefetch_input_elements", "_filename", "_path",
-    "_variant_tensor_attr",
+    "_force_synchronous", "_use_unbounded_threadpool", "_buffer_output_elements",
+    "_prefetch_input_elements", "_filename", "_path", "_variant_tensor_attr",
 )  # fmt: skip
 _PYTHON = {
     "GeneratorDataset": "a Python generator",
