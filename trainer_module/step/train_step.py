@@ -263,7 +263,9 @@ class TrainStep:
         first = iterator.get_next_as_optional()
         seconds = time.monotonic() - started
         if first.has_value():
-            found = (unpack_share(first.get_value()), unpack_share(specs))
+            # The spec of a leaf that is None is an object without a shape.
+            shapes = tf.nest.map_structure(lambda s: s if hasattr(s, "shape") else None, specs)
+            found = (unpack_share(first.get_value()), unpack_share(shapes))
             self._setup.check_rows(*(x.batch if isinstance(x, Share) else x for x in found))
         return first, seconds
 
