@@ -13,7 +13,7 @@ import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 from click.shell_completion import CompletionItem
@@ -127,13 +127,13 @@ def set_option(example: str = "training.epochs=3"):
     return option("--set", "overrides", metavar="FIELD=VALUE", multiple=True, help=text)
 
 
-def target_option(help: str, names: Sequence[str] = ("kubeflow", "vertex"), **attributes: bool):
+def target_option(help: str, names: Sequence[str] = ("kubeflow", "vertex"), **attributes: Any):
     """Return a decorator that adds `--target`."""
     metavar = "|".join(names)
     return option("--target", metavar=metavar, type=click.Choice(names), help=help, **attributes)
 
 
-def source_help(default: str, *more: str) -> dict[str, object]:
+def source_help(default: str, *more: str) -> dict[str, Any]:
     """Return type and help of `--source`; `more` are formats that a pipeline does not read."""
     sources = (*SOURCES, *more)
     return {"type": click.Choice(sources), "help": f"{', '.join(sources)}; default: {default}"}

@@ -34,6 +34,8 @@ from shared_core.atomic_files import message_stream
 if TYPE_CHECKING:
     from pipeline.config.cluster import KubeflowConfig, VertexConfig
     from pipeline.config.config import PipelineConfig
+    from pipeline.serving.requests import ServingTarget
+    from pipeline.targets.compile import Target
 
 STACKS = ("1.16", "1.21")
 
@@ -161,7 +163,7 @@ Examples:
 @config_value(required=True)
 @set_option("cluster.vertex.image=registry/name:2")
 @output_option(metavar="FILE", help="default: <name>-<target>.yaml or .json, in this folder")
-def compile_(target: str, config: Path, overrides: tuple[str, ...], output: Path | None) -> int:
+def compile_(target: Target, config: Path, overrides: tuple[str, ...], output: Path | None) -> int:
     """Write the file that Kubeflow or Vertex runs.
 
     Writes a pipelineSpec for Kubeflow (YAML, schema 2.1.0) or a PipelineJob for Vertex (JSON).
@@ -276,7 +278,7 @@ Examples:
     help="time limit of one request, from connecting to the last byte",
 )
 def submit(
-    target: str | None,
+    target: Target | None,
     config: Path | None,
     overrides: tuple[str, ...],
     spec: Path | None,
@@ -326,7 +328,11 @@ Examples:
     help="rows, in any format that `predict` reads; the first 3 become a request",
 )
 def serve_manifest(
-    target: str, maps: tuple[str, ...], config: Path, overrides: tuple[str, ...], **files: Any
+    target: ServingTarget,
+    maps: tuple[str, ...],
+    config: Path,
+    overrides: tuple[str, ...],
+    **files: Any,
 ) -> int:
     """Write what serves a pushed model on KServe or Vertex.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import rich_click as click
 
@@ -35,6 +35,9 @@ from shared_core.atomic_files import message_stream
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from pipeline.common.sources import Source
+    from pipeline.run.input_rows import InputFormat
 
 _DATA = (
     "CSV with a header line, Parquet, Arrow or TFRecord of tf.Example; a glob of such files, or "
@@ -67,7 +70,7 @@ _PIPELINE = "the pipeline's YAML, or its output folder"
 def init(
     data: str,
     label: str | None,
-    source: str | None,
+    source: Source | None,
     header: bool | None,
     output: Path | None,
     force: bool,
@@ -316,11 +319,11 @@ def _console() -> Console:
 def predict(
     model: Path,
     data: str,
-    source: str | None,
+    source: InputFormat | None,
     config: Path | None,
     overrides: tuple[str, ...],
     keep: str | None,
-    on_error: str,
+    on_error: Literal["fail", "skip"],
     output: Path | None,
 ) -> int:
     """Run a pushed model on raw rows.
@@ -390,7 +393,7 @@ Example:
 @output_option(metavar="YAML", help="file to write; default: standard output")
 @force_option
 def suggest(
-    data: str, source: str | None, label: str | None, output: Path | None, force: bool
+    data: str, source: Source | None, label: str | None, output: Path | None, force: bool
 ) -> int:
     """Write a first `features:` section for a data file.
 

@@ -58,9 +58,10 @@ def _checked_pod(pod: JsonObject) -> JsonObject:
                     f"with {', '.join(keys).replace('!', '')}"
                 )
             known = [key.rstrip("!") for key in keys]
-            if unknown := [key for key in item or () if keys and key not in known]:
+            unknown = [key for key in item if key not in known] if isinstance(item, dict) else []
+            if keys and unknown:
                 raise ValueError(f"{field}: {unknown[0]} is unknown; {nearest(unknown[0], known)}")
-            if lacking := [k[:-1] for k in keys if k.endswith("!") and k[:-1] not in item]:
+            if lacking := [k[:-1] for k in keys if k.endswith("!") and k[:-1] not in (item or {})]:
                 raise ValueError(f"{field}: {item} lacks {lacking[0]}; add it")
     return pod
 

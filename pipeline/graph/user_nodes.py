@@ -266,7 +266,7 @@ def _arguments(
                 text = f"{row.path} has no such {field[:-1]}; {nearest(key, known)}"
                 hint = f". It is an input: write inputs: {{{key}: ...}}" if key in declared else ""
                 raise user.error(f"{field}.{key}", text + hint)
-    arguments = dict(inputs)
+    arguments: dict[str, Any] = dict(inputs)
     for key, channel in declared.items():
         if key in inputs and not _fits(inputs[key], channel.type):
             text = f"takes {channel.type.TYPE_NAME}, and this is {inputs[key].type.TYPE_NAME}."
@@ -275,8 +275,8 @@ def _arguments(
             arguments[key] = _matching_output(user, key, channel.type, before)
     for key, value in row.parameters.items():
         # TFX takes no int where a float is declared.
-        is_float = key in settings and settings[key].type is float and type(value) is int
-        arguments[key] = float(value) if is_float else value
+        is_float = key in settings and settings[key].type is float
+        arguments[key] = float(value) if is_float and type(value) is int else value
     return arguments
 
 
