@@ -9,7 +9,7 @@ Its rooms, from the top floor to the ground:
 * `features`: a `features:` section from data, and what became of it.
 * `report`: progress, records, trials and the summary of a run.
 * `engines`: where Beam runs; `flink`: a Flink cluster on this machine.
-* `graph`: the graph for every target: our nodes, one file each, and the user's.
+* `graph`: the graph for every target: our nodes and the user's.
 * `data`: the files that a path names, a look at them, and the ExampleGen that reads them.
 * `config`: one YAML file as frozen pydantic models, and what is wrong with it.
 

@@ -5,4 +5,4 @@
 from .config.config import PipelineConfig as PipelineConfig
 from .config.config_file import load_config as load_config
 from .graph.build import create_pipeline as create_pipeline
-from .graph.node_context import NodeContext as NodeContext
+from .graph.user_nodes import NodeContext as NodeContext

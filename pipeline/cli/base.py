@@ -1,4 +1,4 @@
-"""The kinds of command and option of the command line, on click.
+"""What the commands share, on click: their classes, options and the types of values.
 
 Nothing heavy is imported here or in the files of the commands, so that `--help` is fast.
 """
@@ -6,21 +6,33 @@ Nothing heavy is imported here or in the files of the commands, so that `--help`
 from __future__ import annotations
 
 import functools
+import logging
+import math
+import os
 import textwrap
-from collections.abc import Callable, Mapping
-from types import SimpleNamespace
-from typing import Any, TypeAlias
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 from click.shell_completion import CompletionItem
 from rich_click import RichContext, RichHelpFormatter
 
 from pipeline.common.program import program
+from pipeline.common.sources import SOURCES
 
-Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+if TYPE_CHECKING:
+    from pipeline.config.config import PipelineConfig
+
+# Whether a file exists and can be read is checked, with the fix, by what opens it.
+FILE = click.Path(path_type=Path, readable=False)
+FOLDER = click.Path(path_type=Path, readable=False, file_okay=False)
+DATA = click.Path(readable=False)  # a text: it may also be a glob, package://... or -
 
 _SETTINGS = {
     "help_option_names": ["-h", "--help"],
+    "show_default": False,
     "rich_help_config": {
         "theme": "default-slim",
         "text_markup": None,  # brackets in our texts are literal
@@ -32,55 +44,33 @@ _SETTINGS = {
 }
 
 
-class Command(click.RichCommand):
-    """A command whose function gets the values of all options as one namespace.
+class Value(click.RichOption):
+    """An option whose name can be left out: `run my.yaml`.
 
-    It accepts values without the name of their option, and unambiguous prefixes of names.
+    Values without a name go to the options that were not given by name, in the order of the code.
     """
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments after the command's name."""
-        return super().parse_args(ctx, args if ctx.resilient_parsing else self._expand(ctx, args))
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return the option for the line of usage."""
+        usage = f"[{self.opts[0]}] {self.make_metavar(ctx)}"
+        return [usage if self.required else f"[{usage}]"]
 
-    def _expand(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the arguments with full names of options.
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, object], args: list[str]
+    ) -> tuple[object, list[str]]:
+        """Take the first value without a name if the option is not given."""
+        if self.name not in opts and args:
+            opts, args = {**opts, self.name: args[0]}, args[1:]
+        return super().handle_parse_result(ctx, opts, args)
 
-        Raises:
-            UsageError: an option stands where another one needs its value.
-        """
-        options = {name: p for p in self.get_params(ctx) for name in (*p.opts, *p.secondary_opts)}
-        expanded: list[str] = []
-        needs_value = ""
-        for index, word in enumerate(args):
-            name, equals, value = word.partition("=")
-            if needs_value:
-                if word.startswith("--") or word in options:
-                    ctx.fail(
-                        f"Option {needs_value!r} needs a value, but {word!r} follows it. If that "
-                        f"is the value, write {needs_value}={word}"
-                    )
-                needs_value = ""
-            elif word == "--":
-                return [*expanded, *args[index:]]
-            else:
-                longer = [each for each in options if each.startswith(name)]
-                if name.startswith("--") and name not in options and len(longer) == 1:
-                    name, word = longer[0], f"{longer[0]}{equals}{value}"
-                option = options.get(name)
-                if isinstance(option, click.Option) and not (equals or option.is_flag):
-                    needs_value = name
-            expanded.append(word)
-        return expanded
 
-    def invoke(self, ctx: click.Context) -> int:
-        """Call the command's function."""
-        assert self.callback is not None
-        return ctx.invoke(self.callback, SimpleNamespace(**ctx.params))
+class Command(click.RichCommand):
+    """A command that completes values without a name, and prints its epilog as it is."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete options, or the next value that needs no name."""
         for param in self.get_params(ctx):
-            is_free = isinstance(param, _ValueOption) and ctx.params.get(param.name) is None
+            is_free = isinstance(param, Value) and ctx.params.get(param.name or "") is None
             if is_free and not incomplete.startswith("-"):
                 return param.shell_complete(ctx, incomplete)
         return super().shell_complete(ctx, incomplete)
@@ -94,7 +84,7 @@ class Command(click.RichCommand):
 
 
 class Group(click.RichGroup):
-    """A command that has commands."""
+    """A command that has commands, listed in their order in the code."""
 
     command_class = Command
     format_epilog = Command.format_epilog
@@ -104,56 +94,67 @@ class Group(click.RichGroup):
         return list(self.commands)
 
 
-class _ValueOption(click.RichOption):
-    def get_usage_pieces(self, ctx: click.Context) -> list[str]:
-        usage = f"[{self.opts[0]}] {self.make_metavar(ctx)}"
-        return [usage if self.required else f"[{usage}]"]
-
-    def handle_parse_result(
-        self, ctx: click.Context, opts: Mapping[str, object], args: list[str]
-    ) -> tuple[object, list[str]]:
-        if self.name not in opts and args:
-            opts, args = {**opts, self.name: args[0]}, args[1:]
-        return super().handle_parse_result(ctx, opts, args)
-
-
 command = functools.partial(click.command, cls=Command)
 group = functools.partial(click.group, cls=Group, context_settings=_SETTINGS)
+option = click.option
+flag = functools.partial(click.option, is_flag=True)
+value = functools.partial(click.option, cls=Value)
+config_value = functools.partial(value, "--config", metavar="YAML", type=FILE, help="the pipeline")
+data_value = functools.partial(value, "--data", metavar="FILE", type=DATA, required=True)
+source_option = functools.partial(option, "--source", metavar="FORMAT")
+output_option = functools.partial(option, "--output", type=FILE)
+force_option = flag("--force", help="overwrite --output if it exists")
+parameter_option = option(
+    "--parameter",
+    "parameters",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="set a parameter of the compiled pipeline (a field in cluster.<target>.parameters), e.g. "
+    "training.epochs=3; repeatable",
+)
+map_option = option(
+    "--map",
+    "maps",
+    metavar="PREFIX=FOLDER",
+    multiple=True,
+    help="replace a remote folder, such as s3://bucket/data, with a local one; repeatable",
+)
 
 
-def option(name: str, metavar: str, help: str, *names: str, **attributes: Any) -> Decorator:
-    """Return a decorator that adds an option with a value.
-
-    Args:
-        name: such as `--config`.
-        metavar: what `--help` shows for the value.
-        help: what it is.
-        *names: other names, and the name of the function's attribute.
-        **attributes: of `click.Option`.
-    """
-    default = attributes.get("default") is not None
-    return click.option(
-        name, *names, metavar=metavar, help=help, show_default=default, **attributes
-    )
+def set_option(example: str = "training.epochs=3"):
+    """Return a decorator that adds `--set FIELD=VALUE`."""
+    text = f"override a field of the YAML, e.g. {example}; repeatable"
+    return option("--set", "overrides", metavar="FIELD=VALUE", multiple=True, help=text)
 
 
-def value(name: str, metavar: str, help: str, *names: str, **attributes: Any) -> Decorator:
-    """Return a decorator that adds an option whose name can be left out: `run my.yaml`.
-
-    Values without a name go to the options that were not given by name, in the order of the code.
-    """
-    return option(name, metavar, help, *names, **{"required": True, **attributes}, cls=_ValueOption)
+def target_option(help: str, names: Sequence[str] = ("kubeflow", "vertex"), **attributes: Any):
+    """Return a decorator that adds `--target`."""
+    metavar = "|".join(names)
+    return option("--target", metavar=metavar, type=click.Choice(names), help=help, **attributes)
 
 
-def flag(name: str, help: str, *names: str) -> Decorator:
-    """Return a decorator that adds an option without a value."""
-    return click.option(name, *names, is_flag=True, help=help)
+def source_help(default: str, *more: str) -> dict[str, Any]:
+    """Return type and help of `--source`; `more` are formats that a pipeline does not read."""
+    sources = (*SOURCES, *more)
+    return {"type": click.Choice(sources), "help": f"{', '.join(sources)}; default: {default}"}
 
 
-def choice(name: str, choices: tuple[str, ...], help: str, **attributes: Any) -> Decorator:
-    """Return a decorator that adds an option with one of a few values."""
-    metavar = "|".join(choices)
-    return option(name, metavar, help, type=click.Choice(choices), **attributes)
+class Seconds(click.ParamType):
+    """A time in seconds above 0."""
+
+    name = "seconds"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number; threads cannot wait for longer than some years, so at most a day."""
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = 0.0
+        if not (seconds > 0 and math.isfinite(seconds)):
+            self.fail(f"{value}: give a number of seconds above 0", param, ctx)
+        return min(seconds, 86_400.0)
 
 
 def list_exit_codes(codes: Mapping[int, str]) -> str:
@@ -167,3 +168,32 @@ def list_exit_codes(codes: Mapping[int, str]) -> str:
         for code, meaning in codes.items()
     ]
     return "\n".join(["Exit codes:", *lines, ""])
+
+
+def load(file: Path, overrides: Sequence[str] = ()) -> PipelineConfig:
+    """Return the checked configuration of `--config` and `--set`.
+
+    Adds the YAML's folder to the import path, for the functions that it names.
+
+    Raises:
+        ConfigError: The configuration is wrong.
+    """
+    from pipeline.config.config_file import load_config
+    from pipeline.run.runner import add_import_paths
+
+    add_import_paths(file)
+    return load_config(file, overrides)
+
+
+def quiet() -> None:
+    """Suppress messages on import that do not matter to a user of a short command."""
+    import absl.logging  # here, so that `--help` is fast
+
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    warnings.filterwarnings("ignore", category=FutureWarning, module="google")
+    # Beam warns that a package for checksums is missing; it falls back to slower ones.
+    logging.getLogger().addFilter(lambda record: "crcmod" not in record.getMessage())
+    # TFT warns about Keras 2 in its layers, which nothing here uses.
+    absl.logging.get_absl_logger().addFilter(
+        lambda record: "TF_USE_LEGACY_KERAS" not in record.getMessage()
+    )

@@ -10,16 +10,7 @@ import rich_click as click
 from click.exceptions import Exit, NoArgsIsHelpError
 from click.shell_completion import shell_complete
 
-from pipeline.cli import (
-    features,
-    image,
-    profile,
-    run,
-    runs,
-    serving,
-    submit,
-    targets,
-)
+from pipeline.cli import cluster, local
 from pipeline.cli.base import group
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
@@ -38,7 +29,7 @@ Examples:
   python -m pipeline runs my.yaml                        # all runs
   python -m pipeline profile my.yaml
   python -m pipeline features suggest data.csv --label price
-  python -m pipeline features explain --config my.yaml
+  python -m pipeline features explain my.yaml
   python -m pipeline predict output/taxi/serving_model rows.csv
   python -m pipeline schema > pipeline.schema.json       # for your editor
   python -m pipeline image build --tag registry.example/my-pipeline:1.0
@@ -49,21 +40,11 @@ Examples:
 
 _COMMANDS = {
     "On this machine": (
-        features.init,
-        run.run,
-        runs.report,
-        runs.runs,
-        run.predict,
-        profile.profile,
-        features.features,
-        run.schema,
+        *(local.init, local.run, local.report, local.runs, local.predict, local.profile),
+        *(local.features, local.schema),
     ),
     "On a cluster": (
-        image.image,
-        targets.compile_,
-        targets.replay,
-        submit.submit,
-        serving.serve_manifest,
+        *(cluster.image, cluster.compile_, cluster.replay, cluster.submit, cluster.serve_manifest),
     ),
 }
 

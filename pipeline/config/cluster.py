@@ -2,51 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+import copy
+import re
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import pydantic
 from pydantic import Field
 
-from pipeline.common.json_types import JsonValue
-from pipeline.config.kubernetes import (
-    POD_FIELDS,
-    FieldPath,
-    PodSettings,
-    ResourceName,
-    VariableName,
-)
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.section import Section
-from pipeline.config.servers import KserveConfig, VertexServerConfig
-from pipeline.config.vertex_settings import VertexSettings
 from pipeline.engines.engine import BeamConfig, option_name
+from shared_core.nearest import nearest
 
 DEFAULT_NODE = "default"
 
+LABEL_KEY = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?")
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?")
+OBJECT_NAME = re.compile(
+    r"(?!.{254})[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
+"""A DNS subdomain of at most 253 characters, as objects of most kinds are called."""
 
-class NodeResources(PodSettings):
+_KMS_KEY = r"^projects/[^/]+/locations/([^/]+)/keyRings/[^/]+/cryptoKeys/[^/]+$"
+
+POD_FIELDS = {
+    "nodeSelector": "{labels}",
+    "tolerations": "[key operator value effect tolerationSeconds]",
+    "nodeAffinity": "[matchExpressions matchFields weight]",
+    "podMetadata": "{labels annotations}",
+    "imagePullSecret": "[secretName!]",
+    "imagePullPolicy": "",
+    "fieldPathAsEnv": "[name! fieldPath!]",
+    "configMapAsEnv": "[configMapName! keyToEnv! optional]",
+    "pvcMount": "[constant! mountPath! subPath]",
+    "emptyDirMounts": "[volumeName! mountPath! medium sizeLimit]",
+    "genericEphemeralVolume": (
+        "[volumeName! mountPath! size! accessModes! storageClassName defaultStorageClass]"
+    ),
+}
+"""Fields of KFP's KubernetesExecutorConfig -> their keys or those of each item; `!`: required."""
+
+
+def _checked_pod(pod: JsonObject) -> JsonObject:
+    """Check fields and keys; Kubernetes checks their values."""
+    for field, value in pod.items():
+        if field not in POD_FIELDS:
+            raise ValueError(f"{field} is unknown; {nearest(field, POD_FIELDS)}")
+        keys = POD_FIELDS[field].strip("[]{}").split()
+        is_list = POD_FIELDS[field].startswith("[")
+        for item in (value if isinstance(value, list) else [None]) if is_list else [value]:
+            if keys and not isinstance(item, dict):
+                raise ValueError(
+                    f"{field} is {value!r}; use a {'list of mappings' if is_list else 'mapping'} "
+                    f"with {', '.join(keys).replace('!', '')}"
+                )
+            known = [key.rstrip("!") for key in keys]
+            unknown = [key for key in item if key not in known] if isinstance(item, dict) else []
+            if keys and unknown:
+                raise ValueError(f"{field}: {unknown[0]} is unknown; {nearest(unknown[0], known)}")
+            if lacking := [k[:-1] for k in keys if k.endswith("!") and k[:-1] not in (item or {})]:
+                raise ValueError(f"{field}: {item} lacks {lacking[0]}; add it")
+    return pod
+
+
+Pod = Annotated[JsonObject, pydantic.AfterValidator(_checked_pod)]
+
+
+class NodeResources(Section):
     """Resources of a node's container; the target decides those that are not set."""
 
     cpu: float | None = Field(examples=[4], default=None, gt=0, description="CPU cores.")
     memory_gib: float | None = Field(
         examples=[16], default=None, gt=0, description="Memory in GiB."
-    )
-    cpu_request: float | None = Field(
-        default=None,
-        gt=0,
-        description="CPU cores that the scheduler reserves; default: `cpu`. Kubeflow only.",
-    )
-    memory_request_gib: float | None = Field(
-        default=None,
-        gt=0,
-        description="Memory that the scheduler reserves, in GiB; default: `memory_gib`. Kubeflow "
-        "only.",
-    )
-    ephemeral_storage_gib: float | None = Field(
-        default=None,
-        gt=0,
-        description="Disk of the machine that the scheduler reserves for the node, and the limit "
-        "of what it may use, in GiB. It must hold the node's input artifacts, which are "
-        "downloaded. With an `accelerator` use `scratch_volume` instead. Kubeflow only.",
     )
     accelerator: str | None = Field(
         examples=["nvidia.com/gpu"],
@@ -64,31 +92,83 @@ class NodeResources(PodSettings):
         "only for a Trainer that runs as a CustomJob.",
     )
 
-    @pydantic.model_validator(mode="after")
-    def _requests_are_within_limits(self) -> NodeResources:
-        for field, request, limit in (
-            ("cpu", "cpu_request", "cpu"),
-            ("memory", "memory_request_gib", "memory_gib"),
-            ("shared memory", "shm_gib", "memory_gib"),
-        ):
-            asked, most = getattr(self, request), getattr(self, limit)
-            if asked is not None and most is not None and asked > most:
-                raise ValueError(
-                    f"{request}={asked:g} exceeds {limit}={most:g} ({field}); use {most:g} or less"
-                )
-        if self.ephemeral_storage_gib is not None and self.accelerator is not None:
-            # KFP has one field for one extended resource of a container: the accelerator uses it.
-            raise ValueError(
-                f"ephemeral_storage_gib={self.ephemeral_storage_gib:g}: KFP cannot reserve disk "
-                "for a node with an accelerator; use scratch_volume: {size_gib: "
-                f"{self.ephemeral_storage_gib:g}}}"
-            )
-        return self
-
     @property
     def has_nvidia_gpu(self) -> bool:
         """Whether the accelerator is from NVIDIA: `nvidia.com/gpu`, `NVIDIA_L4`."""
         return (self.accelerator or "").lower().startswith("nvidia")
+
+
+class KubeflowResources(NodeResources):
+    """Resources of a node on Kubeflow."""
+
+    ephemeral_storage_gib: float | None = Field(
+        default=None,
+        gt=0,
+        description="Disk of the machine that the scheduler reserves for the node, and the limit "
+        "of what it may use, in GiB. It must hold the node's input artifacts, which are "
+        "downloaded. With an `accelerator` use `pod.genericEphemeralVolume` instead.",
+    )
+    pod: Pod = Field(
+        examples=[{"nodeSelector": {"labels": {"pool": "gpu"}}}],
+        default_factory=dict,
+        description="Fields that replace those of `cluster.kubeflow.pod` for this node.",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _disk_can_be_reserved(self) -> KubeflowResources:
+        if self.ephemeral_storage_gib is not None and self.accelerator is not None:
+            # KFP has one field for one extended resource of a container: the accelerator uses it.
+            raise ValueError(
+                f"ephemeral_storage_gib={self.ephemeral_storage_gib:g}: KFP cannot reserve disk "
+                "for a node with an accelerator; use pod.genericEphemeralVolume (docs/cluster.md)"
+            )
+        return self
+
+
+class KserveConfig(Section):
+    """A server with KServe's TensorFlow runtime."""
+
+    min_replicas: int = Field(default=1, ge=0, description="Minimum number of servers.")
+    max_replicas: int = Field(
+        default=1, ge=1, description="Maximum number of servers; they are added as load grows."
+    )
+    cpu: float = Field(default=1, gt=0, description="CPU cores of a server.")
+    memory_gib: float = Field(default=2, gt=0, description="Memory of a server in GiB.")
+    accelerator: str | None = Field(
+        default=None,
+        description="Type of accelerator as Kubernetes names it: `nvidia.com/gpu`.",
+    )
+    accelerator_count: int = Field(
+        default=1, ge=1, description="Accelerators per server, if `accelerator` is set."
+    )
+    service_account: str | None = Field(
+        default=None,
+        description="Account that reads the model; default: `service_account` of the target.",
+    )
+    version: str | None = Field(
+        default=None,
+        pattern=r"^[\w][\w.-]{0,127}$",
+        description="Tag of the image `tensorflow/serving`, such as 2.16.1; default: the release "
+        "for the TensorFlow version that wrote the model.",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _replicas_are_a_range(self) -> KserveConfig:
+        if self.min_replicas > self.max_replicas:
+            raise ValueError(
+                f"min_replicas={self.min_replicas} is more than max_replicas={self.max_replicas}; "
+                "raise max_replicas"
+            )
+        return self
+
+
+class VertexServerConfig(Section):
+    """A server on a Vertex endpoint."""
+
+    image: str | None = Field(
+        default=None,
+        description="A copy of `tensorflow/serving` in your Artifact Registry.",
+    )
 
 
 class TargetConfig(Section):
@@ -131,7 +211,7 @@ class TargetConfig(Section):
     beam: BeamConfig | None = Field(
         default=None, description="Replaces `beam` on the cluster; default: as in a local run."
     )
-    resources: dict[str, NodeResources] = Field(
+    resources: Mapping[str, NodeResources] = Field(
         examples=[{"default": {"cpu": 4, "memory_gib": 16}}],
         default_factory=dict,
         description="Node (Transform, Trainer, ...) -> its resources; `default` is for all others.",
@@ -172,7 +252,7 @@ class TargetConfig(Section):
         return any(node.has_nvidia_gpu for node in self.resources.values())
 
 
-class KubeflowConfig(TargetConfig, PodSettings):
+class KubeflowConfig(TargetConfig):
     """Settings for Kubeflow Pipelines 2.5 and newer."""
 
     section = "cluster.kubeflow"
@@ -198,40 +278,28 @@ class KubeflowConfig(TargetConfig, PodSettings):
         description="Kubernetes secrets as environment variables of every node, by the secret's "
         "name: `{mlpipeline-minio-artifact: {accesskey: AWS_ACCESS_KEY_ID, ...}}`.",
     )
-    field_env: dict[VariableName, FieldPath] = Field(
-        examples=[{"POD_NAME": "metadata.name"}],
+    resources: Mapping[str, KubeflowResources] = Field(
+        examples=[{"default": {"cpu": 4, "memory_gib": 16}}],
         default_factory=dict,
-        description="Fields of the pod as environment variables of every node: "
-        "`{POD_NAME: metadata.name}`.",
+        description="Node (Transform, Trainer, ...) -> its resources; `default` is for all others.",
     )
-    image_pull_secrets: tuple[ResourceName, ...] = Field(
-        default=(), description="Kubernetes secrets with the registry's login."
-    )
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
-        default=None,
-        description="When a machine pulls the image; default: as Kubernetes does, once per tag.",
+    pod: Pod = Field(
+        examples=[{"nodeSelector": {"labels": {"pool": "cpu"}}}],
+        default_factory=dict,
+        description="Scheduling, mounts, pull secrets and annotations of every pod, as fields of "
+        f"KFP's KubernetesExecutorConfig: {', '.join(POD_FIELDS)}. See docs/cluster.md.",
     )
 
-    @pydantic.model_validator(mode="after")
-    def _a_variable_has_one_source(self) -> KubeflowConfig:
-        secret = {name for keys in self.secrets.values() for name in keys.values()}
-        for name in self.field_env:
-            if name in self.environment or name in secret:
-                other = "environment" if name in self.environment else "secrets"
-                raise ValueError(f"field_env: {name} is also in {other}; remove it from one")
-        return self
+    def of_node(self, name: str) -> KubeflowResources:
+        """Return the resources of a node."""
+        return self.resources.get(name) or self.resources.get(DEFAULT_NODE) or KubeflowResources()
 
-    def pod_settings(self, node: str) -> PodSettings:
-        """Return a node's pod settings: the fields in its `resources`, or else the profile's."""
-        own = self.of_node(node)
-        chosen = {
-            field: getattr(self, field) if (value := getattr(own, field)) is None else value
-            for field in POD_FIELDS
-        }
-        return PodSettings.model_construct(**chosen)
+    def pod_of(self, node: str) -> JsonObject:
+        """Return a copy of a node's pod settings: fields in its `resources`, or the profile's."""
+        return copy.deepcopy({**self.pod, **self.of_node(node).pod})
 
 
-class VertexConfig(TargetConfig, VertexSettings):
+class VertexConfig(TargetConfig):
     """Settings for Vertex AI Pipelines."""
 
     section = "cluster.vertex"
@@ -257,8 +325,37 @@ class VertexConfig(TargetConfig, VertexSettings):
     machine_type: str = Field(
         default="n1-standard-8",
         description="Machine type of each worker of the Trainer. Used if `training.workers` is "
-        "above 1, or if `spot`, `boot_disk_gib` or `persistent_resource` is set.",
+        "above 1, or if `spot` or `boot_disk_gib` is set.",
     )
+    spot: bool = Field(
+        default=False,
+        description="Train on Spot machines, which cost less and may be preempted; also set "
+        "`retries`.",
+    )
+    boot_disk_gib: int | None = Field(
+        default=None,
+        ge=100,
+        le=64000,
+        description="Boot disk of each machine of the Trainer, in GiB; default: 100.",
+    )
+    encryption_key: str | None = Field(
+        examples=["projects/P/locations/REGION/keyRings/R/cryptoKeys/K"],
+        default=None,
+        pattern=_KMS_KEY,
+        description="Cloud KMS key that encrypts the run and its resources: "
+        "`projects/P/locations/REGION/keyRings/R/cryptoKeys/K`.",
+    )
+
+    @property
+    def needs_custom_job(self) -> bool:
+        """Whether a Trainer on one machine has settings that only a CustomJob has."""
+        return self.spot or self.boot_disk_gib is not None
+
+    @property
+    def key_region(self) -> str | None:
+        """The region of `encryption_key`."""
+        key = re.match(_KMS_KEY, self.encryption_key or "")
+        return key[1] if key else None
 
     @pydantic.model_validator(mode="before")
     @classmethod

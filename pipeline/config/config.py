@@ -12,20 +12,20 @@ import re
 import unicodedata
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import pydantic
 from pydantic import AfterValidator, Field
 
 from components import CsvOptions, NormalizationLimits
 from components.arrow_example_gen.spans import check_pattern, has_placeholders
+from components.input_gradients import MOST_ROWS, MOST_STEPS
 from pipeline.common.sources import Source
 from pipeline.config.cluster import Cluster
 from pipeline.config.evaluation import EvaluationConfig
-from pipeline.config.explain import ExplainConfig
 from pipeline.config.nodes import Nodes
 from pipeline.config.origin import Origin
 from pipeline.config.section import Section
-from pipeline.config.tracking import TrackingConfig
 from pipeline.engines.engine import BeamConfig
 from shared_core.run_warning import RunWarning
 from trainer_module import TrainerConfig, TunerConfig
@@ -230,6 +230,61 @@ class OutputConfig(Section):
     """Where the pipeline writes its files."""
 
     folder: str = Field(description="Folder for artifacts, logs, metadata and pushed models.")
+
+
+class ExplainConfig(Section):
+    """Attribute the model's predictions for sampled rows to columns, by integrated gradients."""
+
+    rows: int = Field(
+        default=2000,
+        ge=1,
+        le=MOST_ROWS,
+        description="Number of rows of the evaluated split to explain: those with the smallest "
+        "hashes, so the same ones in each run.",
+    )
+    steps: int = Field(
+        default=50,
+        ge=1,
+        le=MOST_STEPS,
+        description="Points between the baseline and a row at which the gradient is computed. More "
+        "points are more exact and take longer.",
+    )
+
+
+class TrackingConfig(Section):
+    """Export each run on this machine to a tracking server."""
+
+    mlflow: str = Field(
+        examples=["http://host:5000"],
+        description=(
+            "URI of an MLflow server: `http://host:5000`. Each run becomes a run of the experiment "
+            "with the pipeline's name. Needs `uv pip install 'tfx-largebatch[mlflow]'`. A login "
+            "comes from MLflow's environment variables: MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."
+        ),
+    )
+
+    # Of the section, because an error of the field would show its value.
+    @pydantic.model_validator(mode="after")
+    def _is_a_server(self) -> TrackingConfig:
+        try:
+            parts = urlsplit(self.mlflow)
+            host = parts.hostname
+            parts.port  # noqa: B018 - raises if it is no number
+        except ValueError as error:
+            raise ValueError(f"mlflow: not a URI ({error}); use http://host:5000") from None
+        if "@" in parts.netloc:
+            shown = f"{parts.scheme}://...@{parts.netloc.rpartition('@')[2]}"
+            raise ValueError(
+                f"mlflow={shown}: has a login, which everyone sees who sees the YAML. Remove it, "
+                "and set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD in the environment"
+            )
+        if parts.scheme not in ("http", "https") or not host:
+            raise ValueError(
+                f"mlflow={self.mlflow}: not the URI of a server; start one with `mlflow server "
+                "--backend-store-uri sqlite:///mlflow.db` and use http://127.0.0.1:5000"
+            )
+        return self
 
 
 _NAME = r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$"

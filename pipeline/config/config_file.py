@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
-from pipeline.config.config import PipelineConfig
+from pipeline.common.nearest_file import did_you_mean
+from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.config.config_errors import check_fields, field_names
 from pipeline.config.origin import Origin
-from pipeline.config.text_files import read_text
-from pipeline.config.vocabulary_files import read_vocabularies
 from pipeline.config.yaml_errors import yaml_error_text
 
 PATH_FIELDS = (
@@ -24,6 +23,7 @@ PATH_FIELDS = (
     ("metadata", "path"),
     ("output", "folder"),
 )
+_MOST_VALUES = 200_000  # of a vocabulary in a file
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig:
@@ -62,7 +62,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
     for override in overrides:
         _apply_override(raw, override)
     _resolve_paths(raw, path.resolve().parent)
-    read_vocabularies(raw, path.resolve().parent)
+    _read_vocabularies(raw, path.resolve().parent)
     config = check_fields(PipelineConfig, raw, path, tree, overrides)
     return config.with_origin(Origin(path, tree, overrides))
 
@@ -71,7 +71,7 @@ def config_of_text(text: str, folder: Path) -> PipelineConfig:
     """Return the configuration that a YAML of this package will have in a folder."""
     raw = yaml.safe_load(text)
     _resolve_paths(raw, folder.resolve())
-    read_vocabularies(raw, folder.resolve())
+    _read_vocabularies(raw, folder.resolve())
     return PipelineConfig.model_validate(raw)
 
 
@@ -152,3 +152,84 @@ def _resolve_paths(raw: JsonObject, folder: Path) -> None:
         value = values.get(field) if isinstance(values, dict) else None
         if isinstance(value, str) and value and "://" not in value:
             raw[section][field] = str((folder / Path(value).expanduser()).resolve())
+
+
+def _read_vocabularies(raw: JsonObject, folder: Path) -> None:
+    """Replace `file` by `values` in every encoder that has one.
+
+    Transform gets the values and not the file. So every engine has them, and a changed file changes
+    the features, which invalidates the cache.
+
+    Args:
+        raw: The YAML; changed in place.
+        folder: Base folder of relative paths.
+
+    Raises:
+        ConfigError: Names the field, the file and the fix.
+    """
+    for field, option in _vocabularies(raw.get("features")):
+        if "file" not in option:
+            continue
+        if option.get("values") is not None:
+            raise ConfigError(f"{field} has both file and values; remove one.")
+        option["values"] = _vocabulary_lines(option.pop("file"), f"{field}.file", folder)
+
+
+def _vocabularies(features: JsonValue) -> Iterator[tuple[str, JsonObject]]:
+    for part in ("groups", "crosses"):
+        entries = features.get(part) if isinstance(features, dict) else None
+        for i, entry in enumerate(entries if isinstance(entries, list) else ()):
+            encode = entry.get("encode") if isinstance(entry, dict) else None
+            option = encode.get("vocabulary") if isinstance(encode, dict) else None
+            if isinstance(option, dict):
+                yield f"features.{part}.{i}.encode.vocabulary", option
+
+
+def _vocabulary_lines(path: object, field: str, folder: Path) -> list[str]:
+    if not isinstance(path, str) or not path or is_remote(path):
+        raise ConfigError(
+            f"{field}={path!r}: name a text file on this machine, one value per line."
+        )
+    file = folder / Path(path).expanduser()
+    where, hint = f"{field}={path}", "Relative paths start at the folder of the YAML."
+    text = read_text(file, where=where, what=str(file), hint=hint)
+    values = [line for line in text.split("\n") if line]
+    if not values or len(values) > _MOST_VALUES:
+        raise ConfigError(
+            f"{where}: {file} has {len(values):,} values; give 1 to {_MOST_VALUES:,}, one per line."
+        )
+    seen: dict[str, int] = {}
+    for number, value in enumerate(values, 1):
+        if value in seen:
+            raise ConfigError(
+                f"{where}: {file} has {value!r} twice, as values {seen[value]} and {number}; "
+                "remove one."
+            )
+        seen[value] = number
+    return values
+
+
+def read_text(file: Path, *, where: str, what: str, hint: str) -> str:
+    """Return the text of a file, without a byte order mark.
+
+    Args:
+        file: Path of the file.
+        where: The setting or argument that names it, for the message.
+        what: What the file is, for the message: "the configuration".
+        hint: What to do if it does not exist, for the message.
+
+    Raises:
+        ConfigError: The file cannot be read, or is not UTF-8.
+    """
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{where}: cannot read {what} ({error.strerror}). {did_you_mean(file)}{hint}"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{where}: cannot read {what} ({error.strerror}). {hint}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{where}: {what} is not UTF-8 (byte {error.start}). Save it as UTF-8."
+        ) from None

@@ -5,38 +5,13 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    JsonValue,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, JsonValue, WithJsonSchema, model_validator
 
 from pipeline.config.section import Section
 
 _DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
 _NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,62}$"
 _OUTPUT = r"^[A-Za-z][A-Za-z0-9_-]*\.\w+$"
-
-
-def _dotted(path: str) -> str:
-    if not re.match(_DOTTED, path):
-        raise ValueError("use a dotted path of a class or function: my_package.RowCounter")
-    return path
-
-
-def _named(name: str) -> str:
-    if not re.match(_NAME, name):
-        raise ValueError("use at most 63 letters, digits, - and _, with a letter first: RowCounter")
-    return name
-
-
-def _output(text: str) -> str:
-    if not re.match(_OUTPUT, text):
-        raise ValueError("use Node.output: Transform.transformed_examples")
-    return text
 
 
 def _as_list(value: object) -> object:
@@ -53,17 +28,19 @@ _Names = Annotated[
 class NodeConfig(Section):
     """A TFX component of yours as a node of the pipeline."""
 
-    path: Annotated[str, AfterValidator(_dotted)] = Field(
+    path: str = Field(
         examples=["my_package.RowCounter"],
         alias="class",
-        json_schema_extra={"pattern": _DOTTED},
+        pattern=_DOTTED,
         description=(
             "Dotted path of a TFX component class, or of a function `(context) -> component`: "
             "`my_package.RowCounter`."
         ),
     )
-    name: Annotated[str, AfterValidator(_named)] | None = Field(
+    name: str | None = Field(
+        examples=["RowCounter"],
         default=None,
+        pattern=_NAME,
         description="The node's id; default: the last part of `class`.",
     )
     after: _Names = Field(
@@ -72,7 +49,7 @@ class NodeConfig(Section):
     before: _Names = Field(
         default=(), description="Nodes to run after this node: a name, or a list of names."
     )
-    inputs: dict[str, Annotated[str, AfterValidator(_output)]] = Field(
+    inputs: dict[str, Annotated[str, Field(pattern=_OUTPUT)]] = Field(
         examples=[{"examples": "Transform.transformed_examples"}],
         default={},
         description=(

@@ -13,7 +13,15 @@ _SERVER_FIELDS = (
     *("machine_type", "accelerator", "accelerator_count", "min_replicas", "max_replicas"),
     "service_account",
 )
+_POD = "give it to cluster.kubeflow.pod, in KFP's own form (docs/cluster.md)"
+_POD_FIELDS = (
+    *("node_selector", "tolerations", "affinity", "volumes", "scratch_volume", "shm_gib"),
+    *("annotations", "field_env", "image_pull_secrets", "image_pull_policy"),
+)
 _REPLACEMENTS = {
+    **{f"cluster.kubeflow.{name}": _POD for name in _POD_FIELDS},
+    "cluster.vertex.persistent_resource": "use machine_type",
+    "cluster.vertex.restart_on_worker_restart": "set retries",
     **{f"beam.{name}": _BEAM for name in _BEAM_FIELDS},
     **{f"cluster.vertex.server.{name}": _SERVER for name in _SERVER_FIELDS},
     "explain.slices": "group the artifact's rows by `raw.<column>` (docs/attributions.md)",

@@ -99,12 +99,11 @@ def run_of_folder(folder: Path) -> dict[str, NodeRecord]:
     metadata = folder / "metadata.sqlite"
     if not metadata.is_file():
         raise ConfigError(
-            f"--run={folder}: no metadata.sqlite there; name the output.folder of a run, or use "
-            "--config"
+            f"{folder}: no metadata.sqlite there; name the output.folder of a run, or its YAML"
         )
     records = latest_run(metadata)
     if not records:
-        raise ConfigError(f"--run={folder}: its metadata.sqlite has no run with a finished node")
+        raise ConfigError(f"{folder}: its metadata.sqlite has no run with a finished node")
     return records
 
 

@@ -1,4 +1,4 @@
-"""The graph of nodes, the same for every target: one file per node, which `table` lists.
+"""The graph of nodes, the same for every target.
 
 May use `data` and what is below it.
 """

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline.config.config import PipelineConfig, is_remote
-from pipeline.graph.node_spec import GraphContext
-from pipeline.graph.table import NODES
+from pipeline.graph.nodes import NODES, GraphContext
 from pipeline.graph.user_nodes import add_user_nodes
 
 if TYPE_CHECKING:
@@ -41,12 +40,12 @@ def create_pipeline(
     from tfx.orchestration.pipeline import Pipeline
 
     context = GraphContext(config, blessed_models, baseline_model)
-    for spec in NODES.values():
+    for name, spec in NODES.items():
         if spec.is_used(context):
-            # Not `spec.name`: TFX's compilers write the type of a text, too.
-            node = spec.build(context).with_id(spec.name.value)
-            node.add_upstream_nodes([context.nodes[n] for n in spec.after if n in context.nodes])
-            context.nodes[spec.name.value] = node
+            node = spec.build(context).with_id(str(name))  # TFX writes the type of a text, too
+            ids = {n for each in node.inputs.values() for n in each.get_data_dependent_node_ids()}
+            node.add_upstream_nodes([context.nodes[n] for n in (*sorted(ids), *spec.after)])
+            context.nodes[str(name)] = node
     add_user_nodes(context)
     # This creates the folder; for a remote place that would be a local folder named `gs:`.
     sqlite = None if is_remote(config.output.folder) else metadata.sqlite_metadata_connection_config

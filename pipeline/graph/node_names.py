@@ -8,9 +8,7 @@ import enum
 class NodeName(str, enum.Enum):
     """The id of a built-in node, as TFX, the YAML, the summary and the platforms show it.
 
-    The module `pipeline.graph.nodes.<member in lower case>` holds the node's `NodeSpec`, so a new
-    node is its module and its line here. The order has to be topological: a node comes after those
-    that it depends on.
+    `pipeline.graph.nodes.NODES` has the node's `NodeSpec`.
     """
 
     EXAMPLE_GEN = "ArrowExampleGen"

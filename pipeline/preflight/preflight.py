@@ -14,7 +14,7 @@ from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.csv_files import beyond_int64
 from pipeline.data.peek import DataPeek, peek
 from pipeline.engines.engine import check_beam
-from pipeline.graph.dotted import import_dotted
+from pipeline.graph.user_nodes import import_callable
 from pipeline.preflight.preflight_rows import check_rows
 from pipeline.tracking.server import check_server
 from shared_core.nearest import nearest_column
@@ -89,7 +89,7 @@ def check(config: PipelineConfig) -> DataPeek | None:
     """
     seen = check_data(config)
     for function, field in config.training_functions.items():
-        import_dotted(function, field)
+        import_callable(function, field)
     _check_names(config)
     _check_workers(config)
     _check_gpu(config)
@@ -104,7 +104,7 @@ def check_data(config: PipelineConfig) -> DataPeek | None:
     if config.data_schema.path and not is_remote(config.data_schema.path):
         _check_schema_file(config, Path(config.data_schema.path))
     if config.features.derive:
-        import_dotted(config.features.derive, "features.derive")
+        import_callable(config.features.derive, "features.derive")
     if seen:
         groups = _check_columns(config, seen)
         used = _used_columns(config, seen, groups)

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from pipeline.graph.node_names import NodeName
-from pipeline.graph.table import NODES
+from pipeline.graph.nodes import NODES
 from pipeline.report.tfx_log import NodeEnds, NodeIsCached, NodeStarts, event_of
 from shared_core.run_warning import RunWarning
 from trainer_module.common.progress import (

@@ -18,7 +18,7 @@ from pipeline.config.evaluation import (
     MetricThreshold,
 )
 from pipeline.graph.node_names import NodeName
-from pipeline.graph.table import NODES
+from pipeline.graph.nodes import NODES
 from pipeline.report import against_constant, attributions, baselines, calibration, classes, trials
 from pipeline.report.console import Consoles, print_text
 from pipeline.report.progress import RunState, duration

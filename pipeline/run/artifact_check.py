@@ -7,6 +7,7 @@ restored. Folders that the metadata does not contain would be written into, so t
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections import Counter
@@ -15,11 +16,14 @@ from typing import TYPE_CHECKING
 
 from pipeline.common.artifact_places import Places
 from pipeline.report.records import PUSHED_DESTINATION, open_store
-from pipeline.run.artifact_files import LISTS, holds_files_of, is_whole, list_files
+from shared_core.atomic_files import atomic_write
 
 if TYPE_CHECKING:
     from ml_metadata import MetadataStore
 
+# TFX's cache checks only an artifact's folder, which still exists when its files are missing. So a
+# list of paths and sizes for each artifact is in this folder, next to the artifacts.
+_LISTS = ".files"
 UNKNOWN = "artifacts_without_metadata"
 """Folder of what is set aside, in the output folder."""
 
@@ -50,7 +54,7 @@ def record_artifacts(folder: str, metadata: Path) -> None:
     places = Places.of(folder, metadata)
     for artifact in open_store(metadata, writable=True).get_artifacts():
         if artifact.state == mlmd.Artifact.LIVE and "://" not in artifact.uri:
-            list_files(artifact.uri, places)
+            _list_files(artifact.uri, places)
 
 
 def _correct(store: MetadataStore, places: Places) -> list[str]:
@@ -63,11 +67,11 @@ def _correct(store: MetadataStore, places: Places) -> list[str]:
         before = artifact.SerializeToString(deterministic=True)
         uri = places.artifact(artifact.uri)
         moved += uri != artifact.uri
-        whole = "://" in uri or is_whole(uri, places)
+        whole = "://" in uri or _is_whole(uri, places)
         if PUSHED_DESTINATION in artifact.custom_properties:
             pushed = artifact.custom_properties[PUSHED_DESTINATION]
             pushed.string_value = places.beside(pushed.string_value, artifact.uri)
-            whole = whole and holds_files_of(pushed.string_value, uri)
+            whole = whole and _holds_files_of(pushed.string_value, uri)
         artifact.uri = uri
         if not whole and artifact.state == mlmd.Artifact.LIVE:
             gone[Path(uri).parts[-3]] += 1
@@ -105,8 +109,53 @@ def _set_aside(places: Places, last: int) -> list[str]:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(path, target)
         node, output, execution = path.parts[-3:]
-        (places.root / LISTS / f"{node}.{output}.{execution}.json").unlink(missing_ok=True)
+        (places.root / _LISTS / f"{node}.{output}.{execution}.json").unlink(missing_ok=True)
     return [
         f"{len(found)} artifacts in {places.root} are not in the metadata: they were moved to "
         f"{aside}; delete them if you do not need them"
     ]
+
+
+def _is_whole(uri: str, places: Places) -> bool:
+    """Return whether all files of an artifact exist; without a list, whether any file exists."""
+    path = Path(uri)
+    if not path.exists():
+        return False
+    try:
+        listed = json.loads(_list_file(path, places).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return path.is_file() or bool(_sizes(path))
+    return _sizes(path) == listed
+
+
+def _holds_files_of(copied: str, uri: str) -> bool:
+    """Return whether a copy of an artifact has all its files; it may have more."""
+    if "://" in copied:
+        return True
+    return _sizes(Path(uri)).items() <= _sizes(Path(copied)).items()
+
+
+def _list_files(uri: str, places: Places) -> None:
+    """Write the file list of an artifact that its node has just finished, unless it exists."""
+    path = Path(uri)
+    file = _list_file(path, places)
+    if not path.exists() or file.exists():
+        return
+    with atomic_write(file) as stream:
+        json.dump(_sizes(path), stream)
+
+
+def _list_file(artifact: Path, places: Places) -> Path:
+    """Return the list's path in the artifact's root; a metadata store may have several roots."""
+    node, output, execution = artifact.parts[-3:]
+    root = artifact.parents[2] if len(artifact.parts) > 3 else places.root
+    return root / _LISTS / f"{node}.{output}.{execution}.json"
+
+
+def _sizes(path: Path) -> dict[str, int]:
+    """Return the size in bytes of each file below a folder; for a file, its size under `.`."""
+    return {
+        file.relative_to(path).as_posix(): file.stat().st_size
+        for file in ([path] if path.is_file() else sorted(path.rglob("*")))
+        if file.is_file()
+    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ class Terminal(NamedTuple):
 
 
 @contextlib.contextmanager
-def logs_to(file: Path, *, verbose: bool) -> Iterator[Terminal]:
+def logs_to(file: Path) -> Iterator[Terminal]:
     """Redirect all output of this process and its children to a file.
 
     It redirects file descriptors, because C++ libraries and Beam's worker processes write there
@@ -27,7 +26,6 @@ def logs_to(file: Path, *, verbose: bool) -> Iterator[Terminal]:
 
     Args:
         file: The log; its folder is created.
-        verbose: Also show the log on the real standard error.
 
     Yields:
         The real standard output and error.
@@ -36,17 +34,7 @@ def logs_to(file: Path, *, verbose: bool) -> Iterator[Terminal]:
     sys.stdout.flush()
     sys.stderr.flush()
     saved = os.dup(1), os.dup(2)
-    tee = None
-    if verbose:
-        # A separate session, so that Ctrl-C does not end it before the last lines have arrived.
-        tee = subprocess.Popen(
-            ["tee", str(file)], stdin=subprocess.PIPE, stdout=saved[1], start_new_session=True
-        )
-        assert tee.stdin is not None
-        target = os.dup(tee.stdin.fileno())
-        tee.stdin.close()
-    else:
-        target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(target, 1)
     os.dup2(target, 2)
     os.close(target)
@@ -60,8 +48,6 @@ def logs_to(file: Path, *, verbose: bool) -> Iterator[Terminal]:
         os.dup2(saved[1], 2)
         for descriptor in saved:
             os.close(descriptor)
-        if tee:
-            tee.wait(timeout=10)
 
 
 def _opened(descriptor: int) -> TextIO:

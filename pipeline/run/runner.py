@@ -37,7 +37,7 @@ from pipeline.run import logs
 from pipeline.run.artifact_check import check_artifacts, record_artifacts
 from pipeline.run.beam_reflection import reflection_remembered
 from pipeline.run.cache_keys import keys_without_places
-from pipeline.run.folder_lock import AlreadyRunning, LockOwner, exclusive_run
+from pipeline.run.folder_lock import AlreadyRunning, exclusive_run
 from pipeline.run.interrupts import interrupts_kept
 from pipeline.run.keep_record import keep_record
 from pipeline.run.next_steps import show_next_steps
@@ -62,7 +62,6 @@ def run(
     *,
     file: Path | None = None,
     wait: bool = False,
-    verbose: bool = False,
     quiet: bool = False,
     as_json: bool = False,
 ) -> RunOutcome:
@@ -70,9 +69,8 @@ def run(
 
     Args:
         config: The checked configuration.
-        file: Its YAML, shown to other runs that find the folder in use.
+        file: Its YAML, for the commands that the run proposes.
         wait: Wait for a run that uses the same output folder (default: exit with code 4).
-        verbose: Also show TFX's log on the terminal.
         quiet: Print only the verdict, and warnings and errors to standard error.
         as_json: Print everything to standard error; the caller prints the outcome's document.
 
@@ -93,8 +91,8 @@ def run(
         "metadata.path": config.metadata_path,
     }
     try:
-        with exclusive_run(LockOwner.current(command(), file), places, wait=wait, say=say):
-            return _run_alone(config, (out, err), consoles_of, file=file, verbose=verbose)
+        with exclusive_run(command(), places, wait=wait, say=say):
+            return _run_alone(config, (out, err), consoles_of, file=file)
     except AlreadyRunning as refusal:
         print(refusal, file=sys.stderr)
         return RunOutcome.failure(exit_codes.IN_USE, str(refusal))
@@ -106,7 +104,6 @@ def _run_alone(
     consoles_of: Callable[[Console, Console], views.Consoles],
     *,
     file: Path | None,
-    verbose: bool,
 ) -> RunOutcome:
     started = datetime.now().astimezone()
     log = config.log_folder / f"run-{started:%Y%m%d-%H%M%S}.log"
@@ -114,9 +111,9 @@ def _run_alone(
     out.print(f"Pipeline {config.name}; log: {short(log)}", highlight=False, soft_wrap=True)
     # Read now, because standard output and error are the log file below.
     kinds = [(each.is_terminal, each.width) for each in streams]
-    with logs.logs_to(log, verbose=verbose) as terminal, logs.absl_to_stderr():
+    with logs.logs_to(log) as terminal, logs.absl_to_stderr():
         consoles = consoles_of(*map(_console, terminal, kinds))
-        return _run(config, consoles, file=file, log=log, started=started, plain=verbose)
+        return _run(config, consoles, file=file, log=log, started=started)
 
 
 def _console(stream: TextIO, kind: tuple[bool, int]) -> Console:
@@ -137,7 +134,6 @@ def _run(
     file: Path | None,
     log: Path,
     started: datetime,
-    plain: bool,
 ) -> RunOutcome:
     state, console = RunState([]), consoles.progress
     keep = functools.partial(_keep, config, consoles, started=started)
@@ -161,7 +157,7 @@ def _run(
         handler = _watch(state, config)
         try:
             with (
-                views.view(state, console, plain=plain),
+                views.view(state, console, plain=False),
                 interrupts_kept(),
                 keys_without_places(config.output.folder),
                 reflection_remembered(),

@@ -10,8 +10,7 @@ import re
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
-from pipeline.config.cluster import KubeflowConfig
-from pipeline.config.servers import KserveConfig
+from pipeline.config.cluster import KserveConfig, KubeflowConfig
 from pipeline.serving.exported_model import ExportedModel
 from pipeline.serving.server_versions import serving_release
 
@@ -38,7 +37,7 @@ def inference_service(
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"--name={name}: KServe takes lower-case letters, digits and `-`, first a letter, at "
+            f"name={name}: KServe takes lower-case letters, digits and `-`, first a letter, at "
             "most 63; use a name such as chicago-taxi."
         )
     server = profile.server if profile else KserveConfig()

@@ -41,20 +41,16 @@ class ManifestOptions:
     Attributes:
         target: The server.
         model: Place of the model, as the target reads it.
-        name: Name of the service or endpoint; None: the pipeline's name.
         maps: Remote place -> folder that replaces it on this machine.
         output: File to write; None: `<name>-<target>` in the current folder.
         rows: File whose first rows become a request; None: no request is written.
-        signature: Signature that the request calls; None: the target's default.
     """
 
     target: ServingTarget
     model: str
-    name: str | None = None
     maps: Mapping[str, str] = field(default_factory=dict)
     output: Path | None = None
     rows: str | None = None
-    signature: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,21 +74,18 @@ class Manifest:
     request: tuple[Path, str] | None
 
 
-def write_manifest(options: ManifestOptions, config: PipelineConfig | None) -> Manifest:
+def write_manifest(options: ManifestOptions, config: PipelineConfig) -> Manifest:
     """Write the manifest of a model, and a request for it if rows are given.
 
     Args:
         options: The model to serve, and the files to write.
-        config: The pipeline, whose `cluster` has the server's settings; None: defaults.
+        config: The pipeline, whose `cluster` has the server's settings.
 
     Raises:
         ConfigError: The model cannot be read, or the target cannot serve it from that place.
     """
-    name = options.name if options.name is not None else config.name if config else None
-    if name is None:
-        raise ConfigError("serve-manifest: give --name, or --config with the pipeline's name.")
+    name, cluster = config.name, config.cluster
     check_place(options.model, options.target)
-    cluster = config.cluster if config else None
     model = read_model(find_version(mapped(options.model, options.maps)))
     uri = versions_folder(options.model, model, options.maps)
     if options.target == "kserve":
@@ -154,18 +147,12 @@ def versions_folder(place: str, model: ExportedModel, maps: Mapping[str, str]) -
 
 
 def _request(
-    options: ManifestOptions, model: ExportedModel, config: PipelineConfig | None, file: Path
+    options: ManifestOptions, model: ExportedModel, config: PipelineConfig, file: Path
 ) -> tuple[Path, str]:
     assert options.rows is not None
-    usual = RAW if options.target == "kserve" else SERVING_DEFAULT
-    signature = options.signature or usual
-    if options.target == "vertex" and signature != SERVING_DEFAULT:
-        raise ConfigError(
-            f"--signature={signature}: Vertex' predict passes on `instances` alone, so that "
-            f"{SERVING_DEFAULT} answers; leave --signature out."
-        )
-    csv_options = config.data.csv if config else None
-    with rows_file(options.rows, model.place, csv_options=csv_options) as found:
+    # Vertex' predict passes on `instances` alone, so that `serving_default` answers.
+    signature = RAW if options.target == "kserve" else SERVING_DEFAULT
+    with rows_file(options.rows, model.place, csv_options=config.data.csv) as found:
         rows = first_rows(found, model, _REQUEST_ROWS)
     path = file.with_name(f"{file.stem}-request.json")
     body = request_body(model, signature, rows, range(len(rows)))

@@ -27,7 +27,7 @@ def upload_request(
         ConfigError: The name is empty or too long, or no image is set.
     """
     if not name or len(name) > 128:
-        raise ConfigError(f"--name={name}: Vertex takes 1 to 128 characters.")
+        raise ConfigError(f"name={name}: Vertex takes 1 to 128 characters.")
     image = profile.server.image if profile else None
     if image is None:
         minor = minor_version(model.tensorflow)

@@ -29,15 +29,17 @@ def disk_advice(profile: KubeflowConfig, data_gib: float | None) -> str:
     section = profile.section
     small = []
     for name in dict.fromkeys([DEFAULT_NODE, *profile.resources]):
-        node, scratch = profile.of_node(name), profile.pod_settings(name).scratch_volume
-        has = max(node.ephemeral_storage_gib or 0.0, scratch.size_gib if scratch else 0.0)
-        if has < needed:
-            field = f"{section}.resources.{name}"
+        node = profile.of_node(name)
+        if "genericEphemeralVolume" in profile.pod_of(name):
+            continue  # the volume's size is the user's choice
+        if node.accelerator:
+            path = "/s3" if profile.pipeline_root.startswith("s3://") else "/gcs"
             small.append(
-                f"{field}.scratch_volume: {{size_gib: {needed}}}"
-                if scratch or node.accelerator
-                else f"{field}.ephemeral_storage_gib: {needed}"
+                f"{section}.resources.{name}.pod.genericEphemeralVolume: [{{volumeName: scratch, "
+                f"mountPath: {path}, size: {needed}Gi, accessModes: [ReadWriteOnce]}}]"
             )
+        elif (node.ephemeral_storage_gib or 0.0) < needed:
+            small.append(f"{section}.resources.{name}.ephemeral_storage_gib: {needed}")
     if not small:
         return ""
     return (

@@ -12,9 +12,14 @@ from collections.abc import Iterator
 
 from pipeline.common.json_types import JsonValue
 from pipeline.common.secret_checks import looks_secret
-from pipeline.config.cluster import KubeflowConfig, NodeResources, TargetConfig, VertexConfig
+from pipeline.config.cluster import (
+    OBJECT_NAME,
+    KubeflowConfig,
+    NodeResources,
+    TargetConfig,
+    VertexConfig,
+)
 from pipeline.config.config import PipelineConfig
-from pipeline.config.kubernetes import OBJECT_NAME
 
 # Kubernetes: keys of Secrets, variables, devices.
 _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
@@ -78,8 +83,8 @@ def _resources(profile: TargetConfig) -> Iterator[str]:
     is_kubeflow = isinstance(profile, KubeflowConfig)
     most_cores, most_gib, owner = _KUBEFLOW_BOUNDS if is_kubeflow else _VERTEX_BOUNDS
     limits = {
-        **dict.fromkeys(("cpu", "cpu_request"), (most_cores, "cores", "thousandths", 1000)),
-        **dict.fromkeys(("memory_gib", "memory_request_gib"), (most_gib, "GiB", "MiB", 1024)),
+        "cpu": (most_cores, "cores", "thousandths", 1000),
+        "memory_gib": (most_gib, "GiB", "MiB", 1024),
     }
     for name, node in profile.resources.items():
         field = f"{profile.section}.resources.{name}"

@@ -13,12 +13,11 @@ import yaml
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
-from pipeline.config.cluster import KubeflowConfig
+from pipeline.config.cluster import LABEL_KEY, LABEL_VALUE, KubeflowConfig
 from pipeline.config.config import PipelineConfig
-from pipeline.config.kubernetes import LABEL_KEY, LABEL_VALUE
-from pipeline.graph.table import NODES
+from pipeline.graph.nodes import NODES
 from pipeline.targets.places import places
-from pipeline.targets.pod_spec import executor_config, pod_refusals, reserve_disk
+from pipeline.targets.pod_spec import executor_config, reserve_disk
 from pipeline.targets.spec import each_container, executors, job_of, rename_outputs, tasks
 from pipeline.targets.spec_sizes import find_oversized
 from pipeline.targets.spec_types import Container, PipelineSpec
@@ -70,7 +69,7 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
             "{engine: in_memory}, or {engine: flink, options: [...]} with a job server that pods "
             "reach."
         )
-    return [*found, *pod_refusals(target)]
+    return found
 
 
 def compiled(

@@ -117,10 +117,6 @@ def container_resources(node: NodeResources) -> JsonObject:
         found["cpuLimit"] = node.cpu
     if node.memory_gib is not None:
         found["memoryLimit"] = round(node.memory_gib * _GIB_IN_GB, 6)
-    if node.cpu_request is not None:
-        found["cpuRequest"] = node.cpu_request
-    if node.memory_request_gib is not None:
-        found["memoryRequest"] = round(node.memory_request_gib * _GIB_IN_GB, 6)
     if node.accelerator is not None:
         found["accelerator"] = {"type": node.accelerator, "count": str(node.accelerator_count)}
     return found

@@ -11,7 +11,6 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.config.cluster import VertexConfig
 from pipeline.config.config import PipelineConfig
-from pipeline.config.kubernetes import POD_FIELDS
 from pipeline.graph.node_names import NodeName
 from pipeline.targets.spec import drop_driver_of_windows, executors, job_of, tasks
 from pipeline.targets.spec_sizes import find_oversized
@@ -42,13 +41,6 @@ _LABEL_KEY = re.compile(r"^[a-z][a-z0-9_-]{0,62}$")
 _LABEL_VALUE = re.compile(r"^[a-z0-9_-]{0,63}$")
 # The machines of a CustomJob do not start together: each pulls the image first.
 _START_SECONDS = 900.0
-_REQUESTS = ("cpu_request", "memory_request_gib", "ephemeral_storage_gib")
-_INSTEAD = {
-    "cpu_request": "Vertex chooses the machine by `cpu`.",
-    "memory_request_gib": "Vertex chooses the machine by `memory_gib`.",
-    "ephemeral_storage_gib": "The disk of the Trainer's machine is cluster.vertex.boot_disk_gib.",
-    "scratch_volume": "The disk of the Trainer's machine is cluster.vertex.boot_disk_gib.",
-}
 
 
 def refusals(config: PipelineConfig, target: VertexConfig) -> list[str]:
@@ -57,7 +49,6 @@ def refusals(config: PipelineConfig, target: VertexConfig) -> list[str]:
         *_places(target),
         *_devices(config, target),
         *_trainer(config, target),
-        *_kubernetes_fields(target),
     ]
 
 
@@ -73,17 +64,6 @@ def _places(target: VertexConfig) -> Iterator[str]:
                 f"cluster.vertex.labels.{key}={value}: not a Google Cloud label; use lower-case "
                 "letters, digits, - and _, 63 at most, and begin the name with a letter."
             )
-
-
-def _kubernetes_fields(target: VertexConfig) -> Iterator[str]:
-    """Yield the settings of pods: on Vertex each node has a machine."""
-    for name, node in target.resources.items():
-        for field in (*POD_FIELDS, *_REQUESTS):
-            if getattr(node, field) is not None:
-                yield (
-                    f"cluster.vertex.resources.{name}.{field}: only Kubeflow has it; remove it. "
-                    f"{_INSTEAD.get(field, 'On Vertex, each node has a separate machine.')}"
-                )
 
 
 def _devices(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
@@ -109,13 +89,7 @@ def _devices(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
 
 def _trainer(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
     """Yield invalid settings of a Trainer on several workers, or settings that require one."""
-    several = (config.training.workers or 1) > 1
     custom = is_custom_job(config, target)
-    if target.restart_on_worker_restart and not several:
-        yield (
-            "cluster.vertex.restart_on_worker_restart: is for a Trainer on several workers, and "
-            f"training.workers is {config.training.workers or 1}; remove it, or use retries."
-        )
     if target.region and target.key_region not in (None, target.region):
         yield (
             f"cluster.vertex.encryption_key={target.encryption_key}: a key of {target.key_region}, "
@@ -131,7 +105,7 @@ def _trainer(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
         if custom and name == NodeName.TRAINER and (node.cpu or node.memory_gib):
             yield (
                 f"{field}: cpu and memory_gib are not asked for by the machines of a Trainer on "
-                "several workers, or with spot, boot_disk_gib or persistent_resource; leave them "
+                "several workers, or with spot or boot_disk_gib; leave them "
                 f"out and name cluster.vertex.machine_type (now {target.machine_type})."
             )
     kind = target.of_node(NodeName.TRAINER).accelerator
@@ -235,8 +209,6 @@ def _custom_job(executor: Executor, target: VertexConfig, pools: tuple[int, ...]
     job: JsonObject = {"workerPoolSpecs": [{**pool, "replicaCount": str(count)} for count in pools]}
     if scheduling := _scheduling(target):
         job["scheduling"] = scheduling
-    if target.persistent_resource:
-        job["persistentResourceId"] = target.persistent_resource
     if target.service_account:
         job["serviceAccount"] = target.service_account
     return {"customJob": {"customJob": {"jobSpec": job}}}
@@ -248,6 +220,4 @@ def _scheduling(target: VertexConfig) -> JsonObject:
         found["timeout"] = f"{max(1, round(60 * minutes))}s"
     if target.spot:
         found["strategy"] = "SPOT"
-    if target.restart_on_worker_restart:
-        found["restartJobOnWorkerRestart"] = True
     return found

@@ -7,7 +7,7 @@ import re
 import pytest
 from command_line import ROOT
 
-from pipeline.config.explain import ExplainConfig
+from pipeline.config.config import ExplainConfig
 
 PAGE = (ROOT / "docs" / "attributions.md").read_text(encoding="utf-8")
 

@@ -36,7 +36,7 @@ def column(rows: list[Any], name: str) -> np.ndarray:
 def explained(taxi) -> dict[str, Any]:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        assert main(["features", "explain", "--run", str(taxi.folder), "--json"]) == 0
+        assert main(["features", "explain", "--config", str(taxi.folder), "--json"]) == 0
     text = printed.getvalue()
     return {record["column"]: record for record in json.loads(text[text.index("[\n") :])}
 
@@ -44,7 +44,7 @@ def explained(taxi) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def table(taxi, pipeline) -> Any:
     """The command as a person calls it."""
-    result = pipeline("features", "explain", "--run", taxi.folder)
+    result = pipeline("features", "explain", "--config", taxi.folder)
     assert result.code == 0, result.output
     return result
 
@@ -112,5 +112,5 @@ def test_the_page_s_program_prints_the_same_chains(taxi, explained, capsys):
 
 
 def test_what_did_not_run_cannot_be_explained(tmp_path, capsys):
-    assert main(["features", "explain", "--run", str(tmp_path)]) == 2
+    assert main(["features", "explain", "--config", str(tmp_path)]) == 2
     assert "no metadata.sqlite there" in capsys.readouterr().err

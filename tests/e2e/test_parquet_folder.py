@@ -69,5 +69,5 @@ def test_run_predict_and_explain(tmp_path, capfd, pipeline):
     assert found["held"] == found["held/year=*/*.parquet"]
     assert [row["year"] for row in found["held"]] == ["2022"] * 40
     capfd.readouterr()
-    assert main(["features", "explain", "--run", str(out)]) == 0
+    assert main(["features", "explain", "--config", str(out)]) == 0
     assert "year" in capfd.readouterr().out

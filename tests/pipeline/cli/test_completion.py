@@ -32,7 +32,7 @@ def completed(*words: str) -> set[tuple[str, str]]:
     [
         (["ru"], {("plain", "run"), ("plain", "runs")}),
         (["features", ""], {("plain", "suggest"), ("plain", "explain")}),
-        (["run", "--ver"], {("plain", "--verbose")}),
+        (["run", "--wa"], {("plain", "--wait")}),
         (["init", "x.csv", "--no"], {("plain", "--no-header")}),
         (["run", "my"], {("file", "my")}),  # the shell lists the files
         (["run", "--config", "my"], {("file", "my")}),
@@ -40,10 +40,10 @@ def completed(*words: str) -> set[tuple[str, str]]:
         (["predict", "model", ""], {("file", "")}),
         (["predict", "model", "rows.csv", ""], set()),
         (["predict", "--data", "rows.csv", ""], {("file", "")}),
-        (["features", "explain", "--run", "o"], {("dir", "o")}),
+        (["image", "build", "--output", "o"], {("dir", "o")}),
         (["compile", "--target", "ku"], {("plain", "kubeflow")}),
         (["init", "--source", "p"], {("plain", "parquet")}),
-        (["run", "--nothing", "--ver"], {("plain", "--verbose")}),  # an error before it
+        (["run", "--nothing", "--wa"], {("plain", "--wait")}),  # an error before it
     ],
 )
 def test_completions(words, expected):

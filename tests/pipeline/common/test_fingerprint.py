@@ -10,8 +10,7 @@ import pytest
 from pipeline.common.errors import ConfigError
 from pipeline.common.fingerprint import fingerprint
 from pipeline.config.config_file import load_config
-from pipeline.graph.nodes.trainer import trainer_code
-from pipeline.graph.nodes.transform import transform_config
+from pipeline.graph.nodes import trainer_code, transform_config
 
 # The modules behind the functions of a pipeline, each reached in another way.
 SOURCES = {

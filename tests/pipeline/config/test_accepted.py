@@ -143,7 +143,7 @@ OWN_MESSAGE = {
     ("field", "value", "facts"),
     [
         ("cluster", ["kubeflow"], ["mapping", "{kubeflow: {image: 'registry/name:1.0'"]),
-        ("cluster.kubeflow.node_selector", ["gpu"], ["mapping", "{disktype: ssd}"]),
+        ("cluster.kubeflow.pod", ["gpu"], ["mapping", "nodeSelector: "]),
         (
             "cluster.kubeflow.secrets",
             {"mlpipeline-minio-artifact": "AWS_ACCESS_KEY_ID"},

@@ -151,7 +151,7 @@ def test_searched_global_batch_larger_than_the_data(write):
 )
 def test_functions_of_the_training_that_cannot_be_imported(write, change):
     text = refusal(write(lambda c: c.update(change)))
-    assert "importing no_such_module failed" in text
+    assert "no_such_module" in text
     assert "tuning.search.model_fn" in text or "training." in text
 
 

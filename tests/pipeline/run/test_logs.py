@@ -23,7 +23,7 @@ def test_absl_writes_to_the_present_stderr_for_the_run_alone(monkeypatch):
 
 def test_the_streams_of_the_terminal_stay_apart_and_all_else_is_in_the_log(capfd, tmp_path):
     log = tmp_path / "logs" / "run.log"
-    with logs_to(log, verbose=False) as terminal:
+    with logs_to(log) as terminal:
         os.write(1, b"from C++\n")
         os.write(2, b"a warning of C++\n")
         terminal.out.write("blessed\n")

@@ -9,13 +9,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from pipeline.cli import options, run
+from pipeline.cli.base import load
+from pipeline.cli.local import predict
 from pipeline.common.program import program, shell_argument
 from pipeline.config.config_file import load_config
 from pipeline.report.records import NodeRecord, OutputArtifact
@@ -36,7 +36,7 @@ def arguments_of(command: str) -> dict[str, Any]:
     shell = f'set -- {command.removeprefix("python -m pipeline predict")}; printf "%s\\0" "$@"'
     words = subprocess.run(["sh", "-c", shell], capture_output=True, check=True).stdout
     parts = words.decode().split("\0")[:-1]
-    return run.predict.make_context("predict", parts).params
+    return predict.make_context("predict", parts).params
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -71,7 +71,7 @@ def test_names_survive_the_shell(
         (
             {"csv": {"delimiter": ";"}},
             ["data.csv.encoding=cp1252"],
-            {"source": None, "set": ('data.csv.encoding="cp1252"',)},
+            {"source": None, "overrides": ('data.csv.encoding="cp1252"',)},
         ),
         ({"path": "rows.dat"}, [], {"config": None, "source": "csv"}),
         ({"path": "part-*.csv"}, [], {"config": None, "data": "part-2.csv"}),
@@ -90,7 +90,7 @@ def test_the_data_are_read_as_by_the_run(
     found = arguments_of(predict_command(config, tmp_path / "model", file))
     assert {name: found[name] for name in wanted} == wanted
     if found["config"] is not None:
-        assert options.load(SimpleNamespace(**found)).data.csv == config.data.csv
+        assert load(found["config"], found["overrides"]).data.csv == config.data.csv
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.cli.cli import main
 from pipeline.config.config_file import load_config
-from pipeline.run.folder_lock import LockOwner, exclusive_run
+from pipeline.run.folder_lock import exclusive_run
 
 
 def error_of(printed: str) -> dict[str, Any]:
@@ -32,17 +32,9 @@ def test_a_folder_in_use(write: Any, capfd: pytest.CaptureFixture[str]) -> None:
     file = write()
     folder = Path(load_config(file).output.folder)
     folder.mkdir()
-    with exclusive_run(LockOwner.current("another run"), {"output.folder": folder}):
+    with exclusive_run("another run", {"output.folder": folder}):
         assert main(["run", str(file), "--json", "--quiet"]) == 4
     out, err = capfd.readouterr()
     assert error_of(out)["exit_code"] == 4
     assert "another run" in error_of(out)["message"]
     assert err.strip() == error_of(out)["message"]
-
-
-def test_quiet_and_verbose_contradict(write: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", str(write()), "--quiet", "--verbose"]) == 2
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert "--quiet" in err
-    assert "--verbose" in err

@@ -107,7 +107,7 @@ def test_the_manifest_has_what_the_profile_says(manifest):
     assert predictor["model"]["runtimeVersion"] == "2.99.0"
     own = manifest(
         "--set=cluster.kubeflow.server.service_account=kserve-s3",
-        "--name=other",
+        "--set=name=other",
         "--set=cluster.kubeflow.server.version=2.99.0",
     )
     assert own["spec"]["predictor"]["serviceAccountName"] == "kserve-s3"
@@ -139,17 +139,12 @@ def test_the_schema_of_this_test_refuses_what_kserve_drops():
     ]
 
 
-@pytest.mark.parametrize("signature", [None, "serving_default"])
-def test_the_request_is_what_the_server_takes(manifest, tmp_path, signature):
+def test_the_request_is_what_the_server_takes(manifest, tmp_path):
     (tmp_path / "rows.csv").write_text(ROWS, encoding="utf-8")
-    more = ["--signature", signature] if signature else []
-    manifest("--rows", str(tmp_path / "rows.csv"), VERSION, *more)
+    manifest("--rows", str(tmp_path / "rows.csv"), VERSION)
     body = json.loads((tmp_path / "serving-request.json").read_text(encoding="utf-8"))
-    if signature:
-        assert [list(row) for row in body["instances"]] == [["b64"]] * 3
-    else:
-        assert body["signature_name"] == "raw"
-        assert body["instances"][0] == {"size": [1.5], "rooms": [2], "the_town": ["Oslo"]}
+    assert body["signature_name"] == "raw"
+    assert body["instances"][0] == {"size": [1.5], "rooms": [2], "the_town": ["Oslo"]}
 
 
 @HAS_SERVER
@@ -167,7 +162,6 @@ def test_a_model_without_a_numbered_folder_is_refused(manifest, model, tmp_path,
 @pytest.mark.parametrize(
     ("arguments", "place", "reason"),
     [
-        (("--name", "Taxi_1"), FOLDER, "--name=Taxi_1: KServe takes lower-case letters"),
         ((), "output/taxi/serving_model", "kserve reads models from s3://"),
         ((), f"{FOLDER}/9", "which is 12, not 9"),
         ((), f"{FOLDER}/13", "no SavedModel there"),

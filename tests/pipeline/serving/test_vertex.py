@@ -43,7 +43,7 @@ def manifest(model, tmp_path):
 
 @pytest.mark.parametrize("place", [FOLDER, f"{FOLDER}/12"])
 def test_the_server_gets_the_folder_of_versions(manifest, place):
-    request = manifest("--set=cluster.vertex.labels.team=taxi", "--name", "taxi", place=place)
+    request = manifest("--set=cluster.vertex.labels.team=taxi", "--set=name=taxi", place=place)
     model = request["model"]
     assert (model["displayName"], model["artifactUri"]) == ("taxi", FOLDER)
     assert model["labels"] == {"team": "taxi"}
@@ -75,8 +75,6 @@ def test_the_request_holds_examples_for_the_default_signature(manifest, tmp_path
     [
         ((), {"image": None}, "cluster.vertex.server.image is missing: TensorFlow 2."),
         ((), {"place": "s3://bucket/m"}, "vertex reads models from gs://"),
-        (("--name", ""), {}, "--name=: Vertex takes 1 to 128 characters"),
-        (("--rows", "x.csv", "--signature", "raw"), {}, "leave --signature out"),
         ((), {"place": f"{FOLDER}/9"}, "which is 12, not 9"),
     ],
 )

@@ -33,7 +33,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
-from pipeline.graph.user_component import CODE
+from pipeline.graph.user_nodes import CODE
 from pipeline.targets.argument_length import LONGEST_ARGUMENT
 from pipeline.targets.compile import compile_pipeline
 from pipeline.targets.long_values import expand
@@ -146,20 +146,6 @@ def test_every_node_on_kubeflow_gets_the_environment_secrets_and_labels():
         }
 
 
-def test_claims_have_other_names_than_the_volumes_that_the_profile_makes():
-    text = compiled(
-        "kubeflow",
-        ".volumes=[{claim: scratch, mount_path: /mnt/a}, {claim: shm, mount_path: /mnt/b}]",
-        ".shm_gib=1",
-        ".scratch_volume={size_gib: 5}",
-    )
-    pod = pods_of(text)["Trainer_executor"]
-    names = [volume["constant"] for volume in pod["pvcMount"]]
-    for kind in ("emptyDirMounts", "genericEphemeralVolume"):
-        names += [volume["volumeName"] for volume in pod[kind]]
-    assert len(names) == len(set(names)) == 4
-
-
 @both_targets
 @pytest.mark.parametrize(
     ("overrides", "minutes", "require_gpu"),
@@ -197,8 +183,6 @@ def test_several_workers_are_pools_of_a_custom_job():
         "training.workers=3",
         ".machine_type=g2-standard-8",
         ".resources.Trainer={accelerator: NVIDIA_L4, accelerator_count: 2, timeout_minutes: 90}",
-        ".restart_on_worker_restart=true",
-        ".persistent_resource=training-pool",
         ".labels={team: taxi}",
         f".service_account={ACCOUNT}",
     )
@@ -210,8 +194,6 @@ def test_several_workers_are_pools_of_a_custom_job():
         assert machine.accelerator_type == aiplatform_v1.AcceleratorType.NVIDIA_L4
         assert pool.container_spec.command[-1] == "pipeline.targets.entry_point"
     assert spec.scheduling.timeout.total_seconds() == 5400
-    assert spec.scheduling.restart_job_on_worker_restart
-    assert spec.persistent_resource_id == "training-pool"
     # Its machines get the image one after the other, and wait for each other.
     assert re.search(r"start_timeout_seconds\W+900", text)
     job = json.loads(text)
@@ -263,29 +245,25 @@ def test_the_command_writes_the_file_and_proposes_disk_and_a_replay(tmp_path, ca
         "kubeflow",
         ".pipeline_root=gs://bucket/root",
         ".data_gib=1.5",
-        ".resources.default={ephemeral_storage_gib: 4, cpu: 1, cpu_request: 0.5}",
-        ".resources.Trainer={accelerator: nvidia.com/gpu, scratch_volume: {size_gib: 2}}",
+        ".resources.default={ephemeral_storage_gib: 4, cpu: 1}",
+        ".resources.Trainer={accelerator: nvidia.com/gpu}",
     )
     arguments = ["--config", str(TAXI), "--output", str(output), *(f"--set={e}" for e in given)]
     assert main(["compile", "--target", "kubeflow", *arguments]) == 0
     printed = capsys.readouterr().out
     assert f"replay --spec {output}" in printed
     assert "about 4 GiB each for 1.5 GiB of data" in printed
-    assert "  cluster.kubeflow.resources.Trainer.scratch_volume: {size_gib: 4}" in printed
+    assert "  cluster.kubeflow.resources.Trainer.pod.genericEphemeralVolume: [{" in printed
     assert "default.ephemeral" not in printed  # has enough
     text = output.read_text()
     spec = spec_of(text)
     kind, count = "ephemeral-storage", str(4 * 2**30)
     assert executor_of(spec, "Transform")["container"]["resources"] == {
         "cpuLimit": 1.0,
-        "cpuRequest": 0.5,
         "accelerator": {"type": kind, "count": count, "resourceType": kind, "resourceCount": count},
     }
     trainer = executor_of(spec, "Trainer")["container"]["resources"]
     assert trainer["accelerator"]["type"] == "nvidia.com/gpu"
-    pods = pods_of(text)
-    assert pods.keys() == {"Trainer_executor"}
-    assert pods["Trainer_executor"]["genericEphemeralVolume"][0]["mountPath"] == "/gcs"
 
 
 def test_vertex_keeps_tfxs_driver_but_for_a_window_which_it_refuses():

@@ -84,9 +84,7 @@ vertex .resources.Trainer={accelerator: NVIDIA_L4, accelerator_count: 3}
   -> accelerator_count=3: a machine has 1, 2, 4, 8, 16 of NVIDIA_L4
 vertex .resources.Trainr.cpu=1 -> resources\.Trainr: no node has this name.* ArrowExampleGen,
 kubeflow .resources.Trainer.cpu=500 -> resources\.Trainer\.cpu=500: .*384 cores.* 0\.5\?
-kubeflow .resources.Trainer.cpu_request=500 -> cpu_request=500: .*384 cores
 kubeflow .resources.default.memory_gib=65536 -> default\.memory_gib=65536.*32768 GiB.* 64\?
-kubeflow .resources.Trainer.memory_request_gib=64000 -> memory_request_gib=64000
 kubeflow .resources.Trainer={cpu: .inf, memory_gib: .inf} -> cpu=inf[^\n]*\n.*memory_gib=inf
 kubeflow .resources.Trainer.timeout_minutes=.inf -> timeout_minutes=inf.*35791394
 vertex .resources.Trainer.cpu=97 -> cpu=97.*96 cores
@@ -107,16 +105,12 @@ vertex training.workers=2 | .resources.Trainer.cpu=4
 vertex .spot=true | .resources.Trainer.cpu=4 -> cpu and memory_gib are not
 vertex .resources.Transform.timeout_minutes=5 -> timeout_minutes=5: .*a Trainer on several
 vertex .boot_disk_gib=50 -> boot_disk_gib=50: .*at least 100
-vertex .encryption_key=k -> not a Cloud KMS key; use projects/P/locations/
+vertex .encryption_key=k -> encryption_key='k': .*projects/P/locations/
 vertex .encryption_key=KEY | .region=us-east1
   -> a key of europe-west4, and cluster\.vertex\.region is us-east1
-vertex .persistent_resource=A -> persistent_resource='A': not the id of
-vertex .persistent_resource=a | .spot=true -> spot=True.*persistent_resource=a
-vertex .restart_on_worker_restart=true -> is for .* training\.workers is 1; remove it
-vertex .resources.Trainer.node_selector={a: b} -> node_selector: only Kubeflow has it; remove it
-vertex .resources.default.ephemeral_storage_gib=50
-  -> default\.ephemeral_storage_gib: only Kubeflow has it.*cluster\.vertex\.boot_disk_gib
-vertex .tolerations=[] -> cluster\.vertex\.tolerations: unknown key
+vertex .resources.Trainer.pod={a: b} -> resources\.Trainer\.pod: unknown key
+kubeflow .tolerations=[] -> tolerations: removed in 0\.3\.0\. Instead, .*cluster\.kubeflow\.pod
+vertex .pod={} -> cluster\.vertex\.pod: unknown key
 vertex .network=default -> network=default.*projects/NUMBER/global/networks/
 vertex .network=projects/my-project/global/networks/x -> NUMBER
 vertex .service_account=trainer -> service_account=trainer.*e-mail
@@ -138,7 +132,7 @@ kubeflow .environment={AWS_SECRET_ACCESS_KEY: tell-nobody}
 kubeflow .environment={A: GHP} -> environment\.A: its value has a token of GitHub.*key: A\}
 kubeflow .labels.team=GHP -> kubeflow\.labels\.team: .*GitHub.*kubectl create secret
 vertex .labels={team: GHP} -> vertex\.labels\.team: .*GitHub.*Secret Manager
-kubeflow .annotations={a: GHP} -> kubeflow\.annotations\.a: .*GitHub
+kubeflow .pod={podMetadata: {annotations: {a: GHP}}} -> annotations\.a: .*GitHub
 kubeflow evaluation.slices=[company, GHP] -> evaluation\.slices\.1: .*GitHub
 kubeflow .data_path=s3://bucket/GHP/x.csv -> kubeflow\.data_path: .*GitHub
 kubeflow nodes=[{class: a.B, parameters: {b: {c: GHP}}}] -> nodes\.0\.parameters\.b\.c: .*GitHub

@@ -1,1 +1,0 @@
-"""The built-in nodes: one file with one `NODE` each, named after the member of `NodeName`."""
