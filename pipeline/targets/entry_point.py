@@ -59,9 +59,9 @@ class Invocation(NamedTuple):
         inputs = arguments[arguments.index(INPUTS_SPEC) + 1] if INPUTS_SPEC in arguments else None
         given = json.loads(take_option(arguments, INVOCATION) or "{}")
         if packed := take_option(arguments, RUN_TIME_PARAMETERS):
-            from pipeline.targets.run_time_parameters import NodeParameters
+            from pipeline.targets.run_parameters import set_parameters
 
-            given = NodeParameters.unpack(packed).apply(given)
+            given = set_parameters(given, packed)
         prepared = executor_input.prepare(
             given,
             json.loads(inputs) if inputs else None,

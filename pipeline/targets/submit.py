@@ -19,8 +19,7 @@ from pipeline.platforms.server_text import printable
 from pipeline.platforms.waiting import wait_for
 from pipeline.report.progress import duration
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
-from pipeline.targets.run_parameters import given_parameters, values_of
-from pipeline.targets.run_time_parameters import rename_as_declared
+from pipeline.targets.run_parameters import declared_name, given_parameters, values_of
 
 if TYPE_CHECKING:
     from pipeline.config.config import PipelineConfig
@@ -118,7 +117,7 @@ def parameters(compiled: CompiledSpec, given: Sequence[str]) -> JsonObject:
                 "or from Secret Manager with their service account."
             )
     values = values_of(compiled, texts)
-    return {name: values[name] for name in rename_as_declared(texts, values)}
+    return {each: values[each] for each in (declared_name(name, values) for name in texts)}
 
 
 def _platform(target: Target) -> Callable[[Submission, Callable[[str], None]], SubmittedRun]:
