@@ -95,7 +95,7 @@ force_option = flag("--force", "overwrite --output if it exists")
 timeout_option = option(
     "--timeout",
     "SECONDS",
-    "time limit of one request, from connecting to the last byte",
+    "time limit for connecting and for each wait for the server",
     type=Seconds(),
     default=30.0,
 )

@@ -11,7 +11,7 @@ from pipeline.config.cluster import KubeflowConfig, VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.build import create_pipeline
 from pipeline.graph.node_names import NodeName
-from pipeline.platforms.server_text import without_credentials
+from pipeline.platforms.platform import without_credentials
 from pipeline.targets import kubeflow, vertex
 from pipeline.targets.disk import disk_advice
 from pipeline.targets.refusals import data_gib, node_refusals, refusals

@@ -14,8 +14,13 @@ from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.secret_checks import looks_secret
-from pipeline.platforms.platform import PlatformError, RunNow, Submission, SubmittedRun
-from pipeline.platforms.server_text import printable
+from pipeline.platforms.platform import (
+    PlatformError,
+    RunNow,
+    Submission,
+    SubmittedRun,
+    printable,
+)
 from pipeline.platforms.waiting import wait_for
 from pipeline.report.progress import duration
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
@@ -36,7 +41,7 @@ class Options:
         run_name: The displayed name.
         wait: Show the nodes until the run ends.
         poll: Seconds between two requests of `wait`.
-        timeout: Time limit of one request in seconds, from connecting to the last byte.
+        timeout: Time limit in seconds for connecting and for each wait for the server.
     """
 
     parameters: Sequence[str] = ()

@@ -306,7 +306,6 @@ LOGIN = Answer(b"<html><h1>Sign in</h1> to your account</html>", kind="text/html
         of_vertex(401, "UNAUTHENTICATED", "no", "401", "application-default"),
         of_vertex(429, "RESOURCE_EXHAUSTED", "Quota exceeded", "429 Quota exceeded", "try again"),
         of_vertex(503, "UNAVAILABLE", "try later", "503 try later. Vertex' own failure"),
-        ("vertex", "POST /v1/projects", Answer({"error": "no token"}, 418), ("418", "no token")),
     ],
 )
 def test_server_errors_are_translated(platform, server, capsys, request_, answer, facts):
