@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from pipeline.cli import options
-from pipeline.cli.base import choice, command, option
+from pipeline.cli.base import command, option
 from pipeline.cli.quiet import quiet
 
 _MANIFEST = """\
@@ -33,12 +33,6 @@ Examples:
     "rows, in any format that `predict` reads; the first 3 become a request",
     type=options.DATA,
 )
-@choice(
-    "--signature",
-    ("raw", "serving_default"),
-    "signature of the request; default: raw (a value per column) for kserve, serving_default "
-    "(tf.Examples) for vertex",
-)
 def serve_manifest(given: SimpleNamespace) -> int:
     """Write what serves a pushed model on KServe or Vertex.
 
@@ -47,28 +41,17 @@ def serve_manifest(given: SimpleNamespace) -> int:
     also writes a request that the server accepts.
     """
     quiet()
-    from pipeline.serving.manifest import ManifestOptions, next_steps, write_manifest
+    from pipeline.serving.manifest import write_manifest
     from pipeline.targets.run_parameters import name_and_value
 
-    manifest_options = ManifestOptions(
-        target=given.target,
-        model=given.model,
+    lines = write_manifest(
+        given.target,
+        given.model,
+        options.load_if_given(given),
         name=given.name,
         maps=dict(name_and_value(each, "--map", "s3://bucket/models=./m") for each in given.map),
         output=given.output,
         rows=given.rows,
-        signature=given.signature,
     )
-    config = options.load_if_given(given)
-    manifest = write_manifest(manifest_options, config)
-    version = manifest.model.place.rpartition("/")[2]
-    print(
-        f"{manifest.file}: version {version} of {manifest.uri} for {given.target}, written by "
-        f"TensorFlow {manifest.model.tensorflow}"
-    )
-    if manifest.request:
-        print(f"{manifest.request[0]}: a request of signature {manifest.request[1]}")
-    print("Next:")
-    for line in next_steps(manifest, given.target):
-        print(f"  {line}")
+    print(*lines, sep="\n")
     return 0

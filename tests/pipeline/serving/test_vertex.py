@@ -76,7 +76,6 @@ def test_the_request_holds_examples_for_the_default_signature(manifest, tmp_path
         ((), {"image": None}, "cluster.vertex.server.image is missing: TensorFlow 2."),
         ((), {"place": "s3://bucket/m"}, "vertex reads models from gs://"),
         (("--name", ""), {}, "--name=: Vertex takes 1 to 128 characters"),
-        (("--rows", "x.csv", "--signature", "raw"), {}, "leave --signature out"),
         ((), {"place": f"{FOLDER}/9"}, "which is 12, not 9"),
     ],
 )
