@@ -22,12 +22,13 @@ from pipeline.common.object_stores import register_file_systems
 from pipeline.run.cell_reading import cell_reading
 from pipeline.run.input_rows import format_of, input_files, open_rows
 from pipeline.run.predictor import KINDS
-from pipeline.run.raw_rows import Kind, ModelRows, model_rows
+from pipeline.run.raw_rows import ModelRows, model_rows
 
 if TYPE_CHECKING:
     from tensorflow.core.protobuf.meta_graph_pb2 import TensorInfo
 
     from components import CsvOptions
+    from components.arrow_example_gen.columns import Kind
 
 ServingTarget = Literal["kserve", "vertex"]
 SIGNATURES: dict[ServingTarget, str] = {"kserve": "raw", "vertex": "serving_default"}
