@@ -6,7 +6,7 @@ import json
 
 import kfp
 import pytest
-from google_certificates import write_certificates
+from certificates import write_certificates
 from kubeflow_server import run_now
 from loopback import Answer
 from submitting import API, submit
