@@ -18,9 +18,9 @@ from pipeline.replay.artifact_records import ArtifactRecords
 from pipeline.replay.containers import Container, Values, run_container
 from pipeline.replay.kubeflow_pod import CommandFailed, add_executor_logs, as_input
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
+from pipeline.targets.long_values import find_oversized
 from pipeline.targets.placeholders import Placeholders
 from pipeline.targets.run_parameters import values_of
-from pipeline.targets.spec_sizes import find_oversized
 from pipeline.targets.spec_types import Component, JsonMapping, Task
 
 _EXECUTORS = ("container", "customJob", "resolver", "importer")

@@ -16,11 +16,11 @@ from pipeline.config.cluster import KubeflowConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.config.kubernetes import LABEL_KEY, LABEL_VALUE
 from pipeline.graph.table import NODES
+from pipeline.targets.long_values import find_oversized
 from pipeline.targets.places import places
 from pipeline.targets.pod_spec import executor_config, pod_refusals, reserve_disk
 from pipeline.targets.run_parameters import declare_parameters
 from pipeline.targets.spec import each_container, executors, job_of, rename_outputs, tasks
-from pipeline.targets.spec_sizes import find_oversized
 from pipeline.targets.spec_types import Container, PipelineSpec
 from pipeline.targets.tfjob import launch_workers
 from pipeline.targets.vertex import worker_pools

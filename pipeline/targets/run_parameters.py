@@ -23,10 +23,15 @@ from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.data_sources import place
 from pipeline.graph.node_names import NodeName
 from pipeline.targets.compiled_spec import CompiledSpec
-from pipeline.targets.container_flags import DRIVER, RUN_TIME_PARAMETERS
 from pipeline.targets.long_values import expand
 from pipeline.targets.spec import ENTRY_POINT, executors, tasks
-from pipeline.targets.spec_types import ExecutorInput, JsonMapping, PipelineSpec
+from pipeline.targets.spec_types import (
+    DRIVER,
+    RUN_TIME_PARAMETERS,
+    ExecutorInput,
+    JsonMapping,
+    PipelineSpec,
+)
 from trainer_module import TrainerConfig
 
 _KINDS = {bool: "BOOLEAN", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}

@@ -31,8 +31,7 @@ from pipeline.common.object_stores import register_file_systems
 from pipeline.common.process_end import run_and_exit
 from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets import entry_point
-from pipeline.targets.container_flags import INVOCATION, take_option
-from pipeline.targets.spec_types import Manifest
+from pipeline.targets.spec_types import INVOCATION, Manifest, take_option
 from pipeline.targets.tfjob import LAUNCHER, MANIFEST, RESULT
 from pipeline.targets.tfjob_client import (
     TASK_LABEL,

@@ -13,9 +13,9 @@ from pipeline.config.cluster import VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.config.kubernetes import POD_FIELDS
 from pipeline.graph.node_names import NodeName
+from pipeline.targets.long_values import find_oversized
 from pipeline.targets.run_parameters import declare_parameters
 from pipeline.targets.spec import drop_driver_of_windows, executors, job_of, tasks
-from pipeline.targets.spec_sizes import find_oversized
 from pipeline.targets.spec_types import Executor
 from trainer_module import TrainerConfig
 

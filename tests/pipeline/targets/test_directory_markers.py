@@ -15,8 +15,8 @@ from google.api_core.exceptions import Forbidden, NotFound
 from google.cloud import storage
 
 from pipeline.targets import entry_point
-from pipeline.targets.container_flags import INVOCATION
 from pipeline.targets.directory_markers import directory_markers_removed
+from pipeline.targets.spec_types import INVOCATION
 
 ROOT = "gs://bucket/root/run/Node"
 

@@ -19,10 +19,10 @@ from parquet_examples import read_rows
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.targets.compiled_spec import CompiledSpec
-from pipeline.targets.container_flags import DRIVER, INVOCATION
 from pipeline.targets.entry_point import Invocation
 from pipeline.targets.long_values import expand_properties
 from pipeline.targets.run_parameters import values_of
+from pipeline.targets.spec_types import DRIVER, INVOCATION
 from pipeline.targets.submit import parameters as submitted
 
 NODE = (
