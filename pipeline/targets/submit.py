@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,16 +20,19 @@ from pipeline.platforms.platform import (
     RunNow,
     Submission,
     SubmittedRun,
+    TaskNow,
     printable,
 )
-from pipeline.platforms.waiting import wait_for
-from pipeline.report.progress import duration
+from pipeline.report import console as views
+from pipeline.report.progress import NodeState, RunState, duration
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
 from pipeline.targets.run_parameters import declared_name, given_parameters, values_of
 
 if TYPE_CHECKING:
     from pipeline.config.config import PipelineConfig
     from pipeline.targets.compile import Target
+
+_TRIES = 10  # requests in a row that may fail before waiting ends
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ def _follow(run: SubmittedRun, compiled: CompiledSpec, console: Console, options
         if not options.wait:
             return exit_codes.DONE
         names = in_order(compiled.spec["root"]["dag"]["tasks"])
-        end = wait_for(run, names, console, poll=options.poll)
+        end = _wait_for(run, names, console, poll=options.poll)
     except KeyboardInterrupt:
         console.print(f"\nNo longer waiting. {continues}")
         return exit_codes.INTERRUPTED
@@ -187,3 +191,50 @@ def _report_failure(end: RunNow, names: Sequence[str], console: Console) -> None
         console.print("The run failed:", style="bold red")
     if end.message and not any(end.tasks[name].message == end.message for name in failed):
         console.print(end.message)
+
+
+def _wait_for(run: SubmittedRun, names: Iterable[str], console: Console, *, poll: float) -> RunNow:
+    """Show the nodes of a run until it ends, as of a local run; return its final state."""
+    state = RunState.of(names)
+    failures = 0
+    with views.view(state, console, plain=False):
+        while True:
+            try:
+                now = run.now()
+                failures = 0
+            except PlatformError as error:
+                failures += 1
+                if not error.is_transient or failures == _TRIES:
+                    raise
+            else:
+                _show(state, now.tasks)
+                if now.state != "running":
+                    return now
+            time.sleep(poll)
+
+
+def _show(state: RunState, tasks: Mapping[str, TaskNow]) -> None:
+    for node in state.nodes:
+        task = tasks.get(node.name)
+        if task is None or task.status in ("waiting", node.status):
+            continue
+        if node.status == "waiting":
+            node.started = _here(task.started)
+            node.status = "running"
+            state.on_change(node, "start")
+        if task.status != "running":
+            _finish(node, task)
+            state.on_change(node, "finish")
+
+
+def _finish(node: NodeState, task: TaskNow) -> None:
+    if task.started is not None:
+        node.started = _here(task.started)  # for a retried task, of the last attempt
+    node.ended = max(node.started, _here(task.ended))
+    node.status = task.status
+
+
+def _here(seconds: float | None) -> float:
+    """Return a time of the platform on this process' clock."""
+    now = time.monotonic()
+    return now if seconds is None else min(now, now - (time.time() - seconds))

@@ -393,7 +393,7 @@ def test_a_client_that_is_not_installed_is_reported_with_its_command(
 def test_no_client_of_a_platform_is_imported_before_it_is_used():
     modules = [f"pipeline.targets.{name}" for name in ("submit", "field_checks")]
     clients = ("kubeflow_client", "vertex_client")
-    modules += [f"pipeline.platforms.{name}" for name in (*clients, "waiting")]
+    modules += [f"pipeline.platforms.{name}" for name in clients]
     clouds = ("kfp", "kfp_server_api", "google.api_core", "google.auth", "kubernetes", "tfx")
     code = (
         "import sys, pipeline.cli.cli\n"
