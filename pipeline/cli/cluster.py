@@ -275,7 +275,7 @@ Examples:
     type=Seconds(),
     default=30.0,
     show_default=True,
-    help="time limit of one request, from connecting to the last byte",
+    help="time limit for connecting and for each wait for the server",
 )
 def submit(
     target: Target | None,
@@ -332,7 +332,9 @@ def serve_manifest(
     maps: tuple[str, ...],
     config: Path,
     overrides: tuple[str, ...],
-    **files: Any,
+    model: str,
+    output: Path | None,
+    rows: str | None,
 ) -> int:
     """Write what serves a pushed model on KServe or Vertex.
 
@@ -341,20 +343,12 @@ def serve_manifest(
     also writes a request that the server accepts.
     """
     quiet()
-    from pipeline.serving.manifest import ManifestOptions, next_steps, write_manifest
+    from pipeline.serving.manifest import write_manifest
     from pipeline.targets.run_parameters import name_and_value
 
     places = dict(name_and_value(each, "--map", "s3://bucket/models=./m") for each in maps)
-    options = ManifestOptions(target=target, maps=places, **files)
-    manifest = write_manifest(options, load(config, overrides))
-    version = manifest.model.place.rpartition("/")[2]
-    print(
-        f"{manifest.file}: version {version} of {manifest.uri} for {target}, written by "
-        f"TensorFlow {manifest.model.tensorflow}"
+    lines = write_manifest(
+        target, model, load(config, overrides), maps=places, output=output, rows=rows
     )
-    if manifest.request:
-        print(f"{manifest.request[0]}: a request of signature {manifest.request[1]}")
-    print("Next:")
-    for line in next_steps(manifest, target):
-        print(f"  {line}")
+    print(*lines, sep="\n")
     return 0

@@ -1,29 +1,36 @@
-"""The interface of a platform for `submit`: a submission, its run, and errors."""
+"""The interface of a platform for `submit`: a submission, its run, and errors safe to print."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import html
 import json
 import logging
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
-from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.common.json_types import JsonValue
 from pipeline.config.cluster import TargetConfig
-from pipeline.platforms.server_text import html_text, printable
 from pipeline.report.progress import Status
 
 RunState = Literal["running", "done", "failed", "stopped"]
-
 ApiObject: TypeAlias = Any  # of KFP's or Google's client, which have no types
 Say = Callable[[str], None]
 """Prints what was done, for a person."""
 
+CA_FILE = "REQUESTS_CA_BUNDLE"
+"""Variable with the file of the certificates that replace the well-known ones, as of requests."""
+
 _LONGEST_MESSAGE = 10_000
+_LONGEST_LINE = 600
+_USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/?#\s]*@")
+# OpenSSL's words for an answer that is not TLS.
+_PLAIN_HTTP = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL")
 
 
 class PlatformError(Exception):
@@ -51,7 +58,7 @@ class Submission:
         profile: The target's section of the YAML; None if only a compiled file is known.
         run_name: The displayed name; None: the platform's default.
         experiment: The group of the run; None: the platform's default.
-        timeout: Time limit of one request in seconds, from connecting to the last byte.
+        timeout: Time limit in seconds for connecting and for each wait for the server.
     """
 
     file: Path
@@ -132,22 +139,59 @@ class SubmittedRun(Protocol):
         ...
 
 
-def json_object(url: str, body: bytes, hint: str) -> JsonObject:
-    """Return the JSON object that a server answers with.
+def printable(text: str) -> str:
+    r"""Return text without terminal control characters and without credentials in URLs.
 
-    Raises:
-        PlatformError: The body is something else, such as a login page; ends with the hint.
+    Control characters, escape sequences and invisible characters are shown as their escapes
+    (`\x1b`); line breaks are kept.
     """
-    try:
-        found = json.loads(body or b"{}")
-    except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict):
-        return found
-    raise PlatformError(
-        f"{url.partition('?')[0]} answers with no JSON object but "
-        f"{html_text(body[:2000].decode(errors='replace'))[:80]!r}: a login page, or {hint}"
+    text = without_credentials(text).replace("\r\n", "\n").replace("\t", "    ")
+    return "".join(
+        c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text
     )
+
+
+def without_credentials(text: str) -> str:
+    """Return text with `user:password@` removed from every URL in it."""
+    return _USER_INFO.sub(r"\1", text)
+
+
+def one_line(value: object) -> str:
+    """Return a value as one line of at most 600 characters."""
+    return " ".join(str(value).split())[:_LONGEST_LINE]
+
+
+def error_text(body: bytes | str | None) -> str:
+    """Return the message in the body of an error, JSON or HTML, as one line; "" without any."""
+    text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return one_line(html.unescape(re.sub(r"<[^<>]*>", " ", text[:20_000])))
+    for key in ("error", "message"):
+        content = content.get(key, content) if isinstance(content, dict) else content
+    return one_line(content) if isinstance(content, str) else ""
+
+
+def connection_error(action: str, error: object, place: str) -> PlatformError:
+    """Return the error for a request without an answer, with its fix if that is known.
+
+    Args:
+        action: The action, as in "cannot create the job".
+        error: The client's exception.
+        place: Sentences that say where the request went.
+    """
+    text, fix = one_line(error), ""
+    if "timed out" in text:
+        fix = " If the server is slow, raise --timeout."
+    elif "CERTIFICATE_VERIFY_FAILED" in text:
+        fix = (
+            " If a private CA signed the server's certificate, name the file of the CA (PEM): "
+            f"export {CA_FILE}=/path/of/ca.pem."
+        )
+    elif any(each in text for each in _PLAIN_HTTP):
+        fix = " The server does not speak TLS there: use an address that begins with http://."
+    return PlatformError(f"cannot {action}: no answer ({text}).{fix} {place}", is_transient=True)
 
 
 @contextlib.contextmanager

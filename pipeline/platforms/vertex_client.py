@@ -6,19 +6,50 @@ missing bucket and grants accounts access to it.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from pipeline.config.cluster import TargetConfig, VertexConfig
 from pipeline.graph.node_names import NodeName
-from pipeline.platforms.platform import ApiObject, PlatformError, RunNow, Say, Submission, TaskNow
+from pipeline.platforms.platform import (
+    ApiObject,
+    PlatformError,
+    RunNow,
+    Say,
+    Submission,
+    TaskNow,
+    connection_error,
+    one_line,
+    without_noise,
+)
 from pipeline.platforms.platform import RunState as State
-from pipeline.platforms.server_text import one_line
-from pipeline.platforms.vertex_connection import connect, import_client, translate_errors
 from pipeline.report.progress import Status
 
+# gcloud's own variable for an API that is reached elsewhere, by a private endpoint for example.
+_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM"
+_REGIONS = ("GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION")
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_LOGIN = (
+    "gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS=key.json, gives this "
+    "machine credentials."
+)
+_FIXES = {
+    401: _LOGIN,
+    403: "You need roles/aiplatform.user in the project, and roles/iam.serviceAccountUser on the "
+    "service account that runs it; the API aiplatform.googleapis.com must be enabled.",
+    404: "Look at cluster.vertex.project and cluster.vertex.region, and whether what the message "
+    "names is there.",
+    409: "Something of this name was just created, or is being changed: try again.",
+}
+_REPLAY_FIX = (
+    "`python -m pipeline replay` executes the compiled file here; machine and accelerator names "
+    "are those of cluster.vertex.resources."
+)
 _NAME = re.compile(r"projects/([\w.:-]+)/locations/([\w-]+)/\w+/([\w.-]+)")
 _TASK_STATES: Mapping[str, Status] = {
     "RUNNING": "running",
@@ -45,12 +76,16 @@ def submit(submission: Submission, say: Say) -> VertexRun:
         PlatformError: There are no credentials, no project or no region, or Vertex refuses the
             job.
     """
-    aiplatform = import_client()
-    job = pipeline_job(aiplatform, submission)
-    with translate_errors("create the job"):
-        client, parent = connect(
-            aiplatform.PipelineServiceClient, submission.profile, submission.timeout
-        )
+    try:
+        with without_noise():  # about supported Python versions
+            from google.cloud import aiplatform_v1
+    except ImportError as error:
+        raise PlatformError(
+            f"Google's client cannot be imported ({error}): pip install google-cloud-aiplatform."
+        ) from None
+    job = _pipeline_job(aiplatform_v1, submission)
+    with _translated("create the job"):
+        client, parent = _connect(aiplatform_v1.PipelineServiceClient, submission.profile)
         made = client.create_pipeline_job(
             parent=parent,
             pipeline_job=job,
@@ -62,13 +97,8 @@ def submit(submission: Submission, say: Say) -> VertexRun:
     return run
 
 
-def pipeline_job(aiplatform: ApiObject, submission: Submission) -> ApiObject:
-    """Return the compiled file as a PipelineJob, with the run's name and parameters.
-
-    Raises:
-        PlatformError: The file has a field that the installed client does not know, or an option is
-            only for Kubeflow.
-    """
+def _pipeline_job(aiplatform: ApiObject, submission: Submission) -> ApiObject:
+    """Return the compiled file as a PipelineJob, with the run's name and parameters."""
     from google.protobuf import json_format
 
     if submission.experiment:
@@ -92,19 +122,6 @@ def pipeline_job(aiplatform: ApiObject, submission: Submission) -> ApiObject:
     return job
 
 
-def name_parts(name: str) -> tuple[str, str, str]:
-    """Return project, region and id from a resource's name.
-
-    Raises:
-        PlatformError: The name is invalid; its parts become parts of addresses and commands.
-    """
-    if found := _NAME.fullmatch(name):
-        return found[1], found[2], found[3]
-    raise PlatformError(
-        f"Vertex' answer names {name[:200]!r}, not a resource: a proxy changes its answers."
-    )
-
-
 class VertexRun:
     """A PipelineJob."""
 
@@ -113,7 +130,12 @@ class VertexRun:
         self._client = client
         self._name = name
         self._timeout = timeout
-        self.project, self.region, self.job_id = name_parts(name)
+        parts = _NAME.fullmatch(name)
+        if parts is None:
+            raise PlatformError(
+                f"Vertex' answer names {name[:200]!r}, not a job: a proxy changes its answers."
+            )
+        self.project, self.region, self.job_id = parts.groups()
 
     @property
     def page(self) -> str:
@@ -131,7 +153,7 @@ class VertexRun:
 
     def now(self) -> RunNow:
         """Request the state of the job from Vertex."""
-        with translate_errors("look at the job"):
+        with _translated("look at the job"):
             job = self._client.get_pipeline_job(name=self._name, timeout=self._timeout)
             details = list(job.job_detail.task_details)
             return RunNow(
@@ -170,3 +192,81 @@ def _blessed(details: list[ApiObject]) -> bool | None:
                 if artifact.metadata and "blessed" in artifact.metadata:
                     return bool(artifact.metadata["blessed"])
     return None
+
+
+def _connect(service: ApiObject, profile: TargetConfig | None) -> tuple[ApiObject, str]:
+    """Return a client, and `projects/<project>/locations/<region>`, of the profile or machine."""
+    import google.auth
+
+    profile = profile if isinstance(profile, VertexConfig) else None
+    region = profile.region if profile else None
+    region = region or next(filter(None, (os.environ.get(name) for name in _REGIONS)), None)
+    if not region:
+        raise PlatformError(
+            "no region: name it as cluster.vertex.region (--config my.yaml --set "
+            f"cluster.vertex.region=europe-west4), or by {_REGIONS[0]}."
+        )
+    try:
+        credentials, project = google.auth.default(scopes=[_SCOPE])
+    except ValueError as error:  # an invalid key; other failures have separate classes
+        raise PlatformError(
+            f"the key file that GOOGLE_APPLICATION_CREDENTIALS names cannot be used "
+            f"({one_line(error)}). {_LOGIN}"
+        ) from None
+    project = (profile.project if profile else None) or project
+    if not project:
+        raise PlatformError(
+            "no project: name it as cluster.vertex.project, by GOOGLE_CLOUD_PROJECT, or with "
+            "gcloud config set project NAME."
+        )
+    address = os.environ.get(_ENDPOINT) or f"{region}-aiplatform.googleapis.com"
+    client = service(
+        credentials=credentials,
+        transport="rest",  # HTTPS passes proxies that block gRPC
+        client_options={"api_endpoint": address.rstrip("/")},
+    )
+    return client, f"projects/{project}/locations/{region}"
+
+
+@contextlib.contextmanager
+def _translated(action: str) -> Iterator[None]:
+    """Convert exceptions of the client into errors with a fix."""
+    import requests
+    from google.api_core import exceptions as api
+    from google.auth import exceptions as auth
+    from google.protobuf import json_format
+
+    try:
+        with without_noise():
+            yield
+    except (auth.TransportError, requests.RequestException, api.RetryError) as error:
+        hint = "Look at this machine's way to googleapis.com, and at cluster.vertex.region."
+        raise connection_error(action, error, hint) from None
+    except auth.GoogleAuthError as error:
+        raise PlatformError(f"cannot {action}: {one_line(error).rstrip('.')}. {_LOGIN}") from None
+    except api.GoogleAPICallError as error:
+        raise _refusal(action, error) from None
+    # From the client, if an answer has other types than the API, such as a login page.
+    except (
+        *(json_format.ParseError, ValueError, TypeError, AttributeError),
+        *(LookupError, RecursionError),
+    ) as error:
+        address = os.environ.get(_ENDPOINT)
+        hint = f"{_ENDPOINT} is {address}." if address else "Look at HTTPS_PROXY of this machine."
+        raise PlatformError(
+            f"cannot {action}: the answer is not one of Vertex' API ({type(error).__name__}: "
+            f"{one_line(error)}): a login page, or a proxy between this machine and Vertex. {hint}"
+        ) from None
+
+
+def _refusal(action: str, error: ApiObject) -> PlatformError:
+    """Return the error for an error of the API."""
+    message = re.sub(r"^[A-Z]+ \S+: ", "", error.message)
+    code = int(error.code or 0)
+    text = f"cannot {action}: {code} {one_line(message)}".rstrip(". ")
+    if code >= 500 or code == 429:
+        return PlatformError(
+            f"{text}. Vertex' own failure, or its quota: try again.", is_transient=True
+        )
+    fix = _FIXES.get(code) or f"Vertex refuses what was sent: {_REPLAY_FIX}"
+    return PlatformError(f"{text}. {fix}")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pipeline.common.json_types import JsonObject
 from pipeline.replay.kubeflow_pod import CommandFailed, Pod, expand_word, pod_environment, start_pod
-from pipeline.targets.argument_length import refuse_long_arguments
+from pipeline.targets.long_values import refuse_long_arguments
 from pipeline.targets.placeholders import Placeholders, as_json
 from pipeline.targets.spec_types import Executor, ExecutorInput, JsonMapping
 from trainer_module.devices.gpu_check import REPLAY

@@ -12,18 +12,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import yaml
+
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
-from pipeline.replay.artifact_records import ArtifactRecords
 from pipeline.replay.containers import Container, Values, run_container
 from pipeline.replay.kubeflow_pod import CommandFailed, add_executor_logs, as_input
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
+from pipeline.targets.long_values import find_oversized
 from pipeline.targets.placeholders import Placeholders
 from pipeline.targets.run_parameters import values_of
-from pipeline.targets.spec_sizes import find_oversized
-from pipeline.targets.spec_types import Component, JsonMapping, Task
+from pipeline.targets.spec_types import Artifact, Component, JsonMapping, Task
 
 _EXECUTORS = ("container", "customJob", "resolver", "importer")
+# Of a resolver's filter.
+_CONDITION = re.compile(r'([\w.]+)=("[^"]*"|[\w.]+)')
 _UNKNOWN = re.compile(r'"(triggerPolicy|\w+Iterator|componentInputArtifact|taskFinalStatus)":')
 
 
@@ -213,3 +216,46 @@ def _imported(importer: JsonMapping, component: Component, values: JsonMapping) 
         raise ValueError(f"the importer's {uri['runtimeParameter']} has no value; give it one")
     artifact = {"name": place, "uri": place, "type": importer["typeSchema"], "metadata": about}
     return Values({key: {"artifacts": [artifact]}}, {})
+
+
+class ArtifactRecords:
+    """A file of JSON lines, one artifact per line, latest last."""
+
+    def __init__(self, path: Path) -> None:
+        """Set the path of the file, which need not exist."""
+        self._path = path
+
+    def add(self, artifact: Artifact) -> None:
+        """Append an artifact: name, uri, type and metadata in ExecutorInput's format."""
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(artifact) + "\n")
+
+    def latest(self, query: str) -> JsonObject | None:
+        """Return the latest artifact that matches a resolver's filter, or None.
+
+        Args:
+            query: Conditions in the format of Vertex' metadata service, joined by AND:
+                `schema_title="tfx.Model" AND state=LIVE AND metadata.blessed.number_value=1`.
+        """
+        conditions = [_CONDITION.fullmatch(part.strip()) for part in query.split(" AND ")]
+        if None in conditions:
+            raise ValueError(
+                f"the resolver's condition {query!r} is of no form that is known here."
+            )
+        wanted = [(each[1], each[2]) for each in conditions if each and each[2] != "LIVE"]
+        lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
+        for artifact in map(json.loads, reversed(lines)):
+            if all(_value(artifact, path) == json.loads(value) for path, value in wanted):
+                return artifact
+        return None
+
+
+def _value(artifact: Artifact, path: str) -> JsonValue:
+    if path == "schema_title":
+        kind = artifact.get("type", {})
+        schema = yaml.safe_load(kind.get("instanceSchema", "")) or {}
+        return kind.get("schemaTitle") or schema.get("title", "")
+    node: JsonValue = artifact
+    for step in path.removesuffix(".number_value").removesuffix(".string_value").split("."):
+        node = node.get(step) if isinstance(node, Mapping) else None
+    return node

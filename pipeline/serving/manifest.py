@@ -1,131 +1,117 @@
-"""`python -m pipeline serve-manifest`: write the files that deploy a pushed model and a request."""
+"""`python -m pipeline serve-manifest`: write the files that deploy a pushed model and a request.
+
+KServe gets an InferenceService, for its v1beta1 API and its runtime `kserve-tensorflow-serving`,
+which starts `tensorflow_model_server --model_base_path=/mnt/models --rest_api_port=8080` (0.13 to
+0.20). Vertex gets the body of `models:upload`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.output_file import output_file
-from pipeline.serving.exported_model import (
-    RAW,
-    SERVING_DEFAULT,
+from pipeline.config.cluster import KserveConfig, KubeflowConfig, VertexConfig
+from pipeline.config.config import PipelineConfig
+from pipeline.serving.model import (
+    SIGNATURES,
     ExportedModel,
+    ServingTarget,
     find_version,
     mapped,
     read_model,
+    request_body,
 )
-from pipeline.serving.kserve import inference_service
-from pipeline.serving.requests import ServingTarget, first_rows, request_body, rows_file
-from pipeline.serving.vertex_upload import upload_request
 
-if TYPE_CHECKING:
-    from pipeline.config.config import PipelineConfig
+SERVING_RELEASES = {
+    "2.16": "2.16.1",
+    "2.17": "2.17.1",
+    "2.18": "2.18.1",
+    "2.19": "2.19.1",
+    "2.20": "2.20.0",
+}
+"""TensorFlow version -> the newest release of github.com/tensorflow/serving for it.
 
-_REQUEST_ROWS = 3
+A server can load models of its TensorFlow version or an older one; TensorFlow promises no more.
+"""
+
 _SCHEMES: dict[ServingTarget, tuple[str, ...]] = {
     "kserve": ("s3", "gs", "pvc", "hdfs", "https", "http"),
     "vertex": ("gs",),
 }
-_POD_LABEL = "serving.kserve.io/inferenceservice"
+_ENDINGS = {"kserve": "kserve.yaml", "vertex": "vertex-upload.json"}
+# KServe's IsvcNameFmt; the longest label of a host name that Kubernetes allows.
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+# A release of tensorflow/serving; the tag for GPUs ends with -gpu.
+_CPU_TAG = re.compile(r"\d+\.\d+\.\d+")
+_PORT = 8501
+_MODEL = "model"
 
 
-@dataclass(frozen=True)
-class ManifestOptions:
-    """The model to serve, and the files to write.
-
-    Attributes:
-        target: The server.
-        model: Place of the model, as the target reads it.
-        maps: Remote place -> folder that replaces it on this machine.
-        output: File to write; None: `<name>-<target>` in the current folder.
-        rows: File whose first rows become a request; None: no request is written.
-    """
-
-    target: ServingTarget
-    model: str
-    maps: Mapping[str, str] = field(default_factory=dict)
-    output: Path | None = None
-    rows: str | None = None
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """The result of `serve-manifest`.
-
-    Attributes:
-        model: The model to serve.
-        uri: Place that the target reads.
-        name: Name of the service or endpoint.
-        content: InferenceService, or the request that uploads the model.
-        file: File of the manifest.
-        request: File of the request, and its signature; None: no request was written.
-    """
-
-    model: ExportedModel
-    uri: str
-    name: str
-    content: JsonObject
-    file: Path
-    request: tuple[Path, str] | None
-
-
-def write_manifest(options: ManifestOptions, config: PipelineConfig) -> Manifest:
+def write_manifest(
+    target: ServingTarget,
+    place: str,
+    config: PipelineConfig,
+    *,
+    maps: Mapping[str, str] | None = None,
+    output: Path | None = None,
+    rows: str | None = None,
+) -> list[str]:
     """Write the manifest of a model, and a request for it if rows are given.
 
     Args:
-        options: The model to serve, and the files to write.
-        config: The pipeline, whose `cluster` has the server's settings.
+        target: The server.
+        place: Folder of the model, as the target reads it.
+        config: The pipeline, whose name is the service's, and whose `cluster` has its settings.
+        maps: Remote place -> folder that replaces it on this machine.
+        output: File to write; None: `<name>-<target>` in the current folder.
+        rows: File whose first rows become a request; None: no request is written.
+
+    Returns:
+        Lines that say what was written, and how to deploy and call it.
 
     Raises:
         ConfigError: The model cannot be read, or the target cannot serve it from that place.
     """
     name, cluster = config.name, config.cluster
-    check_place(options.model, options.target)
-    model = read_model(find_version(mapped(options.model, options.maps)))
-    uri = versions_folder(options.model, model, options.maps)
-    if options.target == "kserve":
-        content = inference_service(model, uri, name, cluster.kubeflow if cluster else None)
-    else:
-        content = upload_request(model, uri, name, cluster.vertex if cluster else None)
-    endings = {"kserve": "kserve.yaml", "vertex": "vertex-upload.json"}
-    file = options.output or Path(f"{name}-{endings[options.target]}")
-    request = _request(options, model, config, file) if options.rows else None
-    with output_file(file) as stream:
-        stream.write(_as_text(options.target, content))
-    return Manifest(model, uri, name, content, file, request)
-
-
-def check_place(place: str, target: ServingTarget) -> None:
-    """Raise if the target cannot read models from a place.
-
-    Raises:
-        ConfigError: The place is a folder of this machine or, for Vertex, is not on Google Cloud.
-    """
-    scheme = place.partition("://")[0] if "://" in place else ""
-    if scheme not in _SCHEMES[target]:
+    if place.partition("://")[0] not in _SCHEMES[target] or "://" not in place:
         known = ", ".join(f"{each}://" for each in _SCHEMES[target])
         raise ConfigError(
             f"--model={place}: {target} reads models from {known}; name the place there, and the "
             "folder that stands for it on this machine with --map PREFIX=FOLDER."
         )
+    model = read_model(find_version(mapped(place, maps or {})))
+    uri = _versions_folder(place, model, maps or {})
+    file = output or Path(f"{name}-{_ENDINGS[target]}")
+    if target == "kserve":
+        import yaml
+
+        content = inference_service(model, uri, name, cluster.kubeflow if cluster else None)
+        text = yaml.safe_dump(content, sort_keys=False)
+    else:
+        content = _upload_request(model, uri, name, cluster.vertex if cluster else None)
+        text = json.dumps(content, indent=2) + "\n"
+    version = model.place.rpartition("/")[2]
+    said = [f"{file}: version {version} of {uri} for {target}, written by TensorFlow "]
+    said[0] += model.tensorflow
+    request = Path("REQUEST.json")  # --rows writes one
+    if rows:
+        body = request_body(target, model, rows, config.data.csv)
+        request = file.with_name(f"{file.stem}-request.json")
+        with output_file(request) as stream:
+            stream.write(body)
+        said.append(f"{request}: a request of signature {SIGNATURES[target]}")
+    with output_file(file) as stream:
+        stream.write(text)
+    return [*said, "Next:", *(f"  {line}" for line in _next_steps(target, name, file, request))]
 
 
-def versions_folder(place: str, model: ExportedModel, maps: Mapping[str, str]) -> str:
-    """Return the folder of versions: TensorFlow Serving loads the highest-numbered one.
-
-    Args:
-        place: The folder, or its highest-numbered version.
-        model: The model that was found there.
-        maps: Remote place -> folder on this machine.
-
-    Raises:
-        ConfigError: The place is a version other than the highest, or not a numbered folder.
-    """
+def _versions_folder(place: str, model: ExportedModel, maps: Mapping[str, str]) -> str:
+    """Return the folder of versions: TensorFlow Serving loads the highest-numbered one."""
     place = place.rstrip("/")
     found = model.place.rpartition("/")[2]
     if mapped(place, maps).rstrip("/") != model.place:
@@ -146,48 +132,131 @@ def versions_folder(place: str, model: ExportedModel, maps: Mapping[str, str]) -
     return above
 
 
-def _request(
-    options: ManifestOptions, model: ExportedModel, config: PipelineConfig, file: Path
-) -> tuple[Path, str]:
-    assert options.rows is not None
-    # Vertex' predict passes on `instances` alone, so that `serving_default` answers.
-    signature = RAW if options.target == "kserve" else SERVING_DEFAULT
-    with rows_file(options.rows, model.place, csv_options=config.data.csv) as found:
-        rows = first_rows(found, model, _REQUEST_ROWS)
-    path = file.with_name(f"{file.stem}-request.json")
-    body = request_body(model, signature, rows, range(len(rows)))
-    with output_file(path) as stream:
-        stream.write(body.decode() + "\n")
-    return path, signature
+def inference_service(
+    model: ExportedModel, uri: str, name: str, profile: KubeflowConfig | None
+) -> JsonObject:
+    """Return the manifest.
+
+    Args:
+        model: The model to serve.
+        uri: Folder of numbered versions, as the cluster reads it.
+        name: Name of the service, and of the model in its URL.
+        profile: `cluster.kubeflow`; None: the defaults of its fields.
+
+    Raises:
+        ConfigError: KServe does not accept the name, or no matching server is known.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"name={name}: KServe takes lower-case letters, digits and `-`, first a letter, at "
+            "most 63; use a name such as chicago-taxi."
+        )
+    server = profile.server if profile else KserveConfig()
+    account = server.service_account or (profile.service_account if profile else None)
+    release = server.version or _serving_release(model.tensorflow)
+    resources = {"cpu": f"{server.cpu:g}", "memory": f"{round(server.memory_gib * 1024)}Mi"}
+    if server.accelerator:
+        resources[server.accelerator] = str(server.accelerator_count)
+        if server.version is None:
+            release += "-gpu"
+        elif _CPU_TAG.fullmatch(server.version):
+            raise ConfigError(
+                f"cluster.kubeflow.server.version={server.version}: tensorflow/serving of this tag "
+                f"does not use a GPU, and server.accelerator={server.accelerator} asks for one; "
+                f"use version: {server.version}-gpu, or leave the accelerator out."
+            )
+    predictor: JsonObject = {
+        "minReplicas": server.min_replicas,
+        "maxReplicas": server.max_replicas,
+    }
+    if account:
+        predictor["serviceAccountName"] = account
+    predictor["model"] = {
+        "modelFormat": {"name": "tensorflow", "version": "2"},
+        "protocolVersion": "v1",
+        "runtimeVersion": release,
+        "storageUri": uri,
+        "resources": {"requests": dict(resources), "limits": dict(resources)},
+    }
+    labels = {"labels": dict(profile.labels)} if profile and profile.labels else {}
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": name, **labels},
+        "spec": {"predictor": predictor},
+    }
 
 
-def _as_text(target: ServingTarget, content: JsonObject) -> str:
-    if target == "vertex":
-        return json.dumps(content, indent=2) + "\n"
-    import yaml
+def _serving_release(tensorflow: str) -> str:
+    """Return the release of TensorFlow Serving for a model of a TensorFlow version."""
+    release = SERVING_RELEASES.get(minor_version(tensorflow))
+    if release is None:
+        raise ConfigError(
+            f"cluster.kubeflow.server.version: TensorFlow {tensorflow} wrote the model, and no "
+            "release of TensorFlow Serving for it is known here (the newest is "
+            f"{max(SERVING_RELEASES.values())}). Name the tag of a tensorflow/serving image of at "
+            "least that version."
+        )
+    return release
 
-    return yaml.safe_dump(content, sort_keys=False)
+
+def minor_version(tensorflow: str) -> str:
+    """Return the minor version, such as `2.16` of `2.16.2`."""
+    return ".".join(tensorflow.split(".")[:2])
 
 
-def next_steps(manifest: Manifest, target: ServingTarget) -> Sequence[str]:
+def _upload_request(
+    model: ExportedModel, uri: str, name: str, profile: VertexConfig | None
+) -> JsonObject:
+    """Return the body of `models:upload`."""
+    if not name or len(name) > 128:
+        raise ConfigError(f"name={name}: Vertex takes 1 to 128 characters.")
+    image = profile.server.image if profile else None
+    if image is None:
+        minor = minor_version(model.tensorflow)
+        release = SERVING_RELEASES.get(minor, minor)
+        raise ConfigError(
+            f"cluster.vertex.server.image is missing: TensorFlow {model.tensorflow} wrote the "
+            "model, and Google's prebuilt containers end with 2.15. Copy "
+            f"tensorflow/serving:{release} to your Artifact Registry and name it there."
+        )
+    container: JsonObject = {
+        "imageUri": image,
+        "command": ["/usr/bin/tensorflow_model_server"],
+        "args": [
+            f"--rest_api_port={_PORT}",
+            f"--model_name={_MODEL}",
+            "--model_base_path=$(AIP_STORAGE_URI)",  # Vertex' copy of the model's folder
+        ],
+        "ports": [{"containerPort": _PORT}],
+        "predictRoute": f"/v1/models/{_MODEL}:predict",
+        "healthRoute": f"/v1/models/{_MODEL}",
+    }
+    labels = {"labels": dict(profile.labels)} if profile and profile.labels else {}
+    return {
+        "model": {"displayName": name, "artifactUri": uri, "containerSpec": container, **labels}
+    }
+
+
+def _next_steps(target: ServingTarget, name: str, file: Path, request: Path) -> list[str]:
     """Return the lines of the commands that deploy a model and call it."""
-    body = manifest.request[0] if manifest.request else "REQUEST.json"  # --rows writes one
     if target == "kserve":
-        url = f"http://localhost:8080/v1/models/{manifest.name}"
-        pod = f"$(kubectl get pod -n NAMESPACE -l {_POD_LABEL}={manifest.name} -o name | head -1)"
+        url = f"http://localhost:8080/v1/models/{name}"
+        label = f"serving.kserve.io/inferenceservice={name}"
+        pod = f"$(kubectl get pod -n NAMESPACE -l {label} -o name | head -1)"
         return [
-            f"kubectl apply -n NAMESPACE -f {manifest.file}",
-            f"kubectl wait -n NAMESPACE --for=condition=Ready isvc/{manifest.name} --timeout=300s",
+            f"kubectl apply -n NAMESPACE -f {file}",
+            f"kubectl wait -n NAMESPACE --for=condition=Ready isvc/{name} --timeout=300s",
             f"kubectl port-forward -n NAMESPACE {pod} 8080:8080 &",
-            f"curl -d @{body} {url}:predict",
+            f"curl -d @{request} {url}:predict",
         ]
     return [
         "curl -X POST -H 'Content-Type: application/json' "
         '-H "Authorization: Bearer $(gcloud auth print-access-token)" '
-        f"-d @{manifest.file} "
+        f"-d @{file} "
         "https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION/models:upload",
-        "gcloud ai endpoints create --region=REGION --display-name=" + manifest.name,
+        f"gcloud ai endpoints create --region=REGION --display-name={name}",
         "gcloud ai endpoints deploy-model ENDPOINT --region=REGION --model=MODEL "
-        f"--display-name={manifest.name} --machine-type=n1-standard-2",
-        f"gcloud ai endpoints predict ENDPOINT --region=REGION --json-request={body}",
+        f"--display-name={name} --machine-type=n1-standard-2",
+        f"gcloud ai endpoints predict ENDPOINT --region=REGION --json-request={request}",
     ]

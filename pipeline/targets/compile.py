@@ -11,10 +11,9 @@ from pipeline.config.cluster import KubeflowConfig, VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.build import create_pipeline
 from pipeline.graph.node_names import NodeName
-from pipeline.platforms.server_text import without_credentials
+from pipeline.platforms.platform import without_credentials
 from pipeline.targets import kubeflow, vertex
 from pipeline.targets.disk import disk_advice
-from pipeline.targets.parameter_declaration import parameter_declaration
 from pipeline.targets.refusals import data_gib, node_refusals, refusals
 from shared_core.atomic_files import atomic_write
 
@@ -46,7 +45,6 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
         found += vertex.refusals(there, profile)
     if found:
         raise ConfigError(without_credentials("\n".join(found)))
-    pools = vertex.worker_pools(config.training)
     there = vertex.with_time_to_start(there)
     if isinstance(profile, KubeflowConfig):
         records = kubeflow.records_folder(profile, config.name)
@@ -56,10 +54,9 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
     graph = create_pipeline(there, **arguments)
     if found := node_refusals(there, profile, graph):
         raise ConfigError(without_credentials("\n".join(found)))
-    declare = parameter_declaration(there, arguments, target, profile.parameters)
     if isinstance(profile, KubeflowConfig):
-        return kubeflow.compiled(graph, profile, pools=pools, declare=declare, runner=runner)
-    return vertex.compiled(graph, profile, pools=pools, declare=declare, runner=runner)
+        return kubeflow.compiled(graph, profile, there, runner=runner)
+    return vertex.compiled(graph, profile, there, runner=runner)
 
 
 def compile_file(config: PipelineConfig, target: Target, output: Path | None) -> Path:

@@ -23,16 +23,16 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.object_stores import missing_buckets, register_file_systems
 from pipeline.common.process_end import run_and_exit
 from pipeline.targets import executor_input
-from pipeline.targets.container_flags import (
+from pipeline.targets.directory_markers import directory_markers_removed
+from pipeline.targets.spec_types import (
     DRIVER,
     INPUTS_SPEC,
     INVOCATION,
     OUTPUTS_SPEC,
     RUN_TIME_PARAMETERS,
+    ExecutorInput,
     take_option,
 )
-from pipeline.targets.directory_markers import directory_markers_removed
-from pipeline.targets.spec_types import ExecutorInput
 
 _EXECUTOR_PROGRAM = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 _DRIVER_PROGRAM = "tfx.orchestration.kubeflow.v2.file_based_example_gen.driver"
@@ -59,9 +59,9 @@ class Invocation(NamedTuple):
         inputs = arguments[arguments.index(INPUTS_SPEC) + 1] if INPUTS_SPEC in arguments else None
         given = json.loads(take_option(arguments, INVOCATION) or "{}")
         if packed := take_option(arguments, RUN_TIME_PARAMETERS):
-            from pipeline.targets.run_time_parameters import NodeParameters
+            from pipeline.targets.run_parameters import set_parameters
 
-            given = NodeParameters.unpack(packed).apply(given)
+            given = set_parameters(given, packed)
         prepared = executor_input.prepare(
             given,
             json.loads(inputs) if inputs else None,

@@ -6,7 +6,6 @@ blessed models, and ExampleGen's driver by values that are resolved at compile t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -16,12 +15,14 @@ from pipeline.common.json_types import JsonObject
 from pipeline.config.cluster import LABEL_KEY, LABEL_VALUE, KubeflowConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.nodes import NODES
+from pipeline.targets.long_values import find_oversized
 from pipeline.targets.places import places
 from pipeline.targets.pod_spec import executor_config, reserve_disk
+from pipeline.targets.run_parameters import declare_parameters
 from pipeline.targets.spec import each_container, executors, job_of, rename_outputs, tasks
-from pipeline.targets.spec_sizes import find_oversized
 from pipeline.targets.spec_types import Container, PipelineSpec
 from pipeline.targets.tfjob import launch_workers
+from pipeline.targets.vertex import worker_pools
 
 SUFFIX = ".yaml"
 # Argo labels pods with the run's name: this name, a hyphen and five letters, at most 63 characters.
@@ -75,9 +76,8 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
 def compiled(
     pipeline: Any,
     target: KubeflowConfig,
+    config: PipelineConfig,
     *,
-    pools: tuple[int, ...] = (1,),
-    declare: Callable[[JsonObject], None] | None = None,
     runner: Any = None,
 ) -> str:
     """Return the YAML; the same configuration gives the same bytes.
@@ -85,17 +85,14 @@ def compiled(
     Args:
         pipeline: The pipeline from `create_pipeline`, without resolvers.
         target: The target's section of `cluster:`.
-        pools: Numbers of chiefs, workers and parameter servers that train; more than one in total:
-            a TFJob.
-        declare: Adds run-time parameters to the pipelineSpec; None: there are none.
+        config: The configuration at the target.
         runner: TFX's compiler, from `spec.dag_runner`; None: a new one.
 
     Raises:
         ConfigError: The compiled pipeline is too large to start, or has a resolver.
     """
     spec = job_of(pipeline, target, runner)["pipelineSpec"]
-    if declare is not None:
-        declare(spec)
+    declare_parameters(spec, config, target)
     spec["defaultPipelineRoot"] = target.pipeline_root
     rename_outputs(spec)
     each_container(spec, lambda name, container: container.pop("lifecycle", None))
@@ -121,7 +118,7 @@ def compiled(
         raise ConfigError("\n".join(found))
     documents = [spec]
     platform = _platform(spec, target)
-    if sum(pools) > 1:
+    if sum(pools := worker_pools(config.training)) > 1:
         launch_workers(spec, platform, pools)
     if platform:
         documents.append(platform)

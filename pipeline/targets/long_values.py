@@ -2,23 +2,39 @@
 
 A platform passes all properties of a node in one argument (`{{$}}`, the ExecutorInput), so a list
 of thousands of columns would prevent the container from starting. The compiler compresses long
-values, and the entry point expands them before TFX reads them.
+values, and the entry point expands them before TFX reads them. What is still too long to start is
+refused.
 """
 
 from __future__ import annotations
 
 import base64
 import lzma
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from pipeline.common.json_types import JsonObject, JsonValue
-from pipeline.targets.spec_types import JsonMapping, Task
+from pipeline.targets.placeholders import as_json
+from pipeline.targets.spec_types import JsonMapping, PipelineSpec, Task
+
+LONGEST_ARGUMENT = 128 * 1024
+"""Bytes of one argument with its end (MAX_ARG_STRLEN): longer ones start no process (E2BIG)."""
 
 _PREFIX = "lzma+base64:"
 _LONG = 4096
 """Shorter texts stay readable in the platform's pages."""
 # TFX's driver of an ExampleGen reads these from the ExecutorInput, before the entry point.
 _READ_BY_DRIVER = frozenset({"input_base", "input_config", "range_config"})
+
+
+_LARGEST_WORKFLOW = 1_500_000
+# The whole ExecutorInput is one argument: besides the properties it has the artifacts' places.
+_OF_ARTIFACTS = 8 * 1024
+_FIX = (
+    "name fewer columns one by one (a group can select them by a pattern such as price_*), or give "
+    "them shorter names."
+)
 
 
 def compress_properties(task: Task) -> None:
@@ -70,3 +86,78 @@ def expand(text: str) -> str:
     if not text.startswith(_PREFIX):
         return text
     return lzma.decompress(base64.b64decode(text.removeprefix(_PREFIX))).decode()
+
+
+def refuse_long_arguments(words: Sequence[str]) -> str:
+    """Return why a command cannot be started; "" if its arguments are short enough."""
+    for place, word in enumerate(words):
+        size = len(os.fsencode(word)) + 1
+        if size > LONGEST_ARGUMENT:
+            flag = words[place - 1] if place and words[place - 1].startswith("--") else f"{place}"
+            return (
+                f"cannot start: its argument {flag} has {as_size(size)}, and Linux takes "
+                f"{as_size(LONGEST_ARGUMENT)} in one. Compile the pipeline again (long settings "
+                "are compressed), or name fewer columns"
+            )
+    return ""
+
+
+def as_size(count: int) -> str:
+    """Return a number of bytes as text in KiB."""
+    return f"{count / 1024:,.0f} KiB"
+
+
+def find_oversized(spec: PipelineSpec, target: str) -> list[str]:
+    """Return the parts of a pipelineSpec that are too large, one sentence each."""
+    found = [*_properties(spec)]
+    if target == "kubeflow":
+        found += [*_arguments_of_driver(spec), *_workflow(spec)]
+    return found
+
+
+def _tasks(spec: PipelineSpec) -> Iterator[tuple[str, Any]]:
+    for component in (spec["root"], *spec["components"].values()):
+        yield from component.get("dag", {}).get("tasks", {}).items()
+
+
+def _properties(spec: PipelineSpec) -> Iterator[str]:
+    for name, task in _tasks(spec):
+        values = {
+            key: source["runtimeValue"].get("constant")
+            for key, source in task.get("inputs", {}).get("parameters", {}).items()
+            if "runtimeValue" in source
+        }
+        size = len(as_json(values).encode())
+        if size + _OF_ARTIFACTS >= LONGEST_ARGUMENT:
+            longest = max(values, key=lambda key: len(as_json(values[key])))
+            yield (
+                f"{name}: its settings have {as_size(size)} as they travel (compressed), most of "
+                f"it in {longest}, and its container gets them in one argument, of less than "
+                f"{as_size(LONGEST_ARGUMENT - _OF_ARTIFACTS)}; {_FIX}"
+            )
+
+
+def _arguments_of_driver(spec: PipelineSpec) -> Iterator[str]:
+    parts = {
+        "task": dict(_tasks(spec)),
+        # A graph's component has all of its tasks: the driver of the graph gets all of it.
+        "component": {"root": spec["root"], **spec["components"]},
+        "container": spec["deploymentSpec"]["executors"],
+    }
+    for kind, each in parts.items():
+        for name, part in each.items():
+            size = len(as_json(part).encode())
+            if size >= LONGEST_ARGUMENT:
+                yield (
+                    f"{name}: its {kind} has {as_size(size)} as JSON, which Kubeflow's driver "
+                    f"takes as one argument, of less than {as_size(LONGEST_ARGUMENT)}; {_FIX}"
+                )
+
+
+def _workflow(spec: PipelineSpec) -> Iterator[str]:
+    size = len(as_json(spec).encode())
+    if size > _LARGEST_WORKFLOW:
+        yield (
+            f"the compiled pipeline has {as_size(size)}, and Kubeflow stores a run as one object "
+            f"of etcd, of {as_size(_LARGEST_WORKFLOW)} at most: use fewer nodes or groups."
+        )

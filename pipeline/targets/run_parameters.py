@@ -1,17 +1,286 @@
-"""The parameters that a pipeline declares, and their values in a run."""
+"""Run-time parameters: fields of the YAML that a run of a compiled pipeline may set.
+
+Each field has places: a node, one of its execution properties, and the keys in the property's JSON.
+The node takes the parameter as an input, and its container puts the value there before TFX reads
+the properties, so that they equal those of a compile with this value.
+"""
 
 from __future__ import annotations
 
+import difflib
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from components.arrow_example_gen.spans import check_pattern, has_placeholders
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_types import JsonObject
+from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.config.cluster import TargetConfig
+from pipeline.config.config import PipelineConfig, is_remote
+from pipeline.data.data_sources import place
+from pipeline.graph.node_names import NodeName
 from pipeline.targets.compiled_spec import CompiledSpec
-from pipeline.targets.run_time_parameters import check_values, rename_as_declared
+from pipeline.targets.long_values import expand
+from pipeline.targets.spec import ENTRY_POINT, executors, tasks
+from pipeline.targets.spec_types import (
+    DRIVER,
+    RUN_TIME_PARAMETERS,
+    ExecutorInput,
+    JsonMapping,
+    PipelineSpec,
+)
+from trainer_module import TrainerConfig
 
-_TRUTHS = {"true": True, "false": False}
+_KINDS = {bool: "BOOLEAN", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}
+_EXAMPLES = {
+    "NUMBER_INTEGER": "3",
+    "NUMBER_DOUBLE": "0.5",
+    "BOOLEAN": "true",
+    "LIST": "'[1, 2]'",
+    "STRUCT": "'{\"a\": 1}'",
+}
+# Platforms hand numbers over as doubles, which hold every integer up to this one.
+_LARGEST_INTEGER = 2**53
+_TRAINING = (
+    *("epochs", "steps", "global_batch_size", "micro_batch_size", "seed", "clip_norm"),
+    *("shuffle_buffer_rows", "checkpoint_every_minutes", "model.dropout"),
+    *("optimizer.learning_rate", "optimizer.weight_decay", "early_stopping.patience_epochs"),
+)
+_FIELDS = (
+    *("data.path", *(f"training.{key}" for key in _TRAINING)),
+    *("evaluation.thresholds.METRIC.lower_bound", "evaluation.thresholds.METRIC.upper_bound"),
+    "nodes.N.parameters.NAME",
+)
+_THRESHOLD = re.compile(r"evaluation\.thresholds\.(\w+)\.((?:lower|upper)_bound)")
+_NODE_PARAMETER = re.compile(r"nodes\.(\d+)\.parameters\.(\w+)")
+
+
+class _Parameter(NamedTuple):
+    """A parameter of a node; `keys` lead to its value in the JSON of an execution property."""
+
+    field: str
+    kind: str
+    property: str
+    keys: list[str | int]
+    source: str  # of the rows, which decides how `data.path` is split
+
+    def typed(self, value: JsonValue) -> JsonValue:
+        """Return a platform's value, an integer as 3 or as 3.0, as one of the declared type."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        limit = ""
+        if self.kind == "NUMBER_INTEGER":
+            if is_number and value == value // 1 and abs(value) <= _LARGEST_INTEGER:
+                return int(value)
+            limit = f" of at most {_LARGEST_INTEGER}"
+        elif self.kind == "NUMBER_DOUBLE" and is_number and math.isfinite(value):
+            return float(value)
+        elif _KINDS.get(type(value)) == self.kind and not is_number:
+            return value
+        raise ConfigError(
+            f"run-time parameters: {self.field}={value!r}: not a {self.kind}{limit}. Give a value "
+            f"such as {_EXAMPLES.get(self.kind, 'text')}."
+        )
+
+    def changed(self, properties: JsonMapping, value: JsonValue) -> JsonObject:
+        """Return the execution properties that differ with the value."""
+        if self.field == "data.path":
+            _check_path(value, has_window=bool(properties.get("range_config")))
+            folder, pattern = place(value, self.field, source=self.source)  # pyright: ignore[reportArgumentType]
+            config = _put(properties[self.property], self.keys, pattern)
+            return {"input_base": folder, self.property: config}
+        text = properties[self.property]
+        return {self.property: _put(text, self.keys, value) if self.keys else value}
+
+
+def declare_parameters(spec: PipelineSpec, config: PipelineConfig, profile: TargetConfig) -> None:
+    """Declare the fields of `parameters` in a pipelineSpec, in place, and pass them to the nodes.
+
+    Args:
+        spec: The pipelineSpec of the configuration.
+        config: The configuration at the target.
+        profile: The target's section of `cluster:`.
+
+    Raises:
+        ConfigError: Some fields cannot be parameters. Names all of them with the reasons.
+    """
+    reasons: list[str] = []
+    taken: dict[str, list[_Parameter]] = {}
+    names: dict[str, str] = {}
+    values = config.model_dump(mode="json", by_alias=True)
+    for field in profile.parameters:
+        name = parameter_name(field)
+        try:
+            if name in names:
+                raise ConfigError(f"named {name}, as {names[name]} is: name one of them.")
+            names[name] = field
+            default = _default(values, field)
+            places = [each for each in _places(spec, config, field) if _has_value(spec, *each)]
+            if default is None or not places:
+                raise ConfigError("no value in the YAML. Write the default there.")
+            for node, property_, keys in places:
+                kind = _KINDS[type(default)]
+                parameter = _Parameter(field, kind, property_, keys, config.data.source)
+                taken.setdefault(node, []).append(parameter)
+                _declare(spec, node, parameter, default)
+        except ConfigError as error:
+            reasons.append(f"{profile.section}.parameters: {field}: {error}")
+    if reasons:
+        raise ConfigError("\n".join(reasons))
+    for node, parameters in taken.items():
+        label = spec["components"][tasks(spec)[node]["componentRef"]["name"]]["executorLabel"]
+        container = executors(spec)[label]["container"]
+        packed = json.dumps(parameters)
+        container["args"] = [*container["args"], RUN_TIME_PARAMETERS, packed]
+        if driver := container.get("lifecycle", {}).get("preCacheCheck"):
+            driver["command"] = list(ENTRY_POINT)
+            driver["args"] = [*driver["args"], RUN_TIME_PARAMETERS, packed, DRIVER]
+
+
+def _declare(spec: PipelineSpec, node: str, parameter: _Parameter, default: JsonValue) -> None:
+    task, name = tasks(spec)[node], parameter_name(parameter.field)
+    component = spec["components"][task["componentRef"]["name"]]
+    for part in (spec["root"], component):
+        part.setdefault("inputDefinitions", {}).setdefault("parameters", {})
+    kind = {"parameterType": parameter.kind}
+    about = {"description": f"{parameter.field} of the YAML", "isOptional": True}
+    root = spec["root"]["inputDefinitions"]["parameters"]
+    root[name] = {**kind, **about, "defaultValue": default}
+    component["inputDefinitions"]["parameters"][name] = kind
+    task["inputs"]["parameters"][name] = {"componentInputParameter": name}
+
+
+def _default(values: JsonObject, field: str) -> JsonValue:
+    """Return the field's value in the configuration."""
+    node: JsonValue = values
+    for key in field.split("."):
+        node = dict(enumerate(node)) if isinstance(node, list) else node
+        node = node.get(int(key) if key.isdigit() else key) if isinstance(node, dict) else None
+    if isinstance(node, dict | list):
+        raise ConfigError("a section or a list. Name a field with one value.")
+    if node is not None and isinstance(node, int) and abs(node) > _LARGEST_INTEGER:
+        raise ConfigError(
+            f"its value {node} is above {_LARGEST_INTEGER}, the largest integer that platforms "
+            "hand over exactly. Use a smaller one."
+        )
+    return node
+
+
+def _places(
+    spec: PipelineSpec, config: PipelineConfig, field: str
+) -> list[tuple[str, str, list[str | int]]]:
+    """Return node, execution property and keys of each place that a field may have."""
+    section, _, key = field.partition(".")
+    if field == "data.path":
+        if config.data.eval_path:
+            raise ConfigError("with data.eval_path no run can set it. Leave it out.")
+        return [(NodeName.EXAMPLE_GEN, "input_config", ["splits", 0, "pattern"])]
+    if section == "training" and key in _TRAINING:
+        keys: list[str | int] = ["trainer", *key.split(".")]
+        return [(node, "custom_config", keys) for node in (NodeName.TRAINER, NodeName.TUNER)]
+    if match := _THRESHOLD.fullmatch(field):
+        keys = _threshold_keys(spec, *match.groups())
+        return [(NodeName.EVALUATOR, "eval_config", keys)] if keys else []
+    if (match := _NODE_PARAMETER.fullmatch(field)) and int(match[1]) < len(config.nodes):
+        return [(config.nodes[int(match[1])].id, match[2], [])]
+    near = difflib.get_close_matches(field, _FIELDS, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"Use {', '.join(_FIELDS)}."
+    raise ConfigError(f"a run cannot set it: {hint}")
+
+
+def _has_value(spec: PipelineSpec, node: str, name: str, keys: list[str | int]) -> bool:
+    inputs = tasks(spec).get(node, {}).get("inputs", {}).get("parameters", {})
+    if "constant" not in inputs.get(name, {}).get("runtimeValue", {}):
+        return False
+    if not keys:
+        return True
+    try:
+        _at(json.loads(expand(inputs[name]["runtimeValue"]["constant"])), keys)
+    except (LookupError, TypeError):
+        return False
+    return True
+
+
+def _threshold_keys(spec: PipelineSpec, metric: str, bound: str) -> list[str | int]:
+    """Return the keys of a metric's bound on all rows in TFMA's EvalConfig; [] without it."""
+    inputs = tasks(spec)[NodeName.EVALUATOR]["inputs"]["parameters"]
+    config = json.loads(expand(inputs["eval_config"]["runtimeValue"]["constant"]))
+    for i, group in enumerate(config["metrics_specs"]):
+        for j, each in enumerate(group.get("metrics", [])):
+            if f'"name": "{metric}"' in each.get("config", ""):
+                keys = ["metrics_specs", i, "metrics", j, "per_slice_thresholds", 0, "threshold"]
+                return [*keys, "value_threshold", bound]
+    return []
+
+
+def _at(node: JsonValue, keys: Iterable[str | int]) -> Any:
+    for key in keys:
+        node = node[key]
+    return node
+
+
+def _put(text: str, keys: list[str | int], value: JsonValue) -> str:
+    """Return JSON with another value at the keys, in the form of TFX's compiler."""
+    content = json.loads(expand(text))
+    parent = _at(content, keys[:-1])
+    parent[keys[-1]] = value
+    low, high = parent.get("lower_bound"), parent.get("upper_bound")
+    if keys[-2] == "value_threshold" and low is not None and high is not None and low > high:
+        raise ConfigError(
+            f"run-time parameters: lower_bound={low:g} is above upper_bound={high:g}; swap them."
+        )
+    return json.dumps(content, sort_keys=True, indent=2 if "\n" in text else None)
+
+
+def _check_path(path: str, *, has_window: bool) -> None:
+    reason = ""
+    try:
+        check_pattern(path)
+    except ValueError as error:
+        raise ConfigError(f"run-time parameters: data.path={error}.") from None
+    if has_window and not has_placeholders(path):
+        reason = "data.spans is above 1; put {SPAN} or {YYYY}-{MM}-{DD} into it."
+    if not is_remote(path) and not Path(path).is_absolute():
+        reason = "a path of the machine that started the run; use gs://bucket/folder/file.csv."
+    if reason:
+        raise ConfigError(f"run-time parameters: data.path={path!r}: {reason}")
+
+
+def set_parameters(executor_input: ExecutorInput, packed: str) -> JsonObject:
+    """Return the ExecutorInput of a node with the values of its parameters in its properties.
+
+    Args:
+        executor_input: The platform's ExecutorInput as JSON values; long properties may be
+            compressed.
+        packed: The value of `--run_time_parameters`.
+
+    Raises:
+        ConfigError: A value is wrong.
+    """
+    inputs = {**executor_input.get("inputs", {})}
+    values = dict(inputs.get("parameterValues", {}))
+    trainer = False
+    for parameter in (_Parameter(*each) for each in json.loads(packed)):
+        value = values.pop(parameter_name(parameter.field), None)
+        if value is not None:
+            values |= parameter.changed(values, parameter.typed(value))
+            trainer |= parameter.field.startswith("training.")
+    if trainer:
+        try:
+            TrainerConfig.parse(json.loads(values["custom_config"])["trainer"], section="training")
+        except ValueError as error:
+            raise ConfigError(f"run-time parameters: {error}") from None
+    return {**executor_input, "inputs": {**inputs, "parameterValues": values}}
+
+
+def parameter_name(field: str) -> str:
+    """Return the name in a compiled pipeline, such as `training_epochs` for `training.epochs`.
+
+    Both platforms and their pages accept letters, digits and underscores.
+    """
+    return re.sub(r"[^A-Za-z0-9]+", "_", field)
 
 
 def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> JsonObject:
@@ -24,34 +293,52 @@ def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> JsonObject:
 
     Raises:
         ConfigError: The pipeline does not have a parameter, a text does not have its type, a
-            parameter has neither a value nor a default, or the YAML's field does not accept a
-            value.
+            parameter has neither a value nor a default, or its node does not accept the value.
     """
-    root = compiled.spec["root"].get("inputDefinitions", {})
-    declared = root.get("parameters", {})
-    texts = rename_as_declared(texts, declared)
-    unknown = [name for name in texts if name not in declared]
-    if unknown:
+    declared = compiled.spec["root"].get("inputDefinitions", {}).get("parameters", {})
+    texts = {declared_name(name, declared): text for name, text in texts.items()}
+    if unknown := [name for name in texts if name not in declared]:
         there = f"it has {', '.join(declared)}" if declared else "it has none"
         raise ConfigError(
             f"--parameter {unknown[0]}: the pipeline has no parameter of this name; {there}."
         )
     values = {}
     for name, each in declared.items():
+        kind = each.get("parameterType", "STRING")
         if name in texts:
-            values[name] = _typed(name, texts[name], each.get("parameterType", "STRING"))
+            values[name] = _from_text(name, texts[name], kind)
         elif name in compiled.parameters:
             values[name] = compiled.parameters[name]
         elif "defaultValue" in each:
             values[name] = each["defaultValue"]
         elif not each.get("isOptional"):
-            kind = each.get("parameterType", "STRING")
             raise ConfigError(
                 f"the pipeline's parameter {name} ({kind}) has no value and no default; give it "
                 f"with --parameter {name}=VALUE."
             )
-    check_values(compiled.spec, values)
+    _check_values(compiled.spec, values)
     return values
+
+
+def declared_name(name: str, declared: JsonMapping) -> str:
+    """Return the parameter that a name, perhaps the field of the YAML, stands for."""
+    renamed = parameter_name(name)
+    return renamed if name not in declared and renamed in declared else name
+
+
+def _check_values(spec: PipelineSpec, values: JsonMapping) -> None:
+    """Set the parameters of every node as its container will, so that errors come before a run."""
+    for task in tasks(spec).values():
+        label = spec["components"][task["componentRef"]["name"]].get("executorLabel", "")
+        args = executors(spec).get(label, {}).get("container", {}).get("args", [])
+        if RUN_TIME_PARAMETERS in args:
+            inputs = task["inputs"]["parameters"]
+            given = {
+                name: source.get("runtimeValue", {}).get("constant", values.get(name))
+                for name, source in inputs.items()
+            }
+            packed = args[args.index(RUN_TIME_PARAMETERS) + 1]
+            set_parameters({"inputs": {"parameterValues": given}}, packed)
 
 
 def given_parameters(texts: Iterable[str]) -> dict[str, str]:
@@ -81,21 +368,17 @@ def name_and_value(
     return name, value
 
 
-def _typed(name: str, text: str, kind: str) -> Any:
+def _from_text(name: str, text: str, kind: str) -> JsonValue:
     try:
         if kind == "NUMBER_INTEGER":
             return int(text)
         if kind == "NUMBER_DOUBLE":
             return float(text)
         if kind == "BOOLEAN":
-            return _TRUTHS[text.lower()]
-        if kind in ("LIST", "STRUCT"):
-            return json.loads(text)
+            return {"true": True, "false": False}[text.lower()]
+        return json.loads(text) if kind in ("LIST", "STRUCT") else text
     except (ValueError, KeyError):
-        examples = {"NUMBER_INTEGER": "3", "NUMBER_DOUBLE": "0.5", "BOOLEAN": "true"}
-        example = examples.get(kind, "'[1, 2]'" if kind == "LIST" else "'{\"a\": 1}'")
         raise ConfigError(
             f"--parameter {name}={text}: the pipeline's parameter is of type {kind}; write it as "
-            f"in --parameter {name}={example}."
+            f"in --parameter {name}={_EXAMPLES[kind]}."
         ) from None
-    return text

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from pipeline.common.json_types import JsonObject
 from pipeline.config.cluster import NodeResources, TargetConfig
-from pipeline.targets.container_flags import OUTPUTS_SPEC
 from pipeline.targets.executor_input import output_names
 from pipeline.targets.long_values import compress_properties
-from pipeline.targets.spec_types import JsonMapping, PipelineSpec, Task
+from pipeline.targets.spec_types import OUTPUTS_SPEC, JsonMapping, PipelineSpec, Task
 
 if TYPE_CHECKING:
     from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,17 +15,24 @@ from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.secret_checks import looks_secret
-from pipeline.platforms.platform import PlatformError, RunNow, Submission, SubmittedRun
-from pipeline.platforms.server_text import printable
-from pipeline.platforms.waiting import wait_for
-from pipeline.report.progress import duration
+from pipeline.platforms.platform import (
+    PlatformError,
+    RunNow,
+    Submission,
+    SubmittedRun,
+    TaskNow,
+    printable,
+)
+from pipeline.report import console as views
+from pipeline.report.progress import NodeState, RunState, duration
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
-from pipeline.targets.run_parameters import given_parameters, values_of
-from pipeline.targets.run_time_parameters import rename_as_declared
+from pipeline.targets.run_parameters import declared_name, given_parameters, values_of
 
 if TYPE_CHECKING:
     from pipeline.config.config import PipelineConfig
     from pipeline.targets.compile import Target
+
+_TRIES = 10  # requests in a row that may fail before waiting ends
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ class Options:
         run_name: The displayed name.
         wait: Show the nodes until the run ends.
         poll: Seconds between two requests of `wait`.
-        timeout: Time limit of one request in seconds, from connecting to the last byte.
+        timeout: Time limit in seconds for connecting and for each wait for the server.
     """
 
     parameters: Sequence[str] = ()
@@ -118,7 +126,7 @@ def parameters(compiled: CompiledSpec, given: Sequence[str]) -> JsonObject:
                 "or from Secret Manager with their service account."
             )
     values = values_of(compiled, texts)
-    return {name: values[name] for name in rename_as_declared(texts, values)}
+    return {each: values[each] for each in (declared_name(name, values) for name in texts)}
 
 
 def _platform(target: Target) -> Callable[[Submission, Callable[[str], None]], SubmittedRun]:
@@ -140,7 +148,7 @@ def _follow(run: SubmittedRun, compiled: CompiledSpec, console: Console, options
         if not options.wait:
             return exit_codes.DONE
         names = in_order(compiled.spec["root"]["dag"]["tasks"])
-        end = wait_for(run, names, console, poll=options.poll)
+        end = _wait_for(run, names, console, poll=options.poll)
     except KeyboardInterrupt:
         console.print(f"\nNo longer waiting. {continues}")
         return exit_codes.INTERRUPTED
@@ -183,3 +191,50 @@ def _report_failure(end: RunNow, names: Sequence[str], console: Console) -> None
         console.print("The run failed:", style="bold red")
     if end.message and not any(end.tasks[name].message == end.message for name in failed):
         console.print(end.message)
+
+
+def _wait_for(run: SubmittedRun, names: Iterable[str], console: Console, *, poll: float) -> RunNow:
+    """Show the nodes of a run until it ends, as of a local run; return its final state."""
+    state = RunState.of(names)
+    failures = 0
+    with views.view(state, console, plain=False):
+        while True:
+            try:
+                now = run.now()
+                failures = 0
+            except PlatformError as error:
+                failures += 1
+                if not error.is_transient or failures == _TRIES:
+                    raise
+            else:
+                _show(state, now.tasks)
+                if now.state != "running":
+                    return now
+            time.sleep(poll)
+
+
+def _show(state: RunState, tasks: Mapping[str, TaskNow]) -> None:
+    for node in state.nodes:
+        task = tasks.get(node.name)
+        if task is None or task.status in ("waiting", node.status):
+            continue
+        if node.status == "waiting":
+            node.started = _here(task.started)
+            node.status = "running"
+            state.on_change(node, "start")
+        if task.status != "running":
+            _finish(node, task)
+            state.on_change(node, "finish")
+
+
+def _finish(node: NodeState, task: TaskNow) -> None:
+    if task.started is not None:
+        node.started = _here(task.started)  # for a retried task, of the last attempt
+    node.ended = max(node.started, _here(task.ended))
+    node.status = task.status
+
+
+def _here(seconds: float | None) -> float:
+    """Return a time of the platform on this process' clock."""
+    now = time.monotonic()
+    return now if seconds is None else min(now, now - (time.time() - seconds))

@@ -5,26 +5,34 @@ A task of Kubeflow Pipelines is one pod. So the Trainer's container becomes a sm
 with the same image, the same arguments, and the profile's settings for the Trainer. It is a TFJob
 and not a TrainJob of Trainer v2: the Training Operator sets TF_CONFIG, with which the trainer finds
 its workers, and supports a chief and parameter servers; Trainer v2 has no runtime for TensorFlow.
+
+KFP's driver turns a container and its KubernetesExecutorConfig into a pod
+(`initPodSpecPatch` and `extendPodSpecPatch` in backend/src/v2/driver). Here the same fields become
+the same parts of a pod, so that workers run where and how the node would run.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pipeline.common.json_types import JsonObject
 from pipeline.graph.node_names import NodeName
-from pipeline.targets.spec_types import Container, Manifest, PipelineSpec
-from pipeline.targets.tfjob_pod import pod_template
+from pipeline.targets.spec_types import Container, JsonMapping, PipelineSpec
 
 API_GROUP, API_VERSION, PLURAL = "kubeflow.org", "v1", "tfjobs"
 LAUNCHER = ("python", "-m", "pipeline.targets.tfjob_launcher")
-WORKER = ("python", "-m", "pipeline.targets.tfjob_worker")
 MANIFEST = "--tfjob"
 """The launcher's own argument: the manifest, without name and arguments."""
 
-ROLES = ("Chief", "Worker", "PS")
+RESULT = "--result"
+"""The argument of the job's pods: the place where the chief writes the ExecutorOutput."""
+
+CONTAINER = "tensorflow"
+"""The name that the Training Operator requires of a TFJob's container."""
+
+_ROLES = ("Chief", "Worker", "PS")
 
 # For TensorFlow, which copies the chief's result.
 _LAUNCHER_RESOURCES = {"cpuLimit": 1.0, "memoryLimit": 2.0}
@@ -36,6 +44,24 @@ _OF_THE_WORKERS = ("nodeSelector", "tolerations", "nodeAffinity", "emptyDirMount
 _OF_THE_LAUNCHER = ("genericEphemeralVolume",)
 # A job whose launcher was killed is removed this many seconds after it ends.
 _SECONDS_KEPT = 3600
+# Workers must reach each other and end: a service mesh's proxy prevents both.
+_NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
+# On SIGTERM, training saves a checkpoint before it ends.
+_GRACE_SECONDS = 120
+_RESOURCES = {
+    "cpuLimit": ("limits", "cpu", ""),
+    "cpuRequest": ("requests", "cpu", ""),
+    "memoryLimit": ("limits", "memory", "G"),
+    "memoryRequest": ("requests", "memory", "G"),
+}
+# Print lines of the log immediately.
+_UNBUFFERED = {"name": "PYTHONUNBUFFERED", "value": "1"}
+# Of a KubernetesExecutorConfig; activeDeadlineSeconds becomes the job's.
+_KNOWN_FIELDS = {
+    *("podMetadata", "secretAsEnv", "configMapAsEnv", "fieldPathAsEnv", "nodeSelector"),
+    *("tolerations", "nodeAffinity", "imagePullSecret", "imagePullPolicy", "emptyDirMounts"),
+    *("pvcMount", "genericEphemeralVolume", "activeDeadlineSeconds"),
+}
 
 
 def launch_workers(spec: PipelineSpec, platform: JsonObject, pools: Sequence[int]) -> None:
@@ -60,7 +86,7 @@ def tfjob_manifest(
     pipeline: str, container: Container, config: JsonObject, pools: Sequence[int]
 ) -> JsonObject:
     """Return the TFJob of a node, without its name and its containers' arguments."""
-    template = pod_template(container, config, list(WORKER))
+    template = pod_template(container, config, list(LAUNCHER))
     policy: JsonObject = {
         # The launcher reads the logs of pods that have ended, then deletes the job.
         "cleanPodPolicy": "None",
@@ -83,14 +109,128 @@ def tfjob_manifest(
                     "restartPolicy": "Never",
                     "template": copy.deepcopy(template),
                 }
-                for role, count in zip(ROLES, pools, strict=False)
+                for role, count in zip(_ROLES, pools, strict=False)
                 if count
             },
         },
     }
 
 
-def pools_of(manifest: Manifest) -> dict[str, int]:
-    """Return the number of replicas of each role."""
-    replicas = manifest["spec"]["tfReplicaSpecs"]
-    return {role: replicas[role]["replicas"] for role in ROLES if role in replicas}
+def pod_template(container: Container, config: JsonMapping, command: list[str]) -> JsonObject:
+    """Return a PodTemplateSpec as JSON values.
+
+    Args:
+        container: The node's container in the pipelineSpec: image, variables, resources.
+        config: The node's KubernetesExecutorConfig.
+        command: The command of the container; its arguments are added when it is started.
+
+    Raises:
+        ValueError: The configuration has a field that is not supported here.
+    """
+    if unknown := sorted(set(config) - _KNOWN_FIELDS):
+        raise ValueError(
+            f"{unknown[0]}: a setting of a node's pod that a TFJob's pods do not get; known are "
+            f"{', '.join(sorted(_KNOWN_FIELDS))}"
+        )
+    main: JsonObject = {
+        "name": CONTAINER,
+        "image": container["image"],
+        "command": command,
+        "env": [_UNBUFFERED, *map(dict, container.get("env", [])), *_variables(config)],
+        "resources": _container_resources(container.get("resources", {})),
+    }
+    if policy := config.get("imagePullPolicy"):
+        main["imagePullPolicy"] = policy
+    spec = {
+        "containers": [main],
+        "terminationGracePeriodSeconds": _GRACE_SECONDS,
+        **_placement(config),
+    }
+    volumes: JsonObject = {}
+    for name, source, mount in _volumes(config):
+        volumes.setdefault(name, {"name": name, **source})
+        main.setdefault("volumeMounts", []).append({"name": name, **mount})
+    if volumes:
+        spec["volumes"] = list(volumes.values())
+    metadata = config.get("podMetadata", {})
+    parts = {part: _NO_SIDECAR | metadata.get(part, {}) for part in ("labels", "annotations")}
+    return {"metadata": parts, "spec": spec}
+
+
+def _container_resources(given: JsonMapping) -> dict[str, dict[str, str]]:
+    """Return a container's `resources` in Kubernetes' format, memory in units of 10^9 bytes."""
+    found: dict[str, dict[str, str]] = {}
+    for field, (kind, name, unit) in _RESOURCES.items():
+        if field in given:
+            value = given[field]
+            text = f"{value:g}" if isinstance(value, float) and not unit else f"{value}"
+            found.setdefault(kind, {})[name] = f"{text}{unit}"
+    if accelerator := given.get("accelerator"):
+        kind = accelerator.get("resourceType") or accelerator["type"]
+        count = accelerator.get("resourceCount") or accelerator["count"]
+        found.setdefault("limits", {})[kind] = str(count)
+    return found
+
+
+def _variables(config: JsonMapping) -> Iterator[JsonObject]:
+    """Yield the variables of a container."""
+    for kind in ("secret", "configMap"):
+        for each in config.get(f"{kind}AsEnv", []):
+            name = each[f"{kind}Name"]
+            for key in each["keyToEnv"]:
+                source: JsonObject = {"name": name, "key": key[f"{kind}Key"]}
+                if each.get("optional"):
+                    source["optional"] = True
+                yield {"name": key["envVar"], "valueFrom": {f"{kind}KeyRef": source}}
+    for each in config.get("fieldPathAsEnv", []):
+        source = {"fieldRef": {"fieldPath": each["fieldPath"]}}
+        yield {"name": each["name"], "valueFrom": source}
+
+
+def _placement(config: JsonMapping) -> JsonObject:
+    """Return the fields of a PodSpec that say where it runs, and with which logins."""
+    found: JsonObject = {}
+    if selector := config.get("nodeSelector"):
+        found["nodeSelector"] = dict(selector["labels"])
+    seconds = "tolerationSeconds"
+    if tolerations := config.get("tolerations"):
+        found["tolerations"] = [
+            {**each, **({seconds: int(each[seconds])} if seconds in each else {})}
+            for each in tolerations
+        ]
+    affinity: JsonObject = {}
+    for each in config.get("nodeAffinity", []):
+        term = {key: each[key] for key in ("matchExpressions", "matchFields") if key in each}
+        if "weight" in each:
+            preferred = {"weight": int(each["weight"]), "preference": term}
+            affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", []).append(
+                preferred
+            )
+        else:
+            terms = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
+            terms.setdefault("nodeSelectorTerms", []).append(term)
+    if affinity:
+        found["affinity"] = {"nodeAffinity": affinity}
+    if secrets := config.get("imagePullSecret"):
+        found["imagePullSecrets"] = [{"name": each["secretName"]} for each in secrets]
+    return found
+
+
+def _volumes(config: JsonMapping) -> Iterator[tuple[str, JsonObject, JsonObject]]:
+    """Yield name, source and mount of each volume."""
+    for each in config.get("emptyDirMounts", []):
+        source = {key: each[key] for key in ("medium", "sizeLimit") if key in each}
+        yield each["volumeName"], {"emptyDir": source}, {"mountPath": each["mountPath"]}
+    for each in config.get("genericEphemeralVolume", []):
+        claim: JsonObject = {
+            "accessModes": each["accessModes"],
+            "resources": {"requests": {"storage": each["size"]}},
+        }
+        if "storageClassName" in each:
+            claim["storageClassName"] = each["storageClassName"]
+        source = {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
+        yield each["volumeName"], source, {"mountPath": each["mountPath"]}
+    for each in config.get("pvcMount", []):
+        name = each["constant"]
+        mount = {key: each[key] for key in ("mountPath", "subPath") if each.get(key)}
+        yield name, {"persistentVolumeClaim": {"claimName": name}}, mount

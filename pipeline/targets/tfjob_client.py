@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.common.json_types import JsonObject
 from pipeline.targets.spec_types import Manifest
-from pipeline.targets.tfjob import API_GROUP, API_VERSION, PLURAL
-from pipeline.targets.tfjob_logs import PodLog
+from pipeline.targets.tfjob import API_GROUP, API_VERSION, CONTAINER, PLURAL
 from trainer_module.devices.cluster import EXIT_WORKER_LOST
 from trainer_module.devices.local_cluster import describe_end
 
-JOB_LABEL = "training.kubeflow.org/job-name"
-"""The operator's label of a job's pods."""
-
+_JOB_LABEL = "training.kubeflow.org/job-name"  # the operator's, of a job's pods
 TASK_LABEL = "tfx-largebatch/task"
 """Ours: the same for each attempt of a node of a run."""
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _NOT_FOUND, _FORBIDDEN = 404, 403
-_SECONDS_TO_FINISH_LOGS = 20.0
 _SECONDS_TO_DELETE = 300.0
 # An API server that restarts is back earlier.
 _SECONDS_WITHOUT_ANSWER = 300.0
@@ -60,18 +57,15 @@ class Cluster(NamedTuple):
     pod: str
 
     @classmethod
-    def of_this_pod(
-        cls, environment: Mapping[str, str], variable: str = "KFP_POD_NAME"
-    ) -> Cluster | None:
+    def of_this_pod(cls, variable: str = "KFP_POD_NAME") -> Cluster | None:
         """Return the cluster of this process; None outside a cluster (a replay).
 
         Args:
-            environment: The environment of this process.
             variable: Variable with the name of the launcher's pod; Kubeflow Pipelines sets
                 KFP_POD_NAME.
         """
-        pod = environment.get(variable)
-        if not (pod and environment.get("KUBERNETES_SERVICE_HOST") and _SERVICE_ACCOUNT.exists()):
+        pod = os.environ.get(variable)
+        if not (pod and os.environ.get("KUBERNETES_SERVICE_HOST") and _SERVICE_ACCOUNT.exists()):
             return None
         from kubernetes import client, config
 
@@ -93,6 +87,8 @@ class JobClient:
         self._core = client.CoreV1Api(cluster.api)
         self._custom = client.CustomObjectsApi(cluster.api)
         self._place = (API_GROUP, API_VERSION, cluster.namespace, PLURAL)
+        self._states: dict[str, str] = {}
+        self._shown: dict[str, tuple[str, float]] = {}  # pod -> time of its last line, last reading
 
     def launcher(self) -> JsonObject:
         """Return the `owner` reference and `service_account` that the job gets from this pod."""
@@ -137,8 +133,6 @@ class JobClient:
         Raises:
             JobError: The API server does not answer, or refuses.
         """
-        seen: dict[str, str] = {}
-        logs: dict[str, PodLog] = {}
         answered = time.monotonic()
         while True:
             try:
@@ -152,7 +146,7 @@ class JobClient:
                 time.sleep(self._interval)
                 continue
             for pod in pods:
-                self._show(name, pod, seen, logs)
+                self._show(name, pod)
             conditions = {
                 each["type"]: each
                 for each in job.get("status", {}).get("conditions", [])
@@ -161,40 +155,52 @@ class JobClient:
             if "Succeeded" in conditions or "Failed" in conditions:
                 break
             time.sleep(self._interval)
-        self._finish(logs)
         if "Succeeded" in conditions:
             return Result(0, f"TFJob {name} succeeded")
         reason = conditions["Failed"].get("message") or conditions["Failed"].get("reason", "")
         return self._failure(name, reason)
 
     def _pods(self, name: str) -> list[Any]:
-        selector = f"{JOB_LABEL}={name}"
+        selector = f"{_JOB_LABEL}={name}"
         return self._core.list_namespaced_pod(
             self._cluster.namespace, label_selector=selector
         ).items
 
-    def _show(self, job: str, pod: Any, seen: dict[str, str], logs: dict[str, PodLog]) -> None:
+    def _show(self, job: str, pod: Any) -> None:
+        """Print a pod's state if it is another one, and the new lines of its log."""
         full = pod.metadata.name
-        short = full.removeprefix(f"{job}-")
-        state = _state(pod)
-        if seen.get(full) != state:
-            seen[full] = state
+        short, state = full.removeprefix(f"{job}-"), _state(pod)
+        if pod.status.phase in ("Running", "Succeeded", "Failed"):
+            self._show_log(full, short)
+        if self._states.get(full) != state:
+            self._states[full] = state
             self._say(f"[{short}] {state}")
-        if full not in logs and pod.status.phase in ("Running", "Succeeded", "Failed"):
-            logs[full] = PodLog(
-                self._core,
-                self._cluster.namespace,
-                full,
-                lambda line: self._say(f"[{short}] {line}"),
-                pause=self._interval,
-            )
-            logs[full].start()
 
-    def _finish(self, logs: Mapping[str, PodLog]) -> None:
-        """Wait for the last lines of pods that have ended."""
-        until = time.monotonic() + _SECONDS_TO_FINISH_LOGS
-        for log in logs.values():
-            log.finish(max(0.0, until - time.monotonic()))
+    def _show_log(self, pod: str, short: str) -> None:
+        import urllib3
+        from kubernetes.client import ApiException
+
+        last, read = self._shown.get(pod, ("", 0.0))
+        now = time.monotonic()
+        # The server counts whole seconds; lines that come twice are known by their times.
+        since = {"since_seconds": int(now - read) + 2} if read else {}
+        try:
+            # The client would take a line of JSON for an answer of the API.
+            text = self._core.read_namespaced_pod_log(
+                *(pod, self._cluster.namespace),
+                container=CONTAINER,
+                timestamps=True,
+                _preload_content=False,
+                **since,
+            ).data.decode(errors="replace")
+        except (ApiException, urllib3.exceptions.HTTPError):
+            return  # not started yet, or a connection error: the next reading gets it all
+        for line in text.split("\n"):
+            at, _, words = line.rstrip("\r").partition(" ")  # of fixed width
+            if at > last:
+                last = at
+                self._say(f"[{short}] {words}")
+        self._shown[pod] = last, now
 
     def _failure(self, name: str, reason: str) -> Result:
         ended, pods = [], []

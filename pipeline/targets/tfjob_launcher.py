@@ -6,6 +6,10 @@ r"""The program of the Trainer's container on Kubeflow if several workers train:
 It creates the job, prints the output of its pods, waits for its end, copies the chief's
 ExecutorOutput to the path that Kubeflow's launcher reads, and deletes the job. In a replay, outside
 a cluster, the same commands are processes of this machine.
+
+Each pod of the job runs it with `--result s3://.../tfjob_result.json` in place of `--tfjob`: the
+node's entry point. Kubeflow's launcher reads ExecutorOutput from the disk of its pod, which is
+another pod, so the chief writes a copy next to the node's artifacts.
 """
 
 from __future__ import annotations
@@ -14,23 +18,34 @@ import copy
 import hashlib
 import json
 import os
+import signal
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.object_stores import register_file_systems
 from pipeline.common.process_end import run_and_exit
 from pipeline.run.interrupts import terminated_by_signal
-from pipeline.targets.container_flags import INVOCATION, take_option
-from pipeline.targets.spec_types import Manifest
-from pipeline.targets.tfjob import MANIFEST, WORKER, pools_of
-from pipeline.targets.tfjob_client import TASK_LABEL, Cluster, JobClient, JobError, Result
-from pipeline.targets.tfjob_worker import LAUNCHER_POD, RESULT
+from pipeline.targets import entry_point
+from pipeline.targets.spec_types import INVOCATION, Manifest, take_option
+from pipeline.targets.tfjob import LAUNCHER, MANIFEST, RESULT
+from pipeline.targets.tfjob_client import (
+    TASK_LABEL,
+    Cluster,
+    JobClient,
+    JobError,
+    LauncherWatch,
+    Result,
+)
+from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.local_cluster import WorkersFailed, describe_end, launch
 
+# Variable with the name of the launcher's pod.
+_LAUNCHER_POD = "TFJOB_LAUNCHER_POD"
 _RESULT_FILE = "tfjob_result.json"
 # A pod's name has this prefix, a role and a number: at most 63 characters.
 _LONGEST_PREFIX = 38
@@ -83,7 +98,7 @@ class Node(NamedTuple):
             # Kubernetes replaces $(NAME) by a variable; $$ stands for $.
             given = [RESULT, self.result, *self.arguments]
             (container,) = pod["containers"]
-            container["env"].append({"name": LAUNCHER_POD, "value": owner["name"]})
+            container["env"].append({"name": _LAUNCHER_POD, "value": owner["name"]})
             container["args"] = [each.replace("$", "$$") for each in given]
         return manifest
 
@@ -107,14 +122,14 @@ def run_on_cluster(node: Node, client: JobClient) -> Result:
 
 def run_on_this_machine(node: Node) -> Result:
     """Run the job's commands as processes of this machine, with the TF_CONFIG of the operator."""
-    pools = pools_of(node.manifest)
-    command = [sys.executable, *WORKER[1:], RESULT, node.result, *node.arguments]
+    replicas = node.manifest["spec"]["tfReplicaSpecs"]
+    command = [sys.executable, *LAUNCHER[1:], RESULT, node.result, *node.arguments]
     try:
         launch(
             command,
-            workers=pools.get("Worker", 0),
+            workers=replicas["Worker"]["replicas"],
             chief=True,
-            parameter_servers=pools.get("PS", 0),
+            parameter_servers=replicas.get("PS", {}).get("replicas", 0),
             on_line=lambda name, line: print(f"[{name.replace(' ', '-')}] {line}", flush=True),
         )
     except WorkersFailed as error:
@@ -130,8 +145,10 @@ def main(argv: Sequence[str], *, cluster: Cluster | None = None) -> object:
         cluster: The cluster that runs the job; None: the cluster of this pod, or
             this machine outside a cluster.
     """
+    if RESULT in argv:
+        return _run_task(list(argv))
     node = Node.read(argv[1:])
-    cluster = cluster or Cluster.of_this_pod(os.environ)
+    cluster = cluster or Cluster.of_this_pod()
     try:
         register_file_systems(" ".join(argv))
         _remove(node.result)
@@ -169,10 +186,34 @@ def _copy(place: str, to: Path) -> None:
     to.write_text(text, encoding="utf-8")
 
 
-def main_and_exit(argv: Sequence[str]) -> NoReturn:
-    """Run `main` and end this process with its exit code."""
-    run_and_exit(lambda: main(argv))
+def _run_task(arguments: list[str]) -> object:
+    """Run the entry point as one task of the job, and return the exit code (as for SystemExit)."""
+    result = take_option(arguments, RESULT) or ""
+    at = arguments.index(INVOCATION) + 1
+    executor_input = json.loads(arguments[at])
+    with tempfile.TemporaryDirectory(prefix="tfjob-") as folder:
+        output = Path(folder) / "executor_output.json"
+        executor_input["outputs"]["outputFile"] = str(output)
+        arguments[at] = json.dumps(executor_input)
+        cluster = cluster_of_environment()
+        is_chief = cluster is None or cluster.role == "chief"
+        # The chief ends when the launcher has ended.
+        if is_chief and (here := Cluster.of_this_pod(_LAUNCHER_POD)):
+            LauncherWatch(here, _end).start()
+        code = entry_point.exit_code(arguments)
+        if not code and is_chief:
+            from tensorflow.io import gfile
+
+            with gfile.GFile(result, "w") as stream:
+                stream.write(output.read_text(encoding="utf-8"))
+    return code
+
+
+def _end(reason: str) -> None:
+    """End this process with SIGTERM, so that training saves a checkpoint."""
+    print(f"{reason}: this job ends", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":
-    main_and_exit(sys.argv)
+    run_and_exit(lambda: main(sys.argv))

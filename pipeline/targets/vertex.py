@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from pipeline.common.errors import ConfigError
@@ -12,8 +12,9 @@ from pipeline.common.json_types import JsonObject
 from pipeline.config.cluster import VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
+from pipeline.targets.long_values import find_oversized
+from pipeline.targets.run_parameters import declare_parameters
 from pipeline.targets.spec import drop_driver_of_windows, executors, job_of, tasks
-from pipeline.targets.spec_sizes import find_oversized
 from pipeline.targets.spec_types import Executor
 from trainer_module import TrainerConfig
 
@@ -135,9 +136,8 @@ def with_time_to_start(config: PipelineConfig) -> PipelineConfig:
 def compiled(
     pipeline: Any,
     target: VertexConfig,
+    config: PipelineConfig,
     *,
-    pools: tuple[int, ...] = (1,),
-    declare: Callable[[JsonObject], None] | None = None,
     runner: Any = None,
 ) -> str:
     """Return the JSON; the same configuration gives the same bytes.
@@ -145,9 +145,7 @@ def compiled(
     Args:
         pipeline: The pipeline from `create_pipeline`.
         target: The target's section of `cluster:`.
-        pools: Machines of the Trainer, from `worker_pools`; several, or settings of the profile
-            that need one, make it a CustomJob.
-        declare: Adds run-time parameters to the pipelineSpec; None: there are none.
+        config: The configuration at the target.
         runner: TFX's compiler, from `spec.dag_runner`; None: a new one.
 
     Raises:
@@ -155,8 +153,7 @@ def compiled(
     """
     job = job_of(pipeline, target, runner)
     spec = job["pipelineSpec"]
-    if declare is not None:
-        declare(spec)
+    declare_parameters(spec, config, target)
     spec["defaultPipelineRoot"] = target.pipeline_root
     job["runtimeConfig"]["gcsOutputDirectory"] = target.pipeline_root
     job["labels"] = {**job.get("labels", {}), **target.labels}
@@ -166,6 +163,7 @@ def compiled(
         job["network"] = target.network
     if target.encryption_key:
         job["encryptionSpec"] = {"kmsKeyName": target.encryption_key}
+    pools = worker_pools(config.training)
     if sum(pools) > 1 or target.needs_custom_job:
         label = spec["components"][NodeName.TRAINER]["executorLabel"]
         executors(spec)[label] = _custom_job(executors(spec)[label], target, pools)

@@ -10,8 +10,7 @@ import pytest
 
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
-from pipeline.replay.artifact_records import ArtifactRecords
-from pipeline.replay.replay import NodeFailed, Replay
+from pipeline.replay.replay import ArtifactRecords, NodeFailed, Replay
 from pipeline.targets import entry_point
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
 from pipeline.targets.entry_point import Invocation

@@ -17,7 +17,7 @@ from command_line import TAXI
 from served_model import ROWS
 
 from pipeline.cli.cli import main
-from pipeline.serving.server_versions import SERVING_RELEASES, minor_version
+from pipeline.serving.manifest import SERVING_RELEASES, minor_version
 
 pytestmark = pytest.mark.slow
 
@@ -145,6 +145,7 @@ def test_the_request_is_what_the_server_takes(manifest, tmp_path):
     body = json.loads((tmp_path / "serving-request.json").read_text(encoding="utf-8"))
     assert body["signature_name"] == "raw"
     assert body["instances"][0] == {"size": [1.5], "rooms": [2], "the_town": ["Oslo"]}
+    assert len(body["instances"]) == 3
 
 
 @HAS_SERVER
@@ -175,7 +176,7 @@ def test_what_kserve_cannot_serve_is_refused(manifest, capsys, arguments, place,
 
 
 def test_a_model_of_a_tensorflow_without_a_known_server_is_refused(manifest, capsys, monkeypatch):
-    monkeypatch.setattr("pipeline.serving.server_versions.SERVING_RELEASES", {"2.1": "2.1.0"})
+    monkeypatch.setattr("pipeline.serving.manifest.SERVING_RELEASES", {"2.1": "2.1.0"})
     manifest(code=2)
     error = capsys.readouterr().err
     assert f"cluster.kubeflow.server.version: TensorFlow {tf.__version__} wrote the model" in error

@@ -34,9 +34,8 @@ from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.graph.user_nodes import CODE
-from pipeline.targets.argument_length import LONGEST_ARGUMENT
 from pipeline.targets.compile import compile_pipeline
-from pipeline.targets.long_values import expand
+from pipeline.targets.long_values import LONGEST_ARGUMENT, expand
 
 KEY = "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"
 ACCOUNT = "runs@my-project.iam.gserviceaccount.com"

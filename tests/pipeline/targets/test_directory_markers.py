@@ -1,30 +1,65 @@
-"""What TensorFlow leaves on Google Cloud Storage, and what Kubeflow's launcher makes of it."""
+"""The empty objects that TensorFlow leaves on Google Cloud Storage for folders are removed."""
 
 from __future__ import annotations
 
 import json
 import logging
+import signal
 import sys
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 
-import gcs_server
 import pytest
-import tensorflow as tf
-from command_line import run_command
-from launcher_download import download_as_launcher
+from absl import flags
+from google.api_core.exceptions import Forbidden, NotFound
+from google.cloud import storage
 
-from pipeline.targets.container_flags import INPUTS_SPEC, INVOCATION, OUTPUTS_SPEC
+from pipeline.targets import entry_point
 from pipeline.targets.directory_markers import directory_markers_removed
+from pipeline.targets.spec_types import INVOCATION
 
 ROOT = "gs://bucket/root/run/Node"
 
 
+@dataclass
+class Blob:
+    """An object of the fake bucket."""
+
+    objects: dict[str, bytes]
+    name: str
+    generation: int = 7
+
+    @property
+    def size(self):
+        return len(self.objects[self.name])
+
+    def delete(self, *, if_generation_match, retry, timeout):
+        assert if_generation_match == self.generation
+        assert timeout == 30.0
+        del self.objects[self.name]
+
+
+@dataclass
+class Client:
+    """What `storage.Client` lists: the objects of one bucket, by their names."""
+
+    objects: dict[str, bytes] = field(default_factory=dict)
+    failure: Exception | None = None
+    listed: list[str] = field(default_factory=list)
+
+    def list_blobs(self, bucket, *, prefix, fields, retry, timeout):
+        self.listed.append(prefix)
+        assert bucket == "bucket"
+        if self.failure:
+            raise self.failure
+        return [Blob(self.objects, name) for name in list(self.objects) if name.startswith(prefix)]
+
+
 @pytest.fixture
-def gcs(tmp_path_factory, monkeypatch):
-    """A fake Google Cloud Storage that this process and those it starts use."""
-    with gcs_server.serving(tmp_path_factory.mktemp("gcs")) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        yield server
+def client(monkeypatch):
+    made = Client()
+    monkeypatch.setattr(storage, "Client", lambda: made)
+    return made
 
 
 def writing(*uris):
@@ -33,38 +68,7 @@ def writing(*uris):
     return {"outputs": {"artifacts": artifacts, "outputFile": "/unused"}}
 
 
-def download(gcs, uri, folder):
-    """Downloads an artifact as the launcher does; returns its files by their paths."""
-    objects = {name: each.content for (_, name), each in gcs.objects.items()}
-    download_as_launcher(objects, uri.removeprefix("gs://bucket/"), folder)
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-def test_what_tensorflow_wrote_can_be_downloaded_once_the_markers_are_removed(gcs, tmp_path):
-    def write():
-        tf.io.gfile.makedirs(f"{ROOT}/statistics/Split-train")
-        with tf.io.gfile.GFile(f"{ROOT}/statistics/Split-train/stats.pb", "wb") as stream:
-            stream.write(b"numbers")
-
-    write()
-    markers = [name for name in gcs.names("bucket", "root/run/Node/statistics/") if name[-1] == "/"]
-    assert markers == ["root/run/Node/statistics/", "root/run/Node/statistics/Split-train/"]
-    with pytest.raises(OSError, match=r"directory|exists"):
-        download(gcs, f"{ROOT}/statistics", tmp_path / "before")
-
-    with directory_markers_removed(writing(f"{ROOT}/statistics")):
-        write()
-    after = download(gcs, f"{ROOT}/statistics", tmp_path / "after")
-    assert after == {"Split-train/stats.pb": b"numbers"}
-    assert tf.io.gfile.isdir(f"{ROOT}/statistics/Split-train")
-
-
-def test_nothing_but_markers_below_the_outputs_is_removed(gcs):
-    gcs.page = 2
+def test_nothing_but_markers_below_the_outputs_is_removed(client):
     kept = {
         "root/run/Node/model/BLESSED": b"",
         "root/run/Node/model/not-empty/": b"content",
@@ -74,69 +78,65 @@ def test_nothing_but_markers_below_the_outputs_is_removed(gcs):
         "root/run/Other/": b"",
     }
     markers = ["model/", "model/a/", "model/a/assets/", "other/x/"]
-    for name, content in kept.items():
-        gcs.put("bucket", name, content)
-    for name in markers:
-        gcs.put("bucket", f"root/run/Node/{name}")
+    client.objects = kept | {f"root/run/Node/{name}": b"" for name in markers}
     with directory_markers_removed(writing(f"{ROOT}/model", f"{ROOT}/other/", "gs://bucket", "")):
         pass
-    assert {name: each.content for (_, name), each in gcs.objects.items()} == kept
-    assert len([r for r in gcs.requests if r.startswith("DELETE")]) == len(markers)
+    assert client.objects == kept
 
 
-def test_they_are_removed_after_a_failure_and_the_failure_stays(gcs):
-    gcs.put("bucket", "root/run/Node/model/")
+def test_they_are_removed_after_a_failure_and_the_failure_stays(client):
+    client.objects = {"root/run/Node/model/": b""}
     with pytest.raises(ZeroDivisionError), directory_markers_removed(writing(f"{ROOT}/model")):
         raise ZeroDivisionError
-    assert not gcs.objects
+    assert not client.objects
 
 
-@pytest.mark.parametrize("lacking", ["GET /storage/v1/b/bucket/o", "DELETE", "POST /token"])
-def test_a_node_does_not_fail_because_they_cannot_be_removed(gcs, caplog, lacking):
-    gcs.failures[lacking] = 403
-    gcs.put("bucket", "root/run/Node/model/")
+def test_a_node_does_not_fail_because_they_cannot_be_removed(client, caplog):
+    client.failure = Forbidden("storage.objects.list is denied")
     with caplog.at_level(logging.WARNING), directory_markers_removed(writing(f"{ROOT}/model")):
         pass
-    assert list(gcs.objects) == [("bucket", "root/run/Node/model/")]
     (message,) = [r.getMessage() for r in caplog.records if "directory_markers" in r.name]
     assert f"{ROOT}/model" in message
-    assert "403" in message
+    assert "403 storage.objects.list is denied" in message
     assert "storage.objects.delete" in message
 
 
-def test_without_credentials_a_warning_says_so(gcs, caplog, monkeypatch):
+def test_another_worker_may_have_removed_a_marker(client, caplog, monkeypatch):
+    def gone(self, **options):
+        raise NotFound("gone")
+
+    monkeypatch.setattr(Blob, "delete", gone)
+    client.objects = {"root/run/Node/model/": b""}
+    with caplog.at_level(logging.WARNING), directory_markers_removed(writing(f"{ROOT}/model")):
+        pass
+    assert not caplog.records
+
+
+def test_without_credentials_a_warning_says_so(caplog, monkeypatch):
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/missing.json")
     with caplog.at_level(logging.WARNING), directory_markers_removed(writing(f"{ROOT}/model")):
         pass
     assert "/missing.json" in caplog.text
 
 
-def test_outputs_of_other_schemes_are_left_alone(gcs, tmp_path):
-    (tmp_path / "model").mkdir()
-    with directory_markers_removed(writing("s3://bucket/model", str(tmp_path / "model"), "/gcs/b")):
+def test_outputs_of_other_schemes_are_left_alone(client):
+    with directory_markers_removed(writing("s3://bucket/model", "/tmp/model", "/gcs/b")):
         pass
-    assert gcs.requests == []
-    assert (tmp_path / "model").is_dir()
+    assert client.listed == []
 
 
-@pytest.mark.slow(seconds=15)
-def test_the_entry_point_of_a_node_leaves_none(gcs, tmp_path):
-    gcs.put("bucket", "schema.pbtxt", b'feature { name: "fare" type: FLOAT }')
-    kind = {"schemaTitle": "tfx.Schema"}
-    invocation = {
-        "inputs": {"parameterValues": {"schema_file": "gs://bucket/schema.pbtxt"}},
-        "outputs": {
-            "artifacts": {"schema": {"artifacts": [{"uri": f"{ROOT}/schema", "type": kind}]}},
-            "outputFile": str(tmp_path / "executor_output.json"),
-        },
-    }
-    code, printed = run_command(
-        *(sys.executable, "-m", "pipeline.targets.entry_point", "--executor_class_path"),
-        "tfx.components.schema_gen.import_schema_gen.executor.Executor",
-        *(INVOCATION, json.dumps(invocation)),
-        *(INPUTS_SPEC, json.dumps({"parameters": {"schema_file": {"parameterType": "STRING"}}})),
-        *(OUTPUTS_SPEC, json.dumps({"artifacts": {"schema": {"artifactType": kind}}})),
-    )
-    assert code == 0, printed
-    assert any("uploadType=media" in r and "schema%2F&" in r for r in gcs.requests)
-    assert gcs.names("bucket", "root/run/Node/schema") == ["root/run/Node/schema/schema.pbtxt"]
+def test_the_entry_point_removes_them_when_the_node_has_ended(client, monkeypatch):
+    def run(_):
+        client.objects["root/run/Node/model/"] = b""
+
+    program = SimpleNamespace(main=run, _parse_flags=lambda argv: flags.FLAGS(argv[:1]))
+    monkeypatch.setitem(sys.modules, entry_point._EXECUTOR_PROGRAM, program)
+    monkeypatch.setattr(entry_point, "register_file_systems", lambda text: None)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        given = json.dumps(writing(f"{ROOT}/model"))
+        assert not entry_point.exit_code(["node", INVOCATION, given])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert client.listed == ["root/run/Node/model/"]
+    assert not client.objects

@@ -11,8 +11,8 @@ from compiled_taxi import BUCKETS, ROOT, TAXI, compiled, executor_of, spec_of, t
 from pipeline.common.errors import ConfigError
 from pipeline.common.secret_checks import looks_secret
 from pipeline.config.config_file import load_config
-from pipeline.serving.exported_model import ExportedModel
-from pipeline.serving.kserve import inference_service
+from pipeline.serving.manifest import inference_service
+from pipeline.serving.model import ExportedModel
 from pipeline.targets.compile import compile_pipeline
 from pipeline.targets.field_checks import field_refusals
 from pipeline.targets.refusals import refusals
@@ -322,7 +322,7 @@ def test_without_a_profile_the_message_has_the_lines_to_add():
 
 
 def test_a_server_with_a_gpu_needs_the_image_for_it():
-    model = ExportedModel("/m/1", "2.16.2", {}, [])
+    model = ExportedModel("/m/1", "2.16.2", [])
     for version, message in (("2.16.1-gpu", None), ("2.16.1", r"2\.16\.1-gpu")):
         server = f".server={{accelerator: nvidia.com/gpu, version: {version}}}"
         _, profile = taxi_at_target("kubeflow", server)

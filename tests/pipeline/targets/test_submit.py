@@ -306,7 +306,6 @@ LOGIN = Answer(b"<html><h1>Sign in</h1> to your account</html>", kind="text/html
         of_vertex(401, "UNAUTHENTICATED", "no", "401", "application-default"),
         of_vertex(429, "RESOURCE_EXHAUSTED", "Quota exceeded", "429 Quota exceeded", "try again"),
         of_vertex(503, "UNAVAILABLE", "try later", "503 try later. Vertex' own failure"),
-        ("vertex", "POST /v1/projects", Answer({"error": "no token"}, 418), ("418", "no token")),
     ],
 )
 def test_server_errors_are_translated(platform, server, capsys, request_, answer, facts):
@@ -394,7 +393,7 @@ def test_a_client_that_is_not_installed_is_reported_with_its_command(
 def test_no_client_of_a_platform_is_imported_before_it_is_used():
     modules = [f"pipeline.targets.{name}" for name in ("submit", "field_checks")]
     clients = ("kubeflow_client", "vertex_client")
-    modules += [f"pipeline.platforms.{name}" for name in (*clients, "waiting")]
+    modules += [f"pipeline.platforms.{name}" for name in clients]
     clouds = ("kfp", "kfp_server_api", "google.api_core", "google.auth", "kubernetes", "tfx")
     code = (
         "import sys, pipeline.cli.cli\n"

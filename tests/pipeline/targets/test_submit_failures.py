@@ -1,80 +1,35 @@
-"""`submit` and servers that fail in odd ways: a message each time, on both platforms.
-
-Limits are tested where a server never finishes, so that a slow machine changes nothing.
-"""
+"""`submit` and servers that fail in odd ways: a message each time, on both platforms."""
 
 from __future__ import annotations
 
 import json
-import time
 
+import kfp
 import pytest
-import requests
-import urllib3
-from google_certificates import write_certificates
+from certificates import write_certificates
 from kubeflow_server import run_now
 from loopback import Answer
 from submitting import API, submit
 from vertex_server import error as google_error
 from vertex_server import job_now
 
-from pipeline.platforms import kubeflow_connection, vertex_connection
-from pipeline.platforms.platform import PlatformError
-
 FIRST = {"kubeflow": f"GET {API}/healthz", "vertex": "POST /v1/projects"}
-SHAPES = [
-    b"",
-    b"null",
-    b"5",
-    b'"no token"',
-    b"[]",
-    b'["no token"]',
-    b"{}",
-    b'{"error": null}',
-    b'{"error": "no token"}',
-    b'{"error": ["no token"]}',
-    b'{"error": {"message": null, "details": ["x"], "code": "y"}}',
-    b'{"error": {"error": {"error": "no token"}}}',
-    b'[{"error": {"code": 1, "message": "no token"}}]',
-    b"<html><h1>no token</h1></html>",
-    b"no token \x1b[2J \xff",
-    b"[" * 100_000,
-]
 
 
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (Answer(b"x" * 10_000, drip=0.2), "answer within 2 s)"),  # its start may come late, too
-        (Answer(seconds=30.0), "no answer (no answer within 2 s)"),
-        (Answer(b'{"a": "' + b"x" * 2**20, endless=True), "more than 64 MiB"),
-        (Answer(b"x" * 2**20, 500, endless=True), "more than 64 MiB"),
-    ],
-    ids=["drips", "says nothing", "never ends", "fails without an end"],
-)
-def test_a_request_ends_at_its_limits(platform, server, capsys, answer, message):
-    server.failures[FIRST[platform]] = answer
-    start = time.monotonic()
-    timeout = "60" if answer.endless else "2"
-    assert submit(platform, "--timeout", timeout) == 2
-    assert time.monotonic() - start < 600
+@pytest.mark.parametrize("drip", [0.0, 5.0])
+def test_a_server_that_is_too_slow_is_named_with_the_option(platform, server, capsys, drip):
+    server.failures[FIRST[platform]] = Answer({"a": 1}, seconds=5.0 - drip, drip=drip)
+    assert submit(platform, "--timeout", "1") == 2
     printed = capsys.readouterr().err
-    assert message in printed
     assert printed.startswith(f"{platform}: cannot ")
-    assert ("--timeout" in printed) != answer.endless
+    assert "timed out" in printed
+    assert "If the server is slow, raise --timeout." in printed
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        b"<html><h1>Sign in</h1></html>",
-        b"",
-        b"null",
-        b"[]",
-        b'"text"',
-        b"5",
-        b"\xff",
-        b"[" * 100_000,
+        *(b"<html><h1>Sign in</h1></html>", b"", b"null", b"5", b"[" * 100_000),
         b'{"name": 5, "run_id": [], "pipelines": 5, "state": "x"}',
         b'{"name": "x/y", "pipelines": [{"pipeline_id": "$(reboot)"}], "multi_user": "x"}',
     ],
@@ -90,8 +45,7 @@ def test_a_success_that_is_no_answer_of_the_api_is_reported(platform, server, ca
         printed = capsys.readouterr().err
         assert printed.startswith(f"{platform}: ")
         assert "Traceback" not in printed
-        if b"Sign in" in body:
-            assert "answers with no JSON object but 'Sign in': a login page" in printed
+        assert "a login page" in printed or b"Sign in" not in body
 
 
 def test_a_private_ca_is_named_by_a_variable(kubeflow, capsys, monkeypatch, tmp_path):
@@ -127,49 +81,6 @@ def test_a_redirection_is_reported_and_not_followed(kubeflow, capsys):
     printed = capsys.readouterr().err
     assert "redirects to https://login.example/\\x1b[2J?a=b: a login page" in printed
     assert len(kubeflow.requests) == 1
-
-
-def test_a_login_page_that_vertex_is_redirected_to_is_reported(vertex, capsys):
-    vertex.failures["POST /v1/projects"] = Answer(b"", 302, headers={"Location": "/login"})
-    vertex.failures["GET /login"] = Answer(b"<h1>Sign in</h1>", kind="text/html")
-    assert submit("vertex") == 2
-    printed = capsys.readouterr().err
-    assert f"{vertex.url}/login answers with no JSON object but 'Sign in': a login page" in printed
-    assert "PipelineJob" not in printed
-
-
-def refuse_on_vertex(status, body):
-    """What the client does with an answer that is an error."""
-    from google.api_core import exceptions
-
-    response = requests.Response()
-    response.status_code, response._content = status, body
-    response.request = requests.Request("POST", "http://host/v1/x").prepare()
-    response.url = "http://host/v1/x"
-    with vertex_connection.translate_errors("start a run"):
-        vertex_connection._checked_answer(response)
-        raise exceptions.from_http_response(response)
-
-
-def refuse_on_kubeflow(status, body):
-    import kfp_server_api
-
-    response = urllib3.HTTPResponse(body=body, status=status, reason="Why")
-    with kubeflow_connection.translate_errors("start a run"):
-        raise kfp_server_api.ApiException(http_resp=response)
-
-
-@pytest.mark.parametrize("refuse", [refuse_on_kubeflow, refuse_on_vertex])
-@pytest.mark.parametrize("hundreds", [4, 5])
-def test_every_status_with_every_shape_of_a_body_gives_a_message(refuse, hundreds):
-    for status in range(100 * hundreds, 100 * (hundreds + 1)):
-        for body in SHAPES:
-            with pytest.raises(PlatformError) as caught:
-                refuse(status, body)
-            message = str(caught.value)
-            assert message.startswith(f"cannot start a run: {status}")
-            assert ("no token" in message) == (b"no token" in body)
-            assert "\x1b" not in message
 
 
 def test_a_message_of_a_server_is_printed_as_text(kubeflow, capsys):
@@ -214,17 +125,6 @@ def test_a_password_in_the_address_is_shown_nowhere(kubeflow, monkeypatch, capsy
     assert "KF_PIPELINES_ENDPOINT is http://127.0.0.1:1." in printed
 
 
-@pytest.mark.parametrize(
-    "place", ["http://", "http://user:sec/ret@host", "ftp://host", "http://[::1", "http://h:99999"]
-)
-def test_an_endpoint_that_is_no_address_is_refused_and_not_shown(monkeypatch, capsys, place):
-    monkeypatch.setenv("KF_PIPELINES_ENDPOINT", place)
-    assert submit("kubeflow") == 2
-    printed = capsys.readouterr().err
-    assert "KF_PIPELINES_ENDPOINT is not an address" in printed
-    assert "sec" not in printed
-
-
 def test_a_password_in_vertex_address_is_shown_nowhere(vertex, monkeypatch, capsys):
     place = vertex.url.replace("http://", "http://user:secret@")
     monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM", place)
@@ -238,8 +138,7 @@ def test_a_password_in_vertex_address_is_shown_nowhere(vertex, monkeypatch, caps
 @pytest.mark.parametrize(
     ("version", "code"),
     [
-        *(("2.0.5", 2), ("2.4.1", 2), ("v2.3.0", 2), ("1.8.22", 2), ("2.5.0", 0), ("2.17.0", 0)),
-        *(("unknown", 0), ("", 0), ("3.0.0-rc1", 0), (None, 0), (5, 0)),
+        *(("2.4.1", 2), ("v2.3.0", 2), ("1.8.22", 2), ("2.17.0", 0), ("unknown", 0), (None, 0)),
     ],
 )
 def test_servers_older_than_what_is_compiled_are_refused(kubeflow, capsys, version, code):
@@ -254,8 +153,6 @@ def test_servers_older_than_what_is_compiled_are_refused(kubeflow, capsys, versi
 
 def test_the_version_is_checked_for_users_with_a_namespace(kubeflow, monkeypatch, tmp_path, capsys):
     """KFP's client asks for the server's health only without one; a gateway may hide it."""
-    import kfp
-
     file = tmp_path / "context.json"
     file.write_text(json.dumps({"namespace": "team"}))
     monkeypatch.setattr(kfp.Client, "_LOCAL_KFP_CONTEXT", str(file))
@@ -267,35 +164,29 @@ def test_the_version_is_checked_for_users_with_a_namespace(kubeflow, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (Answer(b"x" * 10_000, drip=0.2), "answer within 2 s"),  # its start may come late, too
-        (Answer(b"x" * 2**20, endless=True), "more than 64 MiB"),
-        (Answer(b"<h1>Sign in</h1>"), "cannot create the job: "),
-    ],
+    "content", ["{", "[]", "{}", '{"client_authentication_cookie": "secret"}', b"\xff\xfe"]
 )
-def test_requests_for_a_token_have_the_same_limits(
-    vertex, monkeypatch, tmp_path, capsys, answer, message
+def test_a_context_file_that_the_client_cannot_read_is_named(
+    kubeflow, monkeypatch, tmp_path, capsys, content
 ):
-    """Workload identity federation: the token comes from a server that the key file names."""
-    (tmp_path / "subject").write_text("subject")
-    key = {
-        "type": "external_account",
-        "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p",
-        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
-        "token_url": f"{vertex.url}/token",
-        "credential_source": {"file": str(tmp_path / "subject")},
-        "universe_domain": "loopback.test",
-    }
-    (tmp_path / "key.json").write_text(json.dumps(key))
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
-    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "my-project")
-    vertex.failures["POST /token"] = answer
-    assert submit("vertex", "--timeout", "2" if answer.drip else "60") == 2
+    file = tmp_path / "context.json"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    monkeypatch.setattr(kfp.Client, "_LOCAL_KFP_CONTEXT", str(file))
+    assert submit("kubeflow") == 2
     printed = capsys.readouterr().err
-    assert message in printed
-    assert vertex.got("POST /token")
-    assert not vertex.jobs
+    assert "context.json is not of the form " in printed
+    assert "secret" not in printed
+
+
+def test_a_cookie_that_is_no_header_is_not_shown(kubeflow, monkeypatch, tmp_path, capsys):
+    file = tmp_path / "context.json"
+    cookie = {"client_authentication_cookie": "secret\nsecret"}
+    file.write_text(json.dumps({"namespace": "", **cookie}))
+    monkeypatch.setattr(kfp.Client, "_LOCAL_KFP_CONTEXT", str(file))
+    assert submit("kubeflow") == 2
+    printed = capsys.readouterr().err
+    assert "Invalid header value" in printed
+    assert "secret" not in printed
 
 
 def test_a_key_file_that_is_none_is_reported(vertex, monkeypatch, tmp_path, capsys, google_key):

@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from google_certificates import CertificateFiles
+from certificates import CertificateFiles
 
 
 @dataclass(frozen=True)

@@ -19,25 +19,28 @@ from parquet_examples import read_rows
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.targets.compiled_spec import CompiledSpec
-from pipeline.targets.container_flags import DRIVER, INVOCATION
 from pipeline.targets.entry_point import Invocation
 from pipeline.targets.long_values import expand_properties
-from pipeline.targets.run_time_parameters import NodeParameters, check_values
+from pipeline.targets.run_parameters import values_of
+from pipeline.targets.spec_types import DRIVER, INVOCATION
 from pipeline.targets.submit import parameters as submitted
 
+NODE = (
+    "nodes=[{class: examples.taxi.nodes.RowCounter, after: [Transform], parameters: {at_least: 5}}]"
+)
 FIELDS = (
-    "training.epochs",
-    "training.optimizer.learning_rate",
     "data.path",
-    "data.test_percent",
+    "training.epochs",
+    "training.global_batch_size",
+    "training.model.dropout",
+    "training.optimizer.learning_rate",
     "evaluation.thresholds.auc.lower_bound",
-    "evaluation.baselines",
-    "features.groups.1.impute",
+    "nodes.0.parameters.at_least",
 )
 
 
 def with_parameters(target, *overrides, fields=FIELDS):
-    return compiled(target, f".parameters=[{', '.join(fields)}]", *overrides)
+    return compiled(target, f".parameters=[{', '.join(fields)}]", NODE, *overrides)
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +101,6 @@ def test_kfps_own_parsers_take_parameters_with_types_and_defaults(texts):
     assert inputs["data_path"].type == "String"
     assert inputs["data_path"].default == "s3://bucket/data/data.csv"
     assert inputs["evaluation_thresholds_auc_lower_bound"].type == "Float"
-    assert inputs["evaluation_baselines"].type == "Boolean"
-    assert inputs["evaluation_baselines"].default is True
     for text in texts.values():
         parsed = json_format.ParseDict(spec_of(text), pipeline_spec_pb2.PipelineSpec())
         declared = parsed.root.input_definitions.parameters
@@ -113,10 +114,11 @@ def test_the_nodes_that_depend_on_a_parameter_take_it_and_no_others(texts):
         spec = spec_of(text)
         assert taking(spec, "training_epochs") == {"Trainer"}
         assert taking(spec, "data_path") == {"ArrowExampleGen"}
-        assert taking(spec, "features_groups_1_impute") == {"Transform"}
         assert taking(spec, "evaluation_thresholds_auc_lower_bound") == {"Evaluator"}
-        # The Evaluator and the Trainer read the split `test` where there is one.
-        assert taking(spec, "data_test_percent") == {"ArrowExampleGen", "Trainer", "Evaluator"}
+        assert taking(spec, "nodes_0_parameters_at_least") == {"RowCounter"}
+    rates = "tuning={search: {optimizer.learning_rate: {values: [0.1, 0.01]}}}"
+    tuned = spec_of(with_parameters("vertex", rates))
+    assert taking(tuned, "training_epochs") == {"Trainer", "Tuner"}
 
 
 def test_without_parameters_nothing_is_added():
@@ -131,13 +133,10 @@ def test_without_parameters_nothing_is_added():
 @pytest.mark.parametrize(
     "given",
     [
-        {"training.epochs": 3.0},
-        {"training.optimizer.learning_rate": 1},
+        {"training.epochs": 3.0, "training.global_batch_size": 128},
+        {"training.optimizer.learning_rate": 1, "training.model.dropout": 0.25},
         {"data.path": "DATA/2026/part-*.csv"},
-        {"data.test_percent": 20},
-        {"evaluation.thresholds.auc.lower_bound": 0.5, "evaluation.baselines": False},
-        {"features.groups.1.impute": "median"},
-        {"data.path": "DATA/other.csv", "training.epochs": 7, "data.test_percent": 5},
+        {"evaluation.thresholds.auc.lower_bound": 0.5, "nodes.0.parameters.at_least": 7},
         {"training.epochs": None, "data.path": "DATA/data.csv"},
     ],
     ids=lambda given: ",".join(given),
@@ -154,14 +153,12 @@ def test_a_value_gives_the_properties_of_a_compile_with_it(texts, target, given)
         for field, value in given.items()
         if value is not None
     ]
-    reference = spec_of(compiled(target, *overrides))
+    reference = spec_of(compiled(target, NODE, *overrides))
     for name in tasks_of(spec):
         if container_of(spec, name):
             expected = node_inputs(reference, name)["inputs"]["parameterValues"]
             found = properties(spec, name, **named)
-            assert json.dumps(found, sort_keys=True) == json.dumps(
-                expand_properties(expected), sort_keys=True
-            ), name
+            assert found == expand_properties(expected), name
 
 
 @pytest.mark.parametrize(
@@ -171,11 +168,10 @@ def test_a_value_gives_the_properties_of_a_compile_with_it(texts, target, given)
         ("Trainer", {"training_epochs": 2.5}, r"training\.epochs=2\.5: not a NUMBER_INTEGER"),
         ("Trainer", {"training_epochs": 2.0**60}, r"epochs=1.*at most 9007199254740992"),
         ("Trainer", {"training_epochs": "abc"}, r"training\.epochs='abc': not a NUMBER_INTEGER"),
-        ("Trainer", {"evaluation_baselines": 1.0}, r"baselines=1\.0: not a BOOLEAN.*default, true"),
-        ("Transform", {"features_groups_1_impute": "x"}, r"groups\.1\.impute='x': .*mean"),
+        ("Trainer", {"training_model_dropout": "NaN"}, r"dropout='NaN': not a NUMBER_DOUBLE"),
+        ("Trainer", {"training_global_batch_size": 0}, r"training\.global_batch_size=0"),
         ("ArrowExampleGen", {"data_path": "a.csv"}, r"data\.path='a\.csv': a path of the machine"),
         ("ArrowExampleGen", {"data_path": "s3://b/{VERSION}/a"}, r"add \{SPAN\} or a date"),
-        ("ArrowExampleGen", {"data_test_percent": 90}, r"=33 and test_percent=90 leave"),
     ],
 )
 def test_a_wrong_value_ends_the_node_with_field_value_and_fix(texts, node, given, message):
@@ -183,62 +179,16 @@ def test_a_wrong_value_ends_the_node_with_field_value_and_fix(texts, node, given
         properties(spec_of(texts["kubeflow"]), node, **given)
 
 
-def test_a_value_that_changes_other_nodes_is_refused_in_the_container(texts, monkeypatch):
-    """What no probe of the compiler found: the nodes that take the parameter see it and end."""
-    spec = spec_of(
-        with_parameters("kubeflow", "data.test_percent=10", fields=["data.test_percent"])
-    )
-    arguments = container_of(spec, "ArrowExampleGen")["args"]
-    place = arguments.index("--run_time_parameters") + 1
-    known = NodeParameters.unpack(arguments[place])
-    (parameter,) = known.parameters
-    fewer = parameter.model_copy(update={"nodes": ("ArrowExampleGen",)})
-    arguments[place] = known.model_copy(update={"parameters": (fewer,)}).pack()
-    assert properties(spec, "ArrowExampleGen", data_test_percent=20)
-    with pytest.raises(
-        ConfigError, match=r"test_percent=0: .*Evaluator, Trainer too.*--set data\."
-    ):
-        properties(spec, "ArrowExampleGen", data_test_percent=0)
-
-
-def test_a_node_that_depends_on_two_fields_only_together_takes_both():
-    """Without baselines the Trainer reads no split; with them, `test` where there is one."""
-    off = "evaluation.baselines=false"
-    spec = spec_of(
-        with_parameters("kubeflow", off, fields=["data.test_percent", "evaluation.baselines"])
-    )
-    assert taking(spec, "data_test_percent") == {"ArrowExampleGen", "Trainer", "Evaluator"}
-    found = properties(spec, "Trainer", data_test_percent=20, evaluation_baselines=True)
-    assert json.loads(found["custom_config"])["baselines"] == "test"
-
-
-def test_a_replay_maps_the_paths_of_the_configuration_that_nodes_get(tmp_path):
-    """The folder of both paths would be another one if only the parameter was mapped."""
-    path = tmp_path / "taxi.yaml"
-    held_out = "cluster.kubeflow.eval_path=s3://bucket/data/eval.csv"
-    path.write_text(with_parameters("kubeflow", held_out, fields=["data.path"]))
-    spec = CompiledSpec.read(path).renamed({"s3://bucket": "/here"}).spec
-    name = "ArrowExampleGen"
-    before = properties(spec, name)
-    assert before["input_base"] == "/here/data"
-    after = properties(spec, name, data_path="/here/data/new/data.csv")
-    assert after == {**before, "input_config": after["input_config"]}
-    assert "new/data.csv" in after["input_config"]
-    assert "eval.csv" in after["input_config"]
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (["training.epoch"], r"training\.epoch: no such field\. Did you mean training\.epochs"),
-        (["training.optimizer"], r"a section or a list\. Name .*training\.optimizer\.name"),
+        (["training.epoch"], r"training\.epoch: a run .*Did you mean training\.epochs"),
+        (["training.optimizer"], r"a section or a list\. Name a field"),
         (["training.clip_norm"], r"training\.clip_norm: no value in the YAML"),
-        (["cluster.kubeflow.retries"], r"retries: a run cannot set it: it is what the file is"),
-        (["training.workers"], r"workers: a run cannot set it: .*names the machines"),
-        (["name"], r"name: the value 'chicago-taxix' changes the compiled pipeline\.displayName"),
-        (["metadata.cache"], r"metadata\.cache: the value False changes .*dag\.tasks\."),
-        (["metadata.path"], r"no value in the YAML"),
-        (["training.epochs", "training.epochs"], r"named training_epochs .*as training\.epochs is"),
+        (["evaluation.thresholds.auc.upper_bound"], r"upper_bound: no value in the YAML"),
+        (["cluster.kubeflow.retries"], r"retries: a run cannot set it: Use data\.path, training\."),
+        (["training.workers"], r"workers: a run cannot set it"),
+        (["training.epochs", "training.epochs"], r"named training_epochs, as training\.epochs is"),
         (["training.seed"], r"its value 9007199254740993 is above 9007199254740992"),
     ],
 )
@@ -248,12 +198,17 @@ def test_what_cannot_be_a_parameter_is_refused_with_the_reason(fields, message):
         with_parameters("kubeflow", *seed, fields=fields)
 
 
-def test_a_path_needs_the_span_that_the_window_asks_for():
+def test_a_path_needs_the_span_that_the_window_asks_for(tmp_path):
     days = ".data_path=s3://bucket/day={YYYY}-{MM}-{DD}/*.csv"
-    spec = spec_of(with_parameters("kubeflow", "data.spans=3", days, fields=["data.path"]))
-    check_values(spec, {"data_path": "s3://bucket/{YYYY}-{MM}-{DD}/*.csv"})
-    with pytest.raises(ConfigError, match=r"data\.spans is 3"):
-        check_values(spec, {"data_path": "s3://bucket/plain.csv"})
+    path = tmp_path / "taxi.yaml"
+    path.write_text(with_parameters("kubeflow", "data.spans=3", days, fields=["data.path"]))
+    compiled_days = CompiledSpec.read(path)
+    assert values_of(compiled_days, {"data.path": "s3://bucket/{YYYY}-{MM}-{DD}/*.csv"})
+    with pytest.raises(ConfigError, match=r"data\.spans is above 1"):
+        values_of(compiled_days, {"data.path": "s3://bucket/plain.csv"})
+    held_out = ".eval_path=s3://bucket/data/eval.csv"
+    with pytest.raises(ConfigError, match=r"data\.path: with data\.eval_path no run"):
+        with_parameters("kubeflow", held_out, fields=["data.path"])
 
 
 def test_all_reasons_are_named_at_once():
@@ -265,9 +220,9 @@ def test_all_reasons_are_named_at_once():
 def test_the_name_of_the_field_and_of_the_parameter_both_work(file):
     spec = CompiledSpec.read(file)
     assert submitted(spec, ["training.epochs=3"]) == {"training_epochs": 3}
-    assert submitted(spec, ["training_epochs=3", "evaluation.baselines=false"]) == {
+    assert submitted(spec, ["training_epochs=3", "training.model.dropout=0.5"]) == {
         "training_epochs": 3,
-        "evaluation_baselines": False,
+        "training_model_dropout": 0.5,
     }
 
 
