@@ -2,6 +2,8 @@
 
 The values of each scaler: scale/test_contract.py. Reference: NumPy in float64 on the float32 (or
 int64) values that tf.Example holds.
+
+Bounds and what a missing number becomes, against NumPy; exactly.
 """
 
 from __future__ import annotations
@@ -10,6 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from transform.analyzers.moments import FittedStatistics  # noqa: E402
+from transform.analyzers.quantiles import OrderStatistics  # noqa: E402
+from transform.columns.numbers import _fill_values, _limit, clip  # noqa: E402
+from transform.spec.group import Clip, Group  # noqa: E402
 
 ROWS = 700
 NAN, INF = float("nan"), float("inf")
@@ -163,3 +172,51 @@ def test_the_naive_way_differs(tmp_path: Any) -> None:
         )
     naive = float((tmp_path / "y").read_text())
     assert not abs(naive - 1.0) < 1e-3  # the maximum of a min-max scaled column is 1
+
+
+NAN_of_impute = float("nan")
+
+
+def test_each_column_has_its_own_bounds() -> None:
+    x = np.asarray([[-5.0, -5.0, -5.0, NAN_of_impute], [5.0, 5.0, 5.0, 5.0]])
+    bounds = [None, Clip(min=0.0), Clip(max=1.0), Clip(min=-1.0, max=1.0)]
+    found = clip(tf.constant(x), bounds).numpy()
+    np.testing.assert_array_equal(found, [[-5.0, 0.0, -5.0, NAN_of_impute], [5.0, 5.0, 1.0, 1.0]])
+
+
+def test_learned_bounds_wait_and_nothing_to_clip_is_nothing() -> None:
+    x = tf.constant([[5.0, 6.0]], tf.float64)
+    assert clip(x, [None, Clip(quantiles=(0.1, 0.9))]) is x
+    np.testing.assert_array_equal(_limit(x, [0.0, 0.0], [1.0, 7.0]), [[1.0, 6.0]])
+
+
+def _group(**options: Any) -> Group:
+    return Group.model_validate({"name": "g", "columns": "x", **options})
+
+
+def test_every_column_is_filled_by_its_group(analyze: Any) -> None:
+    groups = [
+        _group(scale="z_score"),
+        _group(scale="robust"),
+        _group(scale="none", impute={"constant": 9.0}),
+        _group(scale="none", impute="most_frequent"),
+    ]
+    x = np.tile(np.asarray([1.0, 1.0, 4.0, NAN_of_impute])[:, np.newaxis], 4)
+    four = {
+        name: tf.fill([4], tf.constant(value, tf.float64))
+        for name, value in {
+            "low": -np.inf,
+            "high": np.inf,
+            "mean": 2.0,
+            "median": 1.5,
+            "any": 0.0,
+        }.items()
+    }
+    statistics = FittedStatistics(*(four[n] for n in ("any", "mean", "any", "any", "any")))
+    order = OrderStatistics(*(four[n] for n in ("low", "high", "any", "median", "any")))
+
+    def fill(rows: np.ndarray) -> Any:
+        return _fill_values(tf.constant(rows), groups, statistics, order)
+
+    found = analyze(fill, [x[:2], x[2:]], x).numpy()
+    assert found.tolist() == [2.0, 1.5, 9.0, 1.0]

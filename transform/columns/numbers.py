@@ -4,6 +4,8 @@
 
 One analyzer for the statistics of all columns, one for medians and quantiles where any column wants
 them, one for most frequent values, one per column of keys.
+
+Limits of a number, and what a missing one becomes.
 """
 
 from __future__ import annotations
@@ -14,18 +16,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from transform.analyzers.counts import most_frequent
 from transform.analyzers.fitted import Record, keep, keep_record
-from transform.analyzers.order import ORDER, Order, Wanted, order_statistics
-from transform.analyzers.statistic import QUANTILES, QUARTILES, Statistic
-from transform.analyzers.statistics import STATISTICS, FittedStatistics, column_statistics
-from transform.block import Block, take_columns
+from transform.analyzers.moments import STATISTICS, FittedStatistics, column_statistics
+from transform.analyzers.quantiles import ORDER, Order, OrderStatistics, Wanted, order_statistics
+from transform.block import Array, Block, take_columns
 from transform.columns.inputs import DenseColumns
-from transform.columns.types import INDICATOR_SUFFIX, ResolvedGroup
 from transform.scale.pointwise import FUNCTIONS
-from transform.scale.scaler import ScaledGroup, ToScale
+from transform.scale.scaler import QUANTILES, QUARTILES, ScaledGroup, Statistic, ToScale
 from transform.scale.table import SCALERS
-from transform.spec.group import Group
-from transform.steps.impute import FILLING, clip, fill_values, limit
+from transform.spec.common import INDICATOR_SUFFIX
+from transform.spec.group import Clip, Group, ResolvedGroup
 
 
 def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
@@ -41,10 +42,10 @@ def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
     learned = _learned(given, owners, names, statistics)
     order = _analyzed_order(given, owners, names)
     low, high = order.statistics.low, order.statistics.high
-    filling = keep(fill_values(given, owners, statistics, order.statistics), FILLING, names)
+    filling = keep(_fill_values(given, owners, statistics, order.statistics), FILLING, names)
     x = given
     if any(group.clips_by_quantiles for group in owners):
-        x = limit(x, low, high)
+        x = _limit(x, low, high)
         statistics = statistics.limited(low, high)
     statistics = keep_record(statistics, STATISTICS, names)
     filled = tf.where(missing, filling, x)
@@ -63,7 +64,7 @@ def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
     )
     # Who explains a column asks for its statistics even where nothing is scaled by them.
     with tf.control_dependencies([statistics.count]):
-        result = to_float32(result)
+        result = _to_float32(result)
     blocks = [Block(names, result, names, missing, (None,) * len(names))]
     marked = [i for i, group in enumerate(owners) if group.missing_indicator]
     if marked:
@@ -88,7 +89,7 @@ def _functions_of(x: tf.Tensor, owners: Sequence[Group]) -> tf.Tensor:
 
 def _analyzed_order(x: tf.Tensor, owners: Sequence[Group], names: Sequence[str]) -> Order:
     """Order statistics of the columns, kept under their names."""
-    wanted = [wanted_of(group) for group in owners]
+    wanted = [_wanted_of(group) for group in owners]
     statistics, quantiles = order_statistics(x, wanted)
     if any(map(any, wanted)):
         statistics = keep_record(statistics, ORDER, names)
@@ -116,7 +117,7 @@ def _members(statistic: Statistic, owners: Sequence[ScaledGroup]) -> list[int]:
     return [i for i, each in enumerate(owners) if statistic in SCALERS[each.kind].requires]
 
 
-def wanted_of(group: Group) -> Wanted:
+def _wanted_of(group: Group) -> Wanted:
     """Return which order statistics the group of a column uses."""
     requires = SCALERS[group.kind].requires
     return Wanted(
@@ -175,7 +176,70 @@ def _taken(record: Record, members: list[int]) -> Record:
     return type(record)._make(tf.unstack(parts, len(record)))
 
 
-def to_float32(x: tf.Tensor) -> tf.Tensor:
+def _to_float32(x: tf.Tensor) -> tf.Tensor:
     """Convert float64 to float32; what float32 cannot hold becomes its largest value."""
     largest = np.finfo(np.float32).max.astype(np.float64)
     return tf.cast(tf.clip_by_value(x, -largest, largest), tf.float32)
+
+
+FILLING = "filling"  # what each column's value of a missing number is kept as
+
+
+def clip(x: tf.Tensor, bounds: Sequence[Clip | None]) -> tf.Tensor:
+    """Limit each column to its absolute bounds; NaN stays NaN.
+
+    Args:
+        x: float64 `[batch, n]`.
+        bounds: one entry per column.
+    """
+    if all(b is None or b.quantiles is not None for b in bounds):
+        return x
+    low = [-np.inf if b is None or b.min is None else b.min for b in bounds]
+    high = [np.inf if b is None or b.max is None else b.max for b in bounds]
+    return _limit(x, np.asarray(low, np.float64), np.asarray(high, np.float64))
+
+
+def _limit(x: tf.Tensor, low: Array, high: Array) -> tf.Tensor:
+    """Limit each column of `x`, `[batch, n]`, to `[n]` bounds; NaN stays NaN."""
+    return tf.where(tf.math.is_nan(x), x, tf.minimum(tf.maximum(x, low), high))
+
+
+def _fill_values(
+    x: tf.Tensor, groups: Sequence[Group], statistics: FittedStatistics, order: OrderStatistics
+) -> tf.Tensor:
+    """Return what replaces a missing number: a constant, mean, median or most frequent value.
+
+    The most frequent value is clipped by learned bounds after it was found: among clipped values,
+    a bound would often be it.
+
+    Args:
+        x: float64 `[batch, n]`, clipped by absolute bounds, NaN where a value is missing; of a
+            chain its function's values.
+        groups: the group of each column.
+        statistics: of `x`.
+        order: of the clipped columns.
+
+    Returns:
+        float64 `[n]`; 0 for what is learned from a column without any value.
+    """
+    fillings = [group.filling for group in groups]
+    fixed = np.asarray([_constant(group) for group in groups], np.float64)
+    if not np.isnan(fixed).any():
+        return tf.constant(fixed)
+    by_median = np.asarray([filling == "median" for filling in fillings])
+    learned = tf.where(by_median, order.median, statistics.mean)
+    if "most_frequent" in fillings:
+        members = [i for i, filling in enumerate(fillings) if filling == "most_frequent"]
+        found = most_frequent(tf.gather(x, members, axis=1))
+        found = tf.where(tf.math.is_nan(found), tf.zeros_like(found), found)
+        found = tf.clip_by_value(found, *(tf.gather(b, members) for b in (order.low, order.high)))
+        learned = tf.tensor_scatter_nd_update(learned, [[i] for i in members], found)
+    return tf.where(np.isnan(fixed), learned, np.nan_to_num(fixed))
+
+
+def _constant(group: Group) -> float:
+    """Return the given value, of a chain its function's; NaN where it is learned."""
+    value = group.filling
+    if not isinstance(value, float):
+        return np.nan
+    return value if group.first is None else FUNCTIONS[group.first].value(value)
