@@ -325,11 +325,7 @@ _RECORDS = {
 
 
 def _fitted_columns(uri: str) -> dict[str, FittedColumn]:
-    """Return column -> what was found of it.
-
-    Args:
-        uri: of the `transform_graph` artifact, or `TFTransformOutput`'s folder.
-    """
+    """Return column -> what was found of it."""
     records: dict[str, dict[str, Any]] = {}
     values: dict[str, dict[str, Any]] = {}
     for kept in fitted_numbers(uri):

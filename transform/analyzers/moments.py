@@ -121,15 +121,7 @@ def column_statistics(x: tf.Tensor, *, name: str = "column_statistics") -> Fitte
 
 
 def _batch_moments(x: tf.Tensor) -> tf.Tensor:
-    """Return the moments of one batch.
-
-    Args:
-        x: float64 `[batch, n]`, NaN where missing.
-
-    Returns:
-        float64 `[5, n]`, a field of `Moments` each; mean and m2 are of the numbers limited to
-        +-`LARGEST`.
-    """
+    """Return the moments of one batch."""
     infinity = tf.constant(np.inf, tf.float64)
     present = tf.math.is_finite(x)
     count = tf.reduce_sum(tf.cast(present, tf.float64), axis=0)

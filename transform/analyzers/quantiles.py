@@ -57,16 +57,7 @@ def quantile_boundaries(x: tf.Tensor, buckets: int) -> tf.Tensor:
 
 
 def _quantiles_at(x: tf.Tensor, levels: Sequence[int], *, grid: int) -> tf.Tensor:
-    """Analyze some quantiles of every column over the whole analysis data.
-
-    Args:
-        x: float64 `[batch, n]`, NaN where a value is missing.
-        levels: quantile times `grid`, integers 0..grid; 0 is the minimum, `grid` the maximum.
-        grid: the error of a quantile's rank is at most 1 / grid of the rows.
-
-    Returns:
-        float64 `[n, len(levels)]`; 0 for a column without any value.
-    """
+    """Analyze some quantiles of every column over the whole analysis data."""
     combiner = _QuantilesCombiner(x.shape[1], grid, levels)
     (quantiles,) = compat.combine(combiner, x, name="order_statistics")
     return quantiles

@@ -27,11 +27,7 @@ _DeriveFunction = Callable[[dict[str, ColumnTensor]], Columns]
 
 
 def _load(path: str) -> _DeriveFunction:
-    """Import `package.module.function`.
-
-    Raises:
-        ValueError: the module cannot be imported, or has no such function.
-    """
+    """Import `package.module.function`."""
     module_name, name = path.rsplit(".", 1)
     try:
         module = importlib.import_module(module_name)

@@ -271,12 +271,7 @@ def split_lists(
 
 
 def _dense(column: ColumnTensor, name: str, length: int, group: str) -> tf.Tensor:
-    """Return float64 `[batch, length]`, NaN where missing.
-
-    Raises:
-        ValueError: all rows hold another number of values.
-        tf.errors.InvalidArgumentError: (in the graph) a row holds another number of values.
-    """
+    """Return float64 `[batch, length]`, NaN where missing."""
     nan = tf.constant(float("nan"), tf.float64)
     if isinstance(column, tf.Tensor):
         values = column[:, tf.newaxis] if column.shape.rank == 1 else column

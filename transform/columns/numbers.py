@@ -211,16 +211,6 @@ def _fill_values(
 
     The most frequent value is clipped by learned bounds after it was found: among clipped values,
     a bound would often be it.
-
-    Args:
-        x: float64 `[batch, n]`, clipped by absolute bounds, NaN where a value is missing; of a
-            chain its function's values.
-        groups: the group of each column.
-        statistics: of `x`.
-        order: of the clipped columns.
-
-    Returns:
-        float64 `[n]`; 0 for what is learned from a column without any value.
     """
     fillings = [group.filling for group in groups]
     fixed = np.asarray([_constant(group) for group in groups], np.float64)

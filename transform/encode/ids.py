@@ -185,15 +185,7 @@ def _bucketize(inputs: Inputs, members: Members) -> list[Block]:
 
 
 def _bucket_ids(x: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
-    """Return the bucket of every value: the number of its column's boundaries that are <= it.
-
-    Args:
-        x: float64 `[batch, n]`.
-        boundaries: float64 `[n, buckets - 1]`, ascending.
-
-    Returns:
-        int64 `[batch, n]`; any id where x is NaN.
-    """
+    """Return the bucket of every value: the number of its column's boundaries that are <= it."""
     import tensorflow as tf
 
     finite = tf.where(tf.math.is_nan(x), tf.zeros_like(x), x)
@@ -232,15 +224,7 @@ def _hash(inputs: Inputs, members: Members) -> list[Block]:
 
 
 def _hash_ids(texts: tf.Tensor, buckets: np.ndarray) -> tf.Tensor:
-    """Return one hash for all columns, folded to each column's size; stable across processes.
-
-    Args:
-        texts: string `[..., n]`.
-        buckets: int64 `[n]`, or a scalar.
-
-    Returns:
-        int64 like `texts`; `buckets` where a text is empty.
-    """
+    """Return one hash for all columns, folded to each column's size; stable across processes."""
     import tensorflow as tf
 
     wide = tf.strings.to_hash_bucket_fast(texts, np.iinfo(np.int64).max)

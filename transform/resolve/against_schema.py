@@ -54,9 +54,6 @@ def _check_domains(groups: Sequence[ResolvedGroup], schema: schema_pb2.Schema) -
 
     A domain that need not hold all values (`distribution_constraints.min_domain_mass` below 1)
     is no domain in this sense.
-
-    Raises:
-        ValueError: names the column, the group, and what fits.
     """
     domains = _closed_domains(schema)
     for resolved in groups:

@@ -80,15 +80,7 @@ def _gaussian(columns: ToScale) -> tf.Tensor:
 
 
 def _normal_scores(x: tf.Tensor, quantiles: tf.Tensor) -> tf.Tensor:
-    """Return the formula of `gaussian`, every column by its own quantiles.
-
-    Args:
-        x: float64 `[batch, n]`, finite.
-        quantiles: float64 `[n, g + 1]`, ascending in each row.
-
-    Returns:
-        float64 `[batch, n]`, finite.
-    """
+    """Return the formula of `gaussian`, every column by its own quantiles."""
     import tensorflow as tf
 
     last = quantiles.shape[1] - 1

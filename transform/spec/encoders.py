@@ -378,11 +378,7 @@ def directives(form: str) -> list[str]:
 
 
 def _check_format(form: str) -> None:
-    """Reject a format that is invalid, or that does not give a day.
-
-    Raises:
-        ValueError: names the directive and the fix.
-    """
+    """Reject a format that is invalid, or that does not give a day."""
     what = f"date.format={form!r}"
     found = directives(form)
     known = ", ".join(f"%{letter}" for letter in DIRECTIVES)

@@ -1,11 +1,48 @@
-"""Estimate the memory of one row's activations and their gradients from a trace."""
+"""Name the operations of a step by phase, so that a trace of the profiler shows where time goes.
+
+A scope changes the names of operations and nothing else.
+
+Estimate the memory of one row's activations and their gradients from a trace.
+
+Mark the forward pass of a window, so that layers can detect it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import math
+import re
 from collections.abc import Iterator
+from typing import Any, Literal, get_args
 
 import tensorflow as tf
+
+_Phase = Literal["forward", "backward", "compiled", "reduction", "update", "other"]
+
+_SCOPE = "step."
+_NAMED = re.compile(rf"\b{re.escape(_SCOPE)}({'|'.join(get_args(_Phase))})(?:_\d+)?/")
+# The scope in which TensorFlow puts the gradient of an operation, before the operation's own scope.
+_GRADIENT = "gradient_tape/"
+
+
+def phase_scope(phase: _Phase) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which new operations belong to a phase; the innermost phase counts.
+
+    Args:
+        phase: "compiled" for the call of a micro-batch that XLA compiles, forward and backward
+            together; "other" for operations that belong to no phase, such as the step's counters.
+    """
+    return tf.name_scope(_SCOPE + phase)
+
+
+def phase_of(name: str) -> _Phase | None:
+    """Return the phase of an operation by its name; None for an operation of no step."""
+    found: list[Any] = _NAMED.findall(name)
+    if not found:
+        return None
+    return "backward" if found[-1] == "forward" and _GRADIENT in name else found[-1]
+
 
 _LOOPS = ("While", "StatelessWhile")
 # Operations that pass tensors between iterations of a loop, or to the gradient's loop.
@@ -102,3 +139,24 @@ def _function(graph: tf.Graph | None, name: str) -> tf.Graph | None:
             return getattr(found, "graph", None)
         graph = getattr(graph, "outer_graph", None)
     return None
+
+
+_active: contextvars.ContextVar[bool] = contextvars.ContextVar("window_forward_pass", default=False)
+
+
+@contextlib.contextmanager
+def window_forward_pass() -> Iterator[None]:
+    """Mark a `with` block as a window's forward pass: layers may then use a custom gradient.
+
+    In `fit`, evaluation and export these layers behave as any other layer.
+    """
+    token = _active.set(True)
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def in_window_forward_pass() -> bool:
+    """Return whether a window's forward pass is being traced."""
+    return _active.get()

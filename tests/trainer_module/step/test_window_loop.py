@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module import TrainStep
-from trainer_module.step.step_functions import MOST_SHAPES, StepFunctions
+from trainer_module.step.window_loop import _MOST_SHAPES, StepFunctions
 from trainer_module.window import accumulation
 
 
@@ -25,11 +25,11 @@ def test_many_shapes_are_a_few_traces_and_one_warning(caplog):
         features = np.arange(1.0, 1 + rows * length).reshape(rows, length)
         found = functions((features, np.zeros([rows, 1]), None))
         assert float(found) == (rows * length or -np.inf)
-    assert len(traced) == MOST_SHAPES + 1
+    assert len(traced) == _MOST_SHAPES + 1
     assert traced[-1] == [[None, None], [None, 1], None]
     messages = [record.getMessage() for record in caplog.records]
     (message,) = [text for text in messages if text.startswith("The rows")]  # TensorFlow warns too
-    assert f"have had {MOST_SHAPES + 1} shapes" in message
+    assert f"have had {_MOST_SHAPES + 1} shapes" in message
     assert "(3,), (1,); (4,), (1,); " in message
     assert "Pad the rows to a few lengths" in message
     # Axes that differ later, and weights, have separate functions.
@@ -47,7 +47,7 @@ def test_a_step_on_a_shape_of_the_shared_trace_is_the_same(float64, monkeypatch)
 
     Reference: full_batch.train. Tolerance: 1e-12.
     """
-    monkeypatch.setattr("trainer_module.step.step_functions.MOST_SHAPES", 1)
+    monkeypatch.setattr("trainer_module.step.window_loop._MOST_SHAPES", 1)
     model, alone = full_batch.tokens(time=None), full_batch.tokens(time=None)
     alone.set_weights(model.get_weights())
     loss = full_batch.loss_for("tokens")
@@ -74,7 +74,7 @@ def test_longer_rows_of_a_later_batch_keep_to_the_memory_of_a_pass(monkeypatch):
         return plans[-1][1]
 
     monkeypatch.setattr(accumulation, "plan_passes", planned)
-    monkeypatch.setattr("trainer_module.step.step_functions.MOST_SHAPES", 2)
+    monkeypatch.setattr("trainer_module.step.window_loop._MOST_SHAPES", 2)
     tokens = keras.Input((None, 1))
     hidden = keras.layers.Dense(4096, "relu")(tokens)
     pooled = keras.layers.GlobalAveragePooling1D()(hidden)
