@@ -1,6 +1,6 @@
-"""Block: what an encoder or scaler hands to the packer; columns of a matrix.
+"""Columns as they come (type aliases), and as encoders and scalers hand them on (`Block`).
 
-Type aliases: columns of any storage, and what a step says of a column. Loads no TensorFlow.
+Loads no TensorFlow.
 """
 
 from __future__ import annotations

@@ -4,14 +4,8 @@
         print(chain.column, [(step.name, step.kind, step.numbers) for step in chain.steps])
 
 Nothing is computed from data: the steps are those of the spec in the layout, the numbers those of
-the transform graph (fitted.py).
-
-What a finished Transform took without complaint and a person should know.
-
-    for warning in column_cautions(uri):
-        print(warning)
-
-All of it is read from the transform graph; nothing is computed from data.
+the transform graph (fitted.py). From them, `column_cautions` says what Transform took without
+complaint and a person should know.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`preprocessing_fn`: the spec, applied to a batch of raw columns.
 
-    derive -> select -> stack -> scale/numbers.py (clip, impute, scale) -> pack
-                            `-> encode/table.py: each encoder's file -> pack
+    derive -> select -> stack -> columns/numbers.py (clip, impute, scale) -> pack
+                            `-> encode/table.py: each encoder's columns -> pack
                             `-> crosses.py -> pack
 
 One analyzer for the statistics of all scaled columns, one for medians and quantiles where any
@@ -11,7 +11,7 @@ them depends on another's result, so the analysis reads the data once: a second 
 another pass over it, and fails under TFX with recent versions of Beam
 (tensorflow_transform/beam/deep_copy.py does not know Beam's signatures).
 
-Columns -> packed outputs, and where each column went.
+`_pack` makes the outputs, and says where each column went.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Check that a batch consists of dense tensors with the same number of rows.
 
-Translate graph errors that are caused by rows into messages with the value and a fix.
+Errors of the graph that rows cause become messages with the value and a fix.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Say what a model was compiled with that has no effect here.
+"""Check optimizers, and say what a model was compiled with that has no effect here.
 
-Optimizers: no option may act per replica or per micro-batch; several in a MultiOptimizer.
+No option of an optimizer may act per replica or per micro-batch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Check before training that a model's windows are exact.
 
-Detect methods that a model overrides for `fit` of Keras and that this trainer does not call.
-
-Reject models that update state when called, because a window calls the model many times.
+Namely dtypes, methods that it overrides for `fit` of Keras and that this trainer does not call, and
+state that it updates when called, because a window calls it many times.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Find random numbers that no seed determines: such runs cannot be repeated or resumed.
 
-Tolerance for the results of a traced function in batches of different sizes.
+From the same graph follows the tolerance for results in batches of different sizes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Compute the norm of each row's gradient, and the sum of the clipped gradients.
 
-Compute the sums of a micro-batch with the gradient of each row clipped.
-
 d_i = Σ w over the values of row i           (its weight; its weighted tokens for a sequence)
 ∇l_i = ∇(Σ w l over the values of row i) / d_i
 gradients = Σ_i d_i ∇l_i min(1, c / ‖∇l_i‖)

@@ -5,7 +5,7 @@ and the gradients D_i `[places, units]` of its outputs before the activation. So
 Σ_st (a_s · a_t)(d_s · d_t) (Goodfellow 2015, arXiv:1510.01799), and a weighted sum over rows is one
 matrix product.
 
-Hold the gradients of the rows of a chunk, without materialising those of some layers.
+`ChunkGradients` holds those of the rows of a chunk, and materialises those of other layers.
 """
 
 from __future__ import annotations

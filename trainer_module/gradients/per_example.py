@@ -1,6 +1,6 @@
 """Compute the gradient of each row separately, to find the rows with the largest influence.
 
-Fold the gradient of each row, so that nothing of size rows times parameters exists.
+Reductions fold each of them, so that nothing of size rows times parameters exists.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Apply a function to chunks of rows in the graph, and choose the number of rows of a chunk.
 
-Compute the gradient of each row of a chunk, in parallel where TensorFlow can vectorise it.
+The gradients of its rows are computed in parallel where TensorFlow can vectorise that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compute the losses of one output: a value per row or token, its weight and its mask.
 
-Prepare labels for a loss: align their shape with the outputs, and mask unweighted labels.
+Labels are aligned with the outputs, and those without weight are masked.
 """
 
 from __future__ import annotations

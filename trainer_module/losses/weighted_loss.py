@@ -1,7 +1,4 @@
-"""Compute a loss as two sums that do not depend on how a batch is split.
-
-Access parts of nested dicts, lists and tuples of outputs by path.
-"""
+"""Compute a loss as two sums that do not depend on how a batch is split."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reports of one window and of a loop over windows.
-
-The interface between a training loop and its steps.
-"""
+"""Reports of one window and of a loop over windows, and what a training loop asks of a step."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Check the model, optimizer, loss and options of a step, and compute its windows.
 
-Learn the weights of several losses.
+The weights of several losses may be learned.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Variables that count the windows of a step.
+"""What a step keeps from window to window, beside model and optimizer.
 
-Dynamic loss scaling for float16, with one scale for all replicas, updated once per window.
-
-Exponential moving average of the variables, updated once per applied window.
-
-Average the noise estimates of windows; their quotient is the gradient noise scale.
+Counts of windows, the scale of float16 losses, the moving average of the variables, and that of the
+noise estimates.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Take optimizer steps by the update of docs/design.md §4.1 on every replica.
-
-Keep the state that windows change, and restore it.
-"""
+"""Take optimizer steps by the update of docs/design.md §4.1 on every replica."""
 
 from __future__ import annotations
 

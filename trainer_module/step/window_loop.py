@@ -1,8 +1,6 @@
-"""Take several windows in one loop of the graph.
+"""Take several windows in one loop of the graph, with one function per shape of a batch's rows.
 
-Trace one function per shape of a batch's rows, up to a limit.
-
-Split a global batch into one contiguous part per replica, in one or several processes.
+A global batch is split into one contiguous part per replica, in one or several processes.
 """
 
 from __future__ import annotations

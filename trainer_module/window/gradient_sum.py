@@ -1,9 +1,8 @@
 """Sums over rows: the loss and the gradient of a window are computed from them.
 
-Estimate the gradient noise scale from the passes of a window.
-
-The n rows of a pass have the gradient sum s = Σ_i u_i, where u_i = w_i ∇l_i. If rows are
-independent with mean G and covariance Σ,
+They are reduced over replicas, and give the gradient noise scale. The n rows of a pass have the
+gradient sum s = Σ_i u_i, where u_i = w_i ∇l_i. If rows are independent with mean G and covariance
+Σ,
 
     E |s|² = n² |G|² + n tr Σ.
 
@@ -15,8 +14,6 @@ solution is unbiased for passes of any sizes:
 tr Σ / |G|² is the simple noise scale of McCandlish et al., "An Empirical Model of Large-Batch
 Training" (2018), appendix A, in rows. Both estimates are noisy, so they are averaged over windows
 before the division.
-
-Reduce sums over replicas, and apply one update on all replicas.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Types that the micro-batches of a window share.
+"""Types that the micro-batches of a window share: their devices and their passes.
 
-Choose the devices that compute a model's sums and updates.
-
-Plan the passes of a window: merge small micro-batches, and run several passes in parallel.
+A pass may merge small micro-batches, and several passes may run in parallel.
 """
 
 from __future__ import annotations

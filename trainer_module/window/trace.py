@@ -1,10 +1,7 @@
 """Name the operations of a step by phase, so that a trace of the profiler shows where time goes.
 
-A scope changes the names of operations and nothing else.
-
-Estimate the memory of one row's activations and their gradients from a trace.
-
-Mark the forward pass of a window, so that layers can detect it.
+A scope changes the names of operations and nothing else. From a trace follows the memory
+of one row's activations and their gradients, and layers can ask for a window's forward pass.
 """
 
 from __future__ import annotations

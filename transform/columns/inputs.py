@@ -7,7 +7,7 @@ nodes per column that does not depend on what is done with them later:
 - numbers: float64 `[batch, n]`, NaN where missing (absent, NaN, +-inf);
 - texts: string `[batch, n]`, empty where missing (absent or empty).
 
-Lists of numbers of one fixed length: each position is a column, with its own statistics.
+Of lists of numbers of one fixed length, each position is a column, with its own statistics.
 
     vector [a, b, c]  ->  vector_0 = a, vector_1 = b, vector_2 = c
 

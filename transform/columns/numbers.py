@@ -4,8 +4,6 @@
 
 One analyzer for the statistics of all columns, one for medians and quantiles where any column wants
 them, one for most frequent values, one per column of keys.
-
-Limits of a number, and what a missing one becomes.
 """
 
 from __future__ import annotations

@@ -22,13 +22,11 @@ with `Z` or an offset; a text without either shows the place's time already.
 The calendar is the proleptic Gregorian one, in integers: Howard Hinnant, "chrono-Compatible
 Low-Level Date Algorithms", https://howardhinnant.github.io/date_algorithms.html.
 
-The clock of a place: what is added to UTC, by the IANA time zone database.
+What is added to UTC is by the IANA time zone database. The changes of 1900 to 2100 are written into
+the graph, as they are known when Transform runs: serving needs no database, and gives what training
+gave. Before and after, the first and the last known offset count.
 
-The changes of 1900 to 2100 are written into the graph, as they are known when Transform runs:
-serving needs no database, and gives what training gave. Before and after, the first and the last
-known offset count.
-
-Texts of dates in a format of the user's -> ISO 8601, as a tensor.
+`to_iso` reads texts in a format of the user's:
 
     directive  is                                    directive  is
     %Y         year, four digits                     %H         hour, 0 to 23

@@ -1,8 +1,7 @@
 r"""Texts -> ids by their place among known texts, learned or listed; names of their files.
 
-Texts -> words -> terms, with TensorFlow's own operations: serving computes the same.
-
-A text is lower-cased (by Unicode, whatever the machine's locale) and cut at all that is no letter,
+Texts become words and terms by TensorFlow's own operations, so that serving computes the same. A
+text is lower-cased (by Unicode, whatever the machine's locale) and cut at all that is no letter,
 mark or number (Unicode's L, M, N): `Don't stop!` has the words don, t, stop; `#fire` has fire;
 `http://t.co/a1` has http, t, co, a1; `3.14` has 3, 14. A symbol (So, which emoji are) and a Han,
 Hiragana or Katakana character are each a word, since nothing separates them; Thai, Lao,

@@ -1,6 +1,6 @@
 """Whether a spec fits the data, asked of a TFDV schema before anything runs.
 
-A spec against the domains of a TFDV schema: the values that a column is known to have.
+Its domains, the values that a column is known to have, are asked too.
 """
 
 from __future__ import annotations

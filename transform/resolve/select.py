@@ -2,10 +2,7 @@
 
 The same resolution runs on a TFDV schema before anything starts (`check_spec`) and on
 the tensors that `preprocessing_fn` gets, so that both give the same answer and the same error.
-
-Which types of columns each group takes: what its encoder's or scaler's record says.
-
-Whether label, weight and passthrough columns are there, and of a type that their use takes.
+The types that a group takes are those of its encoder's or scaler's record.
 """
 
 from __future__ import annotations

@@ -13,11 +13,8 @@ NormalizationValidator read the record.
 
 Reading a record loads no TensorFlow: the functions that compute import it themselves.
 
-What a scaler asks the one pass over the data to find.
-
-    SCALER = Scaler(name="min_max", requires=(EXTREMES,), ...)
-
-A scaler that learns something else brings a `Statistic` with an analyzer, as `power` does.
+`requires` is what it asks the one pass over the data to find. A scaler that learns something else
+brings a `Statistic` with an analyzer, as `power` does.
 """
 
 from __future__ import annotations

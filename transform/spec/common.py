@@ -1,7 +1,4 @@
-"""What every part of a spec is made of: frozen models, lists of names, types of columns.
-
-Columns before any tensor is there: types as a TFDV schema says, groups with their columns.
-"""
+"""What every part of a spec is made of: frozen models, lists of names, types of columns."""
 
 from __future__ import annotations
 

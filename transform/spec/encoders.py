@@ -1,7 +1,4 @@
-"""The encoders: what takes the place of a category, a number's bucket, a date, or a text.
-
-Formats of dates, as the YAML has them: which directives there are, and which make a date.
-"""
+"""The encoders: what takes the place of a category, a number's bucket, a date, or a text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A group: columns that share one chain, and which steps go together.
 
-The steps of a number: what a missing one becomes, its bounds, its scale.
+The steps of a number are what a missing one becomes, its bounds, and its scale.
 """
 
 from __future__ import annotations
