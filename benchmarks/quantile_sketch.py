@@ -99,7 +99,7 @@ def blocks(columns: int, rows: int) -> Iterator[np.ndarray]:
 
 class _Ours:
     def __init__(self, columns: int):
-        from transform.analyzers.quantile_sketch import QuantileSketch, capacity_for
+        from transform.analyzers.quantiles import QuantileSketch, capacity_for
 
         self._sketch = QuantileSketch(columns, capacity_for(1 / GRID))
 

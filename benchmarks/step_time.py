@@ -59,7 +59,7 @@ from benchmarks._measure import Contender, rounds_of_processes, seconds_per_run
 from benchmarks._models import HALVED, MODELS, ON_GPU, RECURRENT, TITLES, Workload, flat
 from benchmarks._result import Limit, Row
 from trainer_module import TrainStep
-from trainer_module.window import passes
+from trainer_module.window import spec as passes
 
 NAMES = {
     "keras": "Keras fit",

@@ -22,9 +22,8 @@ from matplotlib.axes import Axes
 from pipeline.data.data_sources import resolve
 from transform import compat
 from transform.columns.inputs import DenseColumns
-from transform.columns.types import ResolvedGroup
-from transform.spec.group import Group
-from transform.steps.numbers import scaled
+from transform.columns.numbers import scaled
+from transform.spec.group import Group, ResolvedGroup
 
 TAXI = "package://tfx/examples/chicago_taxi_pipeline/data/simple/data.csv"
 FOLDER = Path(__file__).parent / "pictures"

@@ -36,8 +36,8 @@ FLOORS = {
         *("data", "config", "engines", "common"),
     ),
     "transform": (
-        *("preprocessing", "output", "resolve", "encode", "steps", "columns", "spec"),
-        *("scale", "analyzers", "block", "restarts", "compat", "aliases"),
+        *("preprocessing", "chains", "resolve", "encode", "columns", "spec"),
+        *("scale", "analyzers", "block", "restarts", "compat"),
     ),
     "trainer_module": (
         *("tfx", "training", "tuning", "memory", "profiling", "loop", "baselines", "model", "data"),

@@ -20,7 +20,7 @@ from .devices.process import prepare_process as prepare_process
 from .step.train_step import TrainStep as TrainStep
 from .losses.weighted_loss import weighted_loss as weighted_loss
 from .options.step_options import StepOptions as StepOptions
-from .step.protocol import Step as Step
+from .step.reports import Step as Step
 from .loop.training_loop import TrainingLoop as TrainingLoop
 from .loop.callbacks.callback import FitResult as FitResult
 from .step.scaled_learning_rate import ScaledLearningRate as ScaledLearningRate
@@ -64,13 +64,13 @@ from .tuning.learning_rate import RangeTest as RangeTest
 # Your own training loop
 from .window.accumulation import accumulate_gradients as accumulate_gradients
 from .window.gradient_sum import GradientSum as GradientSum
-from .window.reduction import sum_over_replicas as sum_over_replicas
+from .window.gradient_sum import sum_over_replicas as sum_over_replicas
 from .window.update import mean_gradients as mean_gradients
-from .window.reduction import apply_gradients as apply_gradients
+from .window.gradient_sum import apply_gradients as apply_gradients
 
 # Gradients of single examples, tasks and inputs
 from .gradients.per_example import per_example_gradients as per_example_gradients
-from .gradients.reductions import GradientReduction as GradientReduction
+from .gradients.per_example import GradientReduction as GradientReduction
 from .gradients.clipping import gradient_norms as gradient_norms
 from .gradients.clipping import clipped_gradient_sum as clipped_gradient_sum
 from .gradients.inputs import input_gradients as input_gradients

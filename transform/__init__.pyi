@@ -9,7 +9,7 @@ from .preprocessing import preprocessing_fn as preprocessing_fn
 from .spec.features import FeatureSpec as FeatureSpec
 from .spec.features import Label as Label
 from .spec.group import Group as Group
-from .spec.cross import Cross as Cross
+from .spec.features import Cross as Cross
 from .spec.encoders import Bucketize as Bucketize
 from .spec.encoders import Date as Date
 from .spec.encoders import Encode as Encode
@@ -18,19 +18,19 @@ from .spec.encoders import Integer as Integer
 from .spec.encoders import MultiHot as MultiHot
 from .spec.encoders import OneHot as OneHot
 from .spec.encoders import Vocabulary as Vocabulary
-from .spec.scalers import Clip as Clip
-from .spec.scalers import Constant as Constant
-from .spec.scalers import ScaleByKey as ScaleByKey
-from .spec.scalers import ZScoreByKey as ZScoreByKey
+from .spec.group import Clip as Clip
+from .spec.group import Constant as Constant
+from .spec.group import ScaleByKey as ScaleByKey
+from .spec.group import ZScoreByKey as ZScoreByKey
 
 # Check a specification, explain its result
 from .resolve.against_schema import check_spec as check_spec
-from .output.chains import column_chains as column_chains
-from .output.cautions import column_cautions as column_cautions
+from .chains import column_chains as column_chains
+from .chains import column_cautions as column_cautions
 
 # The layout of packed features
-from .output.chains import FeatureLayout as FeatureLayout
-from .output.chains import Column as Column
+from .chains import FeatureLayout as FeatureLayout
+from .chains import Column as Column
 from .preprocessing import LayoutLabel as LayoutLabel
 from .resolve.output_columns import PACKED_FLOAT as PACKED_FLOAT
 from .resolve.output_columns import PACKED_INT as PACKED_INT

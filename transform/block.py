@@ -1,12 +1,19 @@
-"""Block: what an encoder or scaler hands to the packer; columns of a matrix."""
+"""Columns as they come (type aliases), and as encoders and scalers hand them on (`Block`).
+
+Loads no TensorFlow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    import numpy as np
     import tensorflow as tf
+
+
+QUANTILE_GRID = 1000  # learned quantiles are multiples of 1/1000, and as exact as that
 
 
 class IdCount(NamedTuple):
@@ -43,3 +50,12 @@ def take_columns(stacked: tf.Tensor, wanted: Sequence[int]) -> tf.Tensor:
     if list(wanted) != list(range(first, first + n)):
         return tf.gather(stacked, wanted, axis=1)
     return stacked if n == stacked.shape[1] else tf.slice(stacked, [0, first], [-1, n])
+
+
+# A column as TFT passes it: dense where the schema promises a value in every row.
+ColumnTensor: TypeAlias = "tf.Tensor | tf.SparseTensor | tf.RaggedTensor"
+Columns: TypeAlias = Mapping[str, ColumnTensor]
+# In the graph of the analysis, or of one accumulator.
+Array: TypeAlias = "np.ndarray | tf.Tensor"
+# Name -> number, text, list of these, or None: what `features explain` shows of a step.
+Explanation: TypeAlias = Mapping[str, Any]

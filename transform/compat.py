@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow_transform import analyzer_nodes, analyzers, schema_inference
 
-TensorInfo = analyzer_nodes.TensorInfo
-CacheCoder = analyzer_nodes.CacheCoder
+_FLOATS = analyzer_nodes.JsonNumpyCacheCoder(np.float64)
 
 
 class Combiner(analyzer_nodes.Combiner):
     """Merges accumulators two by two. Its repr is part of the key of TFT's analyzer cache."""
+
+    outputs: Sequence[tuple[tf.DType, list[int | None]]]  # dtypes and shapes of what it finds
+
+    def add_input(self, accumulator: Any, batch_values: Sequence[np.ndarray]) -> Any:
+        """Merge a batch that is an accumulator itself."""
+        return self.merge(accumulator, batch_values[0])
 
     def merge(self, a: Any, b: Any) -> Any:
         """Return an accumulator of what both have seen; `a` may be changed."""
@@ -30,10 +35,33 @@ class Combiner(analyzer_nodes.Combiner):
         """Merge any number of accumulators into a new one."""
         return functools.reduce(self.merge, accumulators, self.create_accumulator())
 
+    def encode(self, accumulator: Any) -> bytes:
+        """Return what the cache holds: JSON of a float64 array keeps every bit, infinities too."""
+        return _FLOATS.encode_cache(accumulator)
+
+    def decode(self, encoded: bytes) -> Any:
+        """Return the accumulator that `encode` wrote."""
+        return _FLOATS.decode_cache(encoded)
+
+    def output_tensor_infos(self) -> list[analyzer_nodes.TensorInfo]:
+        """Describe the outputs."""
+        return [analyzer_nodes.TensorInfo(dtype, shape, None) for dtype, shape in self.outputs]
+
     @property
-    def accumulator_coder(self) -> CacheCoder:
-        """JSON of a float64 array keeps every bit, infinities included."""
-        return analyzer_nodes.JsonNumpyCacheCoder(np.float64)
+    def accumulator_coder(self) -> analyzer_nodes.CacheCoder:
+        """What TFT encodes the cache with."""
+        return _Coder(self)
+
+
+class _Coder(analyzer_nodes.CacheCoder):
+    def __init__(self, combiner: Combiner):
+        self._combiner = combiner
+
+    def encode_cache(self, cache: Any) -> bytes:
+        return self._combiner.encode(cache)
+
+    def decode_cache(self, encoded_cache: bytes) -> Any:
+        return self._combiner.decode(encoded_cache)
 
 
 def combine(combiner: Combiner, *tensors: tf.Tensor, name: str) -> tuple[tf.Tensor, ...]:

@@ -1,7 +1,7 @@
 """`preprocessing_fn`: the spec, applied to a batch of raw columns.
 
-    derive -> select -> stack -> scale/numbers.py (clip, impute, scale) -> pack
-                            `-> encode/table.py: each encoder's file -> pack
+    derive -> select -> stack -> columns/numbers.py (clip, impute, scale) -> pack
+                            `-> encode/table.py: each encoder's columns -> pack
                             `-> crosses.py -> pack
 
 One analyzer for the statistics of all scaled columns, one for medians and quantiles where any
@@ -10,36 +10,45 @@ one per vocabulary, one that counts the values of all encoded columns, one for t
 them depends on another's result, so the analysis reads the data once: a second phase would cost
 another pass over it, and fails under TFX with recent versions of Beam
 (tensorflow_transform/beam/deep_copy.py does not know Beam's signatures).
+
+`_pack` makes the outputs, and says where each column went.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from shared_core.feature_layout import ASSET, FeatureLayout, LayoutLabel
+from shared_core.feature_layout import (
+    ASSET,
+    MISSING_BITS,
+    PACKED_FLOAT,
+    PACKED_INT,
+    PACKED_MISSING,
+    Column,
+    FeatureLayout,
+    LayoutLabel,
+)
 from transform import compat
-from transform.aliases import Columns, ColumnTensor
-from transform.analyzers.present import with_counts
-from transform.block import Block
+from transform.analyzers.counts import with_counts
+from transform.block import Block, Columns, ColumnTensor, Entry, IdCount
 from transform.columns.derive import derived_columns, refuse_leaks
-from transform.columns.fixed_lists import split_lists
-from transform.columns.inputs import DenseColumns, batch_size, tensor_type
-from transform.columns.types import ResolvedGroup, SeenTypes
+from transform.columns.inputs import DenseColumns, batch_size, split_lists, tensor_type
+from transform.columns.numbers import scaled
 from transform.encode.crosses import cross, cross_texts, float_buckets
 from transform.encode.encoder import Inputs
 from transform.encode.label import label_output, weight_output
 from transform.encode.lookup import vocabulary_names
 from transform.encode.table import ENCODERS, encoded
-from transform.output.pack import pack
-from transform.resolve.kinds import reads_texts, step_of, takes_lists
-from transform.resolve.output_columns import all_output_columns
-from transform.resolve.select import resolve
+from transform.resolve.output_columns import OutputColumn, all_output_columns
+from transform.resolve.select import reads_texts, resolve, step_of, takes_lists
+from transform.spec.common import SeenTypes
 from transform.spec.features import FeatureSpec
-from transform.steps.numbers import scaled
+from transform.spec.group import ResolvedGroup
 
 
 def preprocessing_fn(inputs: Columns, custom_config: Mapping[str, Any]) -> dict[str, ColumnTensor]:
@@ -65,10 +74,10 @@ def preprocessing_fn(inputs: Columns, custom_config: Mapping[str, Any]) -> dict[
         raise ValueError(
             'Transform got no feature specification; give custom_config={"features": {...}}'
         )
-    return apply_spec(FeatureSpec.model_validate(custom_config["features"]), inputs)
+    return _apply_spec(FeatureSpec.model_validate(custom_config["features"]), inputs)
 
 
-def apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
+def _apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
     """Return the columns of a parsed spec; see `preprocessing_fn`."""
     columns = dict(inputs)
     if spec.derive is not None:
@@ -83,7 +92,7 @@ def apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
 
     scaled_columns = {n for r in groups if r.group.encode is None for n in r.columns}
     blocks = with_counts(_blocks(spec, groups, columns, types), counted=scaled_columns)
-    packed = pack(spec, all_output_columns(spec, groups), blocks)
+    packed = _pack(spec, all_output_columns(spec, groups), blocks)
     passed = {name: columns[name] for name in spec.passthrough}
     outputs: dict[str, ColumnTensor] = {**packed.outputs, **passed}
 
@@ -193,3 +202,120 @@ def _write_layout(layout: FeatureLayout, rows: tf.Tensor) -> None:
     """
     once_per_batch = tf.fill([tf.minimum(rows, 1)], layout.to_json())
     tft.vocabulary(once_per_batch, vocab_filename=ASSET)
+
+
+class _Packed(NamedTuple):
+    """The outputs, and the fields of `FeatureLayout` that describe them."""
+
+    outputs: dict[str, tf.Tensor]
+    columns: tuple[Column, ...]
+    missing: str | None
+
+
+class _Named(NamedTuple):
+    """A column of a block, on its way into the spec's order."""
+
+    source: str
+    size: IdCount | None
+    entry: Entry | None
+
+
+def _pack(spec: FeatureSpec, wanted: Sequence[OutputColumn], blocks: Sequence[Block]) -> _Packed:
+    """Pack the columns in the order of `wanted`, one output per dtype."""
+    order = {column.name: column for column in wanted}
+    outputs: dict[str, tf.Tensor] = {}
+    placed: dict[str, Column] = {}
+    missing: list[tf.Tensor] = []
+    missing_names: list[str] = []
+    for output, dtype in ((PACKED_FLOAT, tf.float32), (PACKED_INT, tf.int64)):
+        members = [block for block in blocks if block.values.dtype == dtype]
+        if not members:
+            continue
+        names = [name for block in members for name in block.names]
+        mine = frozenset(names)
+        in_order = [name for name in order if name in mine]
+        values = _arrange([block.values for block in members], names, in_order)
+        columns = _columns(members, in_order, order, output if spec.packed else None)
+        placed |= columns
+        missing.append(_arrange([block.missing for block in members], names, in_order))
+        missing_names += in_order
+        if spec.packed:
+            outputs[output] = values
+        else:
+            outputs |= _one_by_one(values, in_order, members)
+    columns = tuple(placed[name] for name in order)
+    if not (spec.packed and spec.missing_mask and columns):
+        return _Packed(outputs, columns, None)
+    outputs[PACKED_MISSING] = _pack_bits(_arrange(missing, missing_names, list(order)))
+    return _Packed(outputs, columns, PACKED_MISSING)
+
+
+def _pack_bits(bits: tf.Tensor) -> tf.Tensor:
+    """Pack bool `[batch, p]` as int64 `[batch, ceil(p / 32)]`: bit `i % 32` of word `i // 32`."""
+    p = bits.shape[1]
+    words = -(-p // MISSING_BITS)
+    padded = tf.pad(tf.cast(bits, tf.int64), [[0, 0], [0, words * MISSING_BITS - p]])
+    weights = np.left_shift(np.int64(1), np.arange(MISSING_BITS, dtype=np.int64))
+    packed = tf.reduce_sum(tf.reshape(padded, [-1, words, MISSING_BITS]) * weights, axis=2)
+    return tf.ensure_shape(packed, [None, words])
+
+
+def _columns(
+    blocks: Sequence[Block],
+    wanted: Sequence[str],
+    order: Mapping[str, OutputColumn],
+    output: str | None,
+) -> dict[str, Column]:
+    """Return the layout's entries; `output` None: each column is a separate output."""
+    named: dict[str, _Named] = {}
+    for block in blocks:
+        entries = block.entries or (None,) * len(block.names)
+        described = map(_Named, block.sources, block.sizes, entries)
+        named |= dict(zip(block.names, described, strict=True))
+    columns = {}
+    for position, name in enumerate(wanted):
+        size, entry = named[name].size, named[name].entry
+        rule = order[name].validation_rule
+        columns[name] = Column(
+            name=name,
+            source=named[name].source,
+            group=order[name].group,
+            kind=order[name].kind,
+            output=output or name,
+            position=position if output else 0,
+            vocabulary_size=size.total if size and isinstance(size.total, int) else None,
+            vocabulary=size.vocabulary if size else None,
+            extra_ids=size.extra_ids if size else 0,
+            entry_of=entry.vocabulary if entry else None,
+            entry=entry.line if entry else None,
+            validation_rule=rule.name if rule else None,
+            bounds=dict(rule.bounds) if rule and rule.bounds else None,
+            is_aspect=order[name].is_aspect,
+            shared_ids=order[name].shared_ids,
+        )
+    return columns
+
+
+def _arrange(
+    tensors: Sequence[tf.Tensor], names: Sequence[str], wanted: Sequence[str]
+) -> tf.Tensor:
+    """Concatenate columns called `names` and bring them into the order `wanted`."""
+    joined = tensors[0] if len(tensors) == 1 else tf.concat(tensors, axis=1)
+    if list(names) == list(wanted):
+        return joined
+    index = {name: i for i, name in enumerate(names)}
+    return tf.gather(joined, [index[name] for name in wanted], axis=1)
+
+
+def _one_by_one(
+    values: tf.Tensor, names: Sequence[str], blocks: Sequence[Block]
+) -> dict[str, tf.Tensor]:
+    """Return `[batch, 1]` per column; ids carry their range in the transformed schema."""
+    sizes: dict[str, IdCount | None] = {}
+    for block in blocks:
+        sizes |= dict(zip(block.names, block.sizes, strict=True))
+    outputs = dict(zip(names, tf.split(values, len(names), axis=1), strict=True))
+    for name, column in outputs.items():
+        if (size := sizes[name]) is not None:
+            compat.set_int_domain(column, size.total)
+    return outputs

@@ -137,11 +137,7 @@ class _SliceBatches(beam.DoFn):
 
 
 def _dense_columns(name: str, value: Any) -> Any:
-    """Return the arrays `[rows, values]` of tensors, in the same nested dicts.
-
-    Raises:
-        ValueError: Rows have different numbers of values, or values have more than one axis.
-    """
+    """Return the arrays `[rows, values]` of tensors, in the same nested dicts."""
     if value is None:
         return None
     if isinstance(value, Mapping):

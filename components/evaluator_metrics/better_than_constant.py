@@ -22,7 +22,6 @@ import numpy as np
 from tensorflow_model_analysis.metrics import metric_types
 
 from components.evaluator_metrics.row_computations import (
-    Computation,
     Key,
     RowCombiner,
     RowOptions,
@@ -237,18 +236,11 @@ class BetterThanConstant(metric_types.Metric):
     def __init__(self, metric: str, name: str = NAME):
         """Compare by `metric`, a key of `RULES`; be called `name` in TFMA's results."""
         super().__init__(
-            row_computations(NAME, lambda key, options: _of_key(metric, key, options)), name=name
+            row_computations(NAME, lambda key, options: _Combiner(metric, key, options)), name=name
         )
 
 
 metric_types.register_metric(BetterThanConstant)
-
-
-def _of_key(metric: str, key: Key, options: RowOptions) -> Computation:
-    combiner = _Combiner(metric, key, key._replace(name=AGAINST_CONSTANT), options)
-    return Computation(
-        keys=[combiner.key, combiner.details_key], preprocessors=None, combiner=combiner
-    )
 
 
 @dataclasses.dataclass
@@ -279,9 +271,11 @@ class Sample:
 
 
 class _Combiner(RowCombiner):
-    def __init__(self, metric: str, key: Key, details_key: Key, options: RowOptions):
-        super().__init__(options)
-        self.metric, self.key, self.details_key = metric, key, details_key
+    details = AGAINST_CONSTANT
+
+    def __init__(self, metric: str, key: Key, options: RowOptions):
+        super().__init__(key, options)
+        self.metric = metric
         self._random: np.random.Generator | None = None  # of a worker: not pickled
 
     def __getstate__(self) -> dict[str, Any]:
@@ -314,7 +308,7 @@ class _Combiner(RowCombiner):
         accumulator.reduce()
         return accumulator
 
-    def extract_output(self, accumulator: Sample) -> dict[Key, float | np.ndarray]:
+    def extract_output(self, accumulator: Sample) -> dict[Key | None, float | np.ndarray]:
         accumulator.reduce()
         if not accumulator.rows:
             found = Comparison(math.nan, math.nan, 1.0, 0)
@@ -323,4 +317,4 @@ class _Combiner(RowCombiner):
                 np.concatenate, zip(*accumulator.parts, strict=True)
             )
             found = compare(self.metric, labels, predictions, weights)
-        return {self.key: found.better, self.details_key: np.array(found, np.float64)}
+        return {self.key: found.better, self.beside: np.array(found, np.float64)}

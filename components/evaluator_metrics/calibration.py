@@ -13,19 +13,12 @@ C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger, "On Calibration of Modern Neural Ne
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from tensorflow_model_analysis.metrics import metric_types
 
-from components.evaluator_metrics.row_computations import (
-    Computation,
-    Key,
-    RowCombiner,
-    RowOptions,
-    row_computations,
-)
+from components.evaluator_metrics.row_computations import Key, SumCombiner, row_computations
 
 NAME = "calibration_error"
 BINS_NAME = "calibration_bins"
@@ -75,39 +68,20 @@ class CalibrationError(metric_types.Metric):
     """
 
     def __init__(self, name: str = NAME):
-        super().__init__(row_computations(NAME, _computation), name=name)
+        super().__init__(row_computations(NAME, _Combiner), name=name)
 
 
 metric_types.register_metric(CalibrationError)
 
 
-def _computation(key: Key, options: RowOptions) -> Computation:
-    combiner = _Combiner(key, key._replace(name=BINS_NAME), options)
-    return Computation(
-        keys=[combiner.key, combiner.bins_key], preprocessors=None, combiner=combiner
-    )
-
-
-class _Combiner(RowCombiner):
-    def __init__(self, key: Key, bins_key: Key, options: RowOptions):
-        super().__init__(options)
-        self.key, self.bins_key = key, bins_key
-
-    def create_accumulator(self) -> Bins:
-        return Bins(*np.zeros([3, BINS]))
+class _Combiner(SumCombiner):
+    details = BINS_NAME
+    shape = (3, BINS)
 
     def add_rows(
-        self, accumulator: Bins, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
-    ) -> Bins:
-        return _sum([accumulator, bins_of(labels, predictions, weights)])
+        self, accumulator: np.ndarray, labels: np.ndarray, predictions: np.ndarray, weights: Any
+    ) -> np.ndarray:
+        return accumulator + np.stack(bins_of(labels, predictions, weights))
 
-    def merge_accumulators(self, accumulators: Iterable[Bins]) -> Bins:
-        return _sum([self.create_accumulator(), *accumulators])
-
-    def extract_output(self, accumulator: Bins) -> dict[Key, float | np.ndarray]:
-        bins = Bins(*accumulator)
-        return {self.key: bins.error, self.bins_key: np.stack(bins)}
-
-
-def _sum(parts: Iterable[Bins]) -> Bins:
-    return Bins(*np.sum(list(parts), axis=0))
+    def extract_output(self, accumulator: np.ndarray) -> dict[Key | None, Any]:
+        return {self.key: Bins(*accumulator).error, self.beside: accumulator}

@@ -15,13 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from tensorflow_model_analysis.metrics import metric_types
 
-from components.evaluator_metrics.row_computations import (
-    Computation,
-    Key,
-    RowCombiner,
-    RowOptions,
-    row_computations,
-)
+from components.evaluator_metrics.row_computations import Key, RowCombiner, row_computations
 
 NAME = "r2"
 
@@ -74,22 +68,14 @@ class RSquared(metric_types.Metric):
     """R² of a regression."""
 
     def __init__(self, name: str = NAME):
-        super().__init__(row_computations(NAME, _computation), name=name)
+        super().__init__(row_computations(NAME, _Combiner), name=name)
 
 
 metric_types.register_metric(RSquared)
 
 
-def _computation(key: Key, options: RowOptions) -> Computation:
-    return Computation(keys=[key], preprocessors=None, combiner=_Combiner(key, options))
-
-
 class _Combiner(RowCombiner):
     flatten = True
-
-    def __init__(self, key: Key, options: RowOptions):
-        super().__init__(options)
-        self._key = key
 
     def create_accumulator(self) -> Moments:
         return Moments()
@@ -103,4 +89,4 @@ class _Combiner(RowCombiner):
         return sum(accumulators, Moments())
 
     def extract_output(self, accumulator: Moments) -> dict[Key, float]:
-        return {self._key: Moments(*accumulator).r_squared}
+        return {self.key: Moments(*accumulator).r_squared}

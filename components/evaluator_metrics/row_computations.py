@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import apache_beam as beam
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 Key: TypeAlias = metric_types.MetricKey
-Computation: TypeAlias = metric_types.MetricComputation
-Inputs: TypeAlias = metric_types.StandardMetricInputs
 # How `metric_util.to_label_prediction_example_weight` reads a row.
 RowOptions: TypeAlias = dict[str, Any]
 
@@ -27,14 +25,18 @@ class RowCombiner(beam.CombineFn):
     TFMA adds one row at a time; `components.column_evaluation` adds the columns of a batch.
 
     Attributes:
+        key: Of the metric.
+        beside: Key of what is in the results beside it, called `details`; None: nothing is.
         options: How TFMA reads a row.
         flatten: Whether each pair of a label and an output is a row.
     """
 
+    details: ClassVar[str | None] = None
     flatten: ClassVar[bool] = False
 
-    def __init__(self, options: RowOptions):
-        self.options = options
+    def __init__(self, key: Key, options: RowOptions):
+        self.key, self.options = key, options
+        self.beside = key._replace(name=self.details) if self.details else None
 
     @abstractmethod
     def add_rows(
@@ -49,7 +51,7 @@ class RowCombiner(beam.CombineFn):
             weights: `[rows]`, 0 or more.
         """
 
-    def add_input(self, accumulator: Any, element: Inputs) -> Any:
+    def add_input(self, accumulator: Any, element: metric_types.StandardMetricInputs) -> Any:
         """Return the accumulator with one row of TFMA added."""
         rows = metric_util.to_label_prediction_example_weight(
             element, **self.options, flatten=self.flatten
@@ -64,14 +66,32 @@ class RowCombiner(beam.CombineFn):
         return accumulator
 
 
+class SumCombiner(RowCombiner):
+    """A metric of sums over rows: an accumulator is an array of `shape`."""
+
+    shape: ClassVar[tuple[int, ...]]
+
+    def create_accumulator(self) -> np.ndarray:
+        """Return zeros."""
+        return np.zeros(self.shape)
+
+    def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
+        """Return the sum."""
+        return np.sum([self.create_accumulator(), *accumulators], axis=0)
+
+    def extract_output(self, accumulator: np.ndarray) -> dict[Key, Any]:
+        """Return the sums themselves."""
+        return {self.key: accumulator}
+
+
 def row_computations(
-    name: str, compute: Callable[[Key, RowOptions], Computation]
-) -> Callable[..., list[Computation]]:
+    name: str, create: Callable[[Key, RowOptions], RowCombiner]
+) -> Callable[..., list[metric_types.MetricComputation]]:
     """Return the computations of a metric, one for each key, as `metric_types.Metric` takes them.
 
     Args:
         name: of the metric, where TFMA gives none.
-        compute: the MetricComputation, from the metric's key and the options that
+        create: the combiner, from the metric's key and the options that
             `metric_util.to_label_prediction_example_weight` reads a row by.
     """
 
@@ -85,7 +105,7 @@ def row_computations(
         aggregation_type: metric_types.AggregationType | None = None,
         class_weights: dict[int, float] | None = None,
         example_weighted: bool = False,
-    ) -> list[Computation]:
+    ) -> list[metric_types.MetricComputation]:
         of_key = {
             "model_name": model_name,
             "output_name": output_name,
@@ -98,6 +118,8 @@ def row_computations(
             "aggregation_type": aggregation_type,
             "class_weights": class_weights,
         }
-        return [compute(Key(name=name, **of_key), options)]
+        combiner = create(Key(name=name, **of_key), options)
+        keys = [combiner.key, *([combiner.beside] if combiner.beside else [])]
+        return [metric_types.MetricComputation(keys, None, combiner)]
 
     return metric_util.merge_per_key_computations(computations)

@@ -6,18 +6,12 @@ precision and recall and their areas. They are sums, so any parts merge to those
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from tensorflow_model_analysis.metrics import metric_types
 
-from components.evaluator_metrics.row_computations import (
-    Computation,
-    Key,
-    RowCombiner,
-    RowOptions,
-    row_computations,
-)
+from components.evaluator_metrics.row_computations import SumCombiner, row_computations
 
 NAME = "score_histogram"
 
@@ -51,35 +45,16 @@ class ScoreHistogram(metric_types.Metric):
     """The histogram of a binary classifier, an array `[2, BINS]`."""
 
     def __init__(self, name: str = NAME):
-        super().__init__(row_computations(NAME, _computation), name=name)
+        super().__init__(row_computations(NAME, _Combiner), name=name)
 
 
 metric_types.register_metric(ScoreHistogram)
 
 
-def _computation(key: Key, options: RowOptions) -> Computation:
-    return Computation(keys=[key], preprocessors=None, combiner=_Combiner(key, options))
-
-
-class _Combiner(RowCombiner):
-    def __init__(self, key: Key, options: RowOptions):
-        super().__init__(options)
-        self.key = key
-
-    def create_accumulator(self) -> np.ndarray:
-        return np.zeros([2, BINS])
+class _Combiner(SumCombiner):
+    shape = (2, BINS)
 
     def add_rows(
-        self,
-        accumulator: np.ndarray,
-        labels: np.ndarray,
-        predictions: np.ndarray,
-        weights: np.ndarray,
+        self, accumulator: np.ndarray, labels: np.ndarray, predictions: np.ndarray, weights: Any
     ) -> np.ndarray:
         return accumulator + histogram_of(labels, predictions, weights)
-
-    def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
-        return np.sum([self.create_accumulator(), *accumulators], axis=0)
-
-    def extract_output(self, accumulator: np.ndarray) -> dict[Key, np.ndarray]:
-        return {self.key: accumulator}

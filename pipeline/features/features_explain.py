@@ -23,7 +23,7 @@ from pipeline.report.records import NodeRecord, find_output, latest_run, latest_
 from pipeline.report.split_statistics import TRAIN_SPLIT, read_statistics
 
 if TYPE_CHECKING:
-    from transform.output.chains import Chain, ChainStep
+    from transform.chains import Chain, ChainStep
 
 SHOWN_VALUES = 4  # of a list in the table; --json has all of them
 PIPE_WIDTH = 160

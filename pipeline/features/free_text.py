@@ -22,7 +22,7 @@ _NEARLY_ALL = 0.9  # of the rows
 _MOST_ROWS = 5_000
 _MOST_CHARACTERS = 10_000  # of a text
 _FEWEST_TERMS, _MOST_TERMS = 16, 256
-# Approximates the tokens of transform/encode/words.py, which needs TensorFlow.
+# Approximates the tokens of transform/encode/lookup.py, which needs TensorFlow.
 _ALONE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 _WORD = re.compile(r"[^\W_]+")
 

@@ -24,7 +24,7 @@ from trainer_module.options.setting_names import to_setting_names
 from transform import check_spec
 
 if TYPE_CHECKING:
-    from transform.columns.types import ResolvedGroup
+    from transform.spec.group import ResolvedGroup
 
 
 def check_writable(config: PipelineConfig) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from transform import Group, Label
-    from transform.columns.types import ResolvedGroup
+    from transform.spec.group import ResolvedGroup
 
 RARE_ROWS = 20
 """Maximum number of rows of a class that may all be in the eval split by chance."""

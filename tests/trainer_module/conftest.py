@@ -16,7 +16,7 @@ from absl import logging
 
 from trainer_module.common.progress import progress_of
 from trainer_module.devices.strategies import configure_logical_devices, create_strategy
-from trainer_module.window import passes
+from trainer_module.window import spec as passes
 
 # What holds the assertions of several test modules (tests/gpu has some of them).
 pytest.register_assert_rewrite("exactness")

@@ -16,16 +16,24 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 tft = pytest.importorskip("tensorflow_transform")
 
-from transform.analyzers.statistic import Statistic  # noqa: E402
 from transform.block import Block, IdCount  # noqa: E402
 from transform.encode.encoder import Encoder, Inputs, Members  # noqa: E402
 from transform.encode.table import ENCODERS  # noqa: E402
-from transform.scale.scaler import Scaler, ToScale, ValidationRule, linear  # noqa: E402
+from transform.scale.scaler import (  # noqa: E402
+    Scaler,
+    Statistic,
+    ToScale,
+    ValidationRule,
+    linear,
+)
 from transform.scale.table import SCALERS  # noqa: E402
 from transform.spec.encoders import Encode, Options  # noqa: E402
 from transform.spec.features import FeatureSpec  # noqa: E402
-from transform.spec.group import Group  # noqa: E402
-from transform.spec.scalers import AnyScale, Scale  # noqa: E402
+from transform.spec.group import (  # noqa: E402
+    Group,
+    Scale,
+    _AnyScale,
+)
 
 WORDS = ["a", "bb", None, "cccc", "ccccccc", "bb"]
 FARES = [1.0, 2.0, None, 9.0, 4.0, 5.0]
@@ -88,7 +96,7 @@ class _Encode(Encode):
 
 
 class _Group(Group):
-    scale: AnyScale | Literal["halved"] | None = None
+    scale: _AnyScale | Literal["halved"] | None = None
     encode: _Encode | None = None
 
 
@@ -106,7 +114,7 @@ def result(run_transform: Any) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(ENCODERS, "length", LENGTH)
         patch.setitem(SCALERS, "halved", HALVED)
-        for reader in ("transform.preprocessing", "transform.output.chains"):
+        for reader in ("transform.preprocessing", "transform.chains"):
             patch.setattr(f"{reader}.FeatureSpec", _Spec)
         columns = {"tip": TIPS, "word": WORDS, "fare": FARES}
         yield run_transform({"groups": groups}, columns, batch_size=4)
@@ -177,9 +185,9 @@ def test_every_encoder_of_the_spec_has_a_record() -> None:
 
 
 def test_what_crosses_by_the_spec_is_what_encodes_texts() -> None:
-    from transform.spec.cross import CROSS_ENCODERS
+    from transform.spec.features import _CROSS_ENCODERS
 
-    assert {name for name, e in OURS.items() if e.of_texts is not None} == set(CROSS_ENCODERS)
+    assert {name for name, e in OURS.items() if e.of_texts is not None} == set(_CROSS_ENCODERS)
 
 
 @pytest.mark.parametrize("name", [*Encode.model_fields, *get_args(Scale)])

@@ -7,8 +7,7 @@ import tensorflow as tf
 
 from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.tensors import LossLike, Tensors
-from trainer_module.losses.nested import Path, at, only, path_name
-from trainer_module.losses.weighted_loss import OutputTerm, WeightedLoss
+from trainer_module.losses.weighted_loss import OutputTerm, Path, WeightedLoss, at, only, path_name
 
 # Layers that pass on their inputs, apart from an activation.
 _PASSING = (

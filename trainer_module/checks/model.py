@@ -1,12 +1,21 @@
-"""Check before training that a model's windows are exact."""
+"""Check before training that a model's windows are exact.
+
+Namely dtypes, methods that it overrides for `fit` of Keras and that this trainer does not call, and
+state that it updates when called, because a window calls it many times.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
 
+from trainer_module.checks.warn_once import warn_once
+from trainer_module.common.tensors import Variable, VariableValues
 
-def compute_dtypes(model: keras.Model) -> set[str]:
+
+def _compute_dtypes(model: keras.Model) -> set[str]:
     """Return the compute dtypes of a model's layers, and of a subclassed model.
 
     Input layers, and models that Keras calls layer by layer, are left out: they have a dtype but
@@ -22,7 +31,7 @@ def compute_dtypes(model: keras.Model) -> set[str]:
 
 def computes_in_float16(model: keras.Model) -> bool:
     """Return whether a layer computes in float16, so that gradients need a loss scale."""
-    return "float16" in compute_dtypes(model)
+    return "float16" in _compute_dtypes(model)
 
 
 def check_built(model: keras.Model) -> None:
@@ -102,3 +111,108 @@ def check_jit_compile(model: keras.Model) -> None:
             reason = getattr(thing, "jit_compile_error", None)
             if reason is not None:
                 raise ValueError(f"jit_compile=True: {reason}")
+
+
+_INSTEAD = {
+    "compute_loss": (
+        "give that loss as loss_fn, a function (labels, outputs, sample_weight) -> (numerator, "
+        "denominator); add terms that need the inputs with add_loss in a layer"
+    ),
+    "train_step": (
+        "write the step with accumulate_gradients, mean_gradients and apply_gradients, or move "
+        "its computation into the layers and the loss function"
+    ),
+}
+
+
+def reject_custom_train_step(model: keras.Model, names: Sequence[str], *, by: str) -> None:
+    """Raise ValueError for a model that overrides `compute_loss` or `train_step`.
+
+    Args:
+        model: A Keras model.
+        names: Names of the methods that must not be overridden.
+        by: Name of the caller that does not call them, for the message.
+    """
+    for name in _overridden(model, names):
+        raise ValueError(
+            f"model {model.name!r} ({type(model).__name__}) overrides {name}, which {by} "
+            f"does not call: {_INSTEAD[name]}."
+        )
+
+
+def warn_overrides_ignored(model: keras.Model, names: Sequence[str], *, by: str) -> None:
+    """Warn, once per model and method, about overridden methods that are not called.
+
+    Args:
+        model: A Keras model.
+        names: Names of the methods.
+        by: Name of the caller that does not call them, for the message.
+    """
+    for name in _overridden(model, names):
+        warn_once(
+            f"model {model.name!r} ({type(model).__name__}) overrides {name}, which {by} "
+            "does not call: it has no effect.",
+            about=model,
+            topic=name,
+        )
+
+
+def _overridden(model: keras.Model, names: Sequence[str]) -> list[str]:
+    return [
+        name
+        for name in names
+        if not (getattr(getattr(model, name), "__module__", None) or "").startswith("keras.")
+    ]
+
+
+def find_assignment(graph: tf.Graph) -> str | None:
+    """Return the name of a tf.Variable that a traced function assigns to, or None."""
+    handles = {id(inner): outer for outer, inner in graph.captures}
+    for operation in graph.get_operations():
+        if operation.type.startswith(("Assign", "ResourceScatter")):
+            handle = handles.get(id(operation.inputs[0]))
+            names = [v.name for v in graph.variables if v.handle is handle]
+            return names[0] if names else operation.name
+    return None
+
+
+def reject_assignments(graph: tf.Graph) -> None:
+    """Raise ValueError if a traced micro-batch assigns to a tf.Variable, which Keras cannot see."""
+    name = find_assignment(graph)
+    if name is not None:
+        raise ValueError(_UPDATES.format(names=name))
+
+
+_UPDATES = (
+    "the model updates {names} while it is called with training=True: state that depends on a "
+    "micro-batch would make the result depend on its size. Use LayerNormalization or "
+    "GroupNormalization instead of BatchNormalization, or freeze its statistics with "
+    "layer.trainable = False; remove metrics and stateful=True from layers; and create a "
+    "keras.random.SeedGenerator in each random layer."
+)
+
+
+def reject_updates(
+    model: keras.Model,
+    scope: keras.StatelessScope,
+    mapping: VariableValues,
+    seeds: Sequence[Variable],
+) -> None:
+    """Raise ValueError if a call of the model updated a Keras variable.
+
+    Args:
+        model: The model that was called.
+        scope: The `keras.StatelessScope` around the call.
+        mapping: (variable, value) pairs with which the scope was created.
+        seeds: Seed states, which may be updated.
+    """
+    before = {id(variable): value for variable, value in mapping}
+    updated = {k for k, v in scope.state_mapping.items() if v is not before.get(k)}
+    updated -= {id(seed) for seed in seeds}
+    if updated:
+        known = {id(v): v.path for v in model.variables}
+        for layer in model._flatten_layers():
+            states = [*layer.metrics_variables, *tf.nest.flatten(getattr(layer, "states", ()))]
+            known |= {id(v): f"a state of layer {layer.path!r}" for v in states}
+        names = {known.get(key, "a seed or state outside the model") for key in updated}
+        raise ValueError(_UPDATES.format(names=", ".join(sorted(names))))

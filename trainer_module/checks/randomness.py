@@ -1,4 +1,7 @@
-"""Find random numbers that no seed determines: such runs cannot be repeated or resumed."""
+"""Find random numbers that no seed determines: such runs cannot be repeated or resumed.
+
+From the same graph follows the tolerance for results in batches of different sizes.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ _BY_SHAPE = {
 }
 
 
-def draws_random_numbers(graph: tf.Graph) -> bool:
+def _draws_random_numbers(graph: tf.Graph) -> bool:
     """Return whether a traced function draws random numbers from seeds."""
     return bool(_seeded_draws(graph))
 
@@ -100,7 +103,7 @@ def draws_by_row(count: tf.Tensor, start: tf.Tensor, total: tf.Tensor) -> Iterat
         functions.update(kept)
 
 
-def graph_nodes(graph: tf.Graph) -> list[tf.compat.v1.NodeDef]:
+def _graph_nodes(graph: tf.Graph) -> list[tf.compat.v1.NodeDef]:
     """Return the operations of a traced function and of the functions that it calls."""
     definition = graph.as_graph_def()
     return [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
@@ -108,7 +111,7 @@ def graph_nodes(graph: tf.Graph) -> list[tf.compat.v1.NodeDef]:
 
 def _seeded_draws(graph: tf.Graph) -> list[tf.compat.v1.NodeDef]:
     # The operations StatelessRandomGet... only read the seed.
-    return [n for n in graph_nodes(graph) if n.op.startswith(_STATELESS) and "Get" not in n.op]
+    return [n for n in _graph_nodes(graph) if n.op.startswith(_STATELESS) and "Get" not in n.op]
 
 
 def find_stateful_draw(graph: tf.Graph) -> tuple[str, str] | None:
@@ -164,3 +167,23 @@ def _called_functions(node: tf.compat.v1.NodeDef) -> Iterator[str]:
         if value.HasField("func"):
             yield value.func.name
         yield from (function.name for function in value.list.func)
+
+
+# Operations that round no value, or each one alone.
+_NO_SUMS = {"Cast", "ConcatV2", "Const", "ExpandDims", "GatherV2", "Identity", "Pack"}
+_NO_SUMS |= {"Placeholder", "ReadVariableOp", "Reshape", "Shape", "StridedSlice", "Transpose"}
+
+
+def rounding_tolerance(graph: tf.Graph) -> float:
+    """Return the relative tolerance by the least precise dtype in which the graph adds up.
+
+    In a batch of another size, a row uses other kernels and is rounded differently (on GPUs to the
+    10 bits of TF32).
+    """
+    nodes = (node for node in _graph_nodes(graph) if node.op not in _NO_SUMS)
+    used = {value.type for node in nodes for value in node.attr.values()}
+    if used & {tf.bfloat16.as_datatype_enum, tf.float16.as_datatype_enum}:
+        return 5e-2
+    if tf.float32.as_datatype_enum in used:
+        return 1e-3 if tf.config.list_physical_devices("GPU") else 1e-4
+    return 1e-8

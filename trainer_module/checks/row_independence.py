@@ -22,14 +22,16 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module.checks.logits import warn_if_not_probabilities
-from trainer_module.checks.randomness import draws_by_row, find_uncontrolled_draw
-from trainer_module.checks.rounding import rounding_tolerance
+from trainer_module.checks.randomness import (
+    draws_by_row,
+    find_uncontrolled_draw,
+    rounding_tolerance,
+)
 from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.layers import replaced_calls
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Tensors, Variable
-from trainer_module.losses.nested import path_name
-from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss, loss_sums
+from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss, loss_sums, path_name
 
 MOST_ROWS = 64
 

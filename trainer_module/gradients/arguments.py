@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch
 from trainer_module.checks.compiled import warn_compile_args_ignored
-from trainer_module.checks.custom_steps import reject_custom_train_step
-from trainer_module.checks.model import check_built
+from trainer_module.checks.model import check_built, reject_custom_train_step
 from trainer_module.common.tensors import LossLike, Tensors
 
 _INT64 = range(-(2**63), 2**63)
@@ -50,7 +49,7 @@ def checked_batch(
     check_batch(features, labels, sample_weight)
     reject_custom_train_step(model, ("compute_loss",), by=by)
     warn_compile_args_ignored(model, loss_fn)
-    check_random_position(random_position)
+    _check_random_position(random_position)
     features = checked_features(model, features)
     weights = to_tensors(sample_weight, "sample_weight")
     for tensor in tf.nest.flatten(weights):
@@ -145,7 +144,7 @@ def check_function(name: str, value: Any, *, example: str) -> None:
         raise ValueError(f"{name}={value!r}: use a function, such as {example}, or None.")
 
 
-def check_random_position(position: Any) -> None:
+def _check_random_position(position: Any) -> None:
     """Raise ValueError unless the value is a sequence of integers, or of tensors of them."""
     is_sequence = isinstance(position, Sequence) and not isinstance(position, str)
     if not is_sequence or not all(_is_index(each) for each in position):

@@ -16,24 +16,24 @@ import numpy as np
 import tensorflow as tf
 
 from shared_core.nearest import nearest
-from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.layers import replaced_calls
 from trainer_module.common.positive_int import check_positive_int
 from trainer_module.common.tensors import Tensors
 from trainer_module.gradients.arguments import check_function, checked_features, to_tensors
-from trainer_module.gradients.chunks import (
+from trainer_module.gradients.row_gradients import (
     ChunkSize,
+    chunk_function,
     count_rows,
     map_chunks,
     resolve_chunk_size,
     row_specs,
 )
-from trainer_module.gradients.row_gradients import chunk_function
 from trainer_module.window.micro_batch import upcast_to_float32
-from trainer_module.window.trace_bytes import bytes_per_row
+from trainer_module.window.trace import bytes_per_row
 
-Output = Callable[[Any], tf.Tensor]
+_Output = Callable[[Any], tf.Tensor]
 # Share of the output's largest change that the attributions may miss before there is a warning.
 _GAP = 0.01
 # The nodes of a quadrature are the eigenvalues of a matrix of this size, here of 128 MiB.
@@ -66,7 +66,7 @@ def input_gradients(
     features: Tensors,
     *,
     chunk_size: ChunkSize = "auto",
-    output: Output | None = None,
+    output: _Output | None = None,
     embeddings: Sequence[str] | None = None,
 ) -> Any:
     """Return ∂ output_i / ∂ input_i for each row i, in inference mode.
@@ -107,7 +107,7 @@ def integrated_gradients(
     chunk_size: ChunkSize = "auto",
     baseline: Tensors = None,
     steps: int = 50,
-    output: Output | None = None,
+    output: _Output | None = None,
     embeddings: Sequence[str] | None = None,
 ) -> InputGradients:
     """Return the attributions (x - x') ∫ ∂ output(x' + α (x - x')) / ∂x dα of Sundararajan 2017.
@@ -171,7 +171,7 @@ def quadrature(steps: int) -> tuple[np.ndarray, np.ndarray]:
     return np.append(0, (nodes + 1) / 2), np.append(0, weights / 2)
 
 
-class Point(NamedTuple):
+class _Point(NamedTuple):
     """An output and its gradients at one point, for each row.
 
     Attributes:
@@ -195,7 +195,7 @@ class Differentiator(NamedTuple):
     """
 
     model: keras.Model
-    output: Output | None
+    output: _Output | None
     layers: Mapping[str, keras.layers.Layer]
 
     def at(
@@ -203,7 +203,7 @@ class Differentiator(NamedTuple):
         features: Any,
         changed: Mapping[str, tf.Tensor] | None = None,
         classes: tf.Tensor | None = None,
-    ) -> Point:
+    ) -> _Point:
         """Return output and gradients in inference mode.
 
         Args:
@@ -233,11 +233,11 @@ class Differentiator(NamedTuple):
         )
         tensors = dict(zip(names, found[: len(names)], strict=True))
         gradients = dict(zip(names, found[len(names) :], strict=True))
-        return Point(value, tensors, gradients)
+        return _Point(value, tensors, gradients)
 
     def of_rows(
         self, features: Any, changed: Mapping[str, tf.Tensor] | None, classes: tf.Tensor | None
-    ) -> Point:
+    ) -> _Point:
         """Return what `at` returns, by one pass; with `layers`, of one row only."""
         tensors: dict[str, tf.Tensor] = {}
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -263,7 +263,7 @@ class Differentiator(NamedTuple):
             value = self._one_per_row(outputs, classes, rows)
             total = tf.reduce_sum(value)
         zero = tf.UnconnectedGradients.ZERO
-        return Point(value, tensors, tape.gradient(total, tensors, unconnected_gradients=zero))
+        return _Point(value, tensors, tape.gradient(total, tensors, unconnected_gradients=zero))
 
     def _one_per_row(self, outputs: Any, classes: tf.Tensor | None, rows: int | None) -> tf.Tensor:
         if self.output is not None:
@@ -388,7 +388,7 @@ def _map_rows(
 
 
 def _differentiator(
-    model: Any, features: Any, output: Output | None, embeddings: Sequence[str] | None
+    model: Any, features: Any, output: _Output | None, embeddings: Sequence[str] | None
 ) -> Differentiator:
     check_function("output", output, example="lambda outputs: outputs[:, 0]")
     names = () if embeddings is None else embeddings

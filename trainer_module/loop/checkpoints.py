@@ -24,7 +24,7 @@ from trainer_module.devices.main_thread import doing
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.checkpoint_folder import CheckpointFolder
 from trainer_module.loop.variable_names import model_paths, optimizer_paths
-from trainer_module.step.protocol import Step
+from trainer_module.step.reports import Step
 
 _POSITION = "position"
 # Of positions and variables; another number when either changes.

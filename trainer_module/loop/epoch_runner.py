@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from absl import logging
 
-from trainer_module.checks.optimizer import learning_rate_of
+from trainer_module.checks.compiled import learning_rate_of
 from trainer_module.common.tensors import Batch
 from trainer_module.devices.main_thread import doing
 from trainer_module.loop.callbacks import EpochEnd, LoopProgress

@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.checks.custom_steps import warn_overrides_ignored
-from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.checks.batch import translate_tf_errors
+from trainer_module.checks.model import warn_overrides_ignored
 from trainer_module.common.json_values import Json
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import Batch, LossLike, Tensors
@@ -19,12 +19,19 @@ from trainer_module.devices.graph_marks import GraphMarks
 from trainer_module.devices.multi_worker import is_multi_worker, worker_group
 from trainer_module.devices.strategies import local_replicas
 from trainer_module.loop.output_metrics import Metrics, metrics_by_name
-from trainer_module.losses.labels import zero_where_unweighted
-from trainer_module.losses.nested import Path, leaves, only, part_at
-from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function, loss_sums
+from trainer_module.losses.loss_values import zero_where_unweighted
+from trainer_module.losses.weighted_loss import (
+    Path,
+    WeightedLoss,
+    as_loss_function,
+    leaves,
+    loss_sums,
+    only,
+    part_at,
+)
 from trainer_module.model.metrics import check_labels, values_by_name
 from trainer_module.model.undefined import defined_result
-from trainer_module.step.split import Share, per_replica, unpack_batch
+from trainer_module.step.window_loop import Share, per_replica, unpack_batch
 
 _ARRAY_ROWS = 256  # of a batch of arrays: no number changes the result
 

@@ -11,7 +11,7 @@ import keras
 from shared_core.nearest import nearest
 from trainer_module.common.keras_names import check_keras_name
 from trainer_module.common.tensors import Tensors
-from trainer_module.losses.nested import Path, path_name
+from trainer_module.losses.weighted_loss import Path, path_name
 
 # A metric, its name or a function; lists of these, and dicts or lists nested like the outputs.
 Metrics: TypeAlias = Any

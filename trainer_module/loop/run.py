@@ -16,7 +16,7 @@ from trainer_module.loop.loop_state import LoopState
 from trainer_module.loop.run_fingerprint import Fingerprint, check_fingerprint
 from trainer_module.loop.run_history import Length, RunHistory
 from trainer_module.loop.worker_sync import WorkerSync
-from trainer_module.step.protocol import Step
+from trainer_module.step.reports import Step
 
 
 class Run:

@@ -19,7 +19,7 @@ from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.evaluation import Evaluate, Evaluation
 from trainer_module.loop.variable_names import layer_names
 from trainer_module.options.loop_options import LoopOptions
-from trainer_module.step.protocol import Step
+from trainer_module.step.reports import Step
 
 # Numbers of the schedules of a learning rate and of a pruning that programs derive from the length
 # of the run.

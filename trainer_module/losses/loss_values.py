@@ -1,4 +1,7 @@
-"""Compute the losses of one output: a value per row or token, its weight and its mask."""
+"""Compute the losses of one output: a value per row or token, its weight and its mask.
+
+Labels are aligned with the outputs, and those without weight are masked.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,9 @@ import tensorflow as tf
 
 from shared_core.nearest import nearest
 from trainer_module.common.tensors import LossLike, Tensors
-from trainer_module.losses.labels import align, same_shape, zero_where_unweighted
 
 # Labels and outputs `[rows, ...]` -> losses `[rows, ...]`.
-LabelsToValues = Callable[[Tensors, Tensors], Tensors]
+_LabelsToValues = Callable[[Tensors, Tensors], Tensors]
 
 
 class Values(NamedTuple):
@@ -50,7 +52,7 @@ class OutputLoss:
         probabilities: Whether the loss expects outputs that are probabilities, not logits.
     """
 
-    call: LabelsToValues
+    call: _LabelsToValues
     name: str
     like_outputs: bool = False
     classes: Literal["checked", "unchecked"] | None = None
@@ -124,11 +126,11 @@ def values_of(
     for mask in (mask_of(outputs), mask_of_values):
         if mask is None:
             continue
-        mask = like_values(tf.cast(mask, values.dtype), values)
+        mask = _like_values(tf.cast(mask, values.dtype), values)
         counted = mask if counted is None else counted * mask
     weights = tf.ones_like(values) if counted is None else counted
     if sample_weight is not None:
-        weights *= like_values(tf.cast(sample_weight, values.dtype), values)
+        weights *= _like_values(tf.cast(sample_weight, values.dtype), values)
     # A masked or zero-weight value that is not finite would make the sum NaN (0 * inf).
     return Values(tf.where(weights == 0, tf.zeros_like(values), values), weights, counted)
 
@@ -162,7 +164,7 @@ def class_weights(
     found = tf.gather(tf.constant(table, keras.config.floatx()), place)
     if sample_weight is None:
         return found
-    return found * like_values(tf.cast(sample_weight, found.dtype), found)
+    return found * _like_values(tf.cast(sample_weight, found.dtype), found)
 
 
 def mask_of(tensor: Tensors) -> tf.Tensor | None:
@@ -170,13 +172,10 @@ def mask_of(tensor: Tensors) -> tf.Tensor | None:
     return getattr(tensor, "_keras_mask", None)
 
 
-def like_values(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+def _like_values(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Broadcast weights to the shape of values, with axes aligned from the left.
 
     A weight `[rows]` applies to every token of its row.
-
-    Raises:
-        ValueError: Weights have more axes than values.
     """
     rank = values.shape.rank
     assert rank is not None
@@ -197,7 +196,7 @@ def like_values(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 _ABBREVIATIONS = ("bce", "kld", "mae", "mape", "mse", "msle")
 
 
-def loss_names() -> list[str]:
+def _loss_names() -> list[str]:
     """Return the names of the losses of Keras, including abbreviations."""
     names = (name for name in dir(keras.losses) if not name.startswith("_"))
     own = [n for n in names if n not in ("get", "serialize", "deserialize", "Loss")]
@@ -208,13 +207,13 @@ def _by_name(name: str) -> LossLike:
     try:
         found = keras.losses.get(name)
     except ValueError:  # Keras does not look up all of its losses
-        found = getattr(keras.losses, name) if name in loss_names() else None
+        found = getattr(keras.losses, name) if name in _loss_names() else None
     if found is None:
-        raise ValueError(f"loss={name!r} is not a Keras loss; {nearest(name, loss_names())}")
+        raise ValueError(f"loss={name!r} is not a Keras loss; {nearest(name, _loss_names())}")
     return found() if inspect.isclass(found) else found
 
 
-def _describe(call: LabelsToValues, owner: object) -> OutputLoss:
+def _describe(call: _LabelsToValues, owner: object) -> OutputLoss:
     title = getattr(owner, "__name__", type(owner).__name__)
     if not getattr(owner, "__module__", "").startswith("keras."):
         return OutputLoss(call, title, like_keras=True)
@@ -245,15 +244,11 @@ def _describe(call: LabelsToValues, owner: object) -> OutputLoss:
 def _call_loss(
     loss: OutputLoss, labels: Tensors, outputs: Tensors
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Call a loss with labels of the rank, shape and dtype that it expects.
-
-    Returns:
-        The losses `[rows, ...]`, and their Keras mask or None.
-    """
+    """Call a loss with labels of the rank, shape and dtype that it expects."""
     labels, outputs = tf.convert_to_tensor(labels), tf.convert_to_tensor(outputs)
     if outputs.dtype in (tf.float16, tf.bfloat16):
         outputs = tf.cast(outputs, tf.float32)
-    labels, outputs = align(labels, outputs)
+    labels, outputs = _align(labels, outputs)
     if loss.classes and labels.shape.rank == outputs.shape.rank and labels.shape[-1] == 1:
         labels = tf.squeeze(labels, -1)
     if loss.like_keras:
@@ -262,7 +257,7 @@ def _call_loss(
         if labels.dtype != tf.string:
             labels = tf.cast(labels, outputs.dtype)
     if loss.like_outputs:
-        labels, outputs = same_shape(labels, outputs)
+        labels, outputs = _same_shape(labels, outputs)
     found = loss.call(labels, outputs)
     if isinstance(found, (tuple, list)):
         raise ValueError(
@@ -286,3 +281,75 @@ def _nan_for_no_class(
     else:
         return values
     return tf.where(known, values, tf.constant(float("nan"), values.dtype))
+
+
+def _align(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return labels and outputs of the same rank, if labels only lack or have a last axis of 1.
+
+    Otherwise labels `[batch]` and outputs `[batch, 1]` would broadcast.
+    """
+    ranks = labels.shape.rank, outputs.shape.rank
+    if ranks[0] is None or ranks[1] is None:
+        raise ValueError(
+            f"labels of shape {labels.shape} and outputs of shape {outputs.shape}: a rank is "
+            "unknown. Say it in the input pipeline, such as tf.ensure_shape(labels, [None, 1])."
+        )
+    if ranks[0] == ranks[1] - 1 and outputs.shape[-1] == 1:
+        labels = labels[..., tf.newaxis]
+    elif ranks[0] == ranks[1] + 1 and labels.shape[-1] == 1:
+        labels = tf.squeeze(labels, -1)
+    return labels, outputs
+
+
+def _same_shape(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return labels and outputs of the same shape, for a loss that compares them elementwise."""
+    if labels.dtype == tf.string:
+        raise ValueError(
+            "labels are strings: give numbers, such as the ids that keras.layers.StringLookup "
+            "gives classes in the input pipeline."
+        )
+    if not labels.shape[1:].is_compatible_with(outputs.shape[1:]):
+        raise ValueError(
+            f"labels of shape {labels.shape} do not fit outputs of shape {outputs.shape}: the "
+            "loss would broadcast one against the other. Check the last layer's units, or use "
+            "sparse_categorical_crossentropy for integer classes."
+        )
+    if outputs.shape.rank == 1:
+        return labels[:, tf.newaxis], outputs[:, tf.newaxis]
+    if not (labels.shape[1:].is_fully_defined() and outputs.shape[1:].is_fully_defined()):
+        labels = tf.reshape(labels, tf.shape(outputs))  # fails if the sizes differ
+    return labels, outputs
+
+
+def zero_where_unweighted(labels: Tensors, weights: Tensors, *, but: int | None = None) -> Tensors:
+    """Return labels with 0 wherever the weight is 0, or with 1 if `but` is 0.
+
+    Placeholders for unknown labels, such as NaN or class -1, would otherwise cause a NaN gradient
+    (0 · NaN) or an error.
+
+    Args:
+        labels: Numbers `[batch, ...]`; other labels are returned unchanged.
+        weights: `[batch]` or `[batch, ...]`, aligned with labels from the left. None: labels are
+            returned unchanged.
+        but: The label that the loss masks (`ignore_class`). Rows with this label keep it, and no
+            other row gets it.
+    """
+    if weights is None or tf.nest.is_nested(labels):
+        return labels
+    labels, weights = tf.convert_to_tensor(labels), tf.convert_to_tensor(weights)
+    if labels.dtype == tf.string or labels.shape.rank is None or weights.shape.rank is None:
+        return labels
+    while weights.shape.rank > labels.shape.rank and weights.shape[-1] == 1:
+        weights = tf.squeeze(weights, -1)
+    if weights.shape.rank > labels.shape.rank:
+        return labels
+    while weights.shape.rank < labels.shape.rank:
+        weights = weights[..., tf.newaxis]
+    axes = zip(weights.shape, labels.shape, strict=True)
+    if any(w not in (1, None, axis) for w, axis in axes):
+        return labels  # the shapes do not fit, which the loss reports
+    off = tf.equal(weights, tf.zeros_like(weights))
+    if but is None:
+        return tf.where(off, tf.zeros_like(labels), labels)
+    off = tf.logical_and(off, tf.not_equal(labels, tf.cast(but, labels.dtype)))
+    return tf.where(off, tf.cast(1 if but == 0 else 0, labels.dtype), labels)

@@ -21,10 +21,10 @@ from trainer_module.common.tensors import LossLike, TensorLike, Tensors
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.options.step_options import StepKeywords, StepOptions
 from trainer_module.parameter_server.server_variables import Partitioner, ServerVariables
-from trainer_module.step.counters import StepCounters
 from trainer_module.step.reports import LoopReport, StepReport, non_finite_error
 from trainer_module.step.setup import StepSetup
-from trainer_module.step.split import unpack_batch
+from trainer_module.step.state import StepCounters
+from trainer_module.step.window_loop import unpack_batch
 from trainer_module.window.describe import Description
 from trainer_module.window.spec import Batch, StepInputs
 

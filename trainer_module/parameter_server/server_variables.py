@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.checks.optimizer import is_several
+from trainer_module.checks.compiled import is_several
 from trainer_module.common.tensors import Gradient, Variable, VariableValues
 
 # Their update of an element does not depend on other elements, so variables can be split anywhere.

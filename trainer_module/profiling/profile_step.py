@@ -23,9 +23,8 @@ from trainer_module.profiling.layer_scopes import layer_scopes
 from trainer_module.profiling.step_profile import StepProfile
 from trainer_module.profiling.timeline import CALL, OPEN, XLA_PART, divide_wall_time, most_expensive
 from trainer_module.profiling.xplane import read_trace
-from trainer_module.step.saved_state import SavedState
 from trainer_module.step.scaled_learning_rate import follow_steps
-from trainer_module.step.train_step import TrainStep
+from trainer_module.step.train_step import SavedState, TrainStep
 
 STEPS, OPERATIONS = 50, 10
 _SECONDS_PER_CALL = 0.5  # as in TrainingLoop

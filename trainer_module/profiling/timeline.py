@@ -10,7 +10,7 @@ import numpy as np
 
 from trainer_module.profiling.layer_scopes import layer_of
 from trainer_module.profiling.xplane import TraceEvent
-from trainer_module.window.phases import phase_of
+from trainer_module.window.trace import phase_of
 
 CALL, OPEN = "trainer_module.call", "trainer_module.open_data"
 """Markers in the trace: a call of the graph, and the creation of an iterator."""

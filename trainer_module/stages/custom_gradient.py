@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from trainer_module.common.tensors import Gradient, Tensors
 from trainer_module.losses.loss_values import mask_of
-from trainer_module.window.forward_pass import in_window_forward_pass, window_forward_pass
+from trainer_module.window.trace import in_window_forward_pass, window_forward_pass
 
 # Ids of the layers that `custom_gradient` is calling.
 _under_way: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from shared_core.nearest import nearest
-from trainer_module.checks.optimizer import each_optimizer
+from trainer_module.checks.compiled import each_optimizer
 from trainer_module.common.tensors import Tensors
 from trainer_module.stages.placement import (
     check_strategy_of_stages,
@@ -17,7 +17,7 @@ from trainer_module.stages.placement import (
     stage_devices,
 )
 from trainer_module.stages.stage import Stage
-from trainer_module.window.placement import Placement, Result
+from trainer_module.window.spec import Placement, Result
 
 
 class StagedModel(keras.Model):

@@ -8,11 +8,11 @@ from typing import Literal, TypeAlias
 import keras
 import tensorflow as tf
 
-from trainer_module.checks.optimizer import each_optimizer
+from trainer_module.checks.compiled import each_optimizer
 from trainer_module.common.json_values import Json
 from trainer_module.options.batch_sizes import BatchSizes, check_batch_sizes
 
-ScalingRule: TypeAlias = Literal["linear", "sqrt"]
+_ScalingRule: TypeAlias = Literal["linear", "sqrt"]
 _EXPONENTS = {"linear": 1.0, "sqrt": 0.5}
 
 
@@ -40,7 +40,7 @@ class ScaledLearningRate(keras.optimizers.schedules.LearningRateSchedule):
         self,
         rate: float | keras.optimizers.schedules.LearningRateSchedule,
         batch_sizes: Mapping[int, int],
-        rule: ScalingRule,
+        rule: _ScalingRule,
     ) -> None:
         """Check the arguments.
 
@@ -60,7 +60,7 @@ class ScaledLearningRate(keras.optimizers.schedules.LearningRateSchedule):
             raise ValueError(f"batch_sizes={batch_sizes!r}: {error}.") from None
         self.rate = rate
         self.sizes = sizes
-        self.rule: ScalingRule = rule
+        self.rule: _ScalingRule = rule
         self._step: tf.Variable | None = None
 
     def __call__(self, iterations: tf.Tensor) -> tf.Tensor:

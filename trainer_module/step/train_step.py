@@ -12,9 +12,8 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from trainer_module.checks.batch import check_batch
+from trainer_module.checks.batch import check_batch, translate_tf_errors
 from trainer_module.checks.model import computes_in_float16
-from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
@@ -22,10 +21,6 @@ from trainer_module.common.tensors import Gradient, LossLike, PerReplica, Tensor
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.strategies import local_replicas
 from trainer_module.options.step_options import StepKeywords, StepOptions
-from trainer_module.step.counters import StepCounters
-from trainer_module.step.loss_scale import LossScale
-from trainer_module.step.moving_average import MovingAverage
-from trainer_module.step.noise_average import NoiseAverage
 from trainer_module.step.reports import (
     LoopReport,
     NonFiniteError,
@@ -35,16 +30,22 @@ from trainer_module.step.reports import (
     non_finite_error,
 )
 from trainer_module.step.scaled_learning_rate import follow_steps
-from trainer_module.step.setup import StepSetup
-from trainer_module.step.split import Share, is_distributed, per_replica, unpack_batch
-from trainer_module.step.step_functions import StepFunctions
-from trainer_module.step.task_balance import create_balance
-from trainer_module.step.window_loop import LoopTotals, take_windows, unpack_share
+from trainer_module.step.setup import StepSetup, create_balance
+from trainer_module.step.state import LossScale, MovingAverage, NoiseAverage, StepCounters
+from trainer_module.step.window_loop import (
+    LoopTotals,
+    Share,
+    StepFunctions,
+    is_distributed,
+    per_replica,
+    take_windows,
+    unpack_batch,
+    unpack_share,
+)
 from trainer_module.window.describe import Description
-from trainer_module.window.gradient_sum import sum_dtype
-from trainer_module.window.phases import phase_scope
-from trainer_module.window.reduction import apply_gradients
+from trainer_module.window.gradient_sum import apply_gradients, sum_dtype
 from trainer_module.window.spec import Batch, StepInputs
+from trainer_module.window.trace import phase_scope
 from trainer_module.window.update import Update
 
 
@@ -386,3 +387,21 @@ def _first_replica(strategy: tf.distribute.Strategy, values: Tensors) -> Tensors
     return with_leaves(
         values, [strategy.experimental_local_results(v)[0] for v in present_leaves(values)]
     )
+
+
+class SavedState:
+    """The values of model, optimizer and step at construction, in host memory."""
+
+    def __init__(self, step: TrainStep) -> None:
+        """Copy the values."""
+        self._strategy = step.strategy
+        kept = [*step.model.variables, *step.optimizer.variables, *step.state()]
+        kept.append(step.consecutive_skips)
+        self._variables = [v.value if isinstance(v, keras.Variable) else v for v in kept]
+        self._values = [v.numpy() for v in self._variables]
+
+    def restore(self) -> None:
+        """Assign the values, bit for bit."""
+        with self._strategy.scope():
+            for variable, value in zip(self._variables, self._values, strict=True):
+                variable.assign(value)

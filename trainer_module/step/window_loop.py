@@ -1,17 +1,21 @@
-"""Take several windows in one loop of the graph."""
+"""Take several windows in one loop of the graph, with one function per shape of a batch's rows.
+
+A global batch is split into one contiguous part per replica, in one or several processes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Hashable
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
+from absl import logging
 
-from trainer_module.common.tensors import Tensors
+from trainer_module.common.optional_leaves import present_leaves, with_leaves
+from trainer_module.common.tensors import PerReplica, Tensors
 from trainer_module.step.reports import StepReport
-from trainer_module.step.split import Share, unpack_batch
-from trainer_module.window.phases import phase_scope
-from trainer_module.window.spec import Batch
+from trainer_module.window.spec import Batch, Index
+from trainer_module.window.trace import phase_scope
 
 
 class LoopTotals(NamedTuple):
@@ -131,3 +135,178 @@ def unpack_share(element: Tensors) -> Batch | Share:
     if isinstance(element, Share):
         return Share(unpack_batch(element.batch), element.rows)
     return unpack_batch(element)
+
+
+# A trace takes seconds and keeps its graph in memory. Sequences padded to a few lengths get one
+# trace per length, which is a little faster; sequences of many lengths share one trace.
+_MOST_SHAPES = 8
+
+# The axes of each tensor after the rows; None for an axis whose size differs between batches.
+_RowShapes: TypeAlias = tuple[tuple[int | None, ...], ...]
+
+
+class StepFunctions:
+    """One `tf.function` for each of the first shapes of a row, and a shared one for all others.
+
+    A different number of rows does not cause another trace.
+    """
+
+    def __init__(self, window: Callable[[Tensors], Tensors]) -> None:
+        """Create an object without traces.
+
+        Args:
+            window: Function of a batch, a structure of tensors `[rows, ...]` or None.
+        """
+        self._window = window
+        self._functions: dict[Hashable, Callable[..., Tensors]] = {}
+        self._shapes: dict[Hashable, list[_RowShapes]] = {}
+
+    def __call__(self, batch: Tensors) -> Tensors:
+        """Run the function for the batch's shapes, and trace it first if needed."""
+        tensors = [tf.convert_to_tensor(tensor) for tensor in present_leaves(batch)]
+        # None is a leaf of tf.nest, so the structure also shows that there is no weight.
+        structure = with_leaves(batch, [True] * len(tensors))
+        kind = (str(structure), tuple((t.dtype, t.shape.rank) for t in tensors))
+        shapes = self._shapes.setdefault(kind, [])
+        shape = tuple(tuple(t.shape[1:]) for t in tensors)
+        if shape not in shapes and len(shapes) <= _MOST_SHAPES:
+            shapes.append(shape)
+            if len(shapes) > _MOST_SHAPES:
+                _warn(shapes)
+        if shape not in shapes[:_MOST_SHAPES]:
+            shape = _common([shape, *shapes])
+            # The previous shared shapes are special cases of this one and are no longer needed.
+            shapes[_MOST_SHAPES:] = [shape]
+        key = (kind, shape)
+        if key not in self._functions:
+            self._functions[key] = self._traced(structure, tensors, shape)
+        return self._functions[key](*tensors)
+
+    def _traced(
+        self, structure: Tensors, tensors: list[tf.Tensor], shape: _RowShapes
+    ) -> Callable[..., Tensors]:
+        def window(*tensors: tf.Tensor) -> Tensors:
+            return self._window(with_leaves(structure, tensors))
+
+        specs = [
+            tf.TensorSpec([None, *axes], t.dtype) for axes, t in zip(shape, tensors, strict=True)
+        ]
+        return tf.function(window, specs, autograph=False)
+
+
+def _common(shapes: list[_RowShapes]) -> _RowShapes:
+    """Return the common shape: None for an axis whose size differs."""
+    return tuple(
+        tuple(axis[0] if len(set(axis)) == 1 else None for axis in zip(*axes, strict=True))
+        for axes in zip(*shapes, strict=True)
+    )
+
+
+def _warn(shapes: list[_RowShapes]) -> None:
+    shown = "; ".join(", ".join(map(str, shape)) for shape in shapes)
+    logging.warning(
+        "The rows of batches have had %d shapes (features, labels, weights): %s. Each has its "
+        "own trace, which takes time and memory. All further shapes share one trace, which is a "
+        "little slower. Pad the rows to a few lengths, or to one.",
+        len(shapes),
+        shown,
+    )
+
+
+class Replicas(NamedTuple):
+    """The replicas of this process: `first` (inclusive) to `end` (exclusive) of `total`."""
+
+    first: int
+    end: int
+    total: int
+
+    def cut(self, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the first row and the end row of these replicas' parts, int64 scalars.
+
+        Args:
+            rows: Number of rows of the global batch, int64 scalar.
+        """
+        return rows * self.first // self.total, rows * self.end // self.total
+
+
+class Share(NamedTuple):
+    """The rows of a global batch for the replicas of this process.
+
+    Attributes:
+        batch: Structure of tensors `[rows of the share, ...]`.
+        rows: Number of rows of the global batch, int64 scalar.
+    """
+
+    batch: Tensors
+    rows: tf.Tensor
+
+
+def replicas_here(strategy: tf.distribute.Strategy) -> Replicas:
+    """Return the replicas of the strategy in this process; call it in cross-replica context."""
+    total = strategy.num_replicas_in_sync
+    if total == 1:
+        return Replicas(0, 1, 1)
+    found: list[int] = []
+
+    def number(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
+        found.append(int(context.replica_id_in_sync_group))
+        return tf.zeros([])
+
+    strategy.experimental_distribute_values_from_function(number)
+    return Replicas(min(found), max(found) + 1, total)
+
+
+def is_distributed(batch: Tensors) -> bool:
+    """Return whether a batch is already split into parts for the replicas."""
+    kind = tf.distribute.DistributedValues
+    return any(isinstance(tensor, kind) for tensor in present_leaves(batch))
+
+
+def per_replica(batch: Tensors, strategy: tf.distribute.Strategy) -> Tensors:
+    """Return the batch with each tensor split into one part per replica of this process.
+
+    Rows stay in order. Part sizes differ by at most one row; a part is empty if there are fewer
+    rows than replicas. A batch that is already distributed is returned unchanged, as is any batch
+    for a single replica. A replica's part does not depend on the number of processes.
+
+    Args:
+        batch: Structure of tensors `[rows, ...]` or None with the rows of the global batch, or the
+            `Share` of this process.
+        strategy: The strategy with the replicas.
+    """
+    share = batch if isinstance(batch, Share) else None
+    if share is not None:
+        batch = share.batch
+    replicas = strategy.num_replicas_in_sync
+    if replicas == 1 or is_distributed(batch):
+        return batch
+    start: Index = 0 if share is None else replicas_here(strategy).cut(share.rows)[0]
+
+    def cut(tensor: tf.Tensor) -> PerReplica:
+        rows = tf.shape(tensor, out_type=tf.int64)[0] if share is None else share.rows
+
+        def part(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
+            index = context.replica_id_in_sync_group
+            begin, end = rows * index // replicas, rows * (index + 1) // replicas
+            return tensor[begin - start : end - start]
+
+        return strategy.experimental_distribute_values_from_function(part)
+
+    return with_leaves(batch, map(cut, present_leaves(batch)))
+
+
+def unpack_batch(batch: Tensors) -> Batch:
+    """Return the parts of a batch; sample_weight is None for a batch of two parts.
+
+    Raises:
+        ValueError: The batch is not (features, labels) or (features, labels, sample_weight).
+    """
+    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+        raise ValueError(
+            f"a batch is (features, labels) or (features, labels, sample_weight), got "
+            f"{type(batch).__name__}"
+            + (f" of {len(batch)}" if isinstance(batch, (tuple, list)) else "")
+            + "."
+        )
+    features, labels, *rest = batch
+    return Batch(features, labels, rest[0] if rest else None)

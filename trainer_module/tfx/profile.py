@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.config import TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.cluster import cluster_of_environment

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from shared_core.atomic_files import atomic_write_text
 from trainer_module.baselines.baselines import write_baselines
-from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.checks.warn_once import write_warnings
 from trainer_module.config import TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise

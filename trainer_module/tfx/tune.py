@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.cluster import cluster_of_environment

@@ -27,9 +27,9 @@ from trainer_module.model.metrics import InOwnUnit
 from trainer_module.model.model_context import inputs_of
 from trainer_module.model.pruned_dense import PrunedDense
 from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
-from trainer_module.step.protocol import Step
-from trainer_module.step.split import replicas_here
+from trainer_module.step.reports import Step
 from trainer_module.step.train_step import TrainStep
+from trainer_module.step.window_loop import replicas_here
 from trainer_module.training.label_scales import check_label_scale
 from trainer_module.training.prepare import Prepared
 from trainer_module.training.run_fingerprint import run_fingerprint

@@ -21,14 +21,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.checks.optimizer import is_several
+from trainer_module.checks.compiled import is_several
 from trainer_module.common.positive_int import check_positive_int
 from trainer_module.common.tensors import Tensors
 from trainer_module.data.dataset_steps import has_reshuffle
 from trainer_module.data.epoch_data import BatchSource, as_batches
 from trainer_module.step.reports import NonFiniteError
-from trainer_module.step.saved_state import SavedState
-from trainer_module.step.train_step import TrainStep
+from trainer_module.step.train_step import SavedState, TrainStep
 
 LOWEST, HIGHEST, WINDOWS = 1e-6, 10.0, 200
 _OLDER = 0.9

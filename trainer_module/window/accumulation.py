@@ -11,23 +11,25 @@ import tensorflow as tf
 
 from trainer_module.checks.batch import check_xla_types, count_rows
 from trainer_module.checks.compiled import warn_compile_args_ignored
-from trainer_module.checks.custom_steps import reject_custom_train_step
-from trainer_module.checks.model import check_built, check_jit_compile
+from trainer_module.checks.model import check_built, check_jit_compile, reject_custom_train_step
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Gradient, LossLike, Tensors, Variable, VariableValues
 from trainer_module.devices.strategies import replica_kind
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.describe import Description, check_rows, describe
-from trainer_module.window.gradient_sum import AddedLosses, GradientSum, default_added_losses
+from trainer_module.window.gradient_sum import (
+    AddedLosses,
+    GradientSum,
+    default_added_losses,
+    pass_squares,
+)
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
-from trainer_module.window.noise_scale import pass_squares
-from trainer_module.window.passes import plan_passes
-from trainer_module.window.phases import phase_scope
-from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
+from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec, plan_passes
+from trainer_module.window.trace import phase_scope
 
 
-class MicroBatchFunction(Protocol):
+class _MicroBatchFunction(Protocol):
     """A function that computes the sums of one micro-batch, such as `micro_batch_gradients`."""
 
     def __call__(
@@ -116,7 +118,7 @@ def sum_window(
     batch: Batch,
     inputs: StepInputs,
     description: Description,
-    gradients: MicroBatchFunction = micro_batch_gradients,
+    gradients: _MicroBatchFunction = micro_batch_gradients,
 ) -> GradientSum:
     """Return the sums over one replica's rows of a window; see `accumulate_gradients`.
 

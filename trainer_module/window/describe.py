@@ -9,19 +9,16 @@ import keras
 import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch
+from trainer_module.checks.model import reject_assignments
 from trainer_module.checks.randomness import reject_stateful_draws
 from trainer_module.checks.row_independence import MOST_ROWS, check_rows_are_independent
-from trainer_module.checks.state_updates import reject_assignments
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Tensors
 from trainer_module.losses.weighted_loss import WeightedLoss
 from trainer_module.window.gradient_sum import sum_dtype
-from trainer_module.window.micro_batch import (
-    MicroBatchGradients,
-    micro_batch_gradients,
-)
+from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
-from trainer_module.window.trace_bytes import bytes_per_row, has_loops
+from trainer_module.window.trace import bytes_per_row, has_loops
 
 # Rows that hold so little are checked together even if a micro-batch has fewer.
 _CHECKED_BYTES = 16 * 2**20

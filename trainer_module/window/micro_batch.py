@@ -9,13 +9,11 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.checks.model import computes_in_float16
-from trainer_module.checks.state_updates import reject_updates
+from trainer_module.checks.model import computes_in_float16, reject_updates
 from trainer_module.common.tensors import Gradient, Tensors, Variable, VariableValues
 from trainer_module.losses.weighted_loss import LossSums, WeightedLoss, loss_sums
-from trainer_module.window.forward_pass import window_forward_pass
-from trainer_module.window.phases import phase_scope
 from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
+from trainer_module.window.trace import phase_scope, window_forward_pass
 
 # Number of draws of one layer in a micro-batch before two micro-batches share a key.
 _DRAWS_PER_MICRO_BATCH = 1024
@@ -49,7 +47,7 @@ class MicroBatchGradients(NamedTuple):
 
 
 # Records tensors of a forward pass, which the tape shall watch.
-Recorder = Callable[[tf.GradientTape], contextlib.AbstractContextManager[Sequence[tf.Tensor]]]
+_Recorder = Callable[[tf.GradientTape], contextlib.AbstractContextManager[Sequence[tf.Tensor]]]
 
 
 def micro_batch_gradients(
@@ -58,7 +56,7 @@ def micro_batch_gradients(
     inputs: StepInputs,
     *,
     separate: bool,
-    record: Recorder = lambda tape: contextlib.nullcontext(()),
+    record: _Recorder = lambda tape: contextlib.nullcontext(()),
 ) -> MicroBatchGradients:
     """Return the sums of one micro-batch and their gradients, without changing a variable.
 

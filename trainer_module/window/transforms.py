@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
+from trainer_module.checks.model import find_assignment
 from trainer_module.checks.randomness import find_stateful_draw
-from trainer_module.checks.state_updates import find_assignment
 from trainer_module.common.tensors import Gradient, Variable, VariableValues
 from trainer_module.options.step_options import GradientTransform, takes_step
 

@@ -18,12 +18,15 @@ import tensorflow as tf
 
 from trainer_module.common.tensors import Gradient, VariableValues
 from trainer_module.options.step_options import GradientTransform, StepOptions
-from trainer_module.window.gradient_sum import GradientSum, sum_dtype
+from trainer_module.window.gradient_sum import (
+    GradientSum,
+    noise_of_window,
+    sum_dtype,
+    sum_over_replicas,
+)
 from trainer_module.window.micro_batch import regularisation_gradients
-from trainer_module.window.noise_scale import noise_of_window
-from trainer_module.window.phases import phase_scope
-from trainer_module.window.placement import Placement, placement_of
-from trainer_module.window.reduction import sum_over_replicas
+from trainer_module.window.spec import Placement, placement_of
+from trainer_module.window.trace import phase_scope
 from trainer_module.window.transforms import apply_transform
 
 
@@ -100,39 +103,39 @@ class UpdateInputs(NamedTuple):
     values: VariableValues = ()
 
 
-UpdateFunction = Callable[[Update, UpdateInputs], Update]
+_UpdateFunction = Callable[[Update, UpdateInputs], Update]
 
 
-def update_functions(options: StepOptions) -> tuple[UpdateFunction, ...]:
+def update_functions(options: StepOptions) -> tuple[_UpdateFunction, ...]:
     """Return the functions of an update, in order.
 
     User transforms run after the regularisation, so that they get the gradient that the optimizer
     would get. They run before the finite check, so that the applied gradient is checked, and before
     the clipping, so that `clip_norm` bounds the applied gradient.
     """
-    transforms = [functools.partial(transform, function=f) for f in options.transforms]
-    noise = [] if options.gradient_noise_scale is None else [measure_noise]
-    norms = [measure_tasks] if options.task_balance == "gradnorm" else []
-    variances = [add_log_variances] if options.task_balance == "uncertainty" else []
+    transforms = [functools.partial(_transform, function=f) for f in options.transforms]
+    noise = [] if options.gradient_noise_scale is None else [_measure_noise]
+    norms = [_measure_tasks] if options.task_balance == "gradnorm" else []
+    variances = [_add_log_variances] if options.task_balance == "uncertainty" else []
     clipping = []
     if options.clip_norm is not None:
         clipping = [functools.partial(clip, clip_norm=options.clip_norm)]
     return (
-        reduce_over_replicas,
+        _reduce_over_replicas,
         unscale,
         *noise,
         *norms,
         divide,
         *variances,
-        add_regularisation,
+        _add_regularisation,
         *transforms,
-        check_finite,
+        _check_finite,
         *clipping,
     )
 
 
 def window_update(
-    local: GradientSum, inputs: UpdateInputs, functions: tuple[UpdateFunction, ...]
+    local: GradientSum, inputs: UpdateInputs, functions: tuple[_UpdateFunction, ...]
 ) -> Update:
     """Return the update of one window without changing a variable; call it inside `strategy.run`.
 
@@ -143,7 +146,7 @@ def window_update(
     """
     update = _begin(local)
     for function in functions:
-        with phase_scope("reduction" if function is reduce_over_replicas else "update"):
+        with phase_scope("reduction" if function is _reduce_over_replicas else "update"):
             update = function(update, inputs)
     return update
 
@@ -169,7 +172,7 @@ def mean_gradients(
         The scalar loss, and one gradient per trainable variable (None for a variable without one).
     """
     inputs = UpdateInputs(model, placement_of(model), values=values)
-    update = add_regularisation(divide(_begin(total), inputs), inputs)
+    update = _add_regularisation(divide(_begin(total), inputs), inputs)
     return update.loss, update.gradients
 
 
@@ -188,7 +191,7 @@ def _begin(local: GradientSum) -> Update:
     )
 
 
-def reduce_over_replicas(update: Update, inputs: UpdateInputs) -> Update:
+def _reduce_over_replicas(update: Update, inputs: UpdateInputs) -> Update:
     """Sum over all replicas."""
     return update._replace(total=sum_over_replicas(update.local))
 
@@ -213,7 +216,7 @@ def unscale(update: Update, inputs: UpdateInputs) -> Update:
     return update._replace(total=total)
 
 
-def measure_noise(update: Update, inputs: UpdateInputs) -> Update:
+def _measure_noise(update: Update, inputs: UpdateInputs) -> Update:
     """Estimate the gradient noise from the sums; regularisation and added losses have none."""
     if update.total.denominator.shape.rank:
         raise ValueError(
@@ -238,7 +241,7 @@ def divide(update: Update, inputs: UpdateInputs) -> Update:
     return update._replace(loss=loss, gradients=gradients)
 
 
-def add_log_variances(update: Update, inputs: UpdateInputs) -> Update:
+def _add_log_variances(update: Update, inputs: UpdateInputs) -> Update:
     """Add Σ_k s_k / 2 to the loss, where -s_k is the log-weight, and compute the tasks' losses."""
     tasks, log_weights = update.total.tasks, inputs.log_weights
     assert tasks is not None
@@ -247,7 +250,7 @@ def add_log_variances(update: Update, inputs: UpdateInputs) -> Update:
     return update._replace(loss=loss, task_losses=tasks[0] / tasks[1])
 
 
-def measure_tasks(update: Update, inputs: UpdateInputs) -> Update:
+def _measure_tasks(update: Update, inputs: UpdateInputs) -> Update:
     """Compute the losses of the tasks and the norms of their gradients."""
     tasks = update.total.tasks
     assert tasks is not None
@@ -258,7 +261,7 @@ def measure_tasks(update: Update, inputs: UpdateInputs) -> Update:
     return update._replace(task_losses=tasks[0] / tasks[1], task_norms=norms)
 
 
-def add_regularisation(update: Update, inputs: UpdateInputs) -> Update:
+def _add_regularisation(update: Update, inputs: UpdateInputs) -> Update:
     """Add the variables' regularisers to the loss and their gradients to g."""
     regularisation, slopes = regularisation_gradients(inputs.model, inputs.values)
     if regularisation is None:
@@ -269,7 +272,7 @@ def add_regularisation(update: Update, inputs: UpdateInputs) -> Update:
     )
 
 
-def transform(update: Update, inputs: UpdateInputs, *, function: GradientTransform) -> Update:
+def _transform(update: Update, inputs: UpdateInputs, *, function: GradientTransform) -> Update:
     """Apply a user transform to g."""
     gradients = apply_transform(
         function,
@@ -281,7 +284,7 @@ def transform(update: Update, inputs: UpdateInputs, *, function: GradientTransfo
     return update._replace(gradients=gradients)
 
 
-def check_finite(update: Update, inputs: UpdateInputs) -> Update:
+def _check_finite(update: Update, inputs: UpdateInputs) -> Update:
     """Compute the norm of g and whether the loss, the sums and g are finite."""
     dtype = sum_dtype(inputs.model)
     norm = tf.linalg.global_norm([tf.cast(g, dtype) for g in update.gradients if g is not None])

@@ -1,4 +1,4 @@
 """One pass over the data: moments, order, frequencies, each for all columns at once or per key.
 
-What they find is kept in the transform graph (`fitted`). May use `columns` and `spec`.
+What they find is kept in the transform graph (`fitted`). May use `block` and `compat`.
 """

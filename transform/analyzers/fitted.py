@@ -9,7 +9,8 @@ the saved graph, and so not found.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -18,6 +19,8 @@ from tensorflow.core.framework import attr_value_pb2
 
 _ATTRIBUTE = "_fitted"  # graph rewriters keep attributes that begin with an underscore
 _FIELDS = "_fitted_fields"
+
+PRESENT = "present"  # what the number of rows with a value is kept as
 
 Record = TypeVar("Record", bound=NamedTuple)
 
@@ -63,6 +66,31 @@ class Fitted(NamedTuple):
                 "another version wrote it; run Transform again"
             )
         return kind._make(values)
+
+
+@dataclass(frozen=True)
+class FittedColumn:
+    """Numbers of one column; None, or not there, where its steps asked for none.
+
+    Attributes:
+        statistics: `FittedStatistics` of a scaled column.
+        order: `OrderStatistics` of a scaled column, where any column wants quantiles.
+        moments_of_keys: `Moments`, float64 `[keys + 1]` each; the last are those of all rows.
+        values: Everything else, by the word that it was kept under: `filling`, `most_frequent`,
+            `boundaries`, `quantiles`, ...; of a record (`power`), a number for each of its fields.
+    """
+
+    statistics: Any = None
+    order: Any = None
+    moments_of_keys: Any = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int | None:
+        """Rows with a value; None where a version wrote the graph that did not count them."""
+        if PRESENT in self.values:
+            return int(self.values[PRESENT])
+        return None if self.statistics is None else int(self.statistics.count)
 
 
 def keep(

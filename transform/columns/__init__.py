@@ -1,4 +1,4 @@
-"""Raw columns: their types, dense tensors of them, and the ones that `derive` makes.
+"""Raw columns: dense tensors of them, the ones that `derive` makes, and the steps of a number.
 
-May use `spec`.
+May use `spec`, `scale`, `analyzers` and what is below.
 """

@@ -15,23 +15,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import tensorflow as tf
 
-from transform.aliases import Columns, ColumnTensor
+from transform.block import Columns, ColumnTensor
 from transform.columns.inputs import tensor_type
-from transform.columns.types import SeenType
+from transform.spec.common import SeenType
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
 
-DeriveFunction = Callable[[dict[str, ColumnTensor]], Columns]
+_DeriveFunction = Callable[[dict[str, ColumnTensor]], Columns]
 
 
-def load(path: str) -> DeriveFunction:
-    """Import `package.module.function`.
-
-    Raises:
-        ValueError: the module cannot be imported, or has no such function.
-    """
+def _load(path: str) -> _DeriveFunction:
+    """Import `package.module.function`."""
     module_name, name = path.rsplit(".", 1)
     try:
         module = importlib.import_module(module_name)
@@ -47,7 +43,7 @@ def load(path: str) -> DeriveFunction:
             f"features.derive={path!r}: module {module_name!r} has no function {name!r}; "
             f"it has: {', '.join(sorted(names)) or 'no function'}"
         )
-    return cast("DeriveFunction", function)
+    return cast("_DeriveFunction", function)
 
 
 def derived_columns(path: str, inputs: Columns) -> dict[str, ColumnTensor]:
@@ -56,7 +52,7 @@ def derived_columns(path: str, inputs: Columns) -> dict[str, ColumnTensor]:
     Raises:
         ValueError: it fails, returns no dict, or returns a column that the data already has.
     """
-    function = load(path)
+    function = _load(path)
     try:
         with tf.name_scope("derive"):  # in the messages of operations that fail inside Beam
             columns = function(dict(inputs))
@@ -94,7 +90,7 @@ def derive_reads(path: str, schema: schema_pb2.Schema) -> set[str]:
     """Return the raw columns that any derived column is computed from, by tracing as well."""
     with tf.Graph().as_default():
         placeholders = _placeholders(schema)
-        return raw_sources(derived_columns(path, placeholders).values(), placeholders)
+        return _raw_sources(derived_columns(path, placeholders).values(), placeholders)
 
 
 def _placeholders(schema: schema_pb2.Schema) -> dict[str, ColumnTensor]:
@@ -110,7 +106,7 @@ def _placeholders(schema: schema_pb2.Schema) -> dict[str, ColumnTensor]:
     return placeholders
 
 
-def raw_sources(tensors: Iterable[ColumnTensor], inputs: Columns) -> set[str]:
+def _raw_sources(tensors: Iterable[ColumnTensor], inputs: Columns) -> set[str]:
     """Return the raw columns that `tensors` are computed from, found by walking the graph."""
     owner = {part.op.name: name for name, t in inputs.items() for part in _parts(t)}
     found: set[str] = set()
@@ -137,10 +133,10 @@ def refuse_leaks(
         ValueError: one does: it would be absent at serving, and reveal the label in training.
     """
     names = list(names)
-    if not raw_sources([columns[name] for name in names], inputs) & sources:
+    if not _raw_sources([columns[name] for name in names], inputs) & sources:
         return
     for name in names:
-        leaked = raw_sources([columns[name]], inputs) & sources
+        leaked = _raw_sources([columns[name]], inputs) & sources
         if leaked:
             raise ValueError(
                 f"derived feature {name!r} is computed from {sorted(leaked)[0]!r}, which is in "

@@ -21,17 +21,42 @@ with `Z` or an offset; a text without either shows the place's time already.
 
 The calendar is the proleptic Gregorian one, in integers: Howard Hinnant, "chrono-Compatible
 Low-Level Date Algorithms", https://howardhinnant.github.io/date_algorithms.html.
+
+What is added to UTC is by the IANA time zone database. The changes of 1900 to 2100 are written into
+the graph, as they are known when Transform runs: serving needs no database, and gives what training
+gave. Before and after, the first and the last known offset count.
+
+`to_iso` reads texts in a format of the user's:
+
+    directive  is                                    directive  is
+    %Y         year, four digits                     %H         hour, 0 to 23
+    %y         its last two: 69 is 1969, 68 is 2068  %I         hour, 1 to 12, with %p
+    %m         month, 1 to 12                        %p         AM or PM
+    %b, %B     its English name, short or whole      %M         minute
+    %d         day                                   %S         second, with or without a fraction
+    %%         a percent sign
+
+They are those of Python's `strptime`; zeros before numbers may be left out where no digit follows.
 """
 
 from __future__ import annotations
 
+import datetime
+import functools
 import math
-from typing import NamedTuple
+import re
+import zoneinfo
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from transform.encode.time_zones import local_seconds
-from transform.spec.encoders import DatePart
+from transform.spec.encoders import DIRECTIVES, MONTHS, DatePart, directives
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 
 PERIODS: dict[DatePart, int] = {
     "minute": 60,
@@ -66,7 +91,7 @@ class Calendar(NamedTuple):
 def of_epoch(seconds: tf.Tensor, *, time_zone: str | None = None) -> Calendar:
     """Return the date of float64 seconds since 1970; missing where NaN, or beyond the year 9999."""
     if time_zone is not None:
-        seconds = local_seconds(seconds, time_zone)
+        seconds = _local_seconds(seconds, time_zone)
     # Not `not (x <= last)`: Grappler makes x > last of it, which differs for NaN.
     missing = tf.logical_or(tf.math.is_nan(seconds), tf.abs(seconds) > _LAST)
     whole = tf.cast(tf.floor(tf.where(missing, tf.zeros_like(seconds), seconds)), tf.int64)
@@ -194,3 +219,141 @@ def _days(year: tf.Tensor, month: tf.Tensor | int, day: tf.Tensor | int) -> tf.T
 def _is_leap(year: tf.Tensor) -> tf.Tensor:
     by_4, by_100, by_400 = (tf.equal(year % n, 0) for n in (4, 100, 400))
     return tf.logical_and(by_4, tf.logical_or(tf.logical_not(by_100), by_400))
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_FIRST_CHANGE, _LAST_CHANGE = (
+    int((datetime.datetime(year, 1, 1, tzinfo=datetime.timezone.utc) - _EPOCH).total_seconds())
+    for year in (1900, 2101)
+)
+
+
+class _Clock(NamedTuple):
+    """A zone's offsets, in seconds.
+
+    Attributes:
+        changes: int64 `[m]`, seconds since 1970 UTC from which a new offset counts, ascending.
+        offsets: int64 `[m + 1]`, local time minus UTC before, between and after them.
+    """
+
+    changes: np.ndarray
+    offsets: np.ndarray
+
+
+@functools.lru_cache
+def _clock(name: str) -> _Clock:
+    """Return the offsets of a zone from 1900 to 2100, two changes within a day taken for one."""
+    zone = zoneinfo.ZoneInfo(name)
+
+    def offset(second: int) -> int:
+        local = (_EPOCH + datetime.timedelta(seconds=second)).astimezone(zone)
+        shift = local.utcoffset()
+        assert shift is not None
+        return round(shift.total_seconds())
+
+    changes: list[int] = []
+    offsets = [offset(_FIRST_CHANGE)]
+    for day in range(_FIRST_CHANGE + _DAY, _LAST_CHANGE, _DAY):
+        after = offset(day)
+        if after == offsets[-1]:
+            continue
+        low, high = day - _DAY, day  # the change is in (low, high]
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if offset(middle) == after else (middle, high)
+        changes.append(high)
+        offsets.append(after)
+    return _Clock(np.asarray(changes, np.int64), np.asarray(offsets, np.int64))
+
+
+def _local_seconds(seconds: tf.Tensor, name: str) -> tf.Tensor:
+    """Convert UTC to the zone's clock; float64 `[...]` seconds since 1970, NaN stays NaN."""
+    import tensorflow as tf
+
+    changes, offsets = _clock(name)
+    known = tf.where(tf.math.is_nan(seconds), tf.zeros_like(seconds), seconds)
+    place = tf.searchsorted(tf.constant(changes, tf.float64), tf.reshape(known, [-1]), side="right")
+    shift = tf.reshape(tf.gather(tf.constant(offsets, tf.float64), place), tf.shape(seconds))
+    return seconds + shift
+
+
+_TWO_DIGITS = r"\d{1,2}"
+_PATTERNS: Mapping[str, str] = {
+    "Y": r"\d{4}",
+    "y": r"\d{2}",
+    "m": _TWO_DIGITS,
+    "d": _TWO_DIGITS,
+    "H": _TWO_DIGITS,
+    "I": _TWO_DIGITS,
+    "M": _TWO_DIGITS,
+    "S": r"\d{1,2}(?:[.,]\d*)?",
+    "b": "|".join(f"{name[:3]}(?:{name[3:]})?\\.?" for name in MONTHS),
+    "B": "|".join(f"{name[:3]}(?:{name[3:]})?\\.?" for name in MONTHS),
+    "p": r"[ap]\.?m\.?",
+}
+assert set(_PATTERNS) == set(DIRECTIVES)
+
+
+def to_iso(texts: tf.Tensor, form: str) -> tf.Tensor:
+    """Return `2013-05-06T17:30` for each text in the format, "" for the others.
+
+    Whether the date exists is not asked: `calendar.of_text` does.
+
+    Args:
+        texts: string `[...]`.
+        form: checked by `transform.spec.encoders`.
+    """
+    found = directives(form)
+    pattern = "".join(
+        f"({_PATTERNS[part[1]]})" if part != "%%" and part[0] == "%" else re.escape(part[-1])
+        for part in re.findall(r"%.|[^%]", form)
+    )
+    pattern = rf"(?i)\s*{pattern}\s*"
+    fits = tf.strings.regex_full_match(texts, pattern)
+
+    def text_of(directive: str) -> tf.Tensor:
+        group = found.index(directive) + 1
+        return tf.strings.regex_replace(texts, f"^{pattern}$", rf"\{group}", replace_global=False)
+
+    def number_of(directive: str, default: int = 0) -> tf.Tensor:
+        if directive not in found:
+            return tf.fill(tf.shape(texts), tf.constant(default, tf.int64))
+        digits = tf.where(fits, text_of(directive), tf.constant("0"))
+        return tf.strings.to_number(digits, tf.int64)
+
+    if "Y" in found:
+        year = number_of("Y")
+    else:
+        year = number_of("y")
+        year += tf.where(year < 69, tf.constant(2000, tf.int64), tf.constant(1900, tf.int64))
+    name = next((each for each in ("b", "B") if each in found), None)
+    month = number_of("m") if name is None else _month(text_of(name))
+    if "I" in found:
+        twelve = number_of("I")
+        after_noon = tf.strings.regex_full_match(text_of("p"), r"(?i)p.*")
+        hour = twelve % 12 + tf.where(
+            after_noon, tf.constant(12, tf.int64), tf.constant(0, tf.int64)
+        )
+        fits = tf.logical_and(fits, tf.logical_and(twelve >= 1, twelve <= 12))
+    else:
+        hour = number_of("H")
+    fields = [
+        tf.strings.as_string(value, width=width, fill="0")
+        for value, width in (
+            (year, 4),
+            (month, 2),
+            (number_of("d"), 2),
+            (hour, 2),
+            (number_of("M"), 2),
+        )
+    ]
+    year_text, month_text, day_text, hour_text, minute_text = fields
+    day = tf.strings.join([year_text, month_text, day_text], "-")
+    iso = tf.strings.join([day, tf.strings.join([hour_text, minute_text], ":")], "T")
+    return tf.where(fits, iso, tf.constant(""))
+
+
+def _month(names: tf.Tensor) -> tf.Tensor:
+    short = tf.strings.lower(tf.strings.substr(names, 0, 3))
+    known = tf.constant([name[:3] for name in MONTHS])
+    return tf.argmax(tf.cast(tf.equal(short[..., None], known), tf.int64), axis=-1) + 1

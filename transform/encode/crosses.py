@@ -16,13 +16,13 @@ import tensorflow as tf
 from transform.block import Block
 from transform.encode.encoder import Inputs
 from transform.encode.table import ENCODERS
-from transform.spec.cross import Cross
+from transform.spec.features import Cross
 
-SEPARATOR = "\x1f"
-_ESCAPES = (("\x1e", "\x1e0"), (SEPARATOR, "\x1e1"))
+_SEPARATOR = "\x1f"
+_ESCAPES = (("\x1e", "\x1e0"), (_SEPARATOR, "\x1e1"))
 
 
-class Bucketized(NamedTuple):
+class _Bucketized(NamedTuple):
     """A float column's buckets."""
 
     ids: tf.Tensor  # int64 [batch]
@@ -31,11 +31,11 @@ class Bucketized(NamedTuple):
 
 def float_buckets(
     crosses: Sequence[Cross], types: Mapping[str, object], blocks: Sequence[Block]
-) -> dict[str, Bucketized]:
+) -> dict[str, _Bucketized]:
     """Return the buckets of the float columns of the crosses, out of the encoded blocks."""
     floats = {name for each in crosses for name in each.columns if types[name] == "float"}
     return {
-        name: Bucketized(block.values[:, i], block.missing[:, i])
+        name: _Bucketized(block.values[:, i], block.missing[:, i])
         for block in blocks
         for i, name in enumerate(block.names)
         if name in floats
@@ -49,7 +49,7 @@ def cross_texts(crosses: Sequence[Cross], types: Mapping[str, object]) -> list[s
 
 
 def cross(
-    inputs: Inputs, crosses: Sequence[Cross], buckets: Mapping[str, Bucketized]
+    inputs: Inputs, crosses: Sequence[Cross], buckets: Mapping[str, _Bucketized]
 ) -> list[Block]:
     """Encode all crosses.
 
@@ -77,7 +77,7 @@ def cross(
                 parts.append(text)
                 missing.append(tf.equal(text, ""))
         absent = tf.reduce_any(tf.stack(missing, axis=1), axis=1)
-        text = tf.where(absent, "", tf.strings.join(parts, SEPARATOR))
+        text = tf.where(absent, "", tf.strings.join(parts, _SEPARATOR))
         of_texts = ENCODERS[each.encode.kind].of_texts
         assert of_texts is not None
         ids, size = of_texts(text, each.encode.option, inputs.files.get(each.name, ""))

@@ -29,8 +29,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
     """Encode each group by its own options: one block for its texts, one for its ints."""
     import tensorflow as tf
 
-    from transform.encode.calendar import of_epoch, of_text
-    from transform.encode.date_format import to_iso
+    from transform.encode.calendar import of_epoch, of_text, to_iso
 
     blocks = []
     for resolved in members.resolved:
@@ -58,7 +57,7 @@ def _count_unread(
     blocks: list[Block], raw: tf.Tensor, given: tf.Tensor, date: Calendar, names: tuple[str, ...]
 ) -> list[Block]:
     """Return the blocks, the first of which counts the values that were no date."""
-    from transform.analyzers.unread import with_unread
+    from transform.analyzers.counts import with_unread
 
     return [with_unread(blocks[0], raw, given, date.missing, names), *blocks[1:]]
 
@@ -72,7 +71,7 @@ def _elapsed(names: tuple[str, ...], date: Calendar) -> Block:
     """Return the time of `[batch, columns]` dates as a number."""
     import tensorflow as tf
 
-    from transform.analyzers.statistics import column_statistics
+    from transform.analyzers.moments import column_statistics
     from transform.encode.calendar import days_of
     from transform.scale.scaler import linear
 
@@ -143,7 +142,7 @@ def _kind_of(option: Date, ending: str) -> str:
     return "cyclic" if option.cyclic else "date"
 
 
-ENCODER = Encoder(
+DATE = Encoder(
     name="date",
     takes={"string": "ISO 8601", "int": "epoch"},
     reads="own type",

@@ -18,20 +18,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from shared_core.feature_layout import Column
-from transform.aliases import Columns, Explanation
-from transform.block import Block, IdCount
-from transform.columns.types import ResolvedGroup, SeenTypes
-from transform.spec.common import ColumnType
+from transform.block import Block, Columns, Explanation, IdCount
+from transform.spec.common import ColumnType, SeenTypes
+from transform.spec.group import ResolvedGroup
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from transform.analyzers.fitted_column import FittedColumn
+    from transform.analyzers.fitted import FittedColumn
     from transform.columns.inputs import DenseColumns
 
 
 # The model in `spec/encoders.py` that has the encoder's name.
-EncoderOptions: TypeAlias = Any
+_EncoderOptions: TypeAlias = Any
 
 
 class Inputs(NamedTuple):
@@ -62,7 +61,7 @@ class Members:
         return tuple(name for each in self.resolved for name in each.columns)
 
     @property
-    def options(self) -> tuple[EncoderOptions, ...]:
+    def options(self) -> tuple[_EncoderOptions, ...]:
         """The encoder's options for each column."""
         return tuple(option_of(each) for each in self.resolved for _ in each.columns)
 
@@ -74,7 +73,7 @@ class Members:
         ]
 
 
-def option_of(resolved: ResolvedGroup) -> EncoderOptions:
+def option_of(resolved: ResolvedGroup) -> _EncoderOptions:
     """Return the options of a group's encoder."""
     assert resolved.group.encode is not None
     return resolved.group.encode.option
@@ -94,16 +93,16 @@ class Known(NamedTuple):
     size: int | None = None
 
 
-def _one_output(option: EncoderOptions) -> list[str]:
+def _one_output(option: _EncoderOptions) -> list[str]:
     return [""]
 
 
-def _no_known_values(option: EncoderOptions) -> Known:
+def _no_known_values(option: _EncoderOptions) -> Known:
     return Known()
 
 
 def number_of_ids(
-    option: EncoderOptions, columns: Sequence[Column], fitted: FittedColumn
+    option: _EncoderOptions, columns: Sequence[Column], fitted: FittedColumn
 ) -> Explanation:
     """Explain an id: how many values a vocabulary has, and how many ids there are."""
     first = columns[0]
@@ -114,7 +113,7 @@ def number_of_ids(
 
 
 def explain_nothing(
-    option: EncoderOptions, columns: Sequence[Column], fitted: FittedColumn
+    option: _EncoderOptions, columns: Sequence[Column], fitted: FittedColumn
 ) -> Explanation:
     """Return {}: the options of the encoder say all."""
     return {}
@@ -147,11 +146,13 @@ class Encoder:
     takes: Mapping[ColumnType, str]
     reads: Literal["numbers", "texts", "own type", "lists"]
     apply: Callable[[Inputs, Members], list[Block]]
-    endings: Callable[[EncoderOptions], list[str]] = _one_output
-    kind_of: Callable[[EncoderOptions, str], str] | None = None
+    endings: Callable[[_EncoderOptions], list[str]] = _one_output
+    kind_of: Callable[[_EncoderOptions, str], str] | None = None
     has_indicator: bool = False
     names_file: bool = False
-    of_texts: Callable[[tf.Tensor, EncoderOptions, str], tuple[tf.Tensor, IdCount]] | None = None
-    known: Callable[[EncoderOptions], Known] = _no_known_values
-    explain: Callable[[EncoderOptions, Sequence[Column], FittedColumn], Explanation] = number_of_ids
+    of_texts: Callable[[tf.Tensor, _EncoderOptions, str], tuple[tf.Tensor, IdCount]] | None = None
+    known: Callable[[_EncoderOptions], Known] = _no_known_values
+    explain: Callable[[_EncoderOptions, Sequence[Column], FittedColumn], Explanation] = (
+        number_of_ids
+    )
     is_aspect: bool = False

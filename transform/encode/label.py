@@ -9,7 +9,6 @@ on it cannot look like a number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +16,8 @@ import tensorflow as tf
 
 from shared_core.feature_layout import MISSING_INT
 from transform import compat
-from transform.aliases import Array, Columns
 from transform.analyzers.fitted import keep
+from transform.block import Array, Columns
 from transform.columns.inputs import dense_ints, stack_numbers, stack_texts, tensor_type
 from transform.encode.lookup import LABEL_VOCABULARY, lookup
 from transform.spec.features import Label
@@ -26,7 +25,7 @@ from transform.spec.features import Label
 LABEL_EXTREMES = "label_extremes"  # what the smallest and largest float label are kept as
 
 
-class Checked(NamedTuple):
+class _Checked(NamedTuple):
     """What is counted of a target; float64 scalars, or `[accumulators]` of each."""
 
     rows: Array
@@ -37,14 +36,14 @@ class Checked(NamedTuple):
     maximum: Array
 
 
-class LabelOutput(NamedTuple):
+class _LabelOutput(NamedTuple):
     """The label as Transform writes it."""
 
     values: tf.Tensor  # float32 or int64 [batch, 1]
     classes: int | tf.Tensor | None  # int64 scalar: known after the analysis; None: regression
 
 
-def label_output(columns: Columns, label: Label) -> LabelOutput:
+def label_output(columns: Columns, label: Label) -> _LabelOutput:
     """Build and check the label.
 
     Raises (from Beam, during the analysis):
@@ -61,7 +60,7 @@ def label_output(columns: Columns, label: Label) -> LabelOutput:
         missing = tf.equal(whole, MISSING_INT)
         x = tf.where(missing, tf.constant(np.nan, tf.float64), tf.cast(whole, tf.float64))
         _check(label, x, missing, tf.ones_like(missing))
-        return LabelOutput(whole, None)
+        return _LabelOutput(whole, None)
     x = (
         _binary_of(columns, label, is_text)
         if label.positive is not None
@@ -79,13 +78,13 @@ def label_output(columns: Columns, label: Label) -> LabelOutput:
     usable = tf.logical_and(valid, tf.logical_not(missing))
     if label.kind == "multiclass":
         ids = tf.where(usable, tf.cast(tf.where(usable, x, 0.0), tf.int64), -1)
-        return LabelOutput(ids, tf.cast(checked.maximum, tf.int64) + 1)
+        return _LabelOutput(ids, tf.cast(checked.maximum, tf.int64) + 1)
     values = tf.where(usable, tf.cast(x, tf.float32), np.nan)
     if label.kind == "binary":
-        return LabelOutput(values, 2)
+        return _LabelOutput(values, 2)
     extremes = tf.stack([checked.minimum, checked.maximum])[tf.newaxis]
     with tf.control_dependencies([keep(extremes, LABEL_EXTREMES, [label.column])]):
-        return LabelOutput(tf.identity(values), None)
+        return _LabelOutput(tf.identity(values), None)
 
 
 def weight_output(columns: Columns, name: str) -> tf.Tensor:
@@ -98,7 +97,7 @@ def weight_output(columns: Columns, name: str) -> tf.Tensor:
     missing = tf.math.is_nan(x)
     valid = x >= 0
     _analyze(
-        TargetCombiner(f"weight {name!r}", "is negative", constant_fails=False), x, missing, valid
+        _TargetCombiner(f"weight {name!r}", "is negative", constant_fails=False), x, missing, valid
     )
     return tf.where(valid, tf.cast(x, tf.float32), np.nan)
 
@@ -118,7 +117,7 @@ def _binary_of(columns: Columns, label: Label, is_text: bool) -> tf.Tensor:
     return tf.where(missing, tf.constant(np.nan, tf.float64), tf.cast(hit, tf.float64))
 
 
-def _named_classes(columns: Columns, label: Label) -> LabelOutput:
+def _named_classes(columns: Columns, label: Label) -> _LabelOutput:
     text = stack_texts(columns, [label.column])
     missing = tf.equal(text, "")
     # Only whether all rows agree is asked of this number, in the same pass as the rest.
@@ -126,28 +125,28 @@ def _named_classes(columns: Columns, label: Label) -> LabelOutput:
     x = tf.where(missing, tf.constant(np.nan, tf.float64), fingerprint)
     _check(label, x, missing, tf.ones_like(missing), named=True)
     ids, classes = lookup(text[:, 0], LABEL_VOCABULARY, top_k=None, oov_buckets=0)
-    return LabelOutput(ids[:, tf.newaxis], classes)
+    return _LabelOutput(ids[:, tf.newaxis], classes)
 
 
 def _check(
     label: Label, x: tf.Tensor, missing: tf.Tensor, valid: tf.Tensor, *, named: bool = False
-) -> Checked:
+) -> _Checked:
     complaint = {
         "binary": "is neither 0 nor 1 (name the value that counts as 1 in label.positive)",
         "multiclass": "is no class id 0, 1, 2, ...",
         "regression": "is beyond 3.4e38, the largest float32",
     }[label.kind]
     what = f"label {label.column!r}"
-    return _analyze(TargetCombiner(what, complaint, named=named), x, missing, valid)
+    return _analyze(_TargetCombiner(what, complaint, named=named), x, missing, valid)
 
 
 def _analyze(
-    combiner: TargetCombiner, x: tf.Tensor, missing: tf.Tensor, valid: tf.Tensor
-) -> Checked:
+    combiner: _TargetCombiner, x: tf.Tensor, missing: tf.Tensor, valid: tf.Tensor
+) -> _Checked:
     usable = tf.logical_and(valid, tf.logical_not(missing))
     invalid = tf.logical_not(tf.logical_or(valid, missing))
     infinity = tf.constant(np.inf, tf.float64)
-    batch = Checked(
+    batch = _Checked(
         rows=tf.cast(tf.size(x), tf.float64),
         missing=tf.reduce_sum(tf.cast(missing, tf.float64)),
         invalid=tf.reduce_sum(tf.cast(invalid, tf.float64)),
@@ -156,26 +155,21 @@ def _analyze(
         maximum=tf.reduce_max(tf.where(usable, x, -infinity)),
     )
     (merged,) = compat.combine(combiner, tf.stack(batch), name="target")
-    return Checked(*tf.unstack(merged, len(Checked._fields)))
+    return _Checked(*tf.unstack(merged, len(_Checked._fields)))
 
 
-class TargetCombiner(compat.Combiner):
+class _TargetCombiner(compat.Combiner):
     """Counts rows, missing and invalid values, and refuses what cannot be trained on.
 
-    An accumulator is float64 `[6]`, a field of `Checked` each.
+    An accumulator is float64 `[6]`, a field of `_Checked` each.
     """
+
+    outputs = ((tf.float64, [6]),)
 
     def __init__(
         self, what: str, complaint: str, *, constant_fails: bool = True, named: bool = False
     ):
-        """Check one column.
-
-        Args:
-            what: the column, as the message names it.
-            complaint: what an invalid value is.
-            constant_fails: one value in all rows is an error.
-            named: the values are fingerprints, which no message shows.
-        """
+        # named: the values are fingerprints, which no message shows
         self._what, self._complaint = what, complaint
         self._constant_fails, self._named = constant_fails, named
 
@@ -183,17 +177,11 @@ class TargetCombiner(compat.Combiner):
         return f"<TargetCombiner v1 {self._what} {self._constant_fails} {self._named}>"
 
     def create_accumulator(self) -> np.ndarray:
-        """Return float64 `[6]` without rows."""
-        return np.asarray(Checked(0, 0, 0, -np.inf, np.inf, -np.inf), np.float64)
-
-    def add_input(self, accumulator: np.ndarray, batch_values: Sequence[np.ndarray]) -> np.ndarray:
-        """Merge one batch's counts."""
-        return self.merge(accumulator, batch_values[0])
+        return np.asarray(_Checked(0, 0, 0, -np.inf, np.inf, -np.inf), np.float64)
 
     def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Add counts, and take the smallest and largest value."""
-        parts = Checked(*np.stack([a, b], axis=1))
-        merged = Checked(
+        parts = _Checked(*np.stack([a, b], axis=1))
+        merged = _Checked(
             rows=parts.rows.sum(),
             missing=parts.missing.sum(),
             invalid=parts.invalid.sum(),
@@ -204,8 +192,7 @@ class TargetCombiner(compat.Combiner):
         return np.asarray(merged, np.float64)
 
     def extract_output(self, accumulator: np.ndarray) -> list[np.ndarray]:
-        """Return the accumulator, unless it shows a target that cannot be trained on."""
-        found = Checked(*np.asarray(accumulator, np.float64).tolist())
+        found = _Checked(*np.asarray(accumulator, np.float64).tolist())
         rows, missing, invalid = int(found.rows), int(found.missing), int(found.invalid)
         if rows and missing == rows:
             raise ValueError(f"{self._what} is missing in all {rows} rows; use another column")
@@ -226,7 +213,3 @@ class TargetCombiner(compat.Combiner):
                 "from it; use another column, or more data"
             )
         return [np.asarray(accumulator, np.float64)]
-
-    def output_tensor_infos(self) -> list[compat.TensorInfo]:
-        """Describe one float64 `[6]` tensor."""
-        return [compat.TensorInfo(tf.float64, [6], None)]

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from transform.block import Block
-from transform.columns.types import ResolvedGroup
-from transform.encode import bucketize, date, hash, integer, multi_hot, one_hot, text, vocabulary
+from transform.encode.date import DATE
 from transform.encode.encoder import Encoder, Inputs, Members
+from transform.encode.ids import BUCKETIZE, HASH, INTEGER, VOCABULARY
+from transform.encode.indicators import MULTI_HOT, ONE_HOT
+from transform.encode.text import TEXT
+from transform.spec.group import ResolvedGroup
 
 ENCODERS: dict[str, Encoder] = {
-    module.ENCODER.name: module.ENCODER
-    for module in (vocabulary, integer, bucketize, hash, one_hot, multi_hot, date, text)
+    encoder.name: encoder
+    for encoder in (VOCABULARY, INTEGER, BUCKETIZE, HASH, ONE_HOT, MULTI_HOT, DATE, TEXT)
 }
 
 

@@ -23,15 +23,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from shared_core.feature_layout import Column
-from transform.aliases import Explanation
-from transform.block import Block, IdCount
+from transform.block import Block, Explanation, IdCount
 from transform.encode.encoder import Encoder, Inputs, Members
 from transform.spec.encoders import Text
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from transform.analyzers.fitted_column import FittedColumn
+    from transform.analyzers.fitted import FittedColumn
 
 TERM, WEIGHT = "text", "text_weight"  # kinds of columns
 _TERM_ENDING, _WEIGHT_ENDING = "_term_", "_weight_"
@@ -71,7 +70,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
 def _bag(texts: tf.Tensor, option: Text, file: str, rows: tf.Tensor) -> _Bag:
     import tensorflow as tf
 
-    from transform.encode.words import term_counts
+    from transform.encode.lookup import term_counts
 
     found = term_counts(texts, ngrams=option.ngrams)
     ids, in_rows, known = _look_up_terms(found.terms, option, file)
@@ -168,7 +167,7 @@ def _explain(option: Text, columns: Sequence[Column], fitted: FittedColumn) -> E
     return {} if size is None else {"terms": size - columns[0].extra_ids}
 
 
-ENCODER = Encoder(
+TEXT = Encoder(
     name="text",
     takes={"string": "words"},
     reads="texts",

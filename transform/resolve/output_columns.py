@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared_core.feature_layout import PACKED_FLOAT, PACKED_INT, PACKED_MISSING
-from transform.columns.types import INDICATOR_SUFFIX, ResolvedGroup, positions
 from transform.encode.encoder import option_of
 from transform.encode.table import ENCODERS
 from transform.scale.scaler import ValidationRule
 from transform.scale.table import SCALERS
-from transform.spec.cross import Cross
-from transform.spec.features import FeatureSpec
+from transform.spec.common import INDICATOR_SUFFIX, positions
+from transform.spec.features import Cross, FeatureSpec
+from transform.spec.group import ResolvedGroup
 
 _INDICATOR = "missing_indicator"
 
@@ -68,7 +68,7 @@ def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
     return (*columns, *indicators) if has_indicator else columns
 
 
-def cross_column(cross: Cross) -> OutputColumn:
+def _cross_column(cross: Cross) -> OutputColumn:
     """Return the ids of a cross."""
     return OutputColumn(cross.name, cross.source, cross.encode.kind, cross.name)
 
@@ -78,7 +78,7 @@ def all_output_columns(
 ) -> tuple[OutputColumn, ...]:
     """Return those of every group, then the crosses: the order of the packed outputs."""
     columns = [column for resolved in groups for column in output_columns(resolved)]
-    return (*columns, *map(cross_column, spec.crosses))
+    return (*columns, *map(_cross_column, spec.crosses))
 
 
 def check_output_names(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> None:

@@ -2,6 +2,7 @@
 
 The same resolution runs on a TFDV schema before anything starts (`check_spec`) and on
 the tensors that `preprocessing_fn` gets, so that both give the same answer and the same error.
+The types that a group takes are those of its encoder's or scaler's record.
 """
 
 from __future__ import annotations
@@ -10,14 +11,21 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
 from shared_core.nearest import nearest_column
-from transform.columns.types import Multivalued, ResolvedGroup, SeenTypes, describe, positions
-from transform.resolve.kinds import check_type, takes_lists
+from transform.encode.table import ENCODERS
 from transform.resolve.output_columns import check_output_names
-from transform.resolve.targets import check_targets, reserved_columns
-from transform.spec.common import OTHERS, is_glob
-from transform.spec.cross import Cross
-from transform.spec.features import FeatureSpec
-from transform.spec.group import Group
+from transform.scale.table import SCALERS
+from transform.spec.common import (
+    OTHERS,
+    ColumnType,
+    Multivalued,
+    SeenType,
+    SeenTypes,
+    describe,
+    is_glob,
+    positions,
+)
+from transform.spec.features import Cross, FeatureSpec, Label
+from transform.spec.group import Group, ResolvedGroup
 
 
 def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
@@ -36,8 +44,8 @@ def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
     Raises:
         ValueError: see `check_spec`.
     """
-    check_targets(spec, types)
-    reserved = reserved_columns(spec)
+    _check_targets(spec, types)
+    reserved = _reserved_columns(spec)
     taken = _explicit_columns(spec, types, reserved)
     columns: dict[str, tuple[str, ...]] = {}
     for matches in (_by_glob, _by_dtype, _by_others):
@@ -56,7 +64,7 @@ def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
                 "or of another type. Change or remove the group."
             )
         for name in chosen:
-            check_type(group, name, types[name])
+            _check_type(group, name, types[name])
             _check_positions(group, name, types)
         _check_key(group, chosen, types, reserved)
         _check_shared(group, chosen, types)
@@ -247,3 +255,146 @@ def _check_cross(
                 f"{where} is of type float, whose buckets the one pass over the data learns "
                 "together with a vocabulary; use encode: {hash: {buckets: n}}"
             )
+
+
+_NUMBERS: tuple[ColumnType, ...] = ("float", "int")
+
+
+def _check_type(group: Group, name: str, seen: SeenType) -> None:
+    """Raise ValueError unless the group takes columns of this type."""
+    if group.length is not None:
+        _check_list(group, name, seen)
+        return
+    takes = _taken_by(group)
+    if isinstance(seen, Multivalued) and takes_lists(group) and seen.type in takes:
+        return
+    if seen not in takes:
+        raise ValueError(
+            f"group {group.name!r}: column {name!r} is {describe(seen)}, and {step_of(group)} "
+            f"takes {' or '.join(takes)}; what fits it: {_fits(seen)}"
+        )
+
+
+def takes_lists(group: Group) -> bool:
+    """Whether the columns may hold several values in a row."""
+    in_encoder = group.encode is not None and ENCODERS[group.kind].reads == "lists"
+    return in_encoder or group.length is not None
+
+
+def reads_texts(group: Group, seen: SeenType) -> bool:
+    """Whether a column is read as text, whatever its type; of a group that takes no lists."""
+    if group.encode is None:
+        return False
+    reads = ENCODERS[group.kind].reads
+    return reads == "texts" or (reads == "own type" and seen == "string")
+
+
+def step_of(group: Group) -> str:
+    """Return the group's main step as its YAML has it."""
+    if group.encode is not None:
+        return f"encode: {group.kind}"
+    return f"scale: z_score by {group.by!r}" if group.by is not None else f"scale: {group.kind}"
+
+
+def _taken_by(group: Group) -> tuple[ColumnType, ...]:
+    if group.encode is not None:
+        return tuple(ENCODERS[group.kind].takes)
+    return SCALERS[group.kind].takes
+
+
+def _check_list(group: Group, name: str, seen: SeenType) -> None:
+    """Check a list whose length is known; that of another one is checked when its rows come."""
+    where = f"group {group.name!r}: column {name!r} is {describe(seen)}, and length: {group.length}"
+    single = seen.type if isinstance(seen, Multivalued) else seen
+    if single not in _NUMBERS:
+        raise ValueError(f"{where} takes lists of numbers; derive them, or remove length")
+    if isinstance(seen, Multivalued) and seen.most not in (None, group.length):
+        raise ValueError(
+            f"{where} takes a list of {group.length} values, or none, in each row; use length: "
+            f"{seen.most} if all rows have as many"
+        )
+
+
+def _fits(seen: SeenType) -> str:
+    """Say what a column of this type can be put into."""
+    single = "one value per row; derive columns from it, or leave it out"
+    if isinstance(seen, Multivalued):
+        encoders = _encoders_for(seen.type, lists=True)
+        options = [f"encode: {' | '.join(encoders)}"] if encoders else []
+        if seen.type in _NUMBERS:
+            options.append("length: n with a scale, where all lists have n values")
+        return ", or ".join([*options, single])
+    scalers = [s.name for s in SCALERS.values() if seen in s.takes and not s.has_options]
+    encoders = _encoders_for(seen, lists=False)
+    options = [f"scale: {' | '.join(scalers)}"] if scalers else []
+    options += [f"encode: {' | '.join(encoders)}"] if encoders else []
+    return ", or ".join(options) or single
+
+
+def _encoders_for(seen: SeenType, *, lists: bool) -> list[str]:
+    found = []
+    for encoder in ENCODERS.values():
+        for takes, note in encoder.takes.items():
+            if takes == seen and (encoder.reads == "lists") == lists:
+                found.append(f"{encoder.name} ({note})" if note else encoder.name)
+    return found
+
+
+def _check_targets(spec: FeatureSpec, types: SeenTypes) -> None:
+    """Raise ValueError where one is not in the data, or cannot be used."""
+    wanted: list[tuple[str, str]] = []
+    if spec.label is not None:
+        wanted.append(("label.column", spec.label.column))
+        wanted += [("label.sources", source) for source in spec.label.sources]
+    if spec.weight is not None:
+        wanted.append(("weight", spec.weight))
+    wanted += [("passthrough", name) for name in spec.passthrough]
+    for field, name in wanted:
+        if name not in types:
+            hint = (
+                ""
+                if spec.derive or not field.startswith("label")
+                else (" A column that is computed from others needs features.derive.")
+            )
+            # The label itself may be misspelt; nothing else is probably meant to be the label.
+            but = () if field == "label.column" or spec.label is None else (spec.label.column,)
+            near = nearest_column(name, types, but=but)
+            raise ValueError(f"features.{field}={name!r} is not in the data; {near}{hint}")
+    if spec.label is not None:
+        _check_label_type(spec.label, types[spec.label.column])
+    if spec.weight is not None and types[spec.weight] not in ("float", "int"):
+        raise ValueError(f"weight {spec.weight!r} is {describe(types[spec.weight])}; use a number")
+
+
+def _check_label_type(label: Label, kind: SeenType) -> None:
+    accepts = {
+        "binary": ("float", "int") if label.positive is None else ("float", "int", "string"),
+        "multiclass": ("int", "string"),
+        "regression": ("float", "int"),
+    }[label.kind]
+    if kind not in accepts:
+        fix = (
+            "name the value that counts as 1 in label.positive"
+            if label.kind == "binary" and kind == "string"
+            else f"use a column of type {' or '.join(accepts)}"
+        )
+        raise ValueError(
+            f"label {label.column!r} is {describe(kind)}, which kind: {label.kind} cannot "
+            f"take; {fix}"
+        )
+    positive = label.positive if kind == "string" else label.positive_number
+    if positive is not None and (kind == "string") != isinstance(positive, str):
+        raise ValueError(
+            f"label.positive={label.positive!r} is never equal to a value of {label.column!r}, "
+            f"{describe(kind)}; write it {'in quotes' if kind == 'string' else 'as a number'}"
+        )
+
+
+def _reserved_columns(spec: FeatureSpec) -> frozenset[str]:
+    """Return columns that no pattern may take: targets and passthrough."""
+    names = set(spec.passthrough)
+    if spec.label is not None:
+        names |= {spec.label.column, *spec.label.sources}
+    if spec.weight is not None:
+        names.add(spec.weight)
+    return frozenset(names)

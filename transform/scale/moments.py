@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from transform.aliases import Explanation
-from transform.analyzers.statistic import EXTREMES, MOMENTS
+from transform.block import Explanation
 from transform.scale.scaler import (
+    EXTREMES,
+    MOMENTS,
     ScaledGroup,
     Scaler,
     ToScale,
@@ -29,13 +30,13 @@ from transform.scale.scaler import (
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from transform.analyzers.fitted_column import FittedColumn
+    from transform.analyzers.fitted import FittedColumn
 
 
 def _z_score(columns: ToScale) -> tf.Tensor:
     import tensorflow as tf
 
-    from transform.analyzers.statistics import LARGEST
+    from transform.analyzers.moments import LARGEST
 
     x = tf.clip_by_value(columns.x, -LARGEST, LARGEST)
     fitted = columns.statistics
@@ -92,7 +93,7 @@ def _z_score_by_key(columns: ToScale) -> tf.Tensor:
 def _of_one_key(columns: ToScale, key: str, members: list[int]) -> tf.Tensor:
     import tensorflow as tf
 
-    from transform.analyzers.per_key import moments_of_keys, z_score
+    from transform.analyzers.moments import LARGEST, moments_of_keys
     from transform.block import take_columns
 
     groups = [columns.groups[i] for i in members]
@@ -108,7 +109,10 @@ def _of_one_key(columns: ToScale, key: str, members: list[int]) -> tf.Tensor:
     )
     by_mean = [group.filling == "mean" for group in groups]
     missing = tf.logical_and(tf.math.is_nan(x), by_mean)
-    return z_score(tf.where(missing, moments.mean, take_columns(columns.x, members)), moments)
+    x = tf.where(missing, moments.mean, take_columns(columns.x, members))
+    return linear(
+        tf.clip_by_value(x, -LARGEST, LARGEST), moments.mean, moments.spread, moments.spread > 0
+    )
 
 
 def _explain_z_score_by_key(group: ScaledGroup, fitted: FittedColumn) -> Explanation:

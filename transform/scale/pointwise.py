@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from transform.aliases import Explanation
+from transform.block import Explanation
 from transform.scale.scaler import Pointwise, ScaledGroup, Scaler, ValidationRule
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from transform.analyzers.fitted_column import FittedColumn
+    from transform.analyzers.fitted import FittedColumn
 
 
-class Function(NamedTuple):
+class _Function(NamedTuple):
     """A function, of tensors and of a number, and its inverse.
 
     Attributes:
@@ -62,9 +62,9 @@ def _odd(function: np.ufunc) -> Callable[[float], float]:
     return lambda x: float(np.copysign(function(abs(x)), x))
 
 
-FUNCTIONS: Mapping[Pointwise, Function] = {
-    "log1p": Function(_log1p, _odd(np.log1p), _odd(np.expm1)),
-    "asinh": Function(_asinh, _odd(np.arcsinh), _odd(np.sinh)),
+FUNCTIONS: Mapping[Pointwise, _Function] = {
+    "log1p": _Function(_log1p, _odd(np.log1p), _odd(np.expm1)),
+    "asinh": _Function(_asinh, _odd(np.arcsinh), _odd(np.sinh)),
 }
 
 

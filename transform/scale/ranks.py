@@ -20,10 +20,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from transform.aliases import Explanation
-from transform.analyzers.statistic import QUANTILE_GRID, QUANTILES, QUARTILES, Statistic
+from transform.block import QUANTILE_GRID, Explanation
 from transform.scale.scaler import (
+    QUANTILES,
+    QUARTILES,
     Scaler,
+    Statistic,
     ToScale,
     ValidationRule,
     explain_unless_constant,
@@ -34,9 +36,8 @@ from transform.scale.scaler import (
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from transform.analyzers.fitted_column import FittedColumn
-    from transform.analyzers.power import Powers
-    from transform.analyzers.statistics import FittedStatistics
+    from transform.analyzers.fitted import FittedColumn
+    from transform.analyzers.moments import FittedStatistics, Powers
 
 
 def _robust(columns: ToScale) -> tf.Tensor:
@@ -74,20 +75,12 @@ def _gaussian(columns: ToScale) -> tf.Tensor:
 
     assert columns.quantiles is not None
     unit = unit_of(columns.statistics)
-    scores = normal_scores(columns.x * unit, columns.quantiles * unit[:, tf.newaxis])
+    scores = _normal_scores(columns.x * unit, columns.quantiles * unit[:, tf.newaxis])
     return tf.where(columns.statistics.varies, scores, tf.zeros_like(scores))
 
 
-def normal_scores(x: tf.Tensor, quantiles: tf.Tensor) -> tf.Tensor:
-    """Return the formula of `gaussian`, every column by its own quantiles.
-
-    Args:
-        x: float64 `[batch, n]`, finite.
-        quantiles: float64 `[n, g + 1]`, ascending in each row.
-
-    Returns:
-        float64 `[batch, n]`, finite.
-    """
+def _normal_scores(x: tf.Tensor, quantiles: tf.Tensor) -> tf.Tensor:
+    """Return the formula of `gaussian`, every column by its own quantiles."""
     import tensorflow as tf
 
     last = quantiles.shape[1] - 1
@@ -110,26 +103,26 @@ def _explain_gaussian(fitted: FittedColumn) -> Explanation:
 
 
 def _analyze(x: tf.Tensor, statistics: FittedStatistics) -> Powers:
-    from transform.analyzers.power import fitted_powers
+    from transform.analyzers.moments import fitted_powers
 
     return fitted_powers(x, statistics)
 
 
-POWER = Statistic("power", analyze=_analyze)
+_POWER = Statistic("power", analyze=_analyze)
 
 
 def _power(columns: ToScale) -> tf.Tensor:
     import tensorflow as tf
 
-    from transform.analyzers.power import yeo_johnson
+    from transform.analyzers.moments import yeo_johnson
 
-    fitted: Powers = columns.learned[POWER.name]
+    fitted: Powers = columns.learned[_POWER.name]
     y = yeo_johnson(columns.x, fitted.power)
     return linear(y, fitted.mean, tf.sqrt(fitted.variance), columns.statistics.varies)
 
 
 def _explain_power(fitted: FittedColumn) -> Explanation:
-    power = fitted.values[POWER.name]
+    power = fitted.values[_POWER.name]
     return {
         "power": power["power"],
         "mean": power["mean"],
@@ -155,7 +148,7 @@ SCALERS = (
     Scaler(
         name="power",
         apply=_power,
-        requires=(POWER,),
+        requires=(_POWER,),
         explain=explain_unless_constant(_explain_power),
         validation_rule=ValidationRule("z_score"),
     ),

@@ -12,6 +12,9 @@
 NormalizationValidator read the record.
 
 Reading a record loads no TensorFlow: the functions that compute import it themselves.
+
+`requires` is what it asks the one pass over the data to find. A scaler that learns something else
+brings a `Statistic` with an analyzer, as `power` does.
 """
 
 from __future__ import annotations
@@ -20,15 +23,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from transform.aliases import Explanation
-from transform.analyzers.statistic import Statistic
+from transform.block import Explanation
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from transform.analyzers.fitted_column import FittedColumn
-    from transform.analyzers.order import OrderStatistics
-    from transform.analyzers.statistics import FittedStatistics
+    from transform.analyzers.fitted import FittedColumn
+    from transform.analyzers.moments import FittedStatistics
+    from transform.analyzers.quantiles import OrderStatistics
 
 
 Pointwise = Literal["log1p", "asinh"]
@@ -160,9 +162,9 @@ def linear(x: tf.Tensor, center: tf.Tensor, spread: tf.Tensor, varies: tf.Tensor
 
     Args:
         x: float64 `[batch, n]`, finite.
-        center: float64 `[n]`.
-        spread: float64 `[n]`, >= 0.
-        varies: bool `[n]`.
+        center: float64 `[n]`, or one for each row.
+        spread: the same, >= 0.
+        varies: bool, the same.
 
     Returns:
         float64 `[batch, n]`; 0 where a column does not vary or has no spread.
@@ -183,3 +185,30 @@ def unit_of(statistics: FittedStatistics) -> tf.Tensor:
     far = tf.logical_and(statistics.varies, reach > 2.0**1000)
     # A power of two: nothing is rounded.
     return tf.where(far, tf.constant(0.25, tf.float64), tf.ones_like(reach))
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A statistic of each column, over the values that are not missing.
+
+    Attributes:
+        name: What it is kept as in the transform graph.
+        analyze: Returns a NamedTuple of float64 `[n]` tensors from the columns, float64 `[batch,
+            n]` with NaN where a value is missing, and their `FittedStatistics`. All columns that
+            require the statistic are analyzed at once. None: an analyzer that all columns share
+            finds it.
+        follows_learned_bounds: Whether it is that of the clipped values under `clip: {quantiles}`.
+            Another one would need the bounds before the pass that finds them.
+        imputes_median: Whether the median, not the mean, replaces a missing value by default.
+    """
+
+    name: str
+    analyze: Callable[[Any, Any], Any] | None = None
+    follows_learned_bounds: bool = False
+    imputes_median: bool = False
+
+
+EXTREMES = Statistic("extremes", follows_learned_bounds=True)
+MOMENTS = Statistic("moments")
+QUARTILES = Statistic("quartiles", follows_learned_bounds=True, imputes_median=True)
+QUANTILES = Statistic("quantiles", follows_learned_bounds=True, imputes_median=True)

@@ -1,10 +1,5 @@
 """FeatureSpec: which columns become which model inputs, declared once.
 
-spec_scale.py    the steps of a number: impute, clip, scale
-spec_encode.py   the encoders
-spec_group.py    a group of columns, and which steps go together
-spec_cross.py    columns whose values count together
-
 Parsing a spec needs neither TensorFlow nor the data. Whether it fits the data is a second
 question, asked by `check_spec` (against a TFDV schema, before anything runs) and again
 by `preprocessing_fn` (against the tensors it gets).
@@ -17,17 +12,18 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from transform.spec.common import OTHERS, Model, Names
-from transform.spec.cross import Cross
+from transform.spec.encoders import Encode
 from transform.spec.group import Group
 
-LabelKind = Literal["binary", "multiclass", "regression"]
+_CROSS_ENCODERS = ("hash", "vocabulary")
+_LabelKind = Literal["binary", "multiclass", "regression"]
 
 
 class Label(Model):
     """What the model learns; never among its inputs."""
 
     column: str = Field(min_length=1, description="raw or derived column; also the output's name")
-    kind: LabelKind
+    kind: _LabelKind
     sources: Names = Field(
         default=(), description="raw columns that only the label is made of: absent at serving"
     )
@@ -50,6 +46,39 @@ class Label(Model):
                 "remove it or use kind: binary"
             )
         return self
+
+
+class Cross(Model):
+    """One id per combination of values.
+
+    crosses:
+      - {name: area_hour, columns: [area, hour], encode: {hash: {buckets: 1000}}}
+
+    A float column takes part with its bucket: it needs a group with `encode: bucketize`.
+    """
+
+    name: str = Field(min_length=1, description="of the output column")
+    columns: Names = Field(description="two or more columns by name, in a group or not")
+    encode: Encode = Field(description="hash or vocabulary, of the combination")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Cross:
+        where = f"cross {self.name!r}"
+        if len(set(self.columns)) < 2 or len(set(self.columns)) < len(self.columns):
+            raise ValueError(
+                f"{where}: columns={list(self.columns)}; give two or more different columns"
+            )
+        if self.encode.kind not in _CROSS_ENCODERS:
+            raise ValueError(
+                f"{where}: encode: {self.encode.kind} takes no combination of values; use "
+                f"encode: {' or '.join(_CROSS_ENCODERS)}"
+            )
+        return self
+
+    @property
+    def source(self) -> str:
+        """The columns, as `Column.source` names them."""
+        return " x ".join(repr(name) if " x " in name else name for name in self.columns)
 
 
 class FeatureSpec(Model):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn import metrics as reference
+from tensorflow_model_analysis.metrics import metric_types
 
 from components.evaluator_metrics.better_than_constant import (
     MOST_BY_CHANCE,
@@ -143,7 +144,7 @@ def test_the_order_of_rows_and_of_parts_is_nothing() -> None:
 def test_a_sample_of_many_rows_bounds_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     module = "components.evaluator_metrics.better_than_constant"
     monkeypatch.setattr(f"{module}.MOST_ROWS", 100)
-    combiner = _Combiner("auc", "key", "details", {})
+    combiner = _Combiner("auc", metric_types.MetricKey("key"), {})
     labels = np.arange(70) % 2.0
     parts = [
         combiner.add_rows(combiner.create_accumulator(), labels, labels[:, None], np.ones(70))
@@ -152,8 +153,8 @@ def test_a_sample_of_many_rows_bounds_the_memory(monkeypatch: pytest.MonkeyPatch
     merged = combiner.merge_accumulators(parts)
     assert merged.rows <= 200
     found = combiner.extract_output(merged)
-    assert found["key"] == 1.0
-    assert found["details"][3] == 100
+    assert found[combiner.key] == 1.0
+    assert found[combiner.beside][3] == 100
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.model.metrics import create_metric
 from trainer_module.step.reports import NonFiniteError
-from trainer_module.step.split import per_replica, replicas_here
+from trainer_module.step.window_loop import per_replica, replicas_here
 
 METRICS = ("auc", "f1_score", "mean_squared_error", "r2_score", "precision")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.features.date_formats import guess_format
-from transform.spec.date_format import check_format
+from transform.spec.encoders import _check_format
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_guesses(values, form, doubt):
     found = guess_format(values)
     assert found is not None
     assert (found.form, found.doubt) == (form, doubt)
-    check_format(found.form)
+    _check_format(found.form)
 
 
 @pytest.mark.parametrize(

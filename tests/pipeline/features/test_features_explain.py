@@ -14,7 +14,7 @@ from pipeline.features import features_explain
 from pipeline.features.features_explain import Explained, show, step_text
 from pipeline.report.records import NodeRecord, OutputArtifact
 
-CHAINS = pytest.importorskip("transform.output.chains")
+CHAINS = pytest.importorskip("transform.chains")
 
 
 @pytest.mark.parametrize(

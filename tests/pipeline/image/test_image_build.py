@@ -99,7 +99,7 @@ def test_the_context_is_complete_without_build_outputs(package, tmp_path):
         "my_package/__init__.py",
         "my_package/output/table.csv",
     }
-    assert "packages/tfx-largebatch/transform/output/pack.py" in there
+    assert "packages/tfx-largebatch/transform/preprocessing.py" in there
     assert not [name for name in there if "__pycache__" in name or ".venv" in name]
     assert not re.search(r"^ARG \w+$", text, re.MULTILINE)  # each has its value
     assert "ARG BASE=docker.io/library/debian:trixie-slim\n" in text

@@ -14,7 +14,7 @@ from trainer_module.data import input_pipeline
 from trainer_module.data.block_shuffle import shuffle_blocks
 from trainer_module.data.input_pipeline import Examples, expand, summarise
 from trainer_module.data.tfrecord_rows import TFRecordRows
-from trainer_module.step.split import Replicas
+from trainer_module.step.window_loop import Replicas
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.data.input_pipeline import Examples, expand, summarise
-from trainer_module.step.split import Replicas
+from trainer_module.step.window_loop import Replicas
 
 ROWS = 6000
 SPEC = {

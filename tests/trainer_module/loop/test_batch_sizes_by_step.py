@@ -16,8 +16,7 @@ from trainer_module.model.optimizers import create_optimizer
 from trainer_module.options.loop_options import LoopOptions
 from trainer_module.options.model_config import OptimizerConfig
 from trainer_module.options.parse import parse_section
-from trainer_module.step.saved_state import SavedState
-from trainer_module.step.train_step import TrainStep
+from trainer_module.step.train_step import SavedState, TrainStep
 
 ROWS, EPOCHS = 23, 4
 # The size changes twice in the first epoch, at its last batch, and in the third epoch.

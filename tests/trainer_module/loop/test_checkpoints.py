@@ -13,8 +13,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module.loop.checkpoints import Checkpoints
-from trainer_module.step.saved_state import SavedState
-from trainer_module.step.train_step import TrainStep
+from trainer_module.step.train_step import SavedState, TrainStep
 
 
 class Killed(Exception):

@@ -20,8 +20,7 @@ from trainer_module.loop.callbacks import EarlyStopping
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
-from trainer_module.step.saved_state import SavedState
-from trainer_module.step.train_step import TrainStep
+from trainer_module.step.train_step import SavedState, TrainStep
 
 FEATURES, LABELS, WEIGHTS = full_batch.batch("mlp", 12)
 

@@ -13,8 +13,7 @@ import tensorflow as tf
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
-from trainer_module.step.saved_state import SavedState
-from trainer_module.step.train_step import TrainStep
+from trainer_module.step.train_step import SavedState, TrainStep
 
 
 @functools.cache

@@ -11,8 +11,7 @@ import pytest
 
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
-from trainer_module.step.saved_state import SavedState
-from trainer_module.step.train_step import TrainStep
+from trainer_module.step.train_step import SavedState, TrainStep
 
 FEATURES, LABELS, _ = full_batch.batch("mlp", 24)
 

@@ -16,7 +16,7 @@ import pytest
 
 from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.preemption import Preempted, Preemption
-from trainer_module.step.saved_state import SavedState
+from trainer_module.step.train_step import SavedState
 
 
 class TerminateAt(Callback):

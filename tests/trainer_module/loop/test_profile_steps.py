@@ -19,8 +19,8 @@ from trainer_module import (
     run_fn,
 )
 from trainer_module.profiling.xplane import read_trace
-from trainer_module.step.saved_state import SavedState
-from trainer_module.window.phases import phase_of
+from trainer_module.step.train_step import SavedState
+from trainer_module.window.trace import phase_of
 
 DATA = np.ones((96, 4), "float32"), np.ones((96, 1), "float32")
 

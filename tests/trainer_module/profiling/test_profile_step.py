@@ -18,7 +18,7 @@ from trainer_module import (
 )
 from trainer_module.profiling.timeline import PARTS
 from trainer_module.stages.recompute import recompute
-from trainer_module.step.saved_state import SavedState
+from trainer_module.step.train_step import SavedState
 
 STEPS = 6
 ROWS = 64

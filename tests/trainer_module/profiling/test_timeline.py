@@ -7,7 +7,7 @@ import pytest
 from trainer_module.profiling.hints import find_hints
 from trainer_module.profiling.timeline import PARTS, divide_wall_time, most_expensive
 from trainer_module.profiling.xplane import TraceEvent, read_trace
-from trainer_module.window.phases import phase_of
+from trainer_module.window.trace import phase_of
 
 ZERO = 10**21  # picoseconds since 1970 do not fit into 64 bits
 BODY = "step.other/while/body/_9/step.other/while"

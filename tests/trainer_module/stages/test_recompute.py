@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from trainer_module import accumulate_gradients, recompute, weighted_loss
 from trainer_module.stages.recompute import recompute_layers
-from trainer_module.window.forward_pass import window_forward_pass
 from trainer_module.window.micro_batch import micro_batch_gradients
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
+from trainer_module.window.trace import window_forward_pass
 
 L = keras.layers
 

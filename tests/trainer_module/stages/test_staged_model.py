@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from trainer_module import StagedModel, TrainStep, split_model, stage_strategy
 from trainer_module.loop.evaluation import Evaluation
-from trainer_module.window.passes import plan_passes
+from trainer_module.window.spec import plan_passes
 
 L = keras.layers
 CPUS = [f"CPU:{i}" for i in range(4)]

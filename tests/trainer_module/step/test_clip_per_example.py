@@ -15,7 +15,7 @@ from trainer_module import TrainStep, clipped_gradient_sum, per_example_gradient
 from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
 from trainer_module.stages.recompute import recompute
 from trainer_module.stages.staged_model import StagedModel
-from trainer_module.window import passes
+from trainer_module.window import spec as passes
 
 L = keras.layers
 

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module.step.train_step import TrainStep
-from trainer_module.window import passes
+from trainer_module.window import spec as passes
 
 # Rows of consecutive windows, on up to three replicas.
 ROWS = {

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from trainer_module import TrainerConfig, TrainingLoop, TrainStep, TunerConfig, find_learning_rate
 from trainer_module.loop.evaluation import Evaluation
-from trainer_module.step.saved_state import SavedState
+from trainer_module.step.train_step import SavedState
 from trainer_module.tfx.run import run_fn
 
 RANDOM = np.random.default_rng(0)

@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import accumulate_gradients, weighted_loss
-from trainer_module.window import accumulation, passes, trace_bytes
+from trainer_module.window import accumulation, trace
+from trainer_module.window import spec as passes
 from trainer_module.window.describe import describe
 from trainer_module.window.spec import Batch, WindowSpec
 
@@ -103,7 +104,7 @@ def test_a_loop_of_unknown_length_has_no_size():
     layers = [keras.layers.Dense(4), Doubling(), keras.layers.Dense(1)]
     traced = tf.function(keras.Sequential([keras.Input((8,)), *layers]), autograph=False)
     graph = traced.get_concrete_function(tf.TensorSpec([None, 8])).graph
-    assert trace_bytes.bytes_per_row(graph) == math.inf
+    assert trace.bytes_per_row(graph) == math.inf
 
 
 def test_a_function_inside_the_model_has_its_size():
@@ -118,7 +119,7 @@ def test_a_function_inside_the_model_has_its_size():
         lambda x: tf.cond(x[0, 0] > 0, lambda: inner(x), lambda: x[:, 0]),
     ):
         graph = tf.function(outer, autograph=False).get_concrete_function(spec).graph
-        assert trace_bytes.bytes_per_row(graph) >= 2 * 4 * 800
+        assert trace.bytes_per_row(graph) >= 2 * 4 * 800
 
 
 def limit_passes(monkeypatch, **changed):

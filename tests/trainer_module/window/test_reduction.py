@@ -10,13 +10,8 @@ import keras
 import pytest
 import tensorflow as tf
 
-from trainer_module import (
-    accumulate_gradients,
-    apply_gradients,
-    mean_gradients,
-    sum_over_replicas,
-)
-from trainer_module.window.reduction import buckets
+from trainer_module import accumulate_gradients, apply_gradients, mean_gradients, sum_over_replicas
+from trainer_module.window.gradient_sum import buckets
 
 pytestmark = pytest.mark.usefixtures("passes_of_one")
 

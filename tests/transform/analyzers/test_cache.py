@@ -12,19 +12,19 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from transform.analyzers.most_frequent import MostFrequentCombiner
-from transform.analyzers.per_key import KeyedMomentsCombiner
-from transform.analyzers.quantiles import QuantilesCombiner
+from transform.analyzers.counts import _MostFrequentCombiner
+from transform.analyzers.moments import _KeyedMomentsCombiner
+from transform.analyzers.quantiles import _QuantilesCombiner
 
 RNG = np.random.default_rng(5)
 X = np.where(RNG.random([200, 3]) < 0.1, np.nan, RNG.normal(1e9, 1.0, [200, 3]))
 X[:, 2] = np.nan
 TEXTS = np.asarray([[b"", b"a\x00", bytes([255, 10])][i] for i in RNG.integers(0, 3, 200)], object)
 COMBINERS: dict[str, tuple[Any, list[np.ndarray]]] = {
-    "quantiles": (QuantilesCombiner(3, 4), [X]),
-    "numbers": (MostFrequentCombiner(3, is_text=False), [np.round(X)]),
-    "texts": (MostFrequentCombiner(1, is_text=True), [TEXTS[:, np.newaxis]]),
-    "keys": (KeyedMomentsCombiner(3, 10, ""), [RNG.integers(0, 5, 200), X]),
+    "quantiles": (_QuantilesCombiner(3, 4), [X]),
+    "numbers": (_MostFrequentCombiner(3, is_text=False), [np.round(X)]),
+    "texts": (_MostFrequentCombiner(1, is_text=True), [TEXTS[:, np.newaxis]]),
+    "keys": (_KeyedMomentsCombiner(3, 10, ""), [RNG.integers(0, 5, 200), X]),
 }
 
 

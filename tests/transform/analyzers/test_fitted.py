@@ -9,7 +9,16 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.analyzers.fitted import Fitted, fitted_numbers, keep, keep_record  # noqa: E402
+from transform.analyzers.fitted import (  # noqa: E402
+    PRESENT,
+    Fitted,
+    FittedColumn,
+    fitted_numbers,
+    keep,
+    keep_record,
+)
+from transform.analyzers.moments import STATISTICS, FittedStatistics  # noqa: E402
+from transform.chains import _fitted_columns  # noqa: E402
 
 NAMES = ("a", "ü b")
 
@@ -64,3 +73,24 @@ def test_numbers_of_an_older_version_are_refused():
     older = Fitted("statistics", (), ("fare", "miles", "minutes"), np.zeros([2, 3]))
     with pytest.raises(ValueError, match="statistics of 2 columns, not of 3: another version"):
         older.by_column()
+
+
+FITTED_A = FittedStatistics(4.0, 1.0, 0.5, 0.0, 2.0)  # type: ignore[arg-type]
+FITTED_B = FittedStatistics(3.0, 2.0, 0.25, -1.0, 5.0)  # type: ignore[arg-type]
+
+
+def test_each_column_has_its_own(saved: Any) -> None:
+    def function() -> Any:
+        both = (tf.constant(pair, tf.float64) for pair in zip(FITTED_A, FITTED_B, strict=True))
+        statistics = keep_record(FittedStatistics(*both), STATISTICS, ["a", "b"])
+        filling = keep(tf.constant([1.5, 2.5], tf.float64), "filling", ["a", "b"])
+        with tf.control_dependencies([keep(tf.constant([7]), PRESENT, ["word"])]):
+            return statistics.mean + filling
+
+    found = _fitted_columns(saved(function))
+    assert (found["a"].statistics, found["b"].statistics) == (FITTED_A, FITTED_B)
+    assert found["b"].values == {"filling": 2.5}
+    assert found["b"].order is None
+    counts = {name: each.count for name, each in found.items()}
+    assert counts == {"a": 4, "b": 3, "word": 7}
+    assert FittedColumn().count is None

@@ -15,12 +15,11 @@ def block_of() -> Callable[..., Any]:
     `encode`: as in the YAML; `columns`: name -> Tensor, SparseTensor or RaggedTensor.
     """
     from transform.columns.inputs import DenseColumns, tensor_type
-    from transform.columns.types import ResolvedGroup
     from transform.encode.encoder import Inputs
     from transform.encode.table import encoded
-    from transform.resolve.kinds import reads_texts, takes_lists
     from transform.resolve.output_columns import output_columns
-    from transform.spec.group import Group
+    from transform.resolve.select import reads_texts, takes_lists
+    from transform.spec.group import Group, ResolvedGroup
 
     def block(encode: Any, columns: Mapping[str, Any], **more: Any) -> Any:
         names = tuple(columns)

@@ -1,4 +1,9 @@
-"""A calendar of tensors against Python's datetime, exactly."""
+"""A calendar of tensors against Python's datetime, exactly.
+
+Texts of dates in formats of the user's, against Python's strptime, exactly.
+
+A place's clock, against zoneinfo; to the second.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +19,17 @@ from hypothesis import strategies as st
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.encode.calendar import PERIODS, days_of, of_epoch, of_text, part_of  # noqa: E402
-from transform.encode.time_zones import clock  # noqa: E402
+from transform.encode.calendar import (  # noqa: E402
+    PERIODS,
+    _clock,
+    _local_seconds,
+    days_of,
+    of_epoch,
+    of_text,
+    part_of,
+    to_iso,
+)
+from transform.spec.encoders import Date, _check_format  # noqa: E402
 
 UTC = datetime.timezone.utc
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
@@ -93,7 +107,7 @@ ZONES = ["Europe/Oslo", "America/Chicago", "Asia/Kolkata", "Australia/Lord_Howe"
 @pytest.mark.parametrize("zone", ZONES)
 def test_a_time_zone_counts_for_every_second_of_two_centuries(zone: str) -> None:
     """Reference: datetime; around each change of the clock to the second, and at random."""
-    changes, _ = clock(zone)
+    changes, _ = _clock(zone)
     near = (changes[:, np.newaxis] + np.arange(-2, 3)).ravel()
     rng = np.random.default_rng(1)
     seconds = np.concatenate([near, rng.integers(-2_100_000_000, 4_100_000_000, 500)])
@@ -127,3 +141,90 @@ def test_elapsed_days_count_minutes_as_fractions() -> None:
     found = days_of(of_text(tf.constant(texts))).numpy().tolist()
     leap_day = datetime.date(2024, 2, 29) - datetime.date(1970, 1, 1)
     assert found == [1.5, -0.25, leap_day.days]
+
+
+FORMATS_of_date_format = [
+    "%d.%m.%Y",
+    "%m/%d/%Y %H:%M",
+    "%Y%m%d",
+    "%d-%b-%y",
+    "%B %d, %Y at %I:%M %p",
+    "%y/%m/%d",
+    "%H:%M:%S, %d (%b) %Y 100%%",
+]
+DATES_of_date_format = st.datetimes(datetime.datetime(1969, 1, 1), datetime.datetime(2068, 12, 31))
+
+
+@pytest.mark.parametrize("form", FORMATS_of_date_format)
+@settings(max_examples=20)
+@given(dates=st.lists(DATES_of_date_format, min_size=1, max_size=20))
+def test_it_reads_what_strftime_writes(form: str, dates: list[datetime.datetime]) -> None:
+    _check_format(form)
+    texts = [date.strftime(form) for date in dates]
+    read = [datetime.datetime.strptime(text, form) for text in texts]
+    expected = [date.strftime("%Y-%m-%dT%H:%M").encode() for date in read]
+    assert to_iso(tf.constant(texts), form).numpy().tolist() == expected
+
+
+def test_what_people_write() -> None:
+    texts = tf.constant([["6.5.2013", " 06.05.2013 "], ["06.05.13", "6. Mai 2013"], ["", "x"]])
+    found = to_iso(texts, "%d.%m.%Y").numpy().tolist()
+    assert found == [[b"2013-05-06T00:00"] * 2, [b"", b""], [b"", b""]]
+    names = tf.constant(["6 MAY 2013", "06 Sept. 2013", "6 september 2013", "6 Sep 2013"])
+    months = [text[5:7] for text in to_iso(names, "%d %b %Y").numpy().tolist()]
+    assert months == [b"05", b"", b"09", b"09"]
+
+
+def test_hours_of_a_half_day() -> None:
+    texts = tf.constant(["1/2/2020 12:05 AM", "1/2/2020 12:05 pm", "1/2/2020 1:05 p.m."])
+    found = to_iso(texts, "%m/%d/%Y %I:%M %p").numpy().tolist()
+    assert [text[11:] for text in found] == [b"00:05", b"12:05", b"13:05"]
+    assert to_iso(tf.constant(["1/2/2020 13:05 PM"]), "%m/%d/%Y %I:%M %p").numpy()[0] == b""
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ("%d.%m", "lacks %Y or %y"),
+        ("%Y-%m", "lacks %d"),
+        ("%d.%d.%Y %m", "has %d and %d"),
+        ("%d %m %b %Y", "has %m and %b; use %m or %b or %B once"),
+        ("%d %m %Y %z", "%z is not supported; use of %Y, %y"),
+        ("%d %m %Y %I", "%I (1 to 12) and %p (AM or PM) go together"),
+        ("%d %m %Y %M %M", "has %M twice"),
+        ("%d %m %Y %", "ends with a percent sign"),
+    ],
+)
+def test_an_invalid_format_is_refused(form: str, message: str) -> None:
+    with pytest.raises(ValueError, match=r"date\.format=") as caught:
+        Date(parts=("month",), format=form)
+    assert message in str(caught.value)
+
+
+def test_a_unit_does_not_go_with_a_format() -> None:
+    with pytest.raises(ValueError, match="leave one out"):
+        Date(parts=("month",), format="%Y%m%d", unit="milliseconds")
+
+
+UTC_of_time_zones = datetime.timezone.utc
+
+
+def test_changes_of_the_clock_are_where_zoneinfo_has_them() -> None:
+    changes, offsets = _clock("Europe/Oslo")
+    zone = zoneinfo.ZoneInfo("Europe/Oslo")
+    assert len(offsets) == len(changes) + 1
+    for change, before, after in zip(changes, offsets, offsets[1:], strict=False):
+        for second, offset in ((int(change) - 1, before), (int(change), after)):
+            there = datetime.datetime(1970, 1, 1, tzinfo=UTC_of_time_zones) + datetime.timedelta(
+                0, second
+            )
+            shift = there.astimezone(zone).utcoffset()
+            assert shift is not None
+            assert shift.total_seconds() == offset
+
+
+def test_a_place_without_changes_is_shifted_always() -> None:
+    tf = pytest.importorskip("tensorflow")
+    seconds = np.asarray([[0.0, -1e10], [1e10, np.nan]])
+    found = _local_seconds(tf.constant(seconds), "Etc/GMT-5").numpy()
+    np.testing.assert_array_equal(found, seconds + 5 * 3600)

@@ -10,10 +10,10 @@ tf = pytest.importorskip("tensorflow")
 
 from transform.block import Block  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.encode.crosses import SEPARATOR, cross, cross_texts, float_buckets  # noqa: E402
+from transform.encode.crosses import _SEPARATOR, cross, cross_texts, float_buckets  # noqa: E402
 from transform.encode.encoder import Inputs  # noqa: E402
-from transform.encode.hash import hash_ids  # noqa: E402
-from transform.spec.cross import Cross  # noqa: E402
+from transform.encode.ids import _hash_ids  # noqa: E402
+from transform.spec.features import Cross  # noqa: E402
 
 TYPES = {"word": "string", "hour": "int", "fare": "float"}
 CROSS = Cross.model_validate(
@@ -30,8 +30,8 @@ def test_a_cross_is_the_hash_of_the_joined_texts() -> None:
     buckets = Block(("fare",), tf.constant(BUCKETS, tf.int64), ("fare",), missing, (None,))
     inputs = Inputs(DenseColumns(columns, numbers=[], texts=texts), columns, {}, {})
     (block,) = cross(inputs, [CROSS], float_buckets([CROSS], TYPES, [buckets]))
-    joined = SEPARATOR.join(["a", "7", "2"])
-    first = hash_ids(tf.constant([joined]), 1000).numpy()[0]  # type: ignore[arg-type]
+    joined = _SEPARATOR.join(["a", "7", "2"])
+    first = _hash_ids(tf.constant([joined]), 1000).numpy()[0]  # type: ignore[arg-type]
     assert block.values.numpy().tolist() == [[first], [1000], [1000]]
     assert block.missing.numpy().tolist() == [[False], [True], [True]]
     assert block.sources == ("word x hour x fare",)
@@ -56,5 +56,5 @@ def test_texts_without_the_separator_keep_their_ids() -> None:
     inputs = Inputs(DenseColumns(columns, numbers=[], texts=list(columns)), columns, {}, {})
     spec = {"name": "p", "columns": list(columns), "encode": {"hash": {"buckets": 1000}}}
     (block,) = cross(inputs, [Cross.model_validate(spec)], {})
-    joined = tf.constant(["a\\b" + SEPARATOR + "7", "æ 0" + SEPARATOR + "8"])
-    assert block.values.numpy()[:, 0].tolist() == hash_ids(joined, 1000).numpy().tolist()  # type: ignore[arg-type]
+    joined = tf.constant(["a\\b" + _SEPARATOR + "7", "æ 0" + _SEPARATOR + "8"])
+    assert block.values.numpy()[:, 0].tolist() == _hash_ids(joined, 1000).numpy().tolist()  # type: ignore[arg-type]

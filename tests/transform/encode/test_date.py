@@ -16,7 +16,7 @@ from transform import FeatureSpec  # noqa: E402
 @pytest.fixture
 def block(block_of: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`block(option, when)`; what cannot be read is counted in an analysis: test_cautions.py."""
-    monkeypatch.setattr("transform.analyzers.unread.with_unread", lambda block, *_: block)
+    monkeypatch.setattr("transform.analyzers.counts.with_unread", lambda block, *_: block)
     return lambda option, when: block_of({"date": option}, {"when": when})
 
 

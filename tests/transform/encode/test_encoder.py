@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shared_core.feature_layout import Column
-from transform.columns.types import ResolvedGroup
 from transform.encode.encoder import Members, number_of_ids
 from transform.spec.encoders import Hash
-from transform.spec.group import Group
+from transform.spec.group import Group, ResolvedGroup
 
 
 def _group(buckets: int, *columns: str, impute: str | None = None) -> ResolvedGroup:
@@ -25,7 +24,7 @@ def test_each_column_has_its_groups_options() -> None:
 
 
 def test_ids_are_explained_by_their_number() -> None:
-    fitted_column = pytest.importorskip("transform.analyzers.fitted_column")
+    fitted_column = pytest.importorskip("transform.analyzers.fitted")
     plain = {"name": "a", "source": "a", "group": "g", "output": "packed_int", "position": 0}
     hashed = Column(kind="hash", vocabulary_size=9, **plain)
     learned = Column(kind="vocabulary", vocabulary_size=9, vocabulary="a", extra_ids=2, **plain)

@@ -82,7 +82,7 @@ def test_the_text_of_a_bool_is_a_positive_value_of_ints(positive: Any, expected:
     import tensorflow as tf
 
     from transform.encode.label import _binary_of
-    from transform.resolve.targets import _check_label_type
+    from transform.resolve.select import _check_label_type
     from transform.spec.features import Label
 
     label = Label(column="y", kind="binary", positive=positive)
@@ -192,9 +192,9 @@ def test_a_label_that_cannot_be_trained_on_fails_the_analysis(run_transform: Any
 def test_messages_count_rows_over_all_batches(
     accumulators: list[list[float]], message: str
 ) -> None:
-    from transform.encode.label import TargetCombiner
+    from transform.encode.label import _TargetCombiner
 
-    combiner = TargetCombiner("label 'y'", "is odd")
+    combiner = _TargetCombiner("label 'y'", "is odd")
     merged = combiner.create_accumulator()
     for accumulator in accumulators:
         merged = combiner.add_input(merged, [np.asarray(accumulator, np.float64)])

@@ -10,8 +10,8 @@ tf = pytest.importorskip("tensorflow")
 
 from transform.encode.lookup import (  # noqa: E402
     LABEL_VOCABULARY,
+    _one_line,
     listed_ids,
-    one_line,
     vocabulary_names,
 )
 
@@ -41,6 +41,6 @@ def _escaped(text: str) -> str:
 @settings(max_examples=50)
 @given(st.lists(st.text(st.sampled_from("\\\nnr\rü ")), min_size=1))
 def test_texts_on_one_line_are_the_escape_of_python(texts: list[str]) -> None:
-    found = [text.decode() for text in one_line(tf.constant(texts)).numpy().tolist()]
+    found = [text.decode() for text in _one_line(tf.constant(texts)).numpy().tolist()]
     assert found == list(map(_escaped, texts))
     assert len(set(found)) == len(set(texts))

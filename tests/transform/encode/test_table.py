@@ -7,10 +7,9 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.columns.types import ResolvedGroup  # noqa: E402
 from transform.encode.encoder import Inputs  # noqa: E402
 from transform.encode.table import encoded  # noqa: E402
-from transform.spec.group import Group  # noqa: E402
+from transform.spec.group import Group, ResolvedGroup  # noqa: E402
 
 
 def _group(name: str, **options: object) -> ResolvedGroup:

@@ -20,7 +20,7 @@ pytest.importorskip("sklearn")
 
 from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: E402
 
-from transform.encode.words import term_counts, words  # noqa: E402
+from transform.encode.lookup import term_counts, words  # noqa: E402
 
 TEXTS = [
     "The cat sat on the mat, the CAT!",
@@ -265,7 +265,7 @@ def test_words_of_texts(text: Any, expected: list[str]) -> None:
 def test_words_do_not_depend_on_the_locale() -> None:
     """ICU lower-cases I to a dotless i in Turkish: training and serving would differ."""
     code = (
-        "import tensorflow as tf; from transform.encode.words import words; "
+        "import tensorflow as tf; from transform.encode.lookup import words; "
         "found = words(tf.constant(['TITLE İz Iı'])).values.numpy(); "
         "print(ascii([word.decode() for word in found]))"
     )

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from transform import FeatureSpec
-from transform.columns.types import ResolvedGroup
-from transform.resolve.output_columns import check_output_names, cross_column, output_columns
-from transform.spec.cross import Cross
-from transform.spec.group import Group
+from transform.resolve.output_columns import _cross_column, check_output_names, output_columns
+from transform.spec.features import Cross
+from transform.spec.group import Group, ResolvedGroup
 
 
 def _outputs(*columns: str, **options: Any) -> list[tuple[str, str]]:
@@ -62,11 +61,11 @@ def test_what_the_validator_may_expect(
 
 def test_a_cross_is_named_by_itself_and_its_columns() -> None:
     cross = Cross.model_validate({"name": "c", "columns": ["a", "b"], "encode": "vocabulary"})
-    column = cross_column(cross)
+    column = _cross_column(cross)
     assert (column.name, column.source, column.kind) == ("c", "a x b", "vocabulary")
     pairs = ["a", "b x c"], ["a x b", "c"], ["a", "b", "c"]
     crosses = [Cross(name="c", columns=tuple(each), encode=cross.encode) for each in pairs]
-    assert len({cross_column(each).source for each in crosses}) == 3
+    assert len({_cross_column(each).source for each in crosses}) == 3
 
 
 def test_two_outputs_of_one_name_are_refused() -> None:

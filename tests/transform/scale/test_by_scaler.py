@@ -11,10 +11,9 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.columns.types import ResolvedGroup  # noqa: E402
+from transform.columns.numbers import _wanted_of, scaled  # noqa: E402
 from transform.scale.table import SCALERS  # noqa: E402
-from transform.spec.group import Group  # noqa: E402
-from transform.steps.numbers import scaled, wanted_of  # noqa: E402
+from transform.spec.group import Group, ResolvedGroup  # noqa: E402
 
 ROWS = 30
 RNG = np.random.default_rng(8)
@@ -73,7 +72,7 @@ def test_two_scalers_by_quantiles_have_their_own(
 )
 def test_quantiles_are_learned_where_they_are_of_use(options: Any, wanted: Any) -> None:
     group = Group.model_validate({"name": "g", "columns": "x", **options})
-    assert tuple(wanted_of(group)) == wanted
+    assert tuple(_wanted_of(group)) == wanted
 
 
 def test_statistics_are_kept_where_nothing_is_scaled_by_them() -> None:

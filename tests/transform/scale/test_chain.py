@@ -11,11 +11,10 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.columns.types import ResolvedGroup  # noqa: E402
+from transform.columns.numbers import scaled  # noqa: E402
 from transform.scale.pointwise import FUNCTIONS  # noqa: E402
 from transform.scale.table import SCALERS  # noqa: E402
-from transform.spec.group import Group  # noqa: E402
-from transform.steps.numbers import scaled  # noqa: E402
+from transform.spec.group import Group, ResolvedGroup  # noqa: E402
 
 RNG = np.random.default_rng(6)
 ROWS = 199

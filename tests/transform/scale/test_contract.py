@@ -22,10 +22,9 @@ from components.normalization_validator import check, columns, limits, statistic
 from pipeline.features.features_explain import step_text  # noqa: E402
 from transform import column_chains  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.columns.types import ResolvedGroup  # noqa: E402
+from transform.columns.numbers import scaled  # noqa: E402
 from transform.scale.table import SCALERS  # noqa: E402
-from transform.spec.group import Group  # noqa: E402
-from transform.steps.numbers import scaled  # noqa: E402
+from transform.spec.group import Group, ResolvedGroup  # noqa: E402
 
 ROWS, MORE = 400, 40
 NAN = float("nan")

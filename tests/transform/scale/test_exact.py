@@ -20,15 +20,12 @@ from hypothesis import strategies as st
 tf = pytest.importorskip("tensorflow")
 from scipy.special import ndtri  # noqa: E402
 
-from transform.analyzers.order import order_statistics  # noqa: E402
-from transform.analyzers.statistic import QUANTILE_GRID  # noqa: E402
-from transform.analyzers.statistics import column_statistics  # noqa: E402
+from transform.analyzers.moments import column_statistics  # noqa: E402
+from transform.analyzers.quantiles import order_statistics  # noqa: E402
+from transform.block import QUANTILE_GRID  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.columns.types import ResolvedGroup  # noqa: E402
-from transform.spec.group import Group  # noqa: E402
-from transform.spec.scalers import Filling  # noqa: E402
-from transform.steps.impute import clip, fill_values  # noqa: E402
-from transform.steps.numbers import scaled, wanted_of  # noqa: E402
+from transform.columns.numbers import _fill_values, _wanted_of, clip, scaled  # noqa: E402
+from transform.spec.group import Group, ResolvedGroup, _Filling  # noqa: E402
 
 SHARDS = (1, 2, 50)
 COLUMNS = {
@@ -48,7 +45,7 @@ CHAINS: dict[str, dict[str, Any]] = {
     f"{scale}, {impute}": {"scale": scale, "impute": impute}
     for scale, impute in itertools.product(
         ["z_score", "min_max", "max_abs", "robust", "gaussian", "log1p", "asinh", "none"],
-        [*get_args(Filling), {"constant": 2.0}],
+        [*get_args(_Filling), {"constant": 2.0}],
     )
 }
 CHAINS |= {
@@ -90,8 +87,8 @@ def _all_chains(raw: np.ndarray) -> Any:
     ]  # fmt: skip
     (block,) = scaled(resolved, columns)
     x = clip(columns.numbers(NAMES), [group.clip for group in GROUPS])
-    order = order_statistics(x, [wanted_of(group) for group in GROUPS])
-    filling = fill_values(x, GROUPS, column_statistics(x), order.statistics)
+    order = order_statistics(x, [_wanted_of(group) for group in GROUPS])
+    filling = _fill_values(x, GROUPS, column_statistics(x), order.statistics)
     return block.values.numpy(), order, filling.numpy()
 
 

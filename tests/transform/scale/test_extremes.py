@@ -13,10 +13,9 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.columns.types import ResolvedGroup  # noqa: E402
+from transform.columns.numbers import scaled  # noqa: E402
 from transform.scale.table import NAMES  # noqa: E402
-from transform.spec.group import Group  # noqa: E402
-from transform.steps.numbers import scaled  # noqa: E402
+from transform.spec.group import Group, ResolvedGroup  # noqa: E402
 
 RNG = np.random.default_rng(2)
 LARGEST = np.finfo(np.float64).max

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 tf = pytest.importorskip("tensorflow")
 from scipy.special import ndtr, ndtri  # noqa: E402
 
-from transform.analyzers.statistic import QUANTILE_GRID  # noqa: E402
-from transform.scale.ranks import normal_scores  # noqa: E402
+from transform.block import QUANTILE_GRID  # noqa: E402
+from transform.scale.ranks import _normal_scores  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 
 
@@ -40,7 +40,7 @@ FINITE = st.floats(-1e30, 1e30, allow_subnormal=False)
 def test_scores_are_those_of_the_definition(knots: list[float], values: list[float]) -> None:
     q = np.sort(np.asarray(knots))
     x = np.asarray([*values, *knots])
-    found = normal_scores(tf.constant(x[:, np.newaxis]), tf.constant(q[np.newaxis])).numpy()[:, 0]
+    found = _normal_scores(tf.constant(x[:, np.newaxis]), tf.constant(q[np.newaxis])).numpy()[:, 0]
     expected = [_by_definition(v, q) for v in x]
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     order = np.argsort(x)
@@ -59,8 +59,8 @@ COLUMNS = {
 
 def _scored(analyze: Any, x: np.ndarray, shards: int, **chain: Any) -> np.ndarray:
     from transform.columns.inputs import DenseColumns
-    from transform.columns.types import ResolvedGroup
-    from transform.steps.numbers import scaled
+    from transform.columns.numbers import scaled
+    from transform.spec.group import ResolvedGroup
 
     group = Group.model_validate({"name": "g", "columns": "x", "scale": "gaussian", **chain})
 

@@ -7,7 +7,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.analyzers.statistics import FittedStatistics  # noqa: E402
+from transform.analyzers.moments import FittedStatistics  # noqa: E402
 from transform.scale.scaler import linear, unit_of  # noqa: E402
 
 

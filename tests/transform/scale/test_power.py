@@ -17,8 +17,12 @@ from sklearn.preprocessing import PowerTransformer
 tf = pytest.importorskip("tensorflow")
 
 from transform import compat  # noqa: E402
-from transform.analyzers.power import GRID, fitted_powers, yeo_johnson  # noqa: E402
-from transform.analyzers.statistics import column_statistics  # noqa: E402
+from transform.analyzers.moments import (  # noqa: E402
+    _GRID,
+    column_statistics,
+    fitted_powers,
+    yeo_johnson,
+)
 
 ROWS = 3000
 COLUMNS = {
@@ -81,7 +85,7 @@ def test_the_function_is_scipys_and_stays_finite() -> None:
         np.testing.assert_allclose(found, yeojohnson(x, power), rtol=1e-9, atol=1e-300)
         assert (np.diff(found[:201]) > 0).all()
     far = tf.constant([1.7e308, -1.7e308, np.nan], tf.float64)
-    for power in GRID:
+    for power in _GRID:
         found = yeo_johnson(far, tf.constant(power, tf.float64)).numpy()
         assert np.isfinite(found[:2]).all()
         assert np.isnan(found[2])

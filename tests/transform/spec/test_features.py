@@ -1,4 +1,7 @@
-"""Errors of a spec that need no data, and their messages."""
+"""Errors of a spec that need no data, and their messages.
+
+A cross without data.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from transform import FeatureSpec
+from transform.spec.features import Cross
 
 SCALED = {"name": "money", "columns": ["fare"], "scale": "z_score"}
 
@@ -190,3 +194,27 @@ def test_json_round_trip() -> None:
 def test_a_contradictory_spec_is_refused(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         FeatureSpec.model_validate(spec)
+
+
+def _cross(**options: Any) -> Cross:
+    return Cross.model_validate(
+        {"name": "c", "columns": ["a", "b"], "encode": "vocabulary", **options}
+    )
+
+
+def test_it_is_named_by_its_columns() -> None:
+    assert _cross(columns=["a", "b", "c"]).source == "a x b x c"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"columns": "a"}, r"cross 'c': columns=\['a'\]; give two or more different"),
+        ({"columns": ["a", "b", "a"]}, "give two or more different columns"),
+        ({"encode": {"integer": {"size": 2}}}, "encode: integer takes no combination of values"),
+        ({"share": True}, "share\n  Extra inputs are not permitted"),
+    ],
+)
+def test_what_cannot_cross_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        _cross(**options)

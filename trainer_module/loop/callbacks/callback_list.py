@@ -14,7 +14,7 @@ from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop.callbacks.callback import Callback
 from trainer_module.loop.callbacks.keras_callback import KerasCallback
 from trainer_module.loop.callbacks.progress_log import ProgressLog
-from trainer_module.step.protocol import Step
+from trainer_module.step.reports import Step
 
 AnyCallback = Callback | keras.callbacks.Callback
 

@@ -12,12 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from shared_core.nearest import nearest
-from trainer_module.checks.optimizer import each_optimizer, is_several
+from trainer_module.checks.compiled import each_optimizer, is_several
 from trainer_module.common.fingerprint import to_fingerprint
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.json_values import Json
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
-from trainer_module.step.protocol import Step
+from trainer_module.step.reports import Step
 
 # Keras callbacks that do not work in this loop, and the replacement for each.
 _REPLACEMENTS = {
