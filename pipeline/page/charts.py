@@ -97,48 +97,6 @@ def histogram(x: str, y: str = "rows", *, series: str | None = None) -> JsonObje
     }
 
 
-def stacked_intervals(x: str, y: str, series: str, *, order: Sequence[str]) -> JsonObject:
-    """Return stacked bars from the field `low` to `high`, with heights in the field `y`.
-
-    Args:
-        x: Title of the horizontal axis.
-        y: Title of the vertical axis.
-        series: Name of the field that says what a bar is a part of; also the legend's title.
-        order: The texts of that field, the lowest bar first.
-    """
-    place = " : ".join(f"datum.{series} == '{text}' ? {i}" for i, text in enumerate(order))
-    return {
-        "width": "container",
-        "height": 220,
-        "transform": [{"calculate": f"{place} : {len(order)}", "as": "place"}],
-        "mark": {"type": "bar", "binSpacing": 0, "tooltip": True},
-        "encoding": {
-            "x": {
-                "field": "low",
-                "bin": "binned",
-                "type": "quantitative",
-                "title": x,
-                "scale": {"zero": False, "nice": False},
-            },
-            "x2": {"field": "high"},
-            "y": {"field": "y", "type": "quantitative", "title": y, "stack": "zero"},
-            "order": {"field": "place", "type": "quantitative"},
-            "color": {
-                "field": series,
-                "type": "nominal",
-                "title": series,
-                "scale": {"domain": list(order)},
-            },
-            "tooltip": [
-                {"field": series, "type": "nominal"},
-                {"field": "y", "type": "quantitative", "title": y, "format": ".4~g"},
-                {"field": "low", "type": "quantitative", "title": f"after {x}"},
-                {"field": "high", "type": "quantitative", "title": f"to {x}"},
-            ],
-        },
-    }
-
-
 def threshold_curve(x: str, y: str, *, diagonal: bool = False) -> JsonObject:
     """Return a curve of the fields `x` and `y` from 0 to 1, with the point at a threshold marked.
 
@@ -305,67 +263,4 @@ def dependence(
         "height": 150 if is_number else {"step": 18},
         "mark": {"type": "line", "point": True, "tooltip": True} if is_number else point,
         "encoding": encoding,
-    }
-
-
-LEVEL_PIXELS, BOX_PIXELS = 58, 38
-"""Heights of a level of `node_graph` and of its boxes."""
-
-HALF_BOX = BOX_PIXELS / 2 / LEVEL_PIXELS
-"""Levels from the middle of a box to its edge, where lines begin and end."""
-
-
-def node_graph(*, levels: int) -> JsonObject:
-    """Return a graph that is drawn from the top to the bottom.
-
-    A line has the fields `x`, `y`, `x2` and `y2`; a node has `x`, `y`, `result` and `text`, and no
-    `x2`. x is from 0 to 1; y is the level, 0 at the top.
-
-    Args:
-        levels: Number of levels.
-    """
-    x: JsonObject = {"type": "quantitative", "axis": None, "scale": {"domain": [0, 1]}}
-    y: JsonObject = {
-        "type": "quantitative",
-        "axis": None,
-        "scale": {"domain": [-0.5, levels - 0.5], "reverse": True},
-    }
-    at: JsonObject = {"x": {"field": "x", **x}, "y": {"field": "y", **y}}
-    nodes: list[JsonObject] = [{"filter": "!isValid(datum.x2)"}]
-    return {
-        "width": "container",
-        "height": LEVEL_PIXELS * levels,
-        "layer": [
-            {
-                "transform": [{"filter": "isValid(datum.x2)"}],
-                "mark": {"type": "rule", "opacity": 0.55},
-                "encoding": {**at, "x2": {"field": "x2"}, "y2": {"field": "y2"}},
-            },
-            {
-                "transform": nodes,
-                "mark": {
-                    "type": "rect",
-                    "width": 150,
-                    "height": BOX_PIXELS,
-                    "cornerRadius": 6,
-                    "fillOpacity": 0.12,
-                    "strokeWidth": 1.5,
-                    "tooltip": True,
-                },
-                "encoding": {
-                    **at,
-                    "fill": {"field": "result", "type": "nominal", "title": "result"},
-                    "stroke": {"field": "result", "type": "nominal", "title": "result"},
-                    "tooltip": [
-                        {"field": "node", "type": "nominal"},
-                        {"field": "result", "type": "nominal"},
-                    ],
-                },
-            },
-            {
-                "transform": nodes,
-                "mark": {"type": "text", "lineBreak": "\n", "fontSize": 11.5, "dy": -6},
-                "encoding": {**at, "text": {"field": "text"}},
-            },
-        ],
     }

@@ -75,14 +75,12 @@ class Chart:
             copy in the page.
         data: Column -> values, all of the same length.
         description: One sentence for those who cannot see the chart.
-        has_numbers: Whether `data` opens as a table. A drawing's positions say nothing to a reader.
     """
 
     title: str
     spec: JsonObject
     data: Mapping[str, Sequence[JsonValue]]
     description: str = ""
-    has_numbers: bool = True
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.common.json_types import JsonObject
@@ -24,7 +24,6 @@ class RunInputs:
         record: Its record: its folder, its summary.
         nodes: Its finished nodes and their artifacts, by name.
         previous: The run before; None if this one is the first.
-        previous_nodes: The finished nodes of the run before.
         blessed: The latest run before whose model was blessed; None if there is none.
     """
 
@@ -32,7 +31,6 @@ class RunInputs:
     record: RunRecord
     nodes: Mapping[str, NodeRecord]
     previous: RunRecord | None = None
-    previous_nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
     blessed: RunRecord | None = None
 
     @property

@@ -68,7 +68,6 @@ def inputs_of(record: RunRecord) -> RunInputs:
         record=record,
         nodes=run_by_id(record.config, record.summary["run"]["id"]),
         previous=previous,
-        previous_nodes=run_by_id(record.config, previous.summary["run"]["id"]) if previous else {},
         blessed=next((each for each in reversed(before) if each.result == "blessed"), None),
     )
 

@@ -1,6 +1,6 @@
 """A sample of the evaluated rows with the model's predictions, for what needs single rows.
 
-The artifacts hold sums over all rows. Worst rows, residuals and partial dependence need rows, so
+The artifacts hold sums over all rows. Partial dependence needs rows, so
 the exported model predicts a bounded sample when the page is written.
 """
 
@@ -55,26 +55,6 @@ class SampledRows:
     labels: np.ndarray
     predictions: np.ndarray
     weights: np.ndarray
-
-    @property
-    def of_how_many(self) -> str:
-        """How many rows the sample has, for titles and sentences."""
-        count = f"{len(self.labels):,} of {self.total:,}"
-        share = f"all {self.total:,}" if len(self.labels) == self.total else count
-        return f"{share} rows of the {self.split} split"
-
-    @property
-    def losses(self) -> np.ndarray:
-        """The loss of each row, float64 `[rows]`: -ln p of its class, or the absolute error."""
-        if self.model.kind == "regression":
-            return np.abs(self.predictions[:, 0] - self.labels)
-        p = self.predictions
-        both = np.hstack([1 - p, p]) if p.shape[1] == 1 else p
-        # Transform writes -1 for a label that is missing or of an unknown class.
-        known = np.isfinite(self.labels) & (self.labels >= 0) & (self.labels < both.shape[1])
-        chosen = np.where(known, self.labels, 0).astype(np.int64)
-        right = both[np.arange(len(both)), chosen]
-        return np.where(known, -np.log(np.maximum(right, 1e-7)), np.nan)
 
 
 class ExportedModel:

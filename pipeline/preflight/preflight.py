@@ -16,7 +16,7 @@ from pipeline.data.peek import DataPeek, peek
 from pipeline.engines.engine import check_beam
 from pipeline.graph.user_nodes import import_callable
 from pipeline.preflight.preflight_rows import check_rows
-from pipeline.tracking.server import check_server
+from pipeline.tracking.export import check_server
 from shared_core.nearest import nearest_column
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.gpu_check import GpuMissing, check_gpu_visible

@@ -1,1 +1,1 @@
-"""Export a run to a tracking server: its settings, metrics, curves, files and model."""
+"""Export a run to a tracking server: its metrics, summary and page."""

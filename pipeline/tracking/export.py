@@ -2,31 +2,68 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import logging
-from collections.abc import Callable, Iterable
+import os
+import re
+from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
+from pipeline.common.secret_checks import looks_secret
 from pipeline.config.config import PipelineConfig
-from pipeline.graph.node_names import NodeName
-from pipeline.report.curves import curves_of
-from pipeline.report.records import find_output, run_by_id
+from pipeline.report.run_changes import leaves
 from pipeline.report.run_record import CONFIG, PAGE, SUMMARY, RunRecord
-from pipeline.tracking.content import has_secrets, metrics_of, params_of
-from pipeline.tracking.server import CHECK_SECONDS, EXPORT_SECONDS, cause_of, client_of
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-_PARAMS_PER_REQUEST = 100
-_METRICS_PER_REQUEST = 1000
+_SETTINGS = {  # of MLflow, which reads them at each request; those of the user are used instead
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # reports to MLflow's makers
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+}
+_MAX_KEY, _PER_REQUEST = 250, 1000  # limits of an MLflow server: mlflow.utils.validation
+_ILLEGAL = re.compile(r"[^\w.\- :/]")
 _STATUS = {"done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
-_MODEL = "model"
-_SAVED_MODEL = "tf2model"
+
+
+def _client(uri: str) -> Any:
+    try:
+        from mlflow import MlflowClient
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"tracking.mlflow={uri}: the package {error.name} is not installed. Run `uv pip "
+            "install 'tfx-largebatch[mlflow]'`, or run without it: --set tracking=null"
+        ) from None
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    return MlflowClient(tracking_uri=uri)
+
+
+def check_server(config: PipelineConfig) -> None:
+    """Check that the server of `tracking.mlflow`, if any, answers and will take a run.
+
+    Raises:
+        ConfigError: The package mlflow is not installed, the server does not answer, or the
+            experiment is deleted.
+    """
+    if config.tracking is None:
+        return
+    uri = config.tracking.mlflow
+    client = _client(uri)
+    try:
+        experiment = client.get_experiment_by_name(config.name)
+    except Exception as error:
+        raise ConfigError(
+            f"tracking.mlflow={uri}: the MLflow server cannot be used ({_cause(error)}). Start it, "
+            "correct the URI or the login, or run without it: --set tracking=null"
+        ) from None
+    if experiment is not None and experiment.lifecycle_stage == "deleted":
+        raise ConfigError(
+            f"tracking.mlflow={uri}: the experiment {config.name!r} is deleted there. Restore it "
+            f"with `mlflow experiments restore --experiment-id {experiment.experiment_id}`, or "
+            "give the pipeline another name."
+        )
 
 
 def export_run(
@@ -47,13 +84,13 @@ def export_run(
     if config.tracking is None:
         return
     uri = config.tracking.mlflow
-    secrets = has_secrets(config)
+    secrets = secrets_of(config)
     try:
-        address = _export(config, record, with_settings=not secrets)
+        place = _export(_client(uri), config.name, record, with_settings=not secrets)
     except Exception as error:  # the results of the run matter more
         logging.getLogger("absl").exception("Cannot export the run to %s.", uri)
         warn(
-            f"Warning: the run is not exported to tracking.mlflow={uri}: {cause_of(error)}. Its "
+            f"Warning: the run is not exported to tracking.mlflow={uri}: {_cause(error)}. Its "
             "results are complete here; run the same command again to export them (finished nodes "
             "are cached)."
         )
@@ -62,94 +99,86 @@ def export_run(
         warn(
             f"Note: {CONFIG} and {PAGE} are not exported: {', '.join(secrets)} may be a credential."
         )
-    say(f"mlflow    {address}")
+    say(f"mlflow    {uri.rstrip('/')}/#/experiments/{place}")
 
 
-def _export(config: PipelineConfig, record: RunRecord, *, with_settings: bool) -> str:
-    """Return the address of the run's page on the server."""
-    assert config.tracking is not None
-    with client_of(config, seconds=CHECK_SECONDS) as client:
-        experiment = _experiment(client, config.name)
-        run = client.create_run(
-            experiment,
-            start_time=_milliseconds(record, "started"),
-            run_name=record.name,
-            tags=_tags(record.summary),
-        ).info.run_id
-    with client_of(config, seconds=EXPORT_SECONDS) as client:
-        try:
-            _log_numbers(client, run, config, record)
-            for name in (SUMMARY, CONFIG, PAGE) if with_settings else (SUMMARY,):
-                if (record.folder / name).is_file():
-                    client.log_artifact(run, str(record.folder / name))
-            _log_model(client, run, record.summary)
-        except Exception as error:
-            with contextlib.suppress(Exception):  # the server may be gone
-                client.set_tag(run, "export_error", cause_of(error))
-                client.set_terminated(run, "FAILED")
-            raise
-        client.set_terminated(
-            run, _STATUS[record.summary["run"]["result"]], _milliseconds(record, "ended")
-        )
-    return f"{config.tracking.mlflow.rstrip('/')}/#/experiments/{experiment}/runs/{run}"
+def _export(client: Any, name: str, record: RunRecord, *, with_settings: bool) -> str:
+    """Return the run's place on the server."""
+    from mlflow.entities import Metric
 
-
-def _milliseconds(record: RunRecord, time: str) -> int:
-    return round(datetime.fromisoformat(record.summary["run"][time]).timestamp() * 1000)
-
-
-def _experiment(client: MlflowClient, name: str) -> str:
-    found = client.get_experiment_by_name(name)
-    return client.create_experiment(name) if found is None else found.experiment_id
-
-
-def _tags(summary: JsonObject) -> dict[str, str]:
-    run = summary["run"]
+    run = record.summary["run"]
+    started, ended = (
+        round(datetime.fromisoformat(run[key]).timestamp() * 1000) for key in ("started", "ended")
+    )
+    experiment = client.get_experiment_by_name(name)
+    place = experiment.experiment_id if experiment else client.create_experiment(name)
     tags = {
-        "pipeline": summary["pipeline"],
+        "pipeline": record.summary["pipeline"],
         "ml_metadata_run_id": run["id"],
-        "verdict": summary["verdict"]["result"] if run["result"] == "done" else None,
+        "verdict": record.summary["verdict"]["result"] if run["result"] == "done" else None,
         "failed_node": run["error"]["node"] if run["error"] else None,
-        "mlflow.source.git.commit": summary["made_by"].get("git commit"),
+        "mlflow.source.git.commit": record.summary["made_by"].get("git commit"),
     }
-    return {name: value for name, value in tags.items() if value}
+    tags = {name: value for name, value in tags.items() if value}
+    new = client.create_run(place, start_time=started, run_name=record.name, tags=tags)
+    run_id = new.info.run_id
+    metrics = [Metric(*each, ended, 0) for each in metrics_of(record.summary).items()]
+    for start in range(0, len(metrics), _PER_REQUEST):
+        client.log_batch(run_id, metrics=metrics[start : start + _PER_REQUEST])
+    for file in (SUMMARY, CONFIG, PAGE) if with_settings else (SUMMARY,):
+        if (record.folder / file).is_file():
+            client.log_artifact(run_id, str(record.folder / file))
+    client.set_terminated(run_id, _STATUS[run["result"]], ended)
+    return f"{place}/runs/{run_id}"
 
 
-def _log_numbers(client: MlflowClient, run: str, config: PipelineConfig, record: RunRecord) -> None:
-    from mlflow.entities import Metric, Param
-
-    params = [Param(name, value) for name, value in params_of(config).items()]
-    for part in _parts(params, _PARAMS_PER_REQUEST):
-        client.log_batch(run, params=part)
-    ended = _milliseconds(record, "ended")
-    metrics = [Metric(name, value, ended, 0) for name, value in metrics_of(record.summary).items()]
-    nodes = run_by_id(config, record.summary["run"]["id"])
-    trained = find_output(nodes, NodeName.TRAINER, "model_run")
-    for curve in curves_of(Path(trained.uri)) if trained is not None else ():
-        name = f"training/{curve.split}/{curve.name}"
-        metrics += [
-            Metric(name, value, ended, step)
-            for step, value in zip(curve.steps, curve.values, strict=True)
-        ]
-    for part in _parts(metrics, _METRICS_PER_REQUEST):
-        client.log_batch(run, metrics=part)
+def secrets_of(config: PipelineConfig) -> list[str]:
+    """Return the fields of a configuration that look like credentials."""
+    found = []
+    for key, value in leaves(config.model_dump(mode="json", by_alias=True, exclude_none=True)):
+        for each in value if isinstance(value, list) else [value]:
+            name, text = key.rpartition(".")[2], str(each)
+            if text.startswith("--"):  # an option of Beam
+                name, _, text = text.removeprefix("--").partition("=")
+            if isinstance(each, str) and looks_secret(name, text):
+                found.append(key)
+    return found
 
 
-def _log_model(client: MlflowClient, run: str, summary: JsonObject) -> None:
-    """Upload the pushed SavedModel in the form of MLflow's flavor `tensorflow`."""
-    pushed = summary["pushed_model"]
-    if pushed is None:
-        return
-    from mlflow.models import Model
+def metrics_of(summary: JsonObject) -> dict[str, float]:
+    """Return the final metrics of `summary.json`; undefined ones are left out.
 
-    description = Model(artifact_path=_MODEL, run_id=run)
-    description.add_flavor("tensorflow", saved_model_dir=_SAVED_MODEL, model_type="tf2-module")
-    client.log_artifacts(run, pushed, f"{_MODEL}/{_SAVED_MODEL}")
-    # Last, because it makes the folder a model.
-    client.log_text(run, description.to_yaml(), f"{_MODEL}/MLmodel")
+    `<split>/<metric>`, `<split>/<metric>/<column>:<value>` of a slice, `baseline/<name>/<metric>`,
+    `rows/<split>` and `seconds/<node>`.
+    """
+    metrics = []
+    for each in summary["slices"]:
+        # A slash within would be another level in MLflow's page.
+        parts = [f"{column}:{value}".replace("/", "_") for column, value in each["slice"].items()]
+        for name, value in each["metrics"].items():
+            metrics.append(("/".join([summary["judged_split"], name, *parts]), value))
+    for each in summary["baselines"]:
+        metrics += [(f"baseline/{each['name']}/{n}", value) for n, value in each["metrics"].items()]
+    metrics += [(f"rows/{split}", rows) for split, rows in summary["rows"].items()]
+    metrics += [(f"seconds/{node['name']}", node["seconds"]) for node in summary["nodes"]]
+    named: dict[str, float] = {}
+    for name, value in metrics:
+        if value is not None:
+            legal = _ILLEGAL.sub("_", name)[:_MAX_KEY].strip() or "_"
+            key, number = legal, 1
+            while key in named:
+                number += 1
+                key = f"{legal[: _MAX_KEY - 5]}_{number}"
+            named[key] = value
+    return named
 
 
-def _parts(values: Iterable[Any], size: int) -> Iterable[list[Any]]:
-    remaining = iter(values)
-    while part := list(itertools.islice(remaining, size)):
-        yield part
+def _cause(error: BaseException) -> str:
+    """Return the reason of a failed request: the system's, or else MLflow's first line."""
+    first, below = error, error
+    while below := below.__cause__ or below.__context__:
+        if isinstance(below, OSError) and below.errno and below.strerror:
+            return below.strerror
+        if isinstance(below, TimeoutError):
+            return "no answer in time"
+    return (str(first).strip() or type(first).__name__).splitlines()[0][:300]

@@ -16,25 +16,19 @@ Artifacts = Mapping[tuple[str, str], Path]
 """(node, output) -> folder."""
 
 
-def inputs(
-    folder: Path, artifacts: Artifacts, *, before: Artifacts | None = None, **summary: Any
-) -> RunInputs:
+def inputs(folder: Path, artifacts: Artifacts, **summary: Any) -> RunInputs:
     """Returns the inputs of a run with these artifacts.
 
     Args:
         folder: The output folder.
         artifacts: Artifacts of the run.
-        before: Artifacts of the run before; None: there is none.
         **summary: Fields of the summary (`run_records.write`).
     """
-    previous = None if before is None else write(folder, "20260130-100000")
     record = write(folder, "20260131-100000", **summary)
     return RunInputs(
         config=record.config,
         record=record,
         nodes=_nodes(artifacts),
-        previous=previous,
-        previous_nodes=_nodes(before or {}),
     )
 
 

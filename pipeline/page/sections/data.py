@@ -1,4 +1,4 @@
-"""The raw data: rows, columns, schema anomalies, and what moved since the run before.
+"""The raw data: rows, columns, schema anomalies.
 
 From the artifacts of StatisticsGen and ExampleValidator (TFDV); the data are not read.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.normalization_validator.raw_columns import raw_distribution
@@ -43,9 +42,6 @@ from pipeline.report.split_statistics import (
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0.statistics_pb2 import FeatureNameStatistics
 
-MOST_DRIFTED = 20
-"""Rows of the table of drift."""
-
 SHOWN_ANOMALIES = 50
 
 _MOST_VALUES = 1000
@@ -69,7 +65,6 @@ def section_of(run: RunInputs) -> Section:
     blocks: list[Block] = []
     if splits:
         blocks += [_tiles(splits), *_anomalies(run), _columns(splits, _evaluated(run, splits))]
-        blocks += _drift(run, splits)
     else:
         gone = find_output(run.nodes, NodeName.STATISTICS_GEN, "statistics") is not None
         text = "The statistics of this run were deleted or are empty."
@@ -284,79 +279,3 @@ def _anomalies(run: RunInputs) -> list[Block]:
 
 def _plain(text: str) -> str:
     return " ".join(text.split())
-
-
-def _drift(run: RunInputs, splits: Mapping[str, SplitStatistics]) -> list[Block]:
-    """Return how train moved since the run before."""
-    if run.previous is None:
-        return [Text("Drift: there is no earlier run to compare the data with.", "quiet")]
-    name = run.previous.name
-    before = find_output(run.previous_nodes, NodeName.STATISTICS_GEN, "statistics")
-    if before is None:
-        return [Text(f"Drift: run {name} has no statistics to compare with.", "quiet")]
-    folder, own = Path(before.uri), run.artifact(NodeName.STATISTICS_GEN, "statistics")
-    if own is not None and folder.resolve() == own.resolve():
-        return [Text(f"Drift: the data are those of run {name} (from the cache).", "quiet")]
-    earlier = read_statistics(folder).get(TRAIN_SPLIT)
-    now = splits.get(TRAIN_SPLIT)
-    if earlier is None:
-        return [Text(f"Drift: the statistics of run {name} were deleted.", "quiet")]
-    if now is None:
-        return [Text(f"Drift: no split is named {TRAIN_SPLIT}.", "quiet")]
-    return _compared(name, earlier, now)
-
-
-def _compared(name: str, before: SplitStatistics, now: SplitStatistics) -> list[Block]:
-    blocks: list[Block] = []
-    sentences = [f"{before.rows:,} rows in train of run {name}, {now.rows:,} in this run."]
-    gone = [each for each in before.columns if each not in now.columns]
-    new = [each for each in now.columns if each not in before.columns]
-    if new:
-        sentences.append(f"New columns: {_listed(new)}.")
-    if gone:
-        sentences.append(f"Columns that are gone: {_listed(gone)}.")
-    rows = []
-    for column in (each for each in now.columns if each in before.columns):
-        first, second = before.columns[column], now.columns[column]
-        if _type(first) != _type(second):
-            sentences.append(f"{column}: {_type(first)} before, {_type(second)} now.")
-        value = distance(first, second)
-        if value is not None:
-            rows.append((value, column))
-    blocks.append(Items(sentences))
-    rows.sort(key=lambda each: (-each[0], each[1]))
-    table_rows = []
-    for value, column in rows[:MOST_DRIFTED]:
-        pair = {name: before.columns[column], "this run": now.columns[column]}
-        sizes = {name: before.rows, "this run": now.rows}
-        title = f"{column}: share of the rows of train with a value"
-        chart = raw_chart(_distributions(column, pair), title, _quantiles(pair))
-        statistics = _statistics({run: (each, sizes[run]) for run, each in pair.items()})
-        shares = [_missing(pair[run], sizes[run]) for run in pair]
-        means = [_number("mean", each) for each in pair.values()]
-        cells = [Cell(column), Cell(percent(value), value), *shares, *means]
-        table_rows.append(Row(cells, [Beside([chart, statistics])]))
-    columns = [
-        Column("column"),
-        Column("moved", is_number=True, help=_DIFFERENCE),
-        Column("missing before", is_number=True),
-        Column("missing now", is_number=True),
-        Column("mean before", is_number=True),
-        Column("mean now", is_number=True),
-    ]
-    caption = f"Drift of train since run {name}"
-    if len(rows) > MOST_DRIFTED:
-        caption += f": the {MOST_DRIFTED} of {len(rows):,} columns that moved most"
-    return [*blocks, Table(caption, columns, table_rows)]
-
-
-def _missing(column: FeatureNameStatistics, rows: int) -> Cell:
-    if not rows:
-        return _NONE
-    share = missing_rows(column, rows) / rows
-    return Cell(percent(share), share)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - 10
-    return ", ".join(names[:10]) + (f" and {more:,} more" if more > 0 else "")

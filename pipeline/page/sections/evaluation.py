@@ -1,4 +1,4 @@
-"""How good the model is: by slice, by threshold, calibration, confusions, residuals, worst rows."""
+"""How good the model is: by slice, by threshold, calibration, confusions."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ from pipeline.page.elements import (
 )
 from pipeline.page.finite import rounded
 from pipeline.page.inputs import RunInputs
-from pipeline.page.sampled_rows import NoSample
-from pipeline.page.sections import residuals, worst_rows
 from pipeline.report import calibration, classes
 from pipeline.report.score_curves import ThresholdCounts, counts_of
 from pipeline.report.slices import slices_of
@@ -38,7 +36,7 @@ _MOST_WITH_CURVES = 50
 
 
 def section_of(run: RunInputs) -> Section:
-    """Return the section: slices, what suits the kind of the label, the worst rows."""
+    """Return the section: slices, and what suits the kind of the label."""
     folder = run.artifact(NodeName.EVALUATOR, "evaluation")
     if folder is None:
         text = "This run has no evaluation: the Evaluator did not finish, or its output is gone."
@@ -53,14 +51,6 @@ def section_of(run: RunInputs) -> Section:
         blocks += _binary(run, all_rows)
     elif kind == "multiclass":
         blocks += [*_confusions(run, all_rows), *_calibration(run, all_rows)]
-    sample = run.sample
-    if isinstance(sample, NoSample):
-        what = "worst rows" if kind != "regression" else "residuals and worst rows"
-        blocks.append(Text(f"There are no {what}. {sample}", "quiet"))
-    else:
-        if kind == "regression":
-            blocks += residuals.blocks_of(sample, counted=_counted(run))
-        blocks += worst_rows.blocks_of(sample, label=run.config.label.column)
     return Section("evaluation", "Evaluation", blocks)
 
 

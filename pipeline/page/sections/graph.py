@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.common.json_types import JsonObject
 from pipeline.page import charts
 from pipeline.page.elements import (
     Block,
@@ -25,7 +25,7 @@ _STATES: Mapping[str, State] = {"cached": "quiet", "failed": "bad", "interrupted
 
 
 def section_of(run: RunInputs) -> Section:
-    """Return the section: the graph, a table of its nodes, and a chart of their times."""
+    """Return the section: a table of the nodes, and a chart of their times."""
     nodes = run.summary["nodes"]
     columns = [
         Column("node"),
@@ -51,7 +51,7 @@ def section_of(run: RunInputs) -> Section:
         )
         for node in nodes
     ]
-    blocks: list[Block] = [*_drawing(run), Table("Nodes", columns, rows)]
+    blocks: list[Block] = [Table("Nodes", columns, rows)]
     if any(node["seconds"] for node in nodes):
         names = [node["name"] for node in nodes]
         seconds = [node["seconds"] for node in nodes]
@@ -60,58 +60,6 @@ def section_of(run: RunInputs) -> Section:
         )
         blocks.append(chart)
     return Section("pipeline", "Pipeline", blocks)
-
-
-def _drawing(run: RunInputs) -> list[Block]:
-    """Return the graph as a chart: each node below the nodes whose outputs it reads.
-
-    A line is left out if a longer way leads to the same node.
-    """
-    nodes = run.summary["nodes"]
-    names = [node["name"] for node in nodes]  # in execution order
-    after = {name: [e for e in _upstream(run, name) if e in names] for name in names}
-    before: dict[str, set[str]] = {}
-    for name in names:
-        before[name] = {*after[name]}.union(*(before[each] for each in after[name]))
-    if not any(after.values()):
-        return []
-    rows: dict[str, int] = {}
-    for name in names:
-        rows[name] = max((rows[each] + 1 for each in after[name]), default=0)
-    levels = [[name for name in names if rows[name] == row] for row in range(len(names))]
-    places = {
-        name: (2 * place + 1) / (2 * len(level))
-        for level in levels
-        for place, name in enumerate(level)
-    }
-    data: dict[str, list[JsonValue]] = {
-        key: [] for key in ("x", "y", "x2", "y2", "node", "result", "text")
-    }
-    lines = [
-        (
-            places[each],
-            rows[each] + charts.HALF_BOX,
-            places[name],
-            rows[name] - charts.HALF_BOX,
-            f"{each} to {name}",
-            "",
-            "",
-        )
-        for name in names
-        for each in after[name]
-        if not any(each in before[other] for other in after[name])
-    ]
-    boxes = []
-    for node in nodes:
-        name, result = node["name"], _shown(node["result"])
-        text = f"{name}\n{result}, {node['seconds']:.1f} s"
-        boxes.append((places[name], rows[name], None, None, name, result, text))
-    for line in [*lines, *boxes]:
-        for key, value in zip(data, line, strict=True):
-            data[key].append(value)
-    description = "The table below has the same nodes, with the nodes that each one reads from."
-    spec = charts.node_graph(levels=max(rows.values()) + 1)
-    return [Chart("Which node reads from which", spec, data, description, has_numbers=False)]
 
 
 def _shown(result: str) -> str:

@@ -15,7 +15,6 @@ from pipeline.page.elements import (
     Block,
     Cell,
     Chart,
-    Code,
     Column,
     Group,
     Row,
@@ -28,10 +27,8 @@ from pipeline.page.elements import (
 )
 from pipeline.page.finite import rounded
 from pipeline.page.inputs import RunInputs
-from pipeline.page.step_times import StepTimes, step_times_of, time_blocks, time_tile
 from pipeline.report import trials
 from pipeline.report.curves import Curve, curves_of, last_finite, thin
-from pipeline.report.run_record import CONFIG
 from pipeline.report.training_history import EVAL, TrainingHistory, history_of
 
 _TITLES: Mapping[str, tuple[str, str]] = {
@@ -60,9 +57,7 @@ def section_of(run: RunInputs) -> Section:
     else:
         history = history_of(Path(run.config.training.checkpoint_dir or folder / "checkpoints"))
         curves = curves_of(folder, points=None)
-        times = step_times_of(curves)
-        blocks = [*_summary(run, history, curves, times), *_epochs(history, curves)]
-        blocks += [*_steps(curves), *_times(run, folder, times)]
+        blocks = [*_summary(run, history, curves), *_epochs(history, curves), *_steps(curves)]
     return Section("training", "Training", [*blocks, *_trials(run)])
 
 
@@ -70,7 +65,6 @@ def _summary(
     run: RunInputs,
     history: TrainingHistory | None,
     curves: Sequence[Curve],
-    times: StepTimes | None,
 ) -> list[Block]:
     tiles: list[Tile] = []
     texts: list[Block] = []
@@ -83,7 +77,7 @@ def _summary(
         skipped = {reason: count for reason, count in history.skipped.items() if count}
         note = ", ".join(f"{reason.replace('_', ' ')}: {n:,}" for reason, n in skipped.items())
         state = "warning" if skipped else ""
-        tiles.append(Tile("skipped windows", f"{sum(skipped.values()):,}", note, state))
+        tiles.append(Tile("skipped steps", f"{sum(skipped.values()):,}", note, state))
     elif loss is not None:
         tiles.append(Tile("optimizer steps", f"{loss.steps[-1]:,}"))
     speed = _find(curves, "train", "examples_per_second")
@@ -91,8 +85,6 @@ def _summary(
         # The first call also traces the graph.
         median = float(np.nanmedian(speed.values[1:]))
         tiles.append(Tile("examples per second", f"{median:,.0f}", "median of the points"))
-    if times is not None:
-        tiles.append(time_tile(times))
     if loss is not None:
         tiles.append(Tile("restarts", str(len(loss.resumed))))
         if loss.resumed:
@@ -204,15 +196,6 @@ def _line_chart(title: str, y: str, series: Mapping[str, Curve], x: str) -> Char
         for name, curve in series.items()
     ]
     return Chart(title, spec, columns, "; ".join(ends))
-
-
-def _times(run: RunInputs, folder: Path, times: StepTimes | None) -> list[Block]:
-    blocks = [] if times is None else time_blocks(times)
-    command = f"python -m pipeline profile --config {run.record.folder / CONFIG}"
-    blocks.append(Code("Measure forward, backward, reduction and update", command))
-    if (folder / "plugins" / "profile").is_dir():
-        blocks.append(Code("Trace of some steps", f"tensorboard --logdir {folder}"))
-    return [Group("Where the time of a step goes", blocks, is_open=times is not None)]
 
 
 def _trials(run: RunInputs) -> list[Block]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -133,22 +132,6 @@ def test_anomalies_are_sentences(tmp_path: Path, artifacts: Artifacts) -> None:
     assert "Bergen" in sentence
 
 
-def test_drift_lists_the_columns_that_moved_most(
-    tmp_path: Path, artifacts: Artifacts, moved: Path
-) -> None:
-    run = inputs(tmp_path, {STATISTICS: moved}, before=artifacts)
-    blocks = section_of(run).blocks
-    table = blocks_of(blocks, Table)[-1]
-    assert "Drift of train since run 20260130-100000" in table.caption
-    lines = texts_of(table)
-    assert set(list(lines)[:2]) == {"area", "city"}
-    assert lines["constant"]["moved"] == "0"
-    sentences = [text for items in blocks_of(blocks, Items) for text in items.texts]
-    assert "3,000 rows in train of run 20260130-100000, 2,000 in this run." in sentences
-    assert "New columns: garden." in sentences
-    assert "Columns that are gone: rooms." in sentences
-
-
 def test_the_distance_of_texts_is_that_of_tfdv(artifacts: Artifacts, moved: Path) -> None:
     before = tfdv.load_stats_binary(f"{artifacts[STATISTICS]}/Split-train/FeatureStats.pb")
     after = tfdv.load_stats_binary(f"{moved}/Split-train/FeatureStats.pb")
@@ -184,29 +167,6 @@ def test_the_distance_of_numbers_is_that_of_their_distributions(
     assert distance(first.columns["area"], evaluated.columns["area"]) < 0.02 < expected
     assert distance(first.columns["constant"], second.columns["constant"]) == 0.0
     assert distance(first.columns["area"], first.columns["city"]) is None
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ("none", "there is no earlier run"),
-        ("same", "the data are those of run 20260130-100000"),
-        ("deleted", "the statistics of run 20260130-100000 were deleted"),
-        ("unknown", "run 20260130-100000 has no statistics"),
-    ],
-)
-def test_what_drift_cannot_be_compared_with(
-    tmp_path: Path, artifacts: Artifacts, change: str, sentence: str
-) -> None:
-    before: dict[str, Any] = {
-        "none": None,
-        "same": artifacts,
-        "deleted": {STATISTICS: tmp_path / "gone"},
-        "unknown": {},
-    }
-    blocks = section_of(inputs(tmp_path, artifacts, before=before[change])).blocks
-    assert any(sentence in text.text for text in blocks_of(blocks, Text))
-    assert len(blocks_of(blocks, Table)) == 1
 
 
 def test_a_run_without_statistics_says_so(tmp_path: Path) -> None:

@@ -193,22 +193,6 @@ def test_the_probabilities_of_a_class_add_up_to_one(binary: Case, section: Secti
         np.testing.assert_allclose(shown, counts / counts.sum(), atol=1e-6)
 
 
-def test_the_worst_rows_are_those_with_the_largest_loss(binary: Case, section: Section) -> None:
-    table = only(section, Table, "The 20 worst rows, on all 400 rows of the eval split")
-    y, p = binary.labels, binary.predictions
-    losses = -np.log(np.where(y == 1, p, 1 - p))
-    order = np.argsort(-losses, kind="stable")[:20]
-    shown = [row.cells[0].value for row in table.rows]
-    np.testing.assert_allclose(shown, losses[order], rtol=1e-5)
-    names = [each.name for each in table.columns]
-    area, city = (names.index(name) for name in ("area", "city"))
-    for row, at in zip(table.rows[:5], order, strict=False):
-        missing = np.isnan(binary.area[at])
-        assert row.cells[area].value == (None if missing else pytest.approx(binary.area[at]))
-        assert row.cells[city].text == (binary.city[at] or "missing")
-        assert row.cells[1].text == ("yes" if y[at] else "no")
-
-
 def test_partial_dependence_is_a_mean_over_changed_rows(binary: Case) -> None:
     """Reference: the formula of the model in float64, on the first rows of the sample."""
     sample = binary.run.sample
@@ -285,56 +269,7 @@ def test_several_classes_have_a_confusion_matrix(tmp_path: Path) -> None:
         assert rows == ((found.labels == a) & (chosen == p)).sum()
     scores = {row.cells[0].text: row.cells for row in only(section, Table, "Scores of").rows}
     assert scores["a"][4].value == pytest.approx((chosen[found.labels == 0] == 0).mean())
-    worst = only(section, Table, "The 20 worst rows").rows[0].cells[0].value
-    right = found.predictions[np.arange(ROWS), found.labels.astype(int)]
-    assert worst == pytest.approx(-np.log(right.min()), rel=1e-5)
     assert len(only(explanation.section_of(found.run), Chart, "area").data["series"]) == 60
-
-
-def test_a_regression_has_residuals(tmp_path: Path) -> None:
-    found = case(tmp_path, "regression", ["mean_absolute_error"], evaluated=False)
-    section = Section("evaluation", "Evaluation", regression_blocks(found.run.sample))
-    residuals = found.predictions - found.labels
-    chart = only(section, Chart, "Residuals").data
-    low, high = np.quantile(residuals, [0.005, 0.995])
-    counts, edges = np.histogram(residuals, 40, (low, high))
-    np.testing.assert_array_equal(chart["y"], counts)
-    np.testing.assert_allclose(chart["low"], edges[:-1], rtol=1e-4, atol=1e-5)
-    cells = only(section, Chart, "Predicted against actual").data
-    assert 0.95 * ROWS < sum(cells["n"]) <= ROWS
-    deciles = only(section, Table, "Error by decile").rows
-    lowest = np.argsort(found.predictions, kind="stable")[:40]
-    assert deciles[0].cells[4].value == pytest.approx(np.abs(residuals[lowest]).mean(), rel=1e-5)
-    assert len(deciles) == 10
-    worst = only(section, Table, "The 20 worst rows").rows[0].cells[0].value
-    assert worst == pytest.approx(np.abs(residuals).max(), rel=1e-5)
-
-
-def regression_blocks(sample: Any) -> list[Block]:
-    assert isinstance(sample, SampledRows)
-    return [
-        *evaluation.residuals.blocks_of(sample, counted="rows"),
-        *evaluation.worst_rows.blocks_of(sample, label="label"),
-    ]
-
-
-def test_labels_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
-    export("regression", tmp_path / "model" / "Format-Serving")
-    labels = np.array([1.0, np.nan, 3.0])
-    write_rows(tmp_path / "rows" / "Split-eval", np.arange(3.0), np.array(["Oslo"] * 3), labels)
-    nodes: dict[str, NodeRecord] = {
-        NodeName.TRAINER: NodeRecord("Trainer", artifact("model", tmp_path / "model")),
-        NodeName.EXAMPLE_GEN: NodeRecord("rows", artifact("examples", tmp_path / "rows")),
-    }
-    sample = inputs(tmp_path, "regression", ["r2"], nodes).sample
-    section = Section("evaluation", "Evaluation", regression_blocks(sample))
-    assert "1 rows are left out" in texts(section)
-    assert len(only(section, Table, "The 2 worst rows").rows) == 2
-    assert isinstance(sample, SampledRows)
-    nothing = dataclasses.replace(sample, labels=np.full(3, np.nan))
-    section = Section("evaluation", "Evaluation", regression_blocks(nothing))
-    assert "no label and prediction are both numbers" in texts(section)
-    assert "no row has a loss" in texts(section)
 
 
 def test_rows_that_are_gone_or_refused_are_reported(tmp_path: Path) -> None:

@@ -8,11 +8,9 @@ import json
 import math
 import re
 import zlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from run_records import SUMMARY_OF_A_RUN, failed, write
 
@@ -29,13 +27,11 @@ from pipeline.page.elements import (
     Tile,
     number_cell,
 )
-from pipeline.page.index import overlay, write_index
+from pipeline.page.index import write_index
 from pipeline.page.page import LARGEST_BYTES, inputs_of, write_page
 from pipeline.page.render import in_script, render
 from pipeline.page.sections import graph, reproduce, verdict
 from pipeline.page.states import state_of
-from pipeline.report.records import NodeRecord
-from trainer_module.loop.callbacks.tensorboard import write_scalars
 
 
 class _Page(html.parser.HTMLParser):
@@ -213,32 +209,3 @@ def test_the_page_of_all_runs(tmp_path: Path) -> None:
     assert len(details) == 2  # the first run has none
     assert "Trainer: no memory" in details[0]
     assert "training.epochs: 4 → 5" in details[1]
-
-
-def test_curves_of_several_trainings_are_overlaid(tmp_path: Path) -> None:
-    for name, losses in (("first", [0.5, 0.25]), ("second", [0.75, math.nan])):
-        for step, loss in enumerate(losses, 1):
-            write_scalars(str(tmp_path / name / "train"), step, {"loss": loss, "learning_rate": 1})
-            write_scalars(str(tmp_path / name / "eval"), step, {"auc": loss})
-    charts = overlay({tmp_path / name: name for name in ("first", "second")})
-    assert [chart.title for chart in charts] == ["loss on train rows", "auc on eval rows"]
-    data = {key: list(values) for key, values in charts[0].data.items()}
-    assert data["series"] == ["first", "first", "second", "second"]
-    assert data["x"] == [1, 2, 1, 2]
-    np.testing.assert_array_equal(data["y"], [0.5, 0.25, 0.75, math.nan])
-
-
-def test_the_graph_has_a_line_to_each_node_that_no_longer_way_leads_to(tmp_path: Path) -> None:
-    after = {"Gen": (), "Stats": ("Gen",), "Transform": ("Gen", "Stats"), "Trainer": ("Transform",)}
-    nodes = [{"name": name, "result": "done", "seconds": 1.0, "rows": None} for name in after]
-    record = write(tmp_path, "20260131-100000", nodes=nodes)
-    records = {name: NodeRecord(name, after=names) for name, names in after.items()}
-    section = graph.section_of(replace(inputs_of(record), nodes=records))
-    (chart,) = (b for b in section.blocks if isinstance(b, Chart) and "reads" in b.title)
-    lines = [
-        name for name, text in zip(chart.data["node"], chart.data["text"], strict=True) if not text
-    ]
-    assert lines == ["Gen to Stats", "Stats to Transform", "Transform to Trainer"]
-    levels = dict(zip(chart.data["node"], chart.data["y"], strict=True))
-    assert [levels[name] for name in after] == [0, 1, 2, 3]
-    assert [line[4] for line in cells(section, "Nodes")][2] == "Gen, Stats"

@@ -17,8 +17,6 @@ from pipeline.graph.node_names import NodeName
 from pipeline.page.elements import Beside, Chart, Group, Section, Table, Text, Tile, Tiles
 from pipeline.page.inputs import RunInputs
 from pipeline.page.sections import training
-from pipeline.page.step_times import step_times_of, time_blocks, time_tile
-from pipeline.report.curves import Curve, curves_of
 from pipeline.report.records import NodeRecord, OutputArtifact
 from pipeline.report.run_record import write_record
 from pipeline.report.training_history import history_of
@@ -106,8 +104,8 @@ def test_the_values_are_those_of_the_training(
     found = tiles(section)
     skipped = sum(result.skipped.values())
     assert skipped == 3
-    assert (found["skipped windows"].value, found["skipped windows"].state) == ("3", "warning")
-    assert found["skipped windows"].note == "non finite: 3"
+    assert (found["skipped steps"].value, found["skipped steps"].state) == ("3", "warning")
+    assert found["skipped steps"].note == "non finite: 3"
     assert (found["optimizer steps"].value, found["ended by"].value) == ("12", "last epoch")
     assert (found["restarts"].value, found["learning rate"].value) == ("0", "0.05")
     assert {"Loss by step", "Gradient norm", "Speed"} <= set(charts(section))
@@ -115,77 +113,6 @@ def test_the_values_are_those_of_the_training(
     (table,) = (each for each in group.blocks if isinstance(each, Table))
     assert [c.name for c in table.columns] == ["epoch", "train loss", "eval loss"]
     assert table.rows[2].cells[2].value == result.history["val_loss"][2]
-
-
-def test_the_time_per_step_is_that_of_the_log(
-    trained: tuple[Path, FitResult], tmp_path: Path
-) -> None:
-    folder, _ = trained
-    log = {each.name: each for each in curves_of(folder) if each.split == "train"}
-    reading, computing = (log[f"seconds_per_step/{part}"] for part in ("reading", "computing"))
-    section = training.section_of(inputs(tmp_path, node(NodeName.TRAINER, "model_run", folder)))
-    shown = charts(section)["Time per step"].data
-    # The first point is that of the call that also traced the graph.
-    assert shown["low"] == 2 * list(reading.steps[:-1])
-    assert shown["high"] == 2 * list(reading.steps[1:])
-    wanted = [1e3 * value for value in (*reading.values[1:], *computing.values[1:])]
-    np.testing.assert_allclose(shown["y"], wanted, rtol=1e-5)
-    steps = np.add(reading.values, computing.values)[1:]
-    assert tiles(section)["time per step"].value == f"{1e3 * np.median(steps):,.3g} ms"
-
-
-def test_a_long_training_has_the_mean_of_each_interval() -> None:
-    """By hand: reading takes 1 of 4 seconds of a step, and 1 of 5 is between steps."""
-    last = np.cumsum(np.random.default_rng(0).integers(1, 9, 1_000)).tolist()
-    factor = np.random.default_rng(1).uniform(1, 2, 1_000)
-    factor[[0, 500]] = 100.0  # each start traces the graph
-    curves = [
-        Curve("train", f"seconds_per_step/{part}", last, (seconds * factor).tolist(), [last[500]])
-        for part, seconds in {"reading": 1.0, "computing": 3.0, "other": 1.0}.items()
-    ]
-    times = step_times_of(curves)
-    assert times is not None
-    assert time_tile(times).value == f"{4e3 * np.median(np.delete(factor, [0, 500])):,.3g} ms"
-    text, hint, beside = time_blocks(times)
-    assert isinstance(text, Text)
-    assert "(reading 25% and computing 75%)" in text.text
-    assert "steps take 80% of the time" in text.text
-    assert "take 20%." in text.text
-    assert isinstance(hint, Text)
-    assert "dataset.map" in hint.text
-    assert isinstance(beside, Beside)
-    (chart,) = beside.blocks
-    assert isinstance(chart, Chart)
-    data = {name: np.reshape(values, [2, 60]) for name, values in chart.data.items()}
-    assert data["part"][:, 0].tolist() == ["reading", "computing"]
-    assert (np.diff(data["low"]) > 0).all()
-    assert (data["high"] > data["low"]).all()
-    np.testing.assert_allclose(data["y"][1], 3 * data["y"][0], rtol=1e-5)
-    counts = np.diff(last, prepend=0)
-    counts[[0, 500]] = 0
-    assert data["high"][0, -1] == last[-1]
-    assert data["low"][0, 0] == last[0]
-    inside = counts[1:18] * factor[1:18]
-    np.testing.assert_allclose(data["y"][0, 0], 1e3 * inside.sum() / counts[1:18].sum(), rtol=1e-5)
-
-
-def test_a_log_without_the_parts_has_no_time_per_step() -> None:
-    assert step_times_of([Curve("train", "loss", [1, 2], [0.5, 0.25])]) is None
-    parts = [
-        Curve("train", f"seconds_per_step/{name}", [1], [0.5]) for name in ("computing", "other")
-    ]
-    assert step_times_of(parts) is None  # the call that traced the graph
-    parts = [
-        Curve("train", f"seconds_per_step/{name}", [1, 3], [0.5, 0.25])
-        for name in ("computing", "other")
-    ]
-    times = step_times_of(parts)  # parameter servers do not measure the reading
-    assert times is not None
-    assert (times.step.tolist(), times.total("reading")) == ([0.25], 0.0)
-    text, beside = time_blocks(times)
-    assert isinstance(text, Text)
-    assert "(computing 100%)" in text.text
-    assert isinstance(beside, Beside)
 
 
 def test_without_a_checkpoint_curves_are_by_step(

@@ -1,16 +1,76 @@
-"""The check of an MLflow server before a run: each failure names field, value, cause and fix."""
+"""What is exported, and the check of a server before a run; without a server."""
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
-from pipeline.tracking.server import check_server, client_of
+from pipeline.tracking.export import check_server, metrics_of, secrets_of
+
+
+def summary(slices):
+    return {
+        "judged_split": "test",
+        "slices": slices,
+        "baselines": [{"name": "constant", "metrics": {"auc": 0.5}}],
+        "rows": {"train": 40},
+        "nodes": [{"name": "Trainer", "seconds": 1.5}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("beam.options=[--s3_secret_access_key=hush]", "beam.options"),
+        ("beam.options=['--endpoint=https://me:hush@host']", "beam.options"),
+        ("cluster.kubeflow={image: 'a/b:1', pipeline_root: 's3://b/r', environment: {TOKEN: hush}}",
+         "cluster.kubeflow.environment.TOKEN"),
+    ],
+)  # fmt: skip
+def test_credentials_stay_here(write, override, key):
+    config = load_config(write(), [override])
+    assert secrets_of(config) == [key]
+
+
+def test_a_yaml_without_credentials(write):
+    assert secrets_of(load_config(write())) == []
+
+
+def test_metrics_of_slices_baselines_and_nodes():
+    found = metrics_of(
+        summary(
+            [
+                {"slice": {}, "metrics": {"auc": 0.75, "precision": None}},
+                {"slice": {"city": "a/b, c", "paid": True}, "metrics": {"auc": 0.25}},
+                {"slice": {"city": "a_b; c", "paid": True}, "metrics": {"auc": 0.5}},
+            ]
+        )
+    )
+    assert found == {
+        "test/auc": 0.75,
+        "test/auc/city:a_b_ c/paid:True": 0.25,
+        "test/auc/city:a_b_ c/paid:True_2": 0.5,
+        "baseline/constant/auc": 0.5,
+        "rows/train": 40,
+        "seconds/Trainer": 1.5,
+    }
+
+
+@given(st.lists(st.text(), max_size=5))
+def test_any_slice_has_a_legal_name(values):
+    """By the rules of the MLflow that is installed."""
+    from mlflow.utils import validation
+
+    metrics = metrics_of(summary([{"slice": {"a": v}, "metrics": {"auc": 0.5}} for v in values]))
+    assert len(metrics) == len(values) + 3
+    for name in metrics:
+        validation._validate_metric(name, 0.5, 0, 0)
 
 
 def refusal(write, uri):
@@ -34,15 +94,6 @@ def test_a_server_that_does_not_answer(write, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         text = refusal(write, f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert "no answer in time" in text
-    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "1"
-
-
-def test_the_environment_is_as_before(write):
-    config = load_config(write(), ["tracking.mlflow=http://localhost:1"])
-    before = dict(os.environ)
-    with client_of(config, seconds=3):
-        assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "3"
-    assert dict(os.environ) == before
 
 
 def test_the_package_is_missing(write, monkeypatch):
