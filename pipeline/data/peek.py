@@ -7,7 +7,7 @@ Beam starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,15 +17,21 @@ import numpy as np
 from components import CsvOptions
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig, is_remote
-from pipeline.data.csv_files import ColumnType, CsvBlock, csv_blocks, open_csv
 from pipeline.data.data_sources import column_folders, files
 from pipeline.data.samples import CsvSample, ParquetSample, Sample, Subset, TfrecordSample
-from pipeline.data.tfrecord_files import kinds_of, tfrecord_blocks
+from pipeline.data.tables import (
+    ColumnType,
+    CsvBlock,
+    csv_blocks,
+    kinds_of,
+    open_csv,
+    open_parquet,
+    tfrecord_blocks,
+)
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
-    from components.arrow_example_gen.parquet import ParquetTable
 
 PEEKED_ROWS = 100_000
 """Rows that `peek` reads to learn the columns' types."""
@@ -170,25 +176,6 @@ def _check_names(options: CsvOptions, columns: Sequence[str]) -> None:
                     f"data.csv.{key} names {name!r}, which is not in the data; "
                     f"{nearest_column(name, columns)}"
                 )
-
-
-def open_parquet(found: Iterable[Path], folders: str | Sequence[str]) -> ParquetTable:
-    """Return the Parquet files, which were found in `folders`, as one table.
-
-    Raises:
-        ConfigError: A file is not a Parquet or Arrow file, or differs from the first.
-    """
-    from components.arrow_example_gen.parquet import open_table
-
-    try:
-        return open_table([str(file) for file in found], folders)
-    except ValueError as error:
-        hint = (
-            " Set data.source to its format."
-            if "is not a Parquet or Arrow file" in str(error)
-            else ""
-        )
-        raise ConfigError(f"{error}{hint}") from None
 
 
 def _peek_parquet(found: list[Path], folders: list[str]) -> DataPeek:

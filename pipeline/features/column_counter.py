@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.arrow_example_gen.columns import Kind
-from pipeline.data.csv_files import beyond_int64
-from pipeline.features.date_counter import DateCounter
+from pipeline.data.tables import beyond_int64
+from pipeline.features.dates import DateCounter
 
 _SMALLEST = 1 << 14  # hashes kept: standard error of the estimate below 1 %
 _HASHES = float(1 << 64)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,27 +21,27 @@ from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
 from pipeline.config.config import DataConfig
-from pipeline.data.csv_files import ColumnType, csv_blocks, open_csv
-from pipeline.data.data_sources import files, place
-from pipeline.data.peek import open_parquet
-from pipeline.data.table_folders import source_of_folder
-from pipeline.data.tfrecord_files import kinds_of, tfrecord_blocks
+from pipeline.data.data_sources import files, place, source_of_folder
+from pipeline.data.tables import (
+    ColumnType,
+    Rows,
+    Value,
+    csv_blocks,
+    kinds_of,
+    open_csv,
+    open_parquet,
+    tfrecord_blocks,
+)
 from pipeline.features.column_counter import (
     FLOAT_MERGES,
     ColumnCounter,
     cells_of,
     hash_numbers,
 )
-from pipeline.features.date_facts import DateFacts, counted_dates, text_dates
+from pipeline.features.dates import DateFacts, counted_dates, text_dates
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Value: TypeAlias = Any
-"""An int, float, str or bytes."""
-
-Rows: TypeAlias = Sequence[Sequence[Value] | None]
-"""The values of each row of a column; None for a row without values."""
 
 MAX_ROWS = 100_000
 TOP_VALUES = 1_000

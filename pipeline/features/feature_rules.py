@@ -16,24 +16,153 @@ and can be computed without the rows.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from pipeline.common.json_types import JsonObject
 from pipeline.common.number_text import is_number, short_number
-from pipeline.features.column_facts import ColumnFacts, Numbers, Rows, Texts
-from pipeline.features.date_counter import EPOCHS
-from pipeline.features.date_facts import DateFacts
-from pipeline.features.date_probe import DEFAULT_PARTS, DateParts
-from pipeline.features.free_text import free_text
-from pipeline.features.id_rules import id_reason, is_code, is_consecutive, repeated_id_reason
-from pipeline.features.name_hints import is_id_name
-from pipeline.features.powers import OUTLYING, bowley, power_of
+from pipeline.data.tables import Rows
+from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
+from pipeline.features.dates import DEFAULT_PARTS, EPOCHS, DateFacts, DateParts
+from pipeline.features.id_rules import (
+    id_reason,
+    is_code,
+    is_consecutive,
+    is_id_name,
+    repeated_id_reason,
+)
 from transform.spec.encoders import Text
+
+OUTLYING = 6.0  # interquartile ranges beyond the quartiles
+_SYMMETRIC = 0.15  # skew after the power: half of the skew of a skewed column
+_POWERS = np.arange(-20, 41) / 10.0
+_FARTHEST = 300.0  # logarithm of the largest power of a value
+
+
+def power_of(numbers: Numbers) -> tuple[float, float] | None:
+    """Return the likeliest power and the remaining skew; None if it does not correct the column.
+
+    Conservative: the skew must fall well below the limit for skewed columns, and no value may be an
+    outlier afterwards; with ranks there are none.
+    """
+    x = np.asarray(numbers.percentiles, np.float64)
+    inner = x[1:-1]  # without the extremes: each would count as a percent of the rows
+    logs = float(np.mean(np.sign(inner) * np.log1p(np.abs(inner))))
+    best, likelihood = None, -np.inf
+    for power in _POWERS:
+        y = _yeo_johnson(inner, power)
+        deviation = 0.0 if y is None else float(y.std())
+        if y is None or not deviation > 1e-7 * np.abs(y).max():
+            continue
+        found = -np.log(deviation) + (power - 1.0) * logs
+        if found > likelihood:
+            best, likelihood = float(power), found
+    every = None if best is None else _yeo_johnson(x, best)
+    if best is None or every is None:
+        return None
+    skew = bowley(*every[[10, 50, 90]].tolist())
+    low, high = every[25], every[75]
+    beyond = max(every[-1] - high, low - every[0])
+    if abs(skew) >= _SYMMETRIC or not high > low or beyond > OUTLYING * (high - low):
+        return None
+    return best, skew
+
+
+def bowley(low: float, middle: float, high: float) -> float:
+    """Return Bowley's skew of a low, the middle and a high quantile, in [-1, 1]."""
+    return (low + high - 2.0 * middle) / (high - low) if high > low else 0.0
+
+
+def _yeo_johnson(x: np.ndarray, power: float) -> np.ndarray | None:
+    exponent = np.where(x < 0, 2.0 - power, power)
+    size = np.log1p(np.abs(x))
+    if (exponent * size).max() > _FARTHEST:
+        return None
+    is_log = exponent == 0.0
+    grown = np.expm1(exponent * size) / np.where(is_log, 1.0, exponent)
+    return np.sign(x) * np.where(is_log, size, grown)
+
+
+SEVERAL = 5.0  # words per text on average
+COME_AGAIN = 0.5  # share of the words that are in `_AGAIN` rows or more, but not in nearly all
+_AGAIN, _AGAIN_SHARE = 3, 0.001
+_NEARLY_ALL = 0.9  # of the rows
+_MOST_ROWS = 5_000
+_MOST_CHARACTERS = 10_000  # of a text
+_FEWEST_TERMS, _MOST_TERMS = 16, 256
+# Approximates the tokens of transform/encode/words.py, which needs TensorFlow.
+_ALONE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+_WORD = re.compile(r"[^\W_]+")
+
+
+class FreeText(NamedTuple):
+    """Statistics of a column of free text.
+
+    Attributes:
+        words: Words per text on average.
+        again: Share of the words that are in `least` rows or more, but not in nearly all.
+        least: Minimum number of rows.
+        max_terms: Positions that hold the known terms of 95 % of the texts; a power of two.
+    """
+
+    words: float
+    again: float
+    least: int
+    max_terms: int
+
+
+def free_text(rows: Rows) -> FreeText | None:
+    """Return the statistics of a text column; None if it is not free text.
+
+    Args:
+        rows: The values of each row of a sample, None for none.
+    """
+    present = [row[0] for row in rows if row]
+    texts = [_plain(text) for text in present[:: max(1, -(-len(present) // _MOST_ROWS))]]
+    if not texts:
+        return None
+    words = sum(_number_of_words(text) for text in texts) / len(texts)
+    if words < SEVERAL:
+        return None
+    terms = [_terms(text) for text in texts]
+    in_rows = Counter(term for row in terms for term in row)
+    least = max(_AGAIN, round(_AGAIN_SHARE * len(texts)))
+    single = {term: count for term, count in in_rows.items() if "_" not in term}
+    most = _NEARLY_ALL * len(texts)
+    come_again = sum(n for n in single.values() if least <= n <= most)
+    again = come_again / max(1, sum(single.values()))
+    if again < COME_AGAIN:
+        return None
+    known = sorted(sum(in_rows[term] >= 2 for term in row) for row in terms)
+    wanted = known[int(0.95 * (len(known) - 1))]
+    places = _FEWEST_TERMS
+    while places < min(wanted, _MOST_TERMS):
+        places *= 2
+    return FreeText(words, again, least, places)
+
+
+def _plain(value: object) -> str:
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return _ALONE.sub(r" \g<0> ", text[:_MOST_CHARACTERS].lower())
+
+
+def _number_of_words(text: str) -> int:
+    """Return the number of space-separated words with a letter; a URL or a UUID is one."""
+    return sum(any(map(str.isalpha, word)) for word in text.split())
+
+
+def _terms(text: str) -> set[str]:
+    """Return the distinct words and pairs of adjacent words."""
+    words = _WORD.findall(text)
+    return {*words, *map("_".join, itertools.pairwise(words))}
+
 
 MOSTLY_MISSING = 0.95
 INDICATOR_SHARE = 0.01  # at least this share: the model gets an indicator of missing values

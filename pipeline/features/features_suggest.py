@@ -7,20 +7,24 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, TextIO
 
 import yaml
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.common.output_file import check_output, output_file
 from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import Source
-from pipeline.data.csv_files import ColumnType
 from pipeline.data.csv_guess import CsvGuess, guess_csv
 from pipeline.data.data_sources import files
 from pipeline.data.peek import DataPeek
+from pipeline.data.tables import ColumnType
 from pipeline.features.column_facts import DataFacts, measure, source_of
-from pipeline.features.date_probe import DateParts, date_parts
+from pipeline.features.dates import DateParts, date_parts
 from pipeline.features.feature_rules import (
     Proposal,
     SuggestedStep,
@@ -29,15 +33,61 @@ from pipeline.features.feature_rules import (
     label_of,
     propose,
 )
+from pipeline.features.id_rules import words_of
 from pipeline.features.leaks import MAY_GIVE_AWAY, Choice, choose, find_leaks, warnings_of
-from pipeline.features.left_out import LeftOut, show_left_out
-from pipeline.features.name_hints import words_of
 from shared_core.atomic_files import message_stream
 from shared_core.nearest import nearest_column
 from shared_core.run_warning import RunWarning
 from transform import FeatureSpec, check_spec
 from transform.spec.common import OTHERS
 from transform.spec.encoders import Encode
+
+TABLE_WIDTH = 80
+SHOWN_LEFT_OUT = 50
+"""Rows of the table: beyond, one row says how many more the YAML lists."""
+
+_COLUMN_WIDTH = 30
+
+
+class LeftOut(NamedTuple):
+    """A column that does not become a feature.
+
+    Attributes:
+        column: Name of the column.
+        reason: The reason with the numbers that decided; a phrase without a final period.
+    """
+
+    column: str
+    reason: str
+
+
+def show_left_out(columns: Sequence[LeftOut], stream: TextIO) -> None:
+    """Print the table; nothing if no column is left out.
+
+    Args:
+        columns: The columns in the order of the data.
+        stream: The output. It gets control codes (color, bold) only if it is a terminal.
+    """
+    if not columns:
+        return
+    console = Console(file=stream)
+    if not console.is_terminal or console.width > TABLE_WIDTH:
+        console = Console(file=stream, width=TABLE_WIDTH)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("left out", overflow="fold", max_width=_COLUMN_WIDTH)
+    table.add_column("reason", overflow="fold")
+    shown = columns if len(columns) <= SHOWN_LEFT_OUT else columns[: SHOWN_LEFT_OUT - 1]
+    for column, reason in shown:
+        table.add_row(_cell(column), _cell(reason))
+    if len(shown) < len(columns):
+        table.add_row("...", f"{len(columns) - len(shown):,} more: the YAML lists them")
+    console.print(table)
+
+
+def _cell(text: str) -> Text:
+    """Return a user's text for rich, which is not interpreted as markup or an emoji name."""
+    return Text(plain_line(text))
+
 
 WIDTH = 100
 SHOWN_COLUMNS = 12  # per group, in its comment

@@ -28,21 +28,46 @@ from pipeline.common.sources import SUFFIXES, Source
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.config.config_file import config_of_text
 from pipeline.data.csv_guess import CsvGuess
-from pipeline.features.column_facts import ColumnFacts, DataFacts, Rows, measure, source_of
+from pipeline.data.tables import Rows
+from pipeline.features.column_facts import ColumnFacts, DataFacts, measure, source_of
 from pipeline.features.feature_rules import is_small_whole, label_of
-from pipeline.features.features_suggest import Suggestion, guess_of, suggest
-from pipeline.features.left_out import LeftOut
-from pipeline.features.split_sizes import (
+from pipeline.features.features_suggest import LeftOut, Suggestion, guess_of, suggest
+from pipeline.features.splits import (
     FEW_ROWS,
     LEAST_ROWS,
     SplitSizes,
     eval_percent,
     split_sizes,
+    time_order,
 )
-from pipeline.features.time_order import time_order
-from pipeline.features.wide_tables import WIDE, ModelSize, is_wide
 from shared_core.coarse_floats import LABEL_STEPS, STEPS, coarse_float32
 from shared_core.run_warning import RunWarning
+
+FEWEST_COLUMNS = 50
+ROWS_PER_COLUMN = 4
+
+
+class ModelSize(NamedTuple):
+    """Settings of `training.model` and of its optimizer."""
+
+    hidden_units: list[int]
+    dropout: float
+    knots: int
+    weight_decay: float
+
+
+WIDE = ModelSize(hidden_units=[16], dropout=0.5, knots=0, weight_decay=2.0)
+
+
+def is_wide(rows: int, columns: int) -> bool:
+    """Return whether a table has so few rows for its columns that it needs strong regularization.
+
+    Args:
+        rows: Number of training rows.
+        columns: Number of feature columns.
+    """
+    return columns >= FEWEST_COLUMNS and rows <= ROWS_PER_COLUMN * columns
+
 
 FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based split
 FEW_OF_A_CLASS = 100  # rows: with fewer, a class's share of a split is random

@@ -24,9 +24,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from pipeline.common.plain_line import plain_line
+from pipeline.data.tables import Rows
 from pipeline.features.column_counter import FLOAT_MERGES
-from pipeline.features.column_facts import Rows
-from pipeline.features.date_formats import guess_format
+from pipeline.features.dates import guess_format
 from shared_core.run_warning import RunWarning
 from trainer_module.baselines.one_column import (
     ColumnScore,

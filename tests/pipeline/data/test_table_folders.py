@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig
-from pipeline.data.data_sources import column_folders, files, place
+from pipeline.data.data_sources import column_folders, files, place, source_of_folder
 from pipeline.data.peek import peek
-from pipeline.data.table_folders import source_of_folder
 from pipeline.features.column_facts import measure, source_of
 from pipeline.run.input_rows import format_of, input_files, open_rows
 

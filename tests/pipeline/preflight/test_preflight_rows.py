@@ -13,7 +13,7 @@ import pytest
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.data.peek import peek
-from pipeline.preflight import preflight, preflight_split
+from pipeline.preflight import preflight, preflight_rows
 from pipeline.preflight.part import Part
 
 Write = Callable[..., Path]
@@ -354,7 +354,7 @@ def test_a_split_without_rows_is_refused(write):
         seen = peek(config.data)
         assert seen is not None
         try:
-            preflight_split.check_split(config, Part("all", config.data.path, seen, config.data))
+            preflight_rows.check_split(config, Part("all", config.data.path, seen, config.data))
         except ConfigError as error:
             messages.append(str(error))
     assert len(messages) == 12
