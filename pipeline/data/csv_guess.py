@@ -42,7 +42,7 @@ _DECIMAL_BESIDE = {",": ".", ";": ","}  # delimiter -> decimal mark that is usua
 
 
 @dataclass
-class CsvFindings:
+class _CsvFindings:
     """Options for such columns, and reasons.
 
     Attributes:
@@ -95,7 +95,7 @@ class _Column:
         return forms[:1] if len(forms) == 2 and give_same_numbers(forms) else forms
 
 
-def examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) -> CsvFindings:
+def _examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) -> _CsvFindings:
     """Find words for missing values and numbers in human-readable formats, in all cells.
 
     Args:
@@ -111,7 +111,7 @@ def examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) -
     odd = [name for name, cells in others.items() if not _is_plain(cells, decimal)]
     doubtful = _may_have_thousands(table, set(others) - set(odd), decimal)
     if not odd and not doubtful:
-        return CsvFindings()
+        return _CsvFindings()
     samples = sample_texts(table, [*odd, *doubtful])
     columns = []
     for name, texts in samples.items():
@@ -120,7 +120,7 @@ def examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) -
         readings = Reading(decimal), Reading(None)
         columns.append(_Column(name, texts, others[name], units, *readings, forms))
     try_readings(table, {column.name: column.readings for column in columns})
-    findings = CsvFindings()
+    findings = _CsvFindings()
     doubtful = [c.name for c in columns if c.name in doubtful and len(c.fitting) == 2]
     marks = _known_marks(columns, others, doubtful, decimal)
     for column in columns:
@@ -172,7 +172,7 @@ def _known_marks(
     return marks
 
 
-def _decide(column: _Column, findings: CsvFindings, delimiter: str, marks: set[str]) -> None:
+def _decide(column: _Column, findings: _CsvFindings, delimiter: str, marks: set[str]) -> None:
     words = missing_words(column.plain.words, column.plain.values)
     forms = column.fitting
     if len(forms) == 2:
@@ -189,7 +189,7 @@ def _decide(column: _Column, findings: CsvFindings, delimiter: str, marks: set[s
 
 
 def _decide_mark(
-    column: _Column, findings: CsvFindings, delimiter: str, marks: set[str], *, is_plain: bool
+    column: _Column, findings: _CsvFindings, delimiter: str, marks: set[str], *, is_plain: bool
 ) -> None:
     """Decide whether a mark is decimal or separates thousands; `is_plain`: if all are numbers."""
     name, forms = column.name, column.fitting
@@ -252,7 +252,7 @@ def _format(reading: Reading) -> NumberFormat:
     return reading.form
 
 
-def _use_reading(column: _Column, reading: Reading, findings: CsvFindings) -> None:
+def _use_reading(column: _Column, reading: Reading, findings: _CsvFindings) -> None:
     """Add the options and reasons of a column with this reading."""
     name = column.name
     if isinstance(reading.form, str) or reading.form is None:
@@ -275,7 +275,7 @@ def _use_reading(column: _Column, reading: Reading, findings: CsvFindings) -> No
         )
 
 
-def _explain_text(column: _Column, findings: CsvFindings) -> None:
+def _explain_text(column: _Column, findings: _CsvFindings) -> None:
     """Add the reason why a column of mostly numbers or dates stays text."""
     if len(column.units) > 1:
         units = " and ".join(sorted(column.units)[:3])
@@ -360,7 +360,7 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
     if codes:
         options = options.model_copy(update={"text": tuple(codes)})
         reasons.append(f"text: numbers that begin with 0 are codes: {', '.join(codes)}.")
-    findings = examine_columns(table, counts, skip=codes)
+    findings = _examine_columns(table, counts, skip=codes)
     if findings.missing_in or findings.formatted or findings.text:
         updates = {
             "missing_in": findings.missing_in,

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.number_format import NumberFormat
 
 
-RARE = 0.1  # of a column's cells, together: more of them may have a meaning
-FEW_WORDS = 20  # distinct words
+_RARE = 0.1  # of a column's cells, together: more of them may have a meaning
+_FEW_WORDS = 20  # distinct words
 _ENOUGH = 20  # numbers or dates; with fewer, an unknown word is not rare
 _LONGEST_WORD = 60  # characters
 _MISSING = {
@@ -52,10 +52,10 @@ def missing_words(words: Mapping[str, int], values: int) -> list[str] | None:
     Returns:
         The words, or None if any word may have a meaning.
     """
-    if sum(words.values()) > values or len(words) > FEW_WORDS:
+    if sum(words.values()) > values or len(words) > _FEW_WORDS:
         return None
     others = {word: cells for word, cells in words.items() if not _means_missing(word)}
-    if sum(others.values()) > RARE * (values + sum(words.values())):
+    if sum(others.values()) > _RARE * (values + sum(words.values())):
         return None
     unknown = [word for word in others if word.lower() not in _OFTEN_MISSING]
     if unknown and (values < _ENOUGH or not all(map(_may_mean_missing, unknown))):
@@ -73,7 +73,7 @@ def _may_mean_missing(word: str) -> bool:
     return not any(map(str.isdigit, word)) or _CENSORED.fullmatch(word) is not None
 
 
-SAMPLED = 1_000  # distinct texts of a column
+_SAMPLED = 1_000  # distinct texts of a column
 _FEWEST_SHORT, _SHORT = 3, 0.01  # numbers below 1,000, and their share: fewer may be slips
 _DATE = (
     r"^\s*(\d{1,4}[-./ ]\s?\w{1,9}[-./ ,]\s?\d{1,4}([T ,].*)?|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}.*"
@@ -111,7 +111,7 @@ class Reading:
     @property
     def has_many_words(self) -> bool:
         """Whether there are more distinct words than may represent missing values."""
-        return len(self.words) > FEW_WORDS
+        return len(self.words) > _FEW_WORDS
 
     @property
     def shows_thousands(self) -> bool:
@@ -148,7 +148,7 @@ class Reading:
         if self.has_many_words:
             return
         words = pc.value_counts(others)
-        for pair in words.slice(0, FEW_WORDS + 1).to_pylist():
+        for pair in words.slice(0, _FEW_WORDS + 1).to_pylist():
             self.words[pair["values"]] += pair["counts"]
 
     def _measure(self, numbers: pa.Array, form: NumberFormat) -> None:
@@ -175,18 +175,18 @@ def _matches(cells: pa.Array, pattern: str) -> int:
 
 
 def sample_texts(table: CsvTable, names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the first `SAMPLED` distinct texts of each column, without surrounding spaces."""
+    """Return the first `_SAMPLED` distinct texts of each column, without surrounding spaces."""
     import pyarrow.compute as pc
 
     found: dict[str, dict[str, None]] = {name: {} for name in names}
     for _, block in csv_blocks(table):
-        short = [name for name in names if len(found[name]) < SAMPLED]
+        short = [name for name in names if len(found[name]) < _SAMPLED]
         if not short:
             break
         for name in short:
             cells = pc.unique(pc.ascii_trim_whitespace(block[name].drop_null()))
-            found[name].update(dict.fromkeys(cells.slice(0, SAMPLED).to_pylist()))
-    return {name: list(texts)[:SAMPLED] for name, texts in found.items()}
+            found[name].update(dict.fromkeys(cells.slice(0, _SAMPLED).to_pylist()))
+    return {name: list(texts)[:_SAMPLED] for name, texts in found.items()}
 
 
 def try_readings(table: CsvTable, ways: Mapping[str, Sequence[Reading]]) -> None:

@@ -69,7 +69,7 @@ def files(
     folder, pattern = place(path, field, source=source)
     patterns = [pattern]
     if has_placeholders(path):
-        patterns = [span.pattern for span in local_spans(path, field, source=source, spans=spans)]
+        patterns = [span.pattern for span in _local_spans(path, field, source=source, spans=spans)]
     found = [
         Path(name)
         for each in patterns
@@ -92,7 +92,7 @@ def files(
     return found
 
 
-def local_spans(path: str, field: str, *, source: Source, spans: int) -> list[Span]:
+def _local_spans(path: str, field: str, *, source: Source, spans: int) -> list[Span]:
     """Return the latest local spans of a path with {SPAN} or a date, latest last.
 
     Raises:
@@ -110,7 +110,7 @@ def column_folders(path: str, field: str, *, source: Source, spans: int = 1) -> 
     folder, _ = place(path, field, source=source)
     if not has_placeholders(path):
         return [folder]
-    found = local_spans(path, field, source=source, spans=spans)
+    found = _local_spans(path, field, source=source, spans=spans)
     return [literal_folder(folder, each.pattern) for each in found]
 
 
@@ -127,7 +127,7 @@ def place(path: str, field: str, *, source: Source) -> tuple[str, str]:
     else:
         full = str(resolve(path, field))
         if source in COLUMNAR and Path(full).is_dir():
-            return full, pattern_below(Path(full), path, field, source)
+            return full, _pattern_below(Path(full), path, field, source)
         folder, pattern = _split(full, os.path.exists)
     if source not in COLUMNAR and any(map(glob.has_magic, pattern.split("/")[:-1])):
         raise ConfigError(
@@ -263,7 +263,7 @@ def source_of_folder(folder: Path) -> Source:
     return present[0] if present else "parquet"
 
 
-def pattern_below(folder: Path, path: str, field: str, source: Source) -> str:
+def _pattern_below(folder: Path, path: str, field: str, source: Source) -> str:
     """Return the pattern of a format's files in a folder, or in folders below it.
 
     Args:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 PEEKED_ROWS = 100_000
 """Rows that `peek` reads to learn the columns' types."""
 
-PEEKED_BYTES = 2**28
+_PEEKED_BYTES = 2**28
 """And bytes of them, which it keeps."""
 
 
@@ -147,7 +147,7 @@ def _peek_csv(found: list[Path], options: CsvOptions) -> DataPeek:
     blocks: list[CsvBlock] = []
     rows, size, complete = 0, 0, True
     for start, cells in csv_blocks(table):
-        if rows == PEEKED_ROWS or size > PEEKED_BYTES:
+        if rows == PEEKED_ROWS or size > _PEEKED_BYTES:
             complete = False
             break
         complete = cells.num_rows <= PEEKED_ROWS - rows
@@ -193,7 +193,7 @@ def _peek_tfrecord(found: list[Path]) -> DataPeek:
     blocks: list[Any] = []
     rows, size, complete = 0, 0, True
     for block, seen in tfrecord_blocks(found):
-        if rows >= PEEKED_ROWS or size > PEEKED_BYTES:
+        if rows >= PEEKED_ROWS or size > _PEEKED_BYTES:
             complete = False
             break
         blocks.append(block)

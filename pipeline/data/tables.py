@@ -88,14 +88,14 @@ def csv_blocks(table: CsvTable) -> Iterator[CsvBlock]:
         raise ConfigError(str(error)) from error
 
 
-class FileBlock(NamedTuple):
+class _FileBlock(NamedTuple):
     """Records of a file, and a description of their features."""
 
     block: Block
     features: Mapping[str, Seen]
 
 
-def tfrecord_blocks(found: Iterable[Path]) -> Iterator[FileBlock]:
+def tfrecord_blocks(found: Iterable[Path]) -> Iterator[_FileBlock]:
     """Yield the decoded records of all files.
 
     Raises:
@@ -108,7 +108,7 @@ def tfrecord_blocks(found: Iterable[Path]) -> Iterator[FileBlock]:
     try:
         for file in found:
             for block in blocks(str(file)):
-                yield FileBlock(block, seen_in(block, str(file)))
+                yield _FileBlock(block, seen_in(block, str(file)))
     except ValueError as error:
         hint = " Set data.source to its format." if "is not a TFRecord file" in str(error) else ""
         raise ConfigError(f"{error}{hint}") from None

@@ -43,8 +43,8 @@ from pipeline.features.dates import DateFacts, counted_dates, text_dates
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MAX_ROWS = 100_000
-TOP_VALUES = 1_000
+_MAX_ROWS = 100_000
+_TOP_VALUES = 1_000
 _MOST_DISTINCT = 100_000  # distinct values per column that are counted exactly
 _ALL_DISTINCT = 2_000_000  # in all columns together
 _FEWEST_DISTINCT = 2_000
@@ -154,7 +154,7 @@ def measure(
     *,
     source: Source | None = None,
     csv: CsvOptions | None = None,
-    max_rows: int = MAX_ROWS,
+    max_rows: int = _MAX_ROWS,
 ) -> DataFacts:
     """Read a file and return the statistics of its columns.
 
@@ -407,7 +407,7 @@ def _texts(counter: ColumnCounter, sampled: np.ndarray) -> Texts:
         share = counter.values / max(1, len(sampled))
         counts = {v: round(n * share) for v, n in zip(found.tolist(), times.tolist(), strict=True)}
     # Ties are sorted, so that the order of the rows does not matter.
-    top = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:TOP_VALUES]
+    top = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_TOP_VALUES]
     return Texts(
         counter.distinct_values,
         tuple((str(value), count) for value, count in top),

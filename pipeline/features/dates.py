@@ -101,7 +101,7 @@ def _supported(form: str) -> str:
 
 EPOCHS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}
 FIRST, LAST = 631_152_000, 2_840_140_800  # 1990 and 2060, in seconds since 1970
-EXAMPLES = 1_000
+_EXAMPLES = 1_000
 _DAY = 86_400
 _MOST_DAYS = 100_000  # distinct days of a column: 270 years
 _TIME = r"(?:[Tt ]|, )(?P<time>\d{1,2}:\d{2})(?::\d{2}(?:[.,]\d*)?)?(?P<half> ?[AaPp][Mm])?"
@@ -144,7 +144,7 @@ class DateCounter:
         if not re.match(LIKE_A_DATE, values[0]) or not _all_match(texts):
             self.days, self.times = None, set()
             return
-        room = EXAMPLES - len(self.examples)
+        room = _EXAMPLES - len(self.examples)
         self.examples += values[:room].tolist()
         parts = pc.extract_regex(texts, rf"{_TAIL}")
         # A text without a time has no struct.
@@ -287,8 +287,8 @@ def _iso_day(text: str) -> datetime.date | None:
 
 
 DEFAULT_PARTS = ("hour", "weekday", "day", "month", "year")
-FEWEST_ROWS = 200
-ROWS_TO_DROP = 2_000
+_FEWEST_ROWS = 200
+_ROWS_TO_DROP = 2_000
 _MOST_ROWS = 20_000
 _FOLDS = 5
 _PENALTY = 10.0  # shrinkage of each 0/1 column, in rows
@@ -322,7 +322,7 @@ def date_parts(dates: DateFacts, rows: Rows, labels: Rows, *, is_number: bool) -
     """
     default = tuple(part for part in DEFAULT_PARTS if part in dates.varying)
     times, targets = _pairs(dates, rows, labels, is_number=is_number)
-    if len(times) < FEWEST_ROWS or not default or not targets.any():
+    if len(times) < _FEWEST_ROWS or not default or not targets.any():
         return DateParts(default)
     probe = _Probe(_columns_of(times), targets)
     parts, dropped = list(default), []
@@ -330,7 +330,7 @@ def date_parts(dates: DateFacts, rows: Rows, labels: Rows, *, is_number: bool) -
         weekend = probe.gains(["weekend"])
         if weekend.mean() > _WEEKEND and weekend.mean() >= probe.gains(["weekday"]).mean():
             parts[parts.index("weekday")] = "weekend"
-    if len(times) >= ROWS_TO_DROP:
+    if len(times) >= _ROWS_TO_DROP:
         dropped = [part for part in parts if np.median(probe.gains([part])) <= 0.0]
     if len(dropped) == len(parts):
         dropped = []

@@ -83,13 +83,13 @@ def is_id_name(name: str) -> bool:
     return last in _ID or short or ("id" in words[:1] and len(words) > 1)
 
 
-def may_be_id_name(name: str) -> bool:
+def _may_be_id_name(name: str) -> bool:
     """Return whether it ends like names of ids and of other numbers: `number`, `index`, `code`."""
     words = words_of(name)
     return bool(words) and words[-1] in _WEAK_ID
 
 
-def entity_of(name: str) -> str | None:
+def _entity_of(name: str) -> str | None:
     """Return "person" or "place" if the values identify one: `customer`, `store_no`; else None.
 
     A word that is followed by a word other than "id" or "number" describes something else:
@@ -110,29 +110,29 @@ def entity_of(name: str) -> str | None:
     return "place" if last in _PLACES else None
 
 
-def is_amount_name(name: str) -> bool:
+def _is_amount_name(name: str) -> bool:
     """Return whether it has a word for amounts: `lot_area`, `PriceCents`, `year_built`."""
     return any(word in _AMOUNT for word in words_of(name))
 
 
-def calendar_size(name: str) -> int | None:
+def _calendar_size(name: str) -> int | None:
     """Return the number of values of the date part that ends the name; None without one."""
     words = words_of(name)
     return next((_CALENDAR[word] for word in words[-1:] if word in _CALENDAR), None)
 
 
-def is_category_name(name: str) -> bool:
+def _is_category_name(name: str) -> bool:
     """Return whether it has a word for codes: `zip_code`, `MSSubClass`."""
     return any(word in _CATEGORY for word in words_of(name))
 
 
-def may_be_category_name(name: str) -> bool:
+def _may_be_category_name(name: str) -> bool:
     """Return whether it has a word for codes and for other numbers: `area`, `group`, `region`."""
     return any(word in _WEAK_CATEGORY for word in words_of(name))
 
 
-NEARLY_ALL = 0.9  # distinct values per row: above, an id may repeat in a row or two
-FEW_IDS = 10  # values: at most this many are a category, regardless of their name
+_NEARLY_ALL = 0.9  # distinct values per row: above, an id may repeat in a row or two
+_FEW_IDS = 10  # values: at most this many are a category, regardless of their name
 _FEW_PLACES, _ROWS_OF_FEW, _ROWS_OF_MANY = 100, 20, 100
 _EXPECTED = 10.0  # equal values: a Poisson count with that mean is 2 or less in 0.3 % of columns
 _FOUND = 0.2
@@ -143,14 +143,14 @@ _MOST_CODES = 1_000
 def id_reason(facts: ColumnFacts) -> str | None:
     """Return why integers that occur in about one row each are ids; None if they are not."""
     numbers, distinct = facts.numbers, distinct_of(facts)
-    if numbers is None or not numbers.whole or distinct <= FEW_IDS or numbers.minimum < 0:
+    if numbers is None or not numbers.whole or distinct <= _FEW_IDS or numbers.minimum < 0:
         return None
     present, name = facts.present, facts.name
     about = "" if distinct == present or (facts.texts and facts.texts.exact) else "about "
     shown = f"{about}{distinct:,} different whole numbers in {present:,} rows"
-    if distinct >= NEARLY_ALL * present and is_id_name(name):
+    if distinct >= _NEARLY_ALL * present and is_id_name(name):
         return f"{shown}: ids, as the name says"
-    if is_amount_name(name):
+    if _is_amount_name(name):
         return None
     equal = present - distinct
     if about and equal <= 0.02 * present:  # the error of the estimate
@@ -160,12 +160,12 @@ def id_reason(facts: ColumnFacts) -> str | None:
     if dense or (expected >= _EXPECTED and equal <= _FOUND * expected):
         chance = f"of amounts so close together, {expected:,.0f} would equal another one"
         return f"{shown}: ids ({'consecutive' if dense else chance})"
-    if distinct < NEARLY_ALL * present:
+    if distinct < _NEARLY_ALL * present:
         return None
     digits = [len(str(int(numbers.at(percent)))) for percent in (2, 98)]
     if digits[0] == digits[1] >= _LONG:
         return f"{shown}, all of {digits[0]} digits: ids"
-    weak = may_be_id_name(name)
+    weak = _may_be_id_name(name)
     if weak and (equal <= _FOUND * expected or digits[0] == digits[1] > 5):
         return f"{shown}: ids, as the name says"
     return None
@@ -178,11 +178,11 @@ def repeated_id_reason(facts: ColumnFacts) -> str | None:
     many rows each stay a category, because they are the same when the model is used.
     """
     distinct = distinct_of(facts)
-    if distinct <= FEW_IDS or facts.several or not facts.present:
+    if distinct <= _FEW_IDS or facts.several or not facts.present:
         return None
     if facts.numbers is not None and (not facts.numbers.whole or facts.numbers.minimum < 0):
         return None
-    entity = entity_of(facts.name)
+    entity = _entity_of(facts.name)
     named = is_id_name(facts.name)
     if entity is None and not named:
         return None
@@ -193,7 +193,7 @@ def repeated_id_reason(facts: ColumnFacts) -> str | None:
             return None  # names of products or devices are categories
     rows = facts.present / distinct
     many = rows >= _ROWS_OF_MANY or (distinct <= _FEW_PLACES and rows >= _ROWS_OF_FEW)
-    if rows < 1.0 / NEARLY_ALL or (entity != "person" and many):
+    if rows < 1.0 / _NEARLY_ALL or (entity != "person" and many):
         return None
     return (
         f"{distinct:,} ids, each in {rows:,.1f} rows on average: a model that learns them does "
@@ -230,20 +230,20 @@ def is_code(facts: ColumnFacts) -> bool:
     numbers, texts, name = facts.numbers, facts.texts, facts.name
     if numbers is None or texts is None or numbers.minimum < 0:
         return False
-    size = calendar_size(name)
+    size = _calendar_size(name)
     if size is not None:
         return numbers.maximum <= size
     distinct = max(1, texts.distinct)
     rows = facts.present / distinct
     span = numbers.maximum - numbers.minimum + 1
     from_list = span <= 2 * distinct or _digits(numbers.minimum) == _digits(numbers.maximum) >= 3
-    if is_category_name(name) and from_list:
+    if _is_category_name(name) and from_list:
         return rows >= 2
     is_smooth = texts.exact and rows >= 5 and _is_smooth(texts.top, distinct)
     if distinct > _MOST_CODES or rows < 5 or is_smooth or numbers.zeros > 0.2 * facts.present:
         return False
-    hinted = may_be_category_name(name) or entity_of(name) is not None
-    return is_category_name(name) or (hinted and from_list)
+    hinted = _may_be_category_name(name) or _entity_of(name) is not None
+    return _is_category_name(name) or (hinted and from_list)
 
 
 def _digits(number: float) -> int:

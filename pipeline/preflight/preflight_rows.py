@@ -100,12 +100,12 @@ def _label_is_number(config: PipelineConfig, column: str) -> bool:
     return column == config.label.column and config.label.kind == "regression"
 
 
-RARE_ROWS = 20
+_RARE_ROWS = 20
 """Maximum number of rows of a class that may all be in the eval split by chance."""
 
-PEEKED_RARE_ROWS = 20_000
+_PEEKED_RARE_ROWS = 20_000
 
-SHOWN_VALUES = 8
+_SHOWN_VALUES = 8
 
 
 def check_rows(
@@ -310,9 +310,9 @@ def _check_label(label: Label, part: Part) -> None:
 
 def _check_rare_classes(what: str, ids: np.ndarray, first: pa.Array, part: Part) -> None:
     """Reject a class without train rows: no model knows it, and evaluation would fail."""
-    rare = np.flatnonzero(np.bincount(ids) <= RARE_ROWS)
+    rare = np.flatnonzero(np.bincount(ids) <= _RARE_ROWS)
     rows = np.flatnonzero(np.isin(ids, rare))
-    if not len(rows) or len(rows) > PEEKED_RARE_ROWS:
+    if not len(rows) or len(rows) > _PEEKED_RARE_ROWS:
         return
     in_train = part.of_train(rows)
     unseen = np.setdiff1d(ids[rows], ids[rows[in_train]])
@@ -340,7 +340,7 @@ def _check_eval_classes(label: Label, train: Part, held_out: Part) -> None:
 
 
 def _refuse_unseen(what: str, rows_of: Mapping[str, int], fix: str) -> None:
-    some = list(rows_of.items())[:SHOWN_VALUES]
+    some = list(rows_of.items())[:_SHOWN_VALUES]
     listed = ", ".join(f"{name} ({rows} {'row' if rows == 1 else 'rows'})" for name, rows in some)
     classes = "1 class is" if len(rows_of) == 1 else f"{len(rows_of)} classes are"
     more = len(rows_of) - len(some)
@@ -355,8 +355,8 @@ def _refuse_positive(what: str, label: Label, held: Sequence[object], part: Part
     """Raise because no row has the positive value of the label."""
     counts = Counter(held).most_common()
     names = [_shown(value) for value, _ in counts]
-    listed = ", ".join(f"{_shown(value)} ({rows:,} rows)" for value, rows in counts[:SHOWN_VALUES])
-    more = f" and {len(counts) - SHOWN_VALUES:,} more" if len(counts) > SHOWN_VALUES else ""
+    listed = ", ".join(f"{_shown(value)} ({rows:,} rows)" for value, rows in counts[:_SHOWN_VALUES])
+    more = f" and {len(counts) - _SHOWN_VALUES:,} more" if len(counts) > _SHOWN_VALUES else ""
     where = "" if part.whole else " read"
     text = isinstance(label.positive, str)
     fix = nearest(str(label.positive), names) if text else "name the one that counts as 1."
