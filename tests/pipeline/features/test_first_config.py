@@ -177,7 +177,7 @@ def test_a_file_as_a_stranger_has_it(tmp_path, capsys):
     )
     used = {name for group in config.features.groups for name in group.columns}
     assert used == {"größe", "zip", "sq ft"}
-    (row,) = (line for line in printed.splitlines() if line.startswith("copy "))
+    (row,) = (line for line in printed.splitlines() if line.startswith("copy: "))
     assert row.split(None, 1)[1].startswith("leaks the label: it maps one-to-one")
     assert "leaks the label" in output.read_text(encoding="utf-8")
 
