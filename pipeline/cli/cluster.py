@@ -34,7 +34,7 @@ from shared_core.atomic_files import message_stream
 if TYPE_CHECKING:
     from pipeline.config.cluster import KubeflowConfig, VertexConfig
     from pipeline.config.config import PipelineConfig
-    from pipeline.serving.requests import ServingTarget
+    from pipeline.serving.model import ServingTarget
     from pipeline.targets.compile import Target
 
 STACKS = ("1.16", "1.21")

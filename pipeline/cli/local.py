@@ -81,8 +81,8 @@ def init(
     training and evaluation, chosen from statistics of the columns. Comments give the reasons.
     """
     quiet()
+    from pipeline.features.features_suggest import show_left_out
     from pipeline.features.first_config import init_file
-    from pipeline.features.left_out import show_left_out
     from pipeline.preflight.preflight import check_data
 
     written = init_file(

@@ -1,14 +1,18 @@
-"""Ways to read a CSV column, counted over all its cells."""
+"""Ways to read a CSV column: words for missing values, units, and human-readable numbers.
+
+An example of such a number is `$1,234.50` or `23.4%`. All cells of the column are counted.
+"""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pipeline.data.csv_files import csv_blocks
-from pipeline.data.csv_words import FEW_WORDS
+from pipeline.data.tables import csv_blocks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,7 +21,59 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.csv_types import CellCounts
     from components.arrow_example_gen.number_format import NumberFormat
 
-SAMPLED = 1_000  # distinct texts of a column
+
+_RARE = 0.1  # of a column's cells, together: more of them may have a meaning
+_FEW_WORDS = 20  # distinct words
+_ENOUGH = 20  # numbers or dates; with fewer, an unknown word is not rare
+_LONGEST_WORD = 60  # characters
+_MISSING = {
+    *("-", "--", "---", ".", "..", "...", "*", "?", "_", "/", "n/a", "na", "n.a.", "n.a", "#n/a"),
+    *("#na", "<na>", "<n/a>", "nan", "nat", "null", "(null)", "#null!", "#value!", "#div/0!"),
+    *("#ref!", "\u2013", "\u2014"),
+}
+_OFTEN_MISSING = {
+    *("none", "nil", "unknown", "missing", "undefined", "unavailable", "not available", "tbd"),
+    *("(blank)", "blank", "empty", "unspecified", "not applicable"),
+}
+_ZERO_DATE_WORD = re.compile(r"0+([-./]0+){2}([ T]0+:0+(:0+(\.0+)?)?)?")
+_CENSORED = re.compile(r"([<>\u2264\u2265~]=?\s*[\d.,]+|[\d.,]+\s*\+)")
+
+
+def missing_words(words: Mapping[str, int], values: int) -> list[str] | None:
+    """Return the words among a column's numbers or dates if all of them represent missing values.
+
+    Words such as `n/a` may fill up to half of the cells. Other words together may fill a tenth, if
+    they have no digits (as codes have) or are censored numbers such as `<5`.
+
+    Args:
+        words: Words without surrounding spaces, with the number of their cells.
+        values: Number of cells with numbers or dates.
+
+    Returns:
+        The words, or None if any word may have a meaning.
+    """
+    if sum(words.values()) > values or len(words) > _FEW_WORDS:
+        return None
+    others = {word: cells for word, cells in words.items() if not _means_missing(word)}
+    if sum(others.values()) > _RARE * (values + sum(words.values())):
+        return None
+    unknown = [word for word in others if word.lower() not in _OFTEN_MISSING]
+    if unknown and (values < _ENOUGH or not all(map(_may_mean_missing, unknown))):
+        return None
+    return list(words)
+
+
+def _means_missing(word: str) -> bool:
+    return word.lower() in _MISSING or _ZERO_DATE_WORD.fullmatch(word) is not None
+
+
+def _may_mean_missing(word: str) -> bool:
+    if len(word) > _LONGEST_WORD:
+        return False
+    return not any(map(str.isdigit, word)) or _CENSORED.fullmatch(word) is not None
+
+
+_SAMPLED = 1_000  # distinct texts of a column
 _FEWEST_SHORT, _SHORT = 3, 0.01  # numbers below 1,000, and their share: fewer may be slips
 _DATE = (
     r"^\s*(\d{1,4}[-./ ]\s?\w{1,9}[-./ ,]\s?\d{1,4}([T ,].*)?|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}.*"
@@ -55,7 +111,7 @@ class Reading:
     @property
     def has_many_words(self) -> bool:
         """Whether there are more distinct words than may represent missing values."""
-        return len(self.words) > FEW_WORDS
+        return len(self.words) > _FEW_WORDS
 
     @property
     def shows_thousands(self) -> bool:
@@ -92,7 +148,7 @@ class Reading:
         if self.has_many_words:
             return
         words = pc.value_counts(others)
-        for pair in words.slice(0, FEW_WORDS + 1).to_pylist():
+        for pair in words.slice(0, _FEW_WORDS + 1).to_pylist():
             self.words[pair["values"]] += pair["counts"]
 
     def _measure(self, numbers: pa.Array, form: NumberFormat) -> None:
@@ -119,18 +175,18 @@ def _matches(cells: pa.Array, pattern: str) -> int:
 
 
 def sample_texts(table: CsvTable, names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the first `SAMPLED` distinct texts of each column, without surrounding spaces."""
+    """Return the first `_SAMPLED` distinct texts of each column, without surrounding spaces."""
     import pyarrow.compute as pc
 
     found: dict[str, dict[str, None]] = {name: {} for name in names}
     for _, block in csv_blocks(table):
-        short = [name for name in names if len(found[name]) < SAMPLED]
+        short = [name for name in names if len(found[name]) < _SAMPLED]
         if not short:
             break
         for name in short:
             cells = pc.unique(pc.ascii_trim_whitespace(block[name].drop_null()))
-            found[name].update(dict.fromkeys(cells.slice(0, SAMPLED).to_pylist()))
-    return {name: list(texts)[:SAMPLED] for name, texts in found.items()}
+            found[name].update(dict.fromkeys(cells.slice(0, _SAMPLED).to_pylist()))
+    return {name: list(texts)[:_SAMPLED] for name, texts in found.items()}
 
 
 def try_readings(table: CsvTable, ways: Mapping[str, Sequence[Reading]]) -> None:
@@ -141,3 +197,92 @@ def try_readings(table: CsvTable, ways: Mapping[str, Sequence[Reading]]) -> None
             for reading in readings:
                 if not reading.is_ruled_out:
                     reading.add(cells)
+
+
+_CURRENCIES = {
+    *("AUD", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "EUR", "GBP", "HKD", "HUF", "INR", "JPY"),
+    *("KRW", "MXN", "NOK", "NZD", "PLN", "RUB", "SEK", "SGD", "TRY", "USD", "ZAR", "Fr.", "Rs"),
+    *("Rs.", "kr", "kr.", "z\u0142", "K\u010d", "Ft", "R$", "US$", "A$", "C$", "CA$", "AU$"),
+    *("NZ$", "HK$", "S$", "NT$"),
+}
+_NUMBER = re.compile(
+    r"[(+\-\u2212\s]*(?P<before>[^\d\s().,+\-\u2212][^\d\s(),+\-\u2212]{0,7})?[(+\-\u2212\s]*"
+    r"(?:\d[\d.,'\u2019\s]*|[.,]\d+)(?P<behind>[^\d\s().,+\-\u2212][^\d\s(),+\-\u2212]{0,7})?[)\s]*"
+    r"(?P<last>[^\d\s().,+\-\u2212][^\d\s(),+\-\u2212]{0,7})?"
+)
+_LONGEST = 60  # characters of such a number
+_MOST = 0.5  # of the sampled texts must have the form
+_IDS = re.compile(
+    r"(^|[_\W])(ids?|codes?|tags?|items?|lists?|keys?|zip|post(al)?code|phone|tel|telephone|mobile"
+    r"|fax|version|isbn|iban|members|indices)([_\W]|$)",
+    re.IGNORECASE,
+)
+_LONG_ID = 11  # characters with separators; numbers of one such length are ids
+
+
+def find_units(texts: Sequence[str]) -> list[str]:
+    """Return the currencies or % in texts; [""] for numbers without one, [] for other texts."""
+    found: dict[str, int] = {}
+    for text in texts:
+        match = _NUMBER.fullmatch(text) if len(text) <= _LONGEST else None
+        if match is None:
+            continue
+        signs = [sign for sign in match.groupdict().values() if sign]
+        if len(signs) <= 1 and all(map(_is_unit, signs)):
+            found[signs[0] if signs else ""] = found.get(signs[0] if signs else "", 0) + 1
+    if sum(found.values()) < _MOST * len(texts) or not found:
+        return []
+    return [unit for unit in found if unit] or [""]
+
+
+def _is_unit(sign: str) -> bool:
+    return (
+        sign == "%"
+        or sign in _CURRENCIES
+        or (len(sign) == 1 and unicodedata.category(sign) == "Sc")
+    )
+
+
+def readings_of(unit: str) -> list[Reading]:
+    """Return a reading for each possible format of numbers with a unit, plainest first."""
+    from components.arrow_example_gen.number_format import NumberFormat
+
+    return [
+        Reading(NumberFormat(unit=unit, thousands=thousands, decimal=decimal))
+        for decimal in (".", ",")
+        for thousands in ("", ",", ".", " ", "'")
+        if thousands != decimal
+    ]
+
+
+def select_formats(name: str, readings: Sequence[Reading]) -> list[Reading]:
+    """Return the formats that fit all cells except missing-value words, one per decimal mark.
+
+    Ids may look like grouped numbers: a column that is named like an id, or whose texts all have
+    the same length, as phone numbers do, gets no format.
+    """
+    found: dict[str, Reading] = {}
+    for reading in readings:
+        form = reading.form
+        if form is None or isinstance(form, str) or not reading.values:
+            continue
+        if missing_words(reading.words, reading.values) is None or _are_ids(name, form, reading):
+            continue
+        found.setdefault(form.decimal, reading)
+    return list(found.values())
+
+
+def _are_ids(name: str, form: NumberFormat, reading: Reading) -> bool:
+    if form.unit:
+        return False
+    alike = reading.lengths is not None and reading.lengths[0] == reading.lengths[1] >= _LONG_ID
+    return alike or _IDS.search(name) is not None
+
+
+def give_same_numbers(readings: Sequence[Reading]) -> bool:
+    """Return whether every reading gives the same numbers, which must be integers."""
+    counts = [reading.counts for reading in readings]
+    return (
+        all(c is not None and c.whole == c.present for c in counts)
+        and len({c.whole for c in counts if c is not None}) == 1
+    )

@@ -1,11 +1,15 @@
-"""The files that a path of the YAML names, and the ExampleGen node that reads their format."""
+"""The files that a path of the YAML names, and the ExampleGen node that reads their format.
+
+A folder of Parquet or Arrow files is one table. As in Spark and `pyarrow.dataset`, names that begin
+with `.` or `_` (`_SUCCESS`, `_temporary`) are excluded, but a folder `_key=value` is not.
+"""
 
 from __future__ import annotations
 
 import glob
 import importlib.resources
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +17,8 @@ from components.arrow_example_gen.file_patterns import escape, literal_folder
 from components.arrow_example_gen.spans import Span, has_placeholders, latest_spans
 from pipeline.common.errors import ConfigError
 from pipeline.common.nearest_file import did_you_mean
-from pipeline.common.sources import COLUMNAR, Source
+from pipeline.common.sources import COLUMNAR, SUFFIXES, Source
 from pipeline.config.config import PACKAGE_SCHEME, DataConfig, is_remote
-from pipeline.data.table_folders import pattern_below
 from transform.spec.common import OTHERS
 
 if TYPE_CHECKING:
@@ -66,7 +69,7 @@ def files(
     folder, pattern = place(path, field, source=source)
     patterns = [pattern]
     if has_placeholders(path):
-        patterns = [span.pattern for span in local_spans(path, field, source=source, spans=spans)]
+        patterns = [span.pattern for span in _local_spans(path, field, source=source, spans=spans)]
     found = [
         Path(name)
         for each in patterns
@@ -89,7 +92,7 @@ def files(
     return found
 
 
-def local_spans(path: str, field: str, *, source: Source, spans: int) -> list[Span]:
+def _local_spans(path: str, field: str, *, source: Source, spans: int) -> list[Span]:
     """Return the latest local spans of a path with {SPAN} or a date, latest last.
 
     Raises:
@@ -107,7 +110,7 @@ def column_folders(path: str, field: str, *, source: Source, spans: int = 1) -> 
     folder, _ = place(path, field, source=source)
     if not has_placeholders(path):
         return [folder]
-    found = local_spans(path, field, source=source, spans=spans)
+    found = _local_spans(path, field, source=source, spans=spans)
     return [literal_folder(folder, each.pattern) for each in found]
 
 
@@ -124,7 +127,7 @@ def place(path: str, field: str, *, source: Source) -> tuple[str, str]:
     else:
         full = str(resolve(path, field))
         if source in COLUMNAR and Path(full).is_dir():
-            return full, pattern_below(Path(full), path, field, source)
+            return full, _pattern_below(Path(full), path, field, source)
         folder, pattern = _split(full, os.path.exists)
     if source not in COLUMNAR and any(map(glob.has_magic, pattern.split("/")[:-1])):
         raise ConfigError(
@@ -251,3 +254,72 @@ def _common_folder(first: str, second: str) -> str:
             break
         parts.append(left)
     return "/".join(parts) or "/"
+
+
+def source_of_folder(folder: Path) -> Source:
+    """Return the format of the files in a folder or below it; Parquet if there are none."""
+    found = {SUFFIXES.get(file.suffix.lower()) for file in _visible(folder)}
+    present: list[Source] = [source for source in COLUMNAR if source in found]
+    return present[0] if present else "parquet"
+
+
+def _pattern_below(folder: Path, path: str, field: str, source: Source) -> str:
+    """Return the pattern of a format's files in a folder, or in folders below it.
+
+    Args:
+        folder: A local folder.
+        path: The path that the user wrote, for messages.
+        field: The field of the path, for messages.
+        source: Format of the files.
+
+    Raises:
+        ConfigError: There is no such file, or the files are at different depths.
+    """
+    endings = [ending for ending, of in SUFFIXES.items() if of == source]
+    found = sorted(file for file in _visible(folder) if file.suffix.lower() in endings)
+    names = sorted({f"*{file.suffix}" for file in found})
+    if not found:
+        raise ConfigError(
+            f"{field}={path}: {folder} is a folder without "
+            f"{' or '.join(f'*{ending}' for ending in endings)} files, in it or below it. "
+            "Name the files in it."
+        )
+    if len(names) > 1:
+        raise ConfigError(
+            f"{field}={path}: {folder} has {' and '.join(names)} files. Give all the same ending."
+        )
+    levels = _levels(found[0], folder)
+    for file in found:
+        if _levels(file, folder) != levels:
+            raise ConfigError(
+                f"{field}={path}: the folders of {file} differ from those of {found[0]}. All files "
+                "of a table need the same depth and the same key=value folders. Move it, or name "
+                f"the files by a glob, {folder}/*/*{file.suffix}."
+            )
+    for star in ("*", "[!_]*"):
+        parts = [each if each.endswith("=*") else star for each in levels]
+        pattern = "/".join([*parts, star + found[0].suffix])
+        matched = set(glob.glob(f"{escape(str(folder))}/{pattern}"))
+        more = sorted(matched - set(map(str, found)))
+        if not more:
+            return pattern
+    raise ConfigError(
+        f"{field}={path}: {more[0]} is not a file, or is reached by a link. Remove it, or name "
+        "the files by a glob."
+    )
+
+
+def _visible(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not _is_hidden(name)]
+        yield from (Path(place, name) for name in files if not _is_hidden(name))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _levels(file: Path, folder: Path) -> list[str]:
+    """Return the folders on a file's path as parts of a pattern."""
+    parts = file.relative_to(folder).parts[:-1]
+    return [f"{glob.escape(part.partition('=')[0])}=*" if "=" in part else "*" for part in parts]

@@ -7,7 +7,7 @@ Beam starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,20 +17,26 @@ import numpy as np
 from components import CsvOptions
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig, is_remote
-from pipeline.data.csv_files import ColumnType, CsvBlock, csv_blocks, open_csv
 from pipeline.data.data_sources import column_folders, files
 from pipeline.data.samples import CsvSample, ParquetSample, Sample, Subset, TfrecordSample
-from pipeline.data.tfrecord_files import kinds_of, tfrecord_blocks
+from pipeline.data.tables import (
+    ColumnType,
+    CsvBlock,
+    csv_blocks,
+    kinds_of,
+    open_csv,
+    open_parquet,
+    tfrecord_blocks,
+)
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
-    from components.arrow_example_gen.parquet import ParquetTable
 
 PEEKED_ROWS = 100_000
 """Rows that `peek` reads to learn the columns' types."""
 
-PEEKED_BYTES = 2**28
+_PEEKED_BYTES = 2**28
 """And bytes of them, which it keeps."""
 
 
@@ -141,7 +147,7 @@ def _peek_csv(found: list[Path], options: CsvOptions) -> DataPeek:
     blocks: list[CsvBlock] = []
     rows, size, complete = 0, 0, True
     for start, cells in csv_blocks(table):
-        if rows == PEEKED_ROWS or size > PEEKED_BYTES:
+        if rows == PEEKED_ROWS or size > _PEEKED_BYTES:
             complete = False
             break
         complete = cells.num_rows <= PEEKED_ROWS - rows
@@ -172,25 +178,6 @@ def _check_names(options: CsvOptions, columns: Sequence[str]) -> None:
                 )
 
 
-def open_parquet(found: Iterable[Path], folders: str | Sequence[str]) -> ParquetTable:
-    """Return the Parquet files, which were found in `folders`, as one table.
-
-    Raises:
-        ConfigError: A file is not a Parquet or Arrow file, or differs from the first.
-    """
-    from components.arrow_example_gen.parquet import open_table
-
-    try:
-        return open_table([str(file) for file in found], folders)
-    except ValueError as error:
-        hint = (
-            " Set data.source to its format."
-            if "is not a Parquet or Arrow file" in str(error)
-            else ""
-        )
-        raise ConfigError(f"{error}{hint}") from None
-
-
 def _peek_parquet(found: list[Path], folders: list[str]) -> DataPeek:
     table = open_parquet(found, folders)
     columns: dict[str, ColumnType] = {
@@ -206,7 +193,7 @@ def _peek_tfrecord(found: list[Path]) -> DataPeek:
     blocks: list[Any] = []
     rows, size, complete = 0, 0, True
     for block, seen in tfrecord_blocks(found):
-        if rows >= PEEKED_ROWS or size > PEEKED_BYTES:
+        if rows >= PEEKED_ROWS or size > _PEEKED_BYTES:
             complete = False
             break
         blocks.append(block)

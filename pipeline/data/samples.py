@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pipeline.common.errors import ConfigError
-from pipeline.data.csv_files import CsvBlock
+from pipeline.data.tables import CsvBlock
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.arrow_example_gen.columns import Kind
-from pipeline.data.csv_files import beyond_int64
-from pipeline.features.date_counter import DateCounter
+from pipeline.data.tables import beyond_int64
+from pipeline.features.dates import DateCounter
 
 _SMALLEST = 1 << 14  # hashes kept: standard error of the estimate below 1 %
 _HASHES = float(1 << 64)
@@ -26,7 +26,7 @@ FLOAT_MERGES = 2.0**53  # whole numbers from here on may be equal in float64
 _FEW_FLOATS = 1_000  # distinct floats counted exactly: most columns have as many as rows
 
 
-class Cells(NamedTuple):
+class _Cells(NamedTuple):
     """The values of a block of a column.
 
     Attributes:
@@ -38,7 +38,7 @@ class Cells(NamedTuple):
     per_row: np.ndarray
 
 
-def cells_of(column: pa.Array, kind: Kind) -> Cells:
+def cells_of(column: pa.Array, kind: Kind) -> _Cells:
     """Return the present values of a flat array, or of an array of lists.
 
     Args:
@@ -60,7 +60,7 @@ def cells_of(column: pa.Array, kind: Kind) -> Cells:
         present = present & np.isfinite(values)
     else:
         values = flat.fill_null(0).to_numpy(zero_copy_only=False)
-    return Cells(values[present], np.bincount(owners[present], minlength=rows))
+    return _Cells(values[present], np.bincount(owners[present], minlength=rows))
 
 
 def _as_texts(values: pa.Array) -> pa.Array:
@@ -71,7 +71,7 @@ def _as_texts(values: pa.Array) -> pa.Array:
         return pa.array(decoded, pa.string())
 
 
-class DistinctCounter:
+class _DistinctCounter:
     """The number of distinct values, and the frequencies of up to `limit` of them."""
 
     def __init__(self, limit: int, hashes: Callable[[Any], np.ndarray]):
@@ -145,7 +145,7 @@ class ColumnCounter:
         self.beyond: str | None = None
         self._all_whole_texts = kind == "string"
         limit = min(limit, _FEW_FLOATS) if kind == "float" else limit
-        self.distinct = DistinctCounter(limit, _text_hashes if kind == "string" else hash_numbers)
+        self.distinct = _DistinctCounter(limit, _text_hashes if kind == "string" else hash_numbers)
         self.dates = DateCounter(kind)
 
     def add(self, column: pa.Array) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,30 +21,30 @@ from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
 from pipeline.config.config import DataConfig
-from pipeline.data.csv_files import ColumnType, csv_blocks, open_csv
-from pipeline.data.data_sources import files, place
-from pipeline.data.peek import open_parquet
-from pipeline.data.table_folders import source_of_folder
-from pipeline.data.tfrecord_files import kinds_of, tfrecord_blocks
+from pipeline.data.data_sources import files, place, source_of_folder
+from pipeline.data.tables import (
+    ColumnType,
+    Rows,
+    Value,
+    csv_blocks,
+    kinds_of,
+    open_csv,
+    open_parquet,
+    tfrecord_blocks,
+)
 from pipeline.features.column_counter import (
     FLOAT_MERGES,
     ColumnCounter,
     cells_of,
     hash_numbers,
 )
-from pipeline.features.date_facts import DateFacts, counted_dates, text_dates
+from pipeline.features.dates import DateFacts, counted_dates, text_dates
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Value: TypeAlias = Any
-"""An int, float, str or bytes."""
-
-Rows: TypeAlias = Sequence[Sequence[Value] | None]
-"""The values of each row of a column; None for a row without values."""
-
-MAX_ROWS = 100_000
-TOP_VALUES = 1_000
+_MAX_ROWS = 100_000
+_TOP_VALUES = 1_000
 _MOST_DISTINCT = 100_000  # distinct values per column that are counted exactly
 _ALL_DISTINCT = 2_000_000  # in all columns together
 _FEWEST_DISTINCT = 2_000
@@ -154,7 +154,7 @@ def measure(
     *,
     source: Source | None = None,
     csv: CsvOptions | None = None,
-    max_rows: int = MAX_ROWS,
+    max_rows: int = _MAX_ROWS,
 ) -> DataFacts:
     """Read a file and return the statistics of its columns.
 
@@ -407,7 +407,7 @@ def _texts(counter: ColumnCounter, sampled: np.ndarray) -> Texts:
         share = counter.values / max(1, len(sampled))
         counts = {v: round(n * share) for v, n in zip(found.tolist(), times.tolist(), strict=True)}
     # Ties are sorted, so that the order of the rows does not matter.
-    top = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:TOP_VALUES]
+    top = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_TOP_VALUES]
     return Texts(
         counter.distinct_values,
         tuple((str(value), count) for value, count in top),

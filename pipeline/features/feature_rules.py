@@ -16,37 +16,166 @@ and can be computed without the rows.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from pipeline.common.json_types import JsonObject
 from pipeline.common.number_text import is_number, short_number
-from pipeline.features.column_facts import ColumnFacts, Numbers, Rows, Texts
-from pipeline.features.date_counter import EPOCHS
-from pipeline.features.date_facts import DateFacts
-from pipeline.features.date_probe import DEFAULT_PARTS, DateParts
-from pipeline.features.free_text import free_text
-from pipeline.features.id_rules import id_reason, is_code, is_consecutive, repeated_id_reason
-from pipeline.features.name_hints import is_id_name
-from pipeline.features.powers import OUTLYING, bowley, power_of
+from pipeline.data.tables import Rows
+from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
+from pipeline.features.dates import DEFAULT_PARTS, EPOCHS, DateFacts, DateParts
+from pipeline.features.id_rules import (
+    id_reason,
+    is_code,
+    is_consecutive,
+    is_id_name,
+    repeated_id_reason,
+)
 from transform.spec.encoders import Text
 
+_OUTLYING = 6.0  # interquartile ranges beyond the quartiles
+_SYMMETRIC = 0.15  # skew after the power: half of the skew of a skewed column
+_POWERS = np.arange(-20, 41) / 10.0
+_FARTHEST = 300.0  # logarithm of the largest power of a value
+
+
+def _power_of(numbers: Numbers) -> tuple[float, float] | None:
+    """Return the likeliest power and the remaining skew; None if it does not correct the column.
+
+    Conservative: the skew must fall well below the limit for skewed columns, and no value may be an
+    outlier afterwards; with ranks there are none.
+    """
+    x = np.asarray(numbers.percentiles, np.float64)
+    inner = x[1:-1]  # without the extremes: each would count as a percent of the rows
+    logs = float(np.mean(np.sign(inner) * np.log1p(np.abs(inner))))
+    best, likelihood = None, -np.inf
+    for power in _POWERS:
+        y = _yeo_johnson(inner, power)
+        deviation = 0.0 if y is None else float(y.std())
+        if y is None or not deviation > 1e-7 * np.abs(y).max():
+            continue
+        found = -np.log(deviation) + (power - 1.0) * logs
+        if found > likelihood:
+            best, likelihood = float(power), found
+    every = None if best is None else _yeo_johnson(x, best)
+    if best is None or every is None:
+        return None
+    skew = _bowley(*every[[10, 50, 90]].tolist())
+    low, high = every[25], every[75]
+    beyond = max(every[-1] - high, low - every[0])
+    if abs(skew) >= _SYMMETRIC or not high > low or beyond > _OUTLYING * (high - low):
+        return None
+    return best, skew
+
+
+def _bowley(low: float, middle: float, high: float) -> float:
+    """Return Bowley's skew of a low, the middle and a high quantile, in [-1, 1]."""
+    return (low + high - 2.0 * middle) / (high - low) if high > low else 0.0
+
+
+def _yeo_johnson(x: np.ndarray, power: float) -> np.ndarray | None:
+    exponent = np.where(x < 0, 2.0 - power, power)
+    size = np.log1p(np.abs(x))
+    if (exponent * size).max() > _FARTHEST:
+        return None
+    is_log = exponent == 0.0
+    grown = np.expm1(exponent * size) / np.where(is_log, 1.0, exponent)
+    return np.sign(x) * np.where(is_log, size, grown)
+
+
+_SEVERAL = 5.0  # words per text on average
+_COME_AGAIN = 0.5  # share of the words that are in `_AGAIN` rows or more, but not in nearly all
+_AGAIN, _AGAIN_SHARE = 3, 0.001
+_NEARLY_ALL = 0.9  # of the rows
+_MOST_ROWS = 5_000
+_MOST_CHARACTERS = 10_000  # of a text
+_FEWEST_TERMS, _MOST_TERMS = 16, 256
+# Approximates the tokens of transform/encode/words.py, which needs TensorFlow.
+_ALONE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+_WORD = re.compile(r"[^\W_]+")
+
+
+class FreeText(NamedTuple):
+    """Statistics of a column of free text.
+
+    Attributes:
+        words: Words per text on average.
+        again: Share of the words that are in `least` rows or more, but not in nearly all.
+        least: Minimum number of rows.
+        max_terms: Positions that hold the known terms of 95 % of the texts; a power of two.
+    """
+
+    words: float
+    again: float
+    least: int
+    max_terms: int
+
+
+def free_text(rows: Rows) -> FreeText | None:
+    """Return the statistics of a text column; None if it is not free text.
+
+    Args:
+        rows: The values of each row of a sample, None for none.
+    """
+    present = [row[0] for row in rows if row]
+    texts = [_plain(text) for text in present[:: max(1, -(-len(present) // _MOST_ROWS))]]
+    if not texts:
+        return None
+    words = sum(_number_of_words(text) for text in texts) / len(texts)
+    if words < _SEVERAL:
+        return None
+    terms = [_terms(text) for text in texts]
+    in_rows = Counter(term for row in terms for term in row)
+    least = max(_AGAIN, round(_AGAIN_SHARE * len(texts)))
+    single = {term: count for term, count in in_rows.items() if "_" not in term}
+    most = _NEARLY_ALL * len(texts)
+    come_again = sum(n for n in single.values() if least <= n <= most)
+    again = come_again / max(1, sum(single.values()))
+    if again < _COME_AGAIN:
+        return None
+    known = sorted(sum(in_rows[term] >= 2 for term in row) for row in terms)
+    wanted = known[int(0.95 * (len(known) - 1))]
+    places = _FEWEST_TERMS
+    while places < min(wanted, _MOST_TERMS):
+        places *= 2
+    return FreeText(words, again, least, places)
+
+
+def _plain(value: object) -> str:
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return _ALONE.sub(r" \g<0> ", text[:_MOST_CHARACTERS].lower())
+
+
+def _number_of_words(text: str) -> int:
+    """Return the number of space-separated words with a letter; a URL or a UUID is one."""
+    return sum(any(map(str.isalpha, word)) for word in text.split())
+
+
+def _terms(text: str) -> set[str]:
+    """Return the distinct words and pairs of adjacent words."""
+    words = _WORD.findall(text)
+    return {*words, *map("_".join, itertools.pairwise(words))}
+
+
 MOSTLY_MISSING = 0.95
-INDICATOR_SHARE = 0.01  # at least this share: the model gets an indicator of missing values
-OWN_VALUE = 0.5  # distinct texts per row; with more, a text identifies its row
-FEW = 10  # distinct values that get a 0/1 column each
-MANY = 1_000  # distinct values that get separate ids
-CODES = 100  # distinct ints that count as codes if each is frequent
-ROWS_PER_CODE = 20
-ROWS_PER_VALUE = 3  # of a 0/1 column
-SKEWED = 0.3
-FLAT = 2.3  # (99 % - 1 %) / (75 % - 25 %): uniform 1.96, normal 3.45
-LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: larger is too large for a network
-HASH_LARGEST = 1 << 16
+_INDICATOR_SHARE = 0.01  # at least this share: the model gets an indicator of missing values
+_OWN_VALUE = 0.5  # distinct texts per row; with more, a text identifies its row
+_FEW = 10  # distinct values that get a 0/1 column each
+_MANY = 1_000  # distinct values that get separate ids
+_CODES = 100  # distinct ints that count as codes if each is frequent
+_ROWS_PER_CODE = 20
+_ROWS_PER_VALUE = 3  # of a 0/1 column
+_SKEWED = 0.3
+_FLAT = 2.3  # (99 % - 1 %) / (75 % - 25 %): uniform 1.96, normal 3.45
+_LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: larger is too large for a network
+_HASH_LARGEST = 1 << 16
 _FEWEST_COUNTS = 6  # distinct values: fewer may be classes in the order of their frequency
 _THIN = 0.03  # rows with the largest count, of those with the most frequent one
 _SURE_FIRST, _SURE_LAST = 946_684_800, 2_208_988_800  # 2000 and 2040, in seconds since 1970
@@ -150,7 +279,7 @@ def label_of(facts: ColumnFacts) -> JsonObject:
         assert values is not None
         if values.distinct == 2:  # the rarer value is the positive one
             return {"column": name, "kind": "binary", "positive": values.top[-1][0]}
-        if values.distinct > MANY or values.distinct > OWN_VALUE * facts.present:
+        if values.distinct > _MANY or values.distinct > _OWN_VALUE * facts.present:
             raise ValueError(
                 f"--label={name}: {values.number} different texts in {facts.present:,} rows "
                 "are not classes; "
@@ -162,7 +291,7 @@ def label_of(facts: ColumnFacts) -> JsonObject:
         return {"column": name, "kind": "binary"}
     if values is not None and values.distinct == 2:
         return {"column": name, "kind": "binary", "positive": int(high)}
-    if values is not None and low == 0 and high < CODES and values.distinct == high + 1:
+    if values is not None and low == 0 and high < _CODES and values.distinct == high + 1:
         return {"column": name, "kind": "regression" if _are_counts(facts) else "multiclass"}
     return {"column": name, "kind": "regression"}
 
@@ -175,7 +304,7 @@ def is_small_whole(facts: ColumnFacts) -> bool:
     numbers = facts.numbers
     if numbers is None or not numbers.whole:
         return False
-    return max(-numbers.minimum, numbers.maximum) < CODES
+    return max(-numbers.minimum, numbers.maximum) < _CODES
 
 
 def _are_counts(facts: ColumnFacts) -> bool:
@@ -190,9 +319,9 @@ def _are_counts(facts: ColumnFacts) -> bool:
     if numbers is None or texts is None or not texts.exact or facts.type != "int":
         return False
     largest = int(numbers.maximum)
-    if numbers.minimum != 0 or not _FEWEST_COUNTS - 1 <= largest < CODES:
+    if numbers.minimum != 0 or not _FEWEST_COUNTS - 1 <= largest < _CODES:
         return False
-    if texts.distinct != largest + 1 or facts.present < max(200, ROWS_PER_CODE * texts.distinct):
+    if texts.distinct != largest + 1 or facts.present < max(200, _ROWS_PER_CODE * texts.distinct):
         return False
     rows = np.array([count for _, count in sorted(texts.top, key=lambda each: int(each[0]))])
     positive = rows[1:]
@@ -207,19 +336,19 @@ def keeps_numbers(columns: Iterable[ColumnFacts], label: ColumnFacts, kind: str)
     """Return whether there are too few rows for a 0/1 column per value of whole numbers.
 
     A model of 0/1 columns does not know that 3 is between 2 and 4. With fewer than
-    `ROWS_PER_VALUE` rows of each class for a value, it learns the noise of each.
+    `_ROWS_PER_VALUE` rows of each class for a value, it learns the noise of each.
     """
     values = sum(
         each.texts.distinct
         for each in columns
-        if each.type == "int" and each.texts is not None and 2 < each.texts.distinct <= FEW
+        if each.type == "int" and each.texts is not None and 2 < each.texts.distinct <= _FEW
     )
     rows = label.present
     if kind == "binary" and label.texts is not None:
         rows = label.texts.top[-1][1]
     elif kind == "multiclass" and label.texts is not None:
         rows //= label.texts.distinct
-    return rows < ROWS_PER_VALUE * values
+    return rows < _ROWS_PER_VALUE * values
 
 
 def is_constant(facts: ColumnFacts) -> bool:
@@ -233,7 +362,7 @@ def _constant(facts: ColumnFacts, table: TableFacts) -> Proposal:
     """Return the step of a constant: a mark ("yes" or missing) still separates rows."""
     numbers = facts.numbers
     value = short_number(numbers.minimum, 6) if numbers else _shown(facts.texts.top[0][0])  # type: ignore
-    if facts.missing_share < INDICATOR_SHARE:
+    if facts.missing_share < _INDICATOR_SHARE:
         return Proposal(facts.name, None, f"constant: always {value}")
     if numbers is None or facts.type == "int":
         assert facts.texts is not None
@@ -251,10 +380,10 @@ def _constant(facts: ColumnFacts, table: TableFacts) -> Proposal:
 def _several(facts: ColumnFacts) -> Proposal:
     if facts.texts is None:
         return Proposal(facts.name, None, "rows hold several floats; derive columns from them")
-    if facts.texts.distinct <= FEW:
+    if facts.texts.distinct <= _FEW:
         option: JsonObject = {"values": _listed(facts.texts)}
     else:
-        option = {"top_k": min(facts.texts.distinct, CODES)}
+        option = {"top_k": min(facts.texts.distinct, _CODES)}
     step = SuggestedStep(
         facts.name,
         {"encode": {"multi_hot": option}},
@@ -268,11 +397,11 @@ def _text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
     date = _text_date(facts, texts, table)
     if date is not None:
         return date
-    if texts.beyond is not None and distinct > FEW:
+    if texts.beyond is not None and distinct > _FEW:
         return Proposal(name, None, f"{texts.number} whole numbers, {_beyond(texts.beyond)}")
     counted = sum(count for _, count in texts.top)
     numeric = sum(count for text, count in texts.top if is_number(text))
-    if numeric >= 0.9 * counted and distinct > FEW:
+    if numeric >= 0.9 * counted and distinct > _FEW:
         others = [text for text, _ in texts.top if not is_number(text)]
         if others:  # otherwise the message describes them as codes
             return Proposal(
@@ -280,12 +409,12 @@ def _text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
                 None,
                 f"numbers, except texts like {_shown(others[0])}: empty such cells to scale it",
             )
-    own_values = distinct > OWN_VALUE * facts.present
-    if distinct > FEW and (own_values or distinct > MANY):
+    own_values = distinct > _OWN_VALUE * facts.present
+    if distinct > _FEW and (own_values or distinct > _MANY):
         free = _free_text(facts, texts, table)
         if free is not None:
             return free
-    if own_values and distinct > FEW:
+    if own_values and distinct > _FEW:
         return Proposal(
             name,
             None,
@@ -316,32 +445,32 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
     name, distinct = facts.name, texts.distinct
     values = _listed(texts)
     outputs = {f"{name}={value}" for value in values} | {f"{name}_other", f"{name}_missing"}
-    if distinct <= FEW and not outputs & set(table.names):
+    if distinct <= _FEW and not outputs & set(table.names):
         step = SuggestedStep(
             name,
             {"encode": {"one_hot": {"values": values}}},
-            f"At most {FEW} different values: a 0/1 column for each, one for other values and one "
+            f"At most {_FEW} different values: a 0/1 column for each, one for other values and one "
             "for missing values.",
         )
         measured = f"{distinct} values, {_top(facts, texts)}"
         if distinct == 1:
             measured = f"{_shown(values[0])} or nothing; {facts.missing_share:.1%} missing"
         return Proposal(name, step, measured)
-    if distinct <= MANY:
+    if distinct <= _MANY:
         step = SuggestedStep(
             "categories",
             {"encode": {"vocabulary": {}}},
-            f"At most {MANY:,} different values: an id for each, by frequency.",
+            f"At most {_MANY:,} different values: an id for each, by frequency.",
         )
         measured = f"{texts.number} values, {_top(facts, texts)}"
-        if distinct <= FEW:
+        if distinct <= _FEW:
             measured += "; names of 0/1 columns would be those of other columns"
         return Proposal(name, step, measured)
-    buckets = min(1 << (distinct - 1).bit_length(), HASH_LARGEST)
+    buckets = min(1 << (distinct - 1).bit_length(), _HASH_LARGEST)
     step = SuggestedStep(
         "many_values",
         {"encode": {"hash": {"buckets": buckets}}},
-        f"More than {MANY:,} different values: ids by hash, without a vocabulary.",
+        f"More than {_MANY:,} different values: ids by hash, without a vocabulary.",
     )
     return Proposal(name, step, f"{texts.number} values, {_top(facts, texts)}")
 
@@ -351,17 +480,17 @@ def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) 
     distinct = texts.distinct
     if _zero_or_one(facts, numbers):
         return _flag(facts, numbers, table)
-    if distinct <= FEW:
+    if distinct <= _FEW:
         return None if table.keeps_numbers else _category(facts, texts, table)
     if not is_code(facts):
         return None  # an amount: separate ids would lose that 31 is next to 30
-    frequent = facts.present >= ROWS_PER_CODE * distinct
-    if numbers.minimum >= 0 and numbers.maximum < CODES and frequent:
+    frequent = facts.present >= _ROWS_PER_CODE * distinct
+    if numbers.minimum >= 0 and numbers.maximum < _CODES and frequent:
         size = int(numbers.maximum) + 1
         step = SuggestedStep(
             f"codes_below_{size}",
             {"encode": {"integer": {"size": size}}},
-            f"Few small integers, each in {ROWS_PER_CODE} rows or more on average: codes, an id "
+            f"Few small integers, each in {_ROWS_PER_CODE} rows or more on average: codes, an id "
             "for each. (If they are amounts, use scale: z_score.)",
         )
         measured = f"{distinct} values of {numbers.minimum} to {numbers.maximum}"
@@ -374,7 +503,7 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
         return _flag(facts, numbers, table)
     p10, p25, p50, p75, p90 = (numbers.at(level) for level in (10, 25, 50, 75, 90))
     p1, p99 = numbers.at(1), numbers.at(99)
-    skew = bowley(p10, p50, p90)
+    skew = _bowley(p10, p50, p90)
     middle = p75 - p25
     low, high = short_number(numbers.minimum), short_number(numbers.maximum)
     if middle == 0:
@@ -384,39 +513,39 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
             "At least half of the values are identical: rank-transformed.",
         )  # fmt: skip
     spread = f"median {short_number(p50)}, 99 % below {short_number(p99)}, largest {high}"
-    if abs(skew) >= SKEWED:
-        if numbers.minimum >= 0 and math.log1p(p99) <= LOG_LARGEST:
-            logs = bowley(*(math.log1p(value) for value in (p10, p50, p90)))
-            if abs(logs) < SKEWED:
+    if abs(skew) >= _SKEWED:
+        if numbers.minimum >= 0 and math.log1p(p99) <= _LOG_LARGEST:
+            logs = _bowley(*(math.log1p(value) for value in (p10, p50, p90)))
+            if abs(logs) < _SKEWED:
                 return _scaled(
                     facts, table, "skewed", {"scale": ["log1p", "z_score"]},
                     f"skew {skew:+.2f}, of log(1 + x) {logs:+.2f}; {spread}", "median",
-                    f"Skew of {SKEWED} or more (0: symmetric), and less after log(1 + x).",
+                    f"Skew of {_SKEWED} or more (0: symmetric), and less after log(1 + x).",
                 )  # fmt: skip
-        power = power_of(numbers)
+        power = _power_of(numbers)
         if power is not None:
             return _scaled(
                 facts, table, "powers", {"scale": "power"},
                 f"skew {skew:+.2f}, of the power {power[0]:.2g} {power[1]:+.2f}; {spread}",
                 "median",
-                f"Skew of {SKEWED} or more that a power transform corrects, and a logarithm not.",
+                f"Skew of {_SKEWED} or more that a power transform corrects, and a logarithm not.",
             )  # fmt: skip
         return _scaled(
             facts, table, "ranked", {"scale": "gaussian"}, f"skew {skew:+.2f}; {spread}", "median",
-            f"Skew of {SKEWED} or more that neither a logarithm nor a power transform corrects: "
+            f"Skew of {_SKEWED} or more that neither a logarithm nor a power transform corrects: "
             "ranks are mapped to a normal distribution.",
         )  # fmt: skip
     beyond = max(numbers.maximum - p75, p25 - numbers.minimum) / middle
-    if beyond > OUTLYING:
+    if beyond > _OUTLYING:
         return _scaled(
             facts, table, "outliers",
             {"clip": {"quantiles": [0.001, 0.999] if facts.present >= 10_000 else [0.01, 0.99]},
              "scale": "robust"},
             f"outliers up to {beyond:.0f} interquartile ranges away; {spread}", "median",
-            f"Symmetric, with values more than {OUTLYING:g} interquartile ranges beyond the "
+            f"Symmetric, with values more than {_OUTLYING:g} interquartile ranges beyond the "
             "quartiles: these are clipped, and do not affect median and quartiles.",
         )  # fmt: skip
-    if (p99 - p1) / middle < FLAT:
+    if (p99 - p1) / middle < _FLAT:
         return _scaled(
             facts, table, "even", {"scale": "min_max"},
             f"evenly spread over {low} to {high}", "mean",
@@ -426,8 +555,8 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
         facts, table, "numbers", {"scale": "z_score"},
         f"mean {numbers.mean:.4g}, standard deviation {numbers.std:.4g}, skew {skew:+.2f}, "
         f"{beyond:.1f} interquartile ranges beyond the quartiles at most", "mean",
-        f"Skew below {SKEWED} and no value more than {OUTLYING:g} interquartile ranges beyond the "
-        "quartiles.",
+        f"Skew below {_SKEWED} and no value more than {_OUTLYING:g} interquartile ranges beyond "
+        "the quartiles.",
     )  # fmt: skip
 
 
@@ -455,10 +584,10 @@ def _scaled(
     options = {"impute": impute, **options}
     why += f" Missing values become the {impute.replace('most_frequent', 'most frequent value')}"
     indicator = f"{facts.name}_missing"
-    if facts.missing_share < INDICATOR_SHARE or indicator in table.names:
+    if facts.missing_share < _INDICATOR_SHARE or indicator in table.names:
         step = SuggestedStep(f"{name}_imputed", options, why + ".")
         return Proposal(facts.name, step, measured)
-    why += f"; {INDICATOR_SHARE:.0%} or more are missing: a 0/1 column marks them."
+    why += f"; {_INDICATOR_SHARE:.0%} or more are missing: a 0/1 column marks them."
     options = {"impute": impute, "missing_indicator": True, **options}
     return Proposal(facts.name, SuggestedStep(f"{name}_with_missing", options, why), measured)
 

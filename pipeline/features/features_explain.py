@@ -25,8 +25,8 @@ from pipeline.report.split_statistics import TRAIN_SPLIT, read_statistics
 if TYPE_CHECKING:
     from transform.chains import Chain, ChainStep
 
-SHOWN_VALUES = 4  # of a list in the table; --json has all of them
-PIPE_WIDTH = 160
+_SHOWN_VALUES = 4  # of a list in the table; --json has all of them
+_PIPE_WIDTH = 160
 _SHORT = {"standard_deviation": "std", "lower_quartile": "q25", "upper_quartile": "q75"}
 
 
@@ -114,7 +114,7 @@ def show(explained: Sequence[Explained], *, as_json: bool) -> None:
         return
     console = Console(emoji=False)
     if not console.is_terminal:
-        console = Console(width=PIPE_WIDTH, emoji=False)
+        console = Console(width=_PIPE_WIDTH, emoji=False)
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("column", overflow="fold")
     table.add_column("group", overflow="fold")
@@ -156,10 +156,10 @@ def _text(value: JsonValue) -> str:
 
 
 def _several(values: Sequence[str], separator: str) -> str:
-    more = len(values) - SHOWN_VALUES
+    more = len(values) - _SHOWN_VALUES
     if more <= 1:
         return separator.join(values)
-    return separator.join([*values[: SHOWN_VALUES - 1], f"... {more + 1} more"])
+    return separator.join([*values[: _SHOWN_VALUES - 1], f"... {more + 1} more"])
 
 
 def _record(one: Explained) -> JsonObject:

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, TextIO
 
 import yaml
 
@@ -15,12 +16,12 @@ from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.common.output_file import check_output, output_file
 from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import Source
-from pipeline.data.csv_files import ColumnType
 from pipeline.data.csv_guess import CsvGuess, guess_csv
 from pipeline.data.data_sources import files
 from pipeline.data.peek import DataPeek
+from pipeline.data.tables import ColumnType
 from pipeline.features.column_facts import DataFacts, measure, source_of
-from pipeline.features.date_probe import DateParts, date_parts
+from pipeline.features.dates import DateParts, date_parts
 from pipeline.features.feature_rules import (
     Proposal,
     SuggestedStep,
@@ -30,19 +31,39 @@ from pipeline.features.feature_rules import (
     propose,
 )
 from pipeline.features.leaks import MAY_GIVE_AWAY, Choice, choose, find_leaks, warnings_of
-from pipeline.features.left_out import LeftOut, show_left_out
-from pipeline.features.name_hints import words_of
 from shared_core.atomic_files import message_stream
 from shared_core.nearest import nearest_column
 from shared_core.run_warning import RunWarning
 from transform import FeatureSpec, check_spec
 from transform.spec.common import OTHERS
-from transform.spec.encoders import Encode
 
-WIDTH = 100
-SHOWN_COLUMNS = 12  # per group, in its comment
-FEW_ROWS = 200
-SAME_VALUES = 0.8  # of the larger set of values are in both columns
+_WIDTH = 100
+_SHOWN_COLUMNS = 12  # per group, in its comment
+_FEW_ROWS = 200
+_SHOWN_LEFT_OUT = 50
+
+
+class LeftOut(NamedTuple):
+    """A column that does not become a feature.
+
+    Attributes:
+        column: Name of the column.
+        reason: The reason with the numbers that decided; a phrase without a final period.
+    """
+
+    column: str
+    reason: str
+
+
+def show_left_out(columns: Sequence[LeftOut], stream: TextIO) -> None:
+    """Print the columns that are left out, with reasons; nothing if there are none."""
+    if columns:
+        print("left out:", file=stream)
+    for column, reason in columns[:_SHOWN_LEFT_OUT]:
+        line = f"{plain_line(column)}: {plain_line(reason)}"
+        print(textwrap.fill(line, _WIDTH, subsequent_indent="    "), file=stream)
+    if len(columns) > _SHOWN_LEFT_OUT:
+        print(f"{len(columns) - _SHOWN_LEFT_OUT:,} more: the YAML lists them", file=stream)
 
 
 def suggest_file(
@@ -206,7 +227,7 @@ def _leaks(proposals: Sequence[Proposal], data: DataFacts, label: str | None) ->
 
 
 @dataclass(frozen=True)
-class SuggestedGroup:
+class _SuggestedGroup:
     """Columns with equal steps."""
 
     name: str
@@ -214,13 +235,13 @@ class SuggestedGroup:
     members: tuple[Proposal, ...]
 
 
-def grouped(proposals: Sequence[Proposal]) -> list[SuggestedGroup]:
+def grouped(proposals: Sequence[Proposal]) -> list[_SuggestedGroup]:
     """Return groups of equal options with unique names, in the order of their first columns."""
     members: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         if proposal.step is not None:
             members.setdefault(json.dumps(proposal.step.options), []).append(proposal)
-    groups: list[SuggestedGroup] = []
+    groups: list[_SuggestedGroup] = []
     taken: set[str] = set()
     for alike in members.values():
         step = alike[0].step
@@ -230,14 +251,14 @@ def grouped(proposals: Sequence[Proposal]) -> list[SuggestedGroup]:
             number += 1
             name = f"{step.name}_{number}"
         taken.add(name)
-        groups.append(SuggestedGroup(name, step, tuple(alike)))
+        groups.append(_SuggestedGroup(name, step, tuple(alike)))
     return groups
 
 
 def _render(
     data: DataFacts,
     path: str,
-    groups: Sequence[SuggestedGroup],
+    groups: Sequence[_SuggestedGroup],
     left_out: Sequence[Proposal],
     leaking: Sequence[Proposal],
     label: JsonObject | None,
@@ -249,8 +270,8 @@ def _render(
         *_of_which_rows(data),
         "# Based on statistics only, which do not know what a column means: review each choice.",
     ]
-    if data.rows < FEW_ROWS:
-        lines.append(f"# With fewer than {FEW_ROWS} rows, check every choice.")
+    if data.rows < _FEW_ROWS:
+        lines.append(f"# With fewer than {_FEW_ROWS} rows, check every choice.")
     if guess is not None:
         lines += [f"# {plain_line(reason)}" for reason in guess.reasons]
     lines.append("features:")
@@ -261,9 +282,9 @@ def _render(
     lines.append("  groups:")
     for group in groups:
         lines += _comment(group.step.why, "    # ")
-        for proposal in group.members[:SHOWN_COLUMNS]:
+        for proposal in group.members[:_SHOWN_COLUMNS]:
             lines += _comment(f"{proposal.column}: {proposal.measured}", "    #   ")
-        more = len(group.members) - SHOWN_COLUMNS
+        more = len(group.members) - _SHOWN_COLUMNS
         if more > 0:
             lines.append(f"    #   ... and {more} more")
         lines.append(f"    - name: {_flow(group.name)}")
@@ -288,42 +309,7 @@ def _render(
         lines.append("  # Left out:")
         for proposal in left_out:
             lines += _comment(f"{proposal.column}: {proposal.measured}", "  #   ")
-    for names in _same_values(data, groups):
-        more = [f"and {len(names) - SHOWN_COLUMNS} more"] if len(names) > SHOWN_COLUMNS else []
-        lines += _comment(
-            f"{', '.join([*names[:SHOWN_COLUMNS], *more])}: mostly the same values. If a value "
-            "means the same in each column, put these columns into a group with share: true.",
-            "  # ",
-        )
     return "\n".join(lines) + "\n"
-
-
-def _same_values(data: DataFacts, groups: Sequence[SuggestedGroup]) -> list[list[str]]:
-    """Return lists of columns that could have the same ids.
-
-    Small ints of two columns are often equal by chance, so their names must end with one word.
-    """
-    encoded = {
-        member.column
-        for group in groups
-        if "encode" in group.step.options
-        and Encode.model_validate(group.step.options["encode"]).option.takes_share
-        for member in group.members
-    }
-    found: dict[tuple[str, ...], list[tuple[list[str], set[str]]]] = {}
-    for column in data.columns:
-        if column.name not in encoded or column.texts is None:
-            continue
-        ending = words_of(column.name)[-1:] if column.type == "int" else []
-        values = {text for text, _ in column.texts.top}
-        alike = found.setdefault((column.type, *ending), [])
-        for names, known in alike:
-            if len(values & known) >= SAME_VALUES * max(len(values), len(known)):
-                names.append(column.name)
-                break
-        else:
-            alike.append(([column.name], values))
-    return [names for alike in found.values() for names, _ in alike if len(names) > 1]
 
 
 def _of_which_rows(data: DataFacts) -> list[str]:
@@ -333,12 +319,12 @@ def _of_which_rows(data: DataFacts) -> list[str]:
         "Counts, ranges and means are of all rows; percentiles, skew and comparisons with the "
         f"label are of a sample of {data.sample_rows:,} rows."
     )
-    return textwrap.wrap(comment, WIDTH, initial_indent="# ", subsequent_indent="# ")
+    return textwrap.wrap(comment, _WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
 def _comment(text: str, indent: str) -> list[str]:
     return textwrap.wrap(
-        plain_line(text), WIDTH, initial_indent=indent, subsequent_indent=indent + "  "
+        plain_line(text), _WIDTH, initial_indent=indent, subsequent_indent=indent + "  "
     )
 
 
@@ -353,7 +339,7 @@ def _list(start: str, values: Sequence[str]) -> list[str]:
     lines, line = [], start + "["
     for i, text in enumerate(texts):
         piece = text + ("]" if i == len(texts) - 1 else ",")
-        if len(line) + len(piece) + 1 > WIDTH and not line.endswith("["):
+        if len(line) + len(piece) + 1 > _WIDTH and not line.endswith("["):
             lines.append(line)
             line = " " * 8 + piece
         else:

@@ -28,24 +28,49 @@ from pipeline.common.sources import SUFFIXES, Source
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.config.config_file import config_of_text
 from pipeline.data.csv_guess import CsvGuess
-from pipeline.features.column_facts import ColumnFacts, DataFacts, Rows, measure, source_of
+from pipeline.data.tables import Rows
+from pipeline.features.column_facts import ColumnFacts, DataFacts, measure, source_of
 from pipeline.features.feature_rules import is_small_whole, label_of
-from pipeline.features.features_suggest import Suggestion, guess_of, suggest
-from pipeline.features.left_out import LeftOut
-from pipeline.features.split_sizes import (
+from pipeline.features.features_suggest import LeftOut, Suggestion, guess_of, suggest
+from pipeline.features.splits import (
     FEW_ROWS,
     LEAST_ROWS,
     SplitSizes,
     eval_percent,
     split_sizes,
+    time_order,
 )
-from pipeline.features.time_order import time_order
-from pipeline.features.wide_tables import WIDE, ModelSize, is_wide
 from shared_core.coarse_floats import LABEL_STEPS, STEPS, coarse_float32
 from shared_core.run_warning import RunWarning
 
-FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based split
-FEW_OF_A_CLASS = 100  # rows: with fewer, a class's share of a split is random
+_FEWEST_COLUMNS = 50
+_ROWS_PER_COLUMN = 4
+
+
+class _ModelSize(NamedTuple):
+    """Settings of `training.model` and of its optimizer."""
+
+    hidden_units: list[int]
+    dropout: float
+    knots: int
+    weight_decay: float
+
+
+_WIDE = _ModelSize(hidden_units=[16], dropout=0.5, knots=0, weight_decay=2.0)
+
+
+def is_wide(rows: int, columns: int) -> bool:
+    """Return whether a table has so few rows for its columns that it needs strong regularization.
+
+    Args:
+        rows: Number of training rows.
+        columns: Number of feature columns.
+    """
+    return columns >= _FEWEST_COLUMNS and rows <= _ROWS_PER_COLUMN * columns
+
+
+_FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based split
+_FEW_OF_A_CLASS = 100  # rows: with fewer, a class's share of a split is random
 _TARGET_NAMES = ("label", "target", "class", "outcome", "y", "survived", "price", "species")
 _STEPS = 12_000  # optimizer steps of a training without an early stop
 _SMALL = 2_000  # rows, below which a table is small
@@ -254,14 +279,14 @@ def training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
     patience = max(5, epochs // (3 if many else 5))
     units = [64, 32] if rows < _SMALL else [128, 64]
     dropout, rate = (0.0, 0.002) if many else (0.1, 0.003)
-    model = ModelSize(units, dropout, knots=8, weight_decay=0.01)
+    model = _ModelSize(units, dropout, knots=8, weight_decay=0.01)
     linear = ", linear: true"
     about = [
         "  # Training starts from a linear model. Weights are averaged over about 100 steps.",
         "  ema_momentum: 0.99",
     ]
     if is_wide(rows, columns):
-        model, linear = WIDE, ""
+        model, linear = _WIDE, ""
         about = [f"  # {columns:,} columns: a small model with weight decay, against overfitting."]
     noun = "step" if steps == 1 else "steps"
     return [
@@ -356,7 +381,7 @@ def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue
         return _split_by_rows(data, facts, target)
     section: JsonObject = {"by": "time", "column": order.column}
     problem = order.problem
-    if classes and data.every > 1 and facts.texts and facts.texts.top[-1][1] < FEW_OF_A_CLASS:
+    if classes and data.every > 1 and facts.texts and facts.texts.top[-1][1] < _FEW_OF_A_CLASS:
         problem = problem or f"few rows are {facts.texts.top[-1][0]!r}, perhaps none of the earlier"
     if not problem:
         follow = f"Rows follow each other in time by {order.column!r}"
@@ -377,7 +402,7 @@ def _split_by_rows(data: DataFacts, facts: ColumnFacts, target: Mapping[str, Jso
     if target["kind"] != "regression" and facts.type in ("int", "string"):
         assert facts.texts is not None
         value, rows = facts.texts.top[-1]
-        if rows < FEW_OF_A_CLASS:
+        if rows < _FEW_OF_A_CLASS:
             why = f"Rows of {value!r}: {rows:,}. Each split gets its share of each class."
             return Split({"by": "stratified"}, why)
     for warning in _equal_rows(data):
@@ -398,7 +423,7 @@ def _sizes(
 
 def _equal_rows(data: DataFacts) -> list[RunWarning]:
     """Return a warning if equal rows are in both splits, because there are few different ones."""
-    if data.distinct_rows >= FEW_DISTINCT * data.sample_rows:
+    if data.distinct_rows >= _FEW_DISTINCT * data.sample_rows:
         return []
     among = f"{data.sample_rows:,}" if data.every == 1 else f"a sample of {data.sample_rows:,}"
     return [

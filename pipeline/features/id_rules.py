@@ -9,21 +9,130 @@ populations, prices in cents or rounded salaries are not mistaken for ids.
 
 If few equal values are expected, as for ids with many digits, the column is an id if its name says
 so, or if all values have the same number of digits, nine or more. Amounts do not: they spread over
-powers of ten.
+powers of ten. A hint of a name alone decides nothing: the values must agree.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import numpy as np
 
-from pipeline.features import name_hints
 from pipeline.features.column_facts import ColumnFacts, Numbers
 
-NEARLY_ALL = 0.9  # distinct values per row: above, an id may repeat in a row or two
-FEW_IDS = 10  # values: at most this many are a category, regardless of their name
+_WORD_STARTS = re.compile(r"(?<=[^\W\d_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SHORT_ID = re.compile(
+    r"[b-eg-pr-u]id|uuid|guid|(user|cust|customer|client|row|order|product|item|store|shop|patient|"
+    r"case|record|session|account|acct|member|person|student|emp|employee|trip|house|household|hh|"
+    r"subj|subject|loan|device|company|property|parcel)(id|no|num|nr|key)"
+)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NOT_SHORT_ID = _words("bid did hid kid lid mid rid aid")
+_ID = _words("id ids identifier ident ssn isbn iban sku vin phone")
+_WEAK_ID = _words("number no nr num index idx key row code ref reference serial")
+_PEOPLE = _words(
+    """subject patient case customer client user member person participant respondent student pupil
+    employee worker driver rider player athlete account borrower applicant buyer seller donor animal
+    device sensor"""
+)
+_WITH_ID = _words(
+    """household family machine vehicle session visitor visit order invoice ticket transaction trip
+    card cust emp hh subj acct loan house"""
+)
+_PLACES = _words(
+    """store shop branch outlet site plant station hospital clinic school hotel restaurant vendor
+    supplier merchant product item"""
+)
+_AMOUNT = _words(
+    """price prices cost amount amt population pop area size sqft sf weight height distance salary
+    income revenue sales total sum count counts time timestamp seconds minutes hours days elapsed
+    duration age value balance rate score length width depth volume power energy temperature year
+    date epoch ts at created updated mileage miles km odometer"""
+)
+_CALENDAR = {
+    "hour": 24, "minute": 60, "second": 60, "day": 31, "weekday": 7, "dow": 7, "week": 53,
+    "month": 12, "quarter": 4,
+}  # fmt: skip
+_CATEGORY = _words("code type kind class category zip zipcode postcode postal tract")
+_WEAK_CATEGORY = _words(
+    """area region district group id zone sector ward precinct state county station line department
+    dept cluster segment territory"""
+)
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a name in lower case: `customerID_2` -> customer, id."""
+    parts = re.split(r"[\W\d_]+", _WORD_STARTS.sub(" ", name))
+    return [part.lower() for part in parts if part]
+
+
+def is_id_name(name: str) -> bool:
+    """Return whether the name says that the values are ids: `order_id`, `userid`, `PID`."""
+    words = words_of(name)
+    if not words:
+        return False
+    last = words[-1]
+    short = _SHORT_ID.fullmatch(last) is not None and last not in _NOT_SHORT_ID
+    return last in _ID or short or ("id" in words[:1] and len(words) > 1)
+
+
+def _may_be_id_name(name: str) -> bool:
+    """Return whether it ends like names of ids and of other numbers: `number`, `index`, `code`."""
+    words = words_of(name)
+    return bool(words) and words[-1] in _WEAK_ID
+
+
+def _entity_of(name: str) -> str | None:
+    """Return "person" or "place" if the values identify one: `customer`, `store_no`; else None.
+
+    A word that is followed by a word other than "id" or "number" describes something else:
+    `customer_age`.
+    """
+    words = words_of(name)
+    said = is_id_name(name)
+    while len(words) > 1 and (words[-1] in _ID or words[-1] in _WEAK_ID):
+        words.pop()
+        said = True
+    if len(words) > 1 and words[0] in _ID:
+        words = words[1:]
+    if not words:
+        return None
+    last = _SHORT_ID.sub(lambda found: found[1] or found[0], words[-1])
+    if last in _PEOPLE or (said and last in _WITH_ID):
+        return "person"
+    return "place" if last in _PLACES else None
+
+
+def _is_amount_name(name: str) -> bool:
+    """Return whether it has a word for amounts: `lot_area`, `PriceCents`, `year_built`."""
+    return any(word in _AMOUNT for word in words_of(name))
+
+
+def _calendar_size(name: str) -> int | None:
+    """Return the number of values of the date part that ends the name; None without one."""
+    words = words_of(name)
+    return next((_CALENDAR[word] for word in words[-1:] if word in _CALENDAR), None)
+
+
+def _is_category_name(name: str) -> bool:
+    """Return whether it has a word for codes: `zip_code`, `MSSubClass`."""
+    return any(word in _CATEGORY for word in words_of(name))
+
+
+def _may_be_category_name(name: str) -> bool:
+    """Return whether it has a word for codes and for other numbers: `area`, `group`, `region`."""
+    return any(word in _WEAK_CATEGORY for word in words_of(name))
+
+
+_NEARLY_ALL = 0.9  # distinct values per row: above, an id may repeat in a row or two
+_FEW_IDS = 10  # values: at most this many are a category, regardless of their name
 _FEW_PLACES, _ROWS_OF_FEW, _ROWS_OF_MANY = 100, 20, 100
 _EXPECTED = 10.0  # equal values: a Poisson count with that mean is 2 or less in 0.3 % of columns
 _FOUND = 0.2
@@ -34,14 +143,14 @@ _MOST_CODES = 1_000
 def id_reason(facts: ColumnFacts) -> str | None:
     """Return why integers that occur in about one row each are ids; None if they are not."""
     numbers, distinct = facts.numbers, distinct_of(facts)
-    if numbers is None or not numbers.whole or distinct <= FEW_IDS or numbers.minimum < 0:
+    if numbers is None or not numbers.whole or distinct <= _FEW_IDS or numbers.minimum < 0:
         return None
     present, name = facts.present, facts.name
     about = "" if distinct == present or (facts.texts and facts.texts.exact) else "about "
     shown = f"{about}{distinct:,} different whole numbers in {present:,} rows"
-    if distinct >= NEARLY_ALL * present and name_hints.is_id_name(name):
+    if distinct >= _NEARLY_ALL * present and is_id_name(name):
         return f"{shown}: ids, as the name says"
-    if name_hints.is_amount_name(name):
+    if _is_amount_name(name):
         return None
     equal = present - distinct
     if about and equal <= 0.02 * present:  # the error of the estimate
@@ -51,12 +160,12 @@ def id_reason(facts: ColumnFacts) -> str | None:
     if dense or (expected >= _EXPECTED and equal <= _FOUND * expected):
         chance = f"of amounts so close together, {expected:,.0f} would equal another one"
         return f"{shown}: ids ({'consecutive' if dense else chance})"
-    if distinct < NEARLY_ALL * present:
+    if distinct < _NEARLY_ALL * present:
         return None
     digits = [len(str(int(numbers.at(percent)))) for percent in (2, 98)]
     if digits[0] == digits[1] >= _LONG:
         return f"{shown}, all of {digits[0]} digits: ids"
-    weak = name_hints.may_be_id_name(name)
+    weak = _may_be_id_name(name)
     if weak and (equal <= _FOUND * expected or digits[0] == digits[1] > 5):
         return f"{shown}: ids, as the name says"
     return None
@@ -69,12 +178,12 @@ def repeated_id_reason(facts: ColumnFacts) -> str | None:
     many rows each stay a category, because they are the same when the model is used.
     """
     distinct = distinct_of(facts)
-    if distinct <= FEW_IDS or facts.several or not facts.present:
+    if distinct <= _FEW_IDS or facts.several or not facts.present:
         return None
     if facts.numbers is not None and (not facts.numbers.whole or facts.numbers.minimum < 0):
         return None
-    entity = name_hints.entity_of(facts.name)
-    named = name_hints.is_id_name(facts.name)
+    entity = _entity_of(facts.name)
+    named = is_id_name(facts.name)
     if entity is None and not named:
         return None
     if facts.numbers is None and not named:
@@ -84,7 +193,7 @@ def repeated_id_reason(facts: ColumnFacts) -> str | None:
             return None  # names of products or devices are categories
     rows = facts.present / distinct
     many = rows >= _ROWS_OF_MANY or (distinct <= _FEW_PLACES and rows >= _ROWS_OF_FEW)
-    if rows < 1.0 / NEARLY_ALL or (entity != "person" and many):
+    if rows < 1.0 / _NEARLY_ALL or (entity != "person" and many):
         return None
     return (
         f"{distinct:,} ids, each in {rows:,.1f} rows on average: a model that learns them does "
@@ -121,20 +230,20 @@ def is_code(facts: ColumnFacts) -> bool:
     numbers, texts, name = facts.numbers, facts.texts, facts.name
     if numbers is None or texts is None or numbers.minimum < 0:
         return False
-    size = name_hints.calendar_size(name)
+    size = _calendar_size(name)
     if size is not None:
         return numbers.maximum <= size
     distinct = max(1, texts.distinct)
     rows = facts.present / distinct
     span = numbers.maximum - numbers.minimum + 1
     from_list = span <= 2 * distinct or _digits(numbers.minimum) == _digits(numbers.maximum) >= 3
-    if name_hints.is_category_name(name) and from_list:
+    if _is_category_name(name) and from_list:
         return rows >= 2
     is_smooth = texts.exact and rows >= 5 and _is_smooth(texts.top, distinct)
     if distinct > _MOST_CODES or rows < 5 or is_smooth or numbers.zeros > 0.2 * facts.present:
         return False
-    hinted = name_hints.may_be_category_name(name) or name_hints.entity_of(name) is not None
-    return name_hints.is_category_name(name) or (hinted and from_list)
+    hinted = _may_be_category_name(name) or _entity_of(name) is not None
+    return _is_category_name(name) or (hinted and from_list)
 
 
 def _digits(number: float) -> int:

@@ -24,9 +24,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from pipeline.common.plain_line import plain_line
+from pipeline.data.tables import Rows
 from pipeline.features.column_counter import FLOAT_MERGES
-from pipeline.features.column_facts import Rows
-from pipeline.features.date_formats import guess_format
+from pipeline.features.dates import guess_format
 from shared_core.run_warning import RunWarning
 from trainer_module.baselines.one_column import (
     ColumnScore,
@@ -41,16 +41,16 @@ from trainer_module.baselines.one_column import (
 FEW_ROWS = 50
 """Minimum number of rows; with fewer, a leak may be due to chance."""
 
-MOST_ROWS = 10_000
+_MOST_ROWS = 10_000
 """Maximum number of rows that are examined, evenly spaced."""
 
-STRONG_NUMBER = 0.98
+_STRONG_NUMBER = 0.98
 """Minimum explained share of a numeric label's variance of a strong column."""
 
-STRONG_CLASS = 0.8
+_STRONG_CLASS = 0.8
 """Minimum Brier skill score of a strong column, such as a code that is right in 96 % of rows."""
 
-NOTHING = 0.02
+_NOTHING = 0.02
 """Explained share below which a column does not predict the label."""
 
 MAY_GIVE_AWAY = (
@@ -110,7 +110,7 @@ def find_leaks(columns: Mapping[str, Rows], label: str) -> Leaks:
     Returns:
         The leaks; empty with fewer than `FEW_ROWS` rows with a label.
     """
-    every = -(-len(columns[label]) // MOST_ROWS)
+    every = -(-len(columns[label]) // _MOST_ROWS)
     labels = _Column.of(columns[label][::every])
     with_label = np.flatnonzero(labels.present)
     found, shares = {}, {}
@@ -141,7 +141,7 @@ def choose(leaks: Leaks, usable: Collection[str]) -> Choice:
     """
     others = [name for name in usable if _kind(leaks, name) in (None, "strong")]
     keeps = {"strong"}
-    if not any(leaks.explained.get(name, 0.0) >= NOTHING for name in others):
+    if not any(leaks.explained.get(name, 0.0) >= _NOTHING for name in others):
         keeps.add("law")
     if not others and not any(_kind(leaks, name) == "law" for name in usable):
         keeps.add("copy")
@@ -271,7 +271,7 @@ def _look_at(column: _Column, truth: _Truth) -> tuple[Leak | None, float]:
     if target.classes and _determines(by_missing):
         shown = f"is missing or not by the label, in {by_missing.right:.1%} of the rows"
         return Leak("copy", shown), 1.0
-    if best.share >= (STRONG_CLASS if target.classes else STRONG_NUMBER):
+    if best.share >= (_STRONG_CLASS if target.classes else _STRONG_NUMBER):
         how = (
             f"alone predicts the label in {best.right:.1%} of held-out rows"
             if target.classes

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from pipeline.features.column_counter import FLOAT_MERGES, ColumnCounter
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
-from pipeline.features.date_facts import counted_dates
+from pipeline.features.dates import counted_dates
 from pipeline.features.feature_rules import MOSTLY_MISSING, TableFacts, is_constant, propose
-from pipeline.features.name_hints import is_id_name
+from pipeline.features.id_rules import is_id_name
 from pipeline.report.split_statistics import common_statistics, missing_rows
 
 if TYPE_CHECKING:

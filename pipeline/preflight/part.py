@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.parquet import Hole
     from components.arrow_example_gen.splitting import Splitting
 
-FEW_ROWS = 1_000
+_FEW_ROWS = 1_000
 """Maximum number of rows that are hashed to determine their split."""
 
-RANKED_ROWS = 20_000
+_RANKED_ROWS = 20_000
 """Maximum number of rows that are hashed if the split of a row depends on other rows."""
 
 
@@ -71,7 +71,7 @@ class Part:
     @property
     def splits_known(self) -> bool:
         """Whether all rows were read, and the split of each can be computed quickly."""
-        few = FEW_ROWS if self.data.split.by == "content" else RANKED_ROWS
+        few = _FEW_ROWS if self.data.split.by == "content" else _RANKED_ROWS
         return self.whole and (self.data.split.by == "time" or self._sample.rows <= few)
 
     @property
@@ -110,14 +110,14 @@ class Part:
 
     def any_in_train(self, rows: np.ndarray) -> bool:
         """Return whether any of the rows is in the train split; assumes it if there are many."""
-        if self.split != "all" or len(rows) > FEW_ROWS:
+        if self.split != "all" or len(rows) > _FEW_ROWS:
             return self.split != "eval"
         blocks = (rows[start : start + 16] for start in range(0, len(rows), 16))
         return any(self.of_train(block).any() for block in blocks)
 
     def where(self, rows: np.ndarray) -> str:
         """Return the splits of the selected rows (bool `[all rows]`), for a message."""
-        found = set(self.split_of(np.flatnonzero(rows)[:FEW_ROWS]))
+        found = set(self.split_of(np.flatnonzero(rows)[:_FEW_ROWS]))
         return " and ".join(name for name in self.splits if name in found)
 
     @property

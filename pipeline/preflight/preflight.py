@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.object_stores import missing_buckets
 from pipeline.config.config import PipelineConfig, is_remote
-from pipeline.data.csv_files import beyond_int64
 from pipeline.data.peek import DataPeek, peek
+from pipeline.data.tables import beyond_int64
 from pipeline.engines.engine import check_beam
 from pipeline.graph.user_nodes import import_callable
 from pipeline.preflight.preflight_rows import check_rows

@@ -1,4 +1,4 @@
-"""Check the values of the rows in each split, before anything runs."""
+"""Check the values and the split of the rows, before anything runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from pipeline.data.data_sources import split_column
 from pipeline.data.peek import DataPeek
 from pipeline.data.samples import Values
 from pipeline.preflight.part import Part
-from pipeline.preflight.preflight_split import check_split
-from shared_core.nearest import nearest
+from shared_core.nearest import nearest, nearest_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,12 +22,90 @@ if TYPE_CHECKING:
     from transform import Group, Label
     from transform.spec.group import ResolvedGroup
 
-RARE_ROWS = 20
+
+_MOST_CLASSES = 1_000
+
+
+def check_split(config: PipelineConfig, part: Part) -> None:
+    """Check the column by which rows are split, and that no split is empty.
+
+    Raises:
+        ConfigError: Names the column or the split, and the number of rows.
+    """
+    if part.split != "all":
+        return
+    if part.data.split.by not in ("content", "row"):
+        _check_column(config, part)
+    if not part.splits_known:
+        return
+    rows = part.seen.rows
+    counts = Counter(part.split_of(np.arange(rows)).tolist())
+    empty = [name for name in part.splits if not counts[name]]
+    if empty:
+        shares = ", ".join(f"{name} {counts[name]:,}" for name in part.splits)
+        raise ConfigError(
+            f"data.path={part.path}: none of its {rows:,} rows comes into the {empty[0]} split "
+            f"(data.split.by={part.data.split.by}; rows: {shares}). Add rows, change "
+            "data.eval_percent, data.test_percent or data.split, or name files for evaluation in "
+            "data.eval_path."
+        )
+
+
+def _check_column(config: PipelineConfig, part: Part) -> None:
+    by, name = part.data.split.by, part.column
+    if name is None:
+        return
+    field = "data.split.column" if part.data.split.column else "data.split.by=stratified: the label"
+    if name not in part.seen.columns:
+        but = () if by == "stratified" else (config.label.column,)
+        raise ConfigError(
+            f"{field} {name!r} is not a column of {part.path}, whose rows are split before "
+            f"features.derive sees them; {nearest_column(name, part.seen.columns, but=but)}"
+        )
+    what = f"{field}: column {name!r} of {part.path}"
+    kind = part.seen.columns[name]
+    if by == "stratified" and (_label_is_number(config, name) or kind == "float"):
+        raise ConfigError(
+            f"{what} is a number on a scale, and by: stratified gives each split its share of each "
+            "class. Use by: row, or name a column of classes."
+        )
+    if by == "group" and kind not in ("int", "string"):
+        raise ConfigError(
+            f"{what} is of type {kind}, and by: group takes whole numbers or texts. Name another."
+        )
+    values = part.values(name)
+    missing = int((~values.present).sum())
+    if missing:
+        raise ConfigError(
+            f"{what} is missing in {missing:,} of {len(values.present):,} rows read, so that "
+            "their split is unknown. Give these rows a value, leave them out of the data, or split "
+            "by another column."
+        )
+    held = values.first(values.present).to_pylist()
+    if by == "time" and kind == "string":
+        from components.arrow_example_gen.instants import check_forms, instants
+
+        try:
+            check_forms(instants(values.first(values.present)).forms)
+        except ValueError as error:
+            raise ConfigError(f"{what} {error}") from None
+    if by == "stratified" and len(set(held)) > _MOST_CLASSES:
+        raise ConfigError(
+            f"{what} has {len(set(held)):,} different values in {len(held):,} rows, too many for "
+            "classes. Use by: row, or name another column."
+        )
+
+
+def _label_is_number(config: PipelineConfig, column: str) -> bool:
+    return column == config.label.column and config.label.kind == "regression"
+
+
+_RARE_ROWS = 20
 """Maximum number of rows of a class that may all be in the eval split by chance."""
 
-PEEKED_RARE_ROWS = 20_000
+_PEEKED_RARE_ROWS = 20_000
 
-SHOWN_VALUES = 8
+_SHOWN_VALUES = 8
 
 
 def check_rows(
@@ -233,9 +310,9 @@ def _check_label(label: Label, part: Part) -> None:
 
 def _check_rare_classes(what: str, ids: np.ndarray, first: pa.Array, part: Part) -> None:
     """Reject a class without train rows: no model knows it, and evaluation would fail."""
-    rare = np.flatnonzero(np.bincount(ids) <= RARE_ROWS)
+    rare = np.flatnonzero(np.bincount(ids) <= _RARE_ROWS)
     rows = np.flatnonzero(np.isin(ids, rare))
-    if not len(rows) or len(rows) > PEEKED_RARE_ROWS:
+    if not len(rows) or len(rows) > _PEEKED_RARE_ROWS:
         return
     in_train = part.of_train(rows)
     unseen = np.setdiff1d(ids[rows], ids[rows[in_train]])
@@ -263,7 +340,7 @@ def _check_eval_classes(label: Label, train: Part, held_out: Part) -> None:
 
 
 def _refuse_unseen(what: str, rows_of: Mapping[str, int], fix: str) -> None:
-    some = list(rows_of.items())[:SHOWN_VALUES]
+    some = list(rows_of.items())[:_SHOWN_VALUES]
     listed = ", ".join(f"{name} ({rows} {'row' if rows == 1 else 'rows'})" for name, rows in some)
     classes = "1 class is" if len(rows_of) == 1 else f"{len(rows_of)} classes are"
     more = len(rows_of) - len(some)
@@ -278,8 +355,8 @@ def _refuse_positive(what: str, label: Label, held: Sequence[object], part: Part
     """Raise because no row has the positive value of the label."""
     counts = Counter(held).most_common()
     names = [_shown(value) for value, _ in counts]
-    listed = ", ".join(f"{_shown(value)} ({rows:,} rows)" for value, rows in counts[:SHOWN_VALUES])
-    more = f" and {len(counts) - SHOWN_VALUES:,} more" if len(counts) > SHOWN_VALUES else ""
+    listed = ", ".join(f"{_shown(value)} ({rows:,} rows)" for value, rows in counts[:_SHOWN_VALUES])
+    more = f" and {len(counts) - _SHOWN_VALUES:,} more" if len(counts) > _SHOWN_VALUES else ""
     where = "" if part.whole else " read"
     text = isinstance(label.positive, str)
     fix = nearest(str(label.positive), names) if text else "name the one that counts as 1."

@@ -21,9 +21,8 @@ from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
 from pipeline.data import data_sources
-from pipeline.data.csv_files import open_csv
-from pipeline.data.peek import open_parquet
-from pipeline.data.table_folders import source_of_folder
+from pipeline.data.data_sources import source_of_folder
+from pipeline.data.tables import open_csv, open_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa

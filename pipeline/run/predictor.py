@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,17 +12,131 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_types import JsonObject
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.common.nearest_file import did_you_mean
-from pipeline.run.input_checks import InputChecks, UnseenCategories
 from pipeline.run.raw_rows import ModelRows, Wrong, model_rows
-from pipeline.run.several_values import rows_of_several_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import Kind
     from components.arrow_example_gen.csv_numbers import NumberTexts
+
+
+_FILE = "assets.extra/input_checks.json"
+
+
+@dataclass
+class UnseenCategories:
+    """The number of rows with an unseen category by column, and the first such value."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
+
+    def add(self, column: str, rows: np.ndarray, batch: pa.RecordBatch) -> None:
+        """Count the values of a column in some rows of a batch."""
+        if not len(rows):
+            return
+        self.counts[column] = self.counts.get(column, 0) + len(rows)
+        place = batch.schema.get_field_index(column)
+        if column not in self.first and place >= 0:
+            value = batch[place][int(rows[0])].as_py()
+            self.first[column] = (
+                value.decode(errors="replace") if isinstance(value, bytes) else value
+            )
+
+    def describe(self) -> str:
+        """Return one line; "" if every category is known."""
+        if not self.counts:
+            return ""
+        found = []
+        for column, count in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])):
+            example = f", such as {self.first[column]!r}" if column in self.first else ""
+            found.append(f"{column} ({count:,} {'row' if count == 1 else 'rows'}{example})")
+        return f"Note: categories that are not in the training data: {'; '.join(found)}"
+
+
+@dataclass(frozen=True)
+class InputChecks:
+    """The positions in the transformed features that show unknown values.
+
+    Attributes:
+        categories: For each, `column`, `output`, `position`, `ids`.
+        dates: For each, `column`, `output`, `word`, `bit`.
+    """
+
+    categories: tuple[Mapping[str, JsonValue], ...] = ()
+    dates: tuple[Mapping[str, JsonValue], ...] = ()
+
+    @classmethod
+    def read(cls, version: Path) -> InputChecks:
+        """Read the checks of a SavedModel; empty if it was exported without them."""
+        file = version / _FILE
+        if not file.is_file():
+            return cls()
+        values = json.loads(file.read_text(encoding="utf-8"))
+        return cls(tuple(values["categories"]), tuple(values["dates"]))
+
+    def __bool__(self) -> bool:
+        """Return whether there are any checks."""
+        return bool(self.categories or self.dates)
+
+    def unseen(self, transformed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return by column whether each row has a category that was not seen in training."""
+        found: dict[str, np.ndarray] = {}
+        for check in self.categories:
+            values = transformed[check["output"]]
+            ids = values.reshape(len(values), -1)[:, check["position"]]
+            low, high = check["ids"]
+            is_unseen = (ids < 0) | ((ids >= low) & (ids <= high))
+            column = check["column"]
+            found[column] = found[column] | is_unseen if column in found else is_unseen
+        return found
+
+    def missing_dates(self, transformed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return by column whether the model treats each row's date as missing."""
+        return {
+            check["column"]: (transformed[check["output"]][:, check["word"]] >> check["bit"]) & 1
+            == 1
+            for check in self.dates
+        }
+
+
+def rows_of_several_values(rows: ModelRows, takes: Callable[[ModelRows], bool]) -> list[Wrong]:
+    """Return the rows with a list that the model does not take, and the first such column of each.
+
+    Args:
+        rows: Rows that the model refuses as a whole.
+        takes: Whether the model takes some rows. It is called once for each column with such lists.
+    """
+    wrong: dict[int, Wrong] = {}
+    wide = {name: np.flatnonzero(_lengths(lists) > 1) for name, lists in rows.columns.items()}
+    for name, places in wide.items():
+        if not len(places):
+            continue
+        one = rows.select(np.arange(len(rows.rows)) == places[0])
+        others = {
+            other: lists if other == name else _first_values(lists)
+            for other, lists in one.columns.items()
+        }
+        if takes(ModelRows(one.rows, others, [])):
+            continue
+        for place in places.tolist():
+            row = int(rows.rows[place])
+            values = str(rows.columns[name][place].as_py())
+            wrong.setdefault(row, Wrong(row, name, values, "one value"))
+    return [wrong[row] for row in sorted(wrong)]
+
+
+def _lengths(lists: pa.ListArray) -> np.ndarray:
+    return np.diff(lists.offsets.to_numpy(zero_copy_only=False))
+
+
+def _first_values(lists: pa.ListArray) -> pa.ListArray:
+    import pyarrow as pa
+
+    return pa.array([values[:1] for values in lists.to_pylist()], lists.type)
+
 
 Predictions: TypeAlias = dict[str, np.ndarray]
 """Column of the output -> `[rows]`: numbers or texts."""

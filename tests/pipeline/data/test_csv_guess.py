@@ -9,8 +9,8 @@ pytest.importorskip("pyarrow")
 from components import CsvOptions
 from components.arrow_example_gen import csv_blocks
 from pipeline.common.errors import ConfigError
-from pipeline.data.csv_files import beyond_int64
 from pipeline.data.csv_guess import guess_csv
+from pipeline.data.tables import beyond_int64
 
 LONG = "9" * 5000  # Python converts 4,300 digits at most
 NUMBERS = "".join(f"{i},{i}.5\n" for i in range(60))

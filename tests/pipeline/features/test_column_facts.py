@@ -20,7 +20,7 @@ from tfrecords import write_tfrecord
 from pipeline.cli.cli import main
 from pipeline.features.column_counter import ColumnCounter
 from pipeline.features.column_facts import DataFacts, measure
-from pipeline.features.date_facts import text_dates
+from pipeline.features.dates import text_dates
 
 ROWS = 6_000
 SAMPLE = 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import subprocess
@@ -11,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
 from pipeline import load_config
 from pipeline.cli.cli import main
+from pipeline.features.features_suggest import LeftOut, show_left_out
 from pipeline.preflight import preflight
 from transform import FeatureSpec
 
@@ -134,8 +137,6 @@ def test_taxi_rides(suggested: Any, tmp_path: Path) -> None:
     assert dropped in " ".join(text.replace("#", "").split())
     assert group_of(spec, "dropoff_latitude").missing_indicator
     assert "pickup_census_tract: 100.0% of the rows have no value" in text
-    hints = re.findall(r"# (.*): mostly the same values", text)
-    assert hints == ["pickup_community_area, dropoff_community_area"]
     assert "fare: skew +0.74; median 7.85, 99 % below 45.25, largest 700.1" in text
     preflight.check(load_config(whole_configuration(text, TAXI, tmp_path)))
 
@@ -184,24 +185,6 @@ def test_every_group_says_why_with_numbers(suggested: Any, tmp_path: Path) -> No
     for comment, _ in above:
         assert re.search(r"\d", comment)
     assert max(map(len, text.splitlines()[2:])) <= 100
-
-
-def test_columns_with_the_same_values_get_a_hint(suggested: Any, tmp_path: Path) -> None:
-    """Texts with any name, ints if the last word of their names is the same."""
-    index = np.arange(ROWS)
-    columns = {
-        "origin": [f"town {i % 20}" for i in index],
-        "company": [f"company {i % 20}" for i in index],
-        "destination": [f"town {7 * i % 23}" for i in index],
-        "nearest": [f"town {i % 12}" for i in index],
-        "pickup_area": index % 25,
-        "dropoff_area": 11 * index % 24,
-        "zone": index % 23,
-    }
-    text, spec = suggested(write_csv(tmp_path / "rides.csv", columns), None)
-    assert {name for group in spec.groups for name in group.columns} == set(columns)
-    hints = re.findall(r"# (.*): mostly the same values", text)
-    assert hints == ["origin, destination", "pickup_area, dropoff_area"]
 
 
 @pytest.mark.slow
@@ -299,3 +282,43 @@ def test_a_suggestion_runs(suggested: Any, tmp_path: Path, capfd: Any) -> None:
     assert {"ordered_hour", "temperature_missing", "true?=yes", "price [EUR]"} <= outputs
     (temperature,) = (record for record in records if record["column"] == "temperature")
     assert temperature["missing"] == pytest.approx(0.05, abs=0.03)  # of the train split
+
+
+def test_what_is_left_out_is_printed_as_plain_lines() -> None:
+    stream = io.StringIO()
+    show_left_out([], stream)
+    assert stream.getvalue() == ""
+    names = ["[bold]price[/] :smile:", "\x1b[1mbold\n", *(f"c{i}" for i in range(118))]
+    show_left_out([LeftOut(name, "many words " * 20) for name in names], stream)
+    lines = stream.getvalue().splitlines()
+    assert lines[1].startswith("[bold]price[/] :smile:: many words many words")
+    assert max(map(len, lines)) <= 100
+    assert all(character.isprintable() for line in lines for character in line)
+    assert lines[-1] == "70 more: the YAML lists them"
+
+
+def test_init_and_suggest_list_each_column(tmp_path, capsys) -> None:
+    """What is left out by a rule, by a leak and by the measurements: the same rows as the YAML."""
+    n = 120
+    frame = pd.DataFrame(
+        {
+            "size": [(i * 37 % 101) / 7 for i in range(n)],
+            "empty": [None] * n,
+            "same": ["x"] * n,
+            "note": [f"called at {i}, said {i * 7}" for i in range(n)],
+            "sold": [i * 13 % 7 % 2 for i in range(n)],
+        }
+    )
+    frame["copy"] = frame["sold"]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    data, output = str(tmp_path / "t.csv"), str(tmp_path / "t.yaml")
+    for command in (
+        ["init", "--data", data, "--label", "sold", "--output", output],
+        ["features", "suggest", "--input", data, "--label", "sold", "--output", output, "--force"],
+    ):
+        assert main(command) == 0
+        printed = capsys.readouterr().out
+        table = printed[printed.index("left out") : printed.index(f"{output}: ")].splitlines()
+        columns = [line.split()[0] for line in table if not line.startswith(" ")]
+        assert columns == ["left", "empty:", "same:", "note:", "copy:"]
+        assert "no row has a value" in table[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,8 +17,8 @@ from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.data.data_sources import split_column
 from pipeline.features.column_facts import measure
-from pipeline.features.first_config import init_file, likely_label, pipeline_name, training
-from pipeline.features.split_sizes import eval_percent, split_sizes
+from pipeline.features.first_config import init_file, is_wide, likely_label, pipeline_name, training
+from pipeline.features.splits import eval_percent, split_sizes
 from pipeline.preflight.part import Part
 from pipeline.preflight.preflight import check_data
 
@@ -176,7 +177,7 @@ def test_a_file_as_a_stranger_has_it(tmp_path, capsys):
     )
     used = {name for group in config.features.groups for name in group.columns}
     assert used == {"größe", "zip", "sq ft"}
-    (row,) = (line for line in printed.splitlines() if line.startswith("copy "))
+    (row,) = (line for line in printed.splitlines() if line.startswith("copy: "))
     assert row.split(None, 1)[1].startswith("leaks the label: it maps one-to-one")
     assert "leaks the label" in output.read_text(encoding="utf-8")
 
@@ -372,3 +373,31 @@ def test_any_names_and_values_give_a_yaml_that_can_be_read(tmp_path, capsys):
 @pytest.mark.parametrize(("rows", "percent"), [(10, 30), (149, 30), (150, 20), (10**6, 20)])
 def test_small_tables_hold_out_more(rows, percent):
     assert eval_percent(rows) == percent
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "wide"),
+    [
+        *((201, 750, True), (200, 50, True), (201, 50, False), (120, 49, False)),
+        *((455, 30, False), (1_437, 64, False), (3_000, 750, True), (3_001, 750, False)),
+    ],
+)
+def test_wide_is_four_rows_for_a_column_or_fewer(rows: int, columns: int, wide: bool) -> None:
+    assert is_wide(rows, columns) == wide
+
+
+@pytest.mark.parametrize(("constant", "wide"), [(0, True), (50, False)])
+def test_init_writes_a_small_model(tmp_path: Path, constant: int, wide: bool) -> None:
+    """Columns that are left out do not count."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.normal(size=(120, 80))).rename(columns=lambda i: f"x{i}")
+    frame.iloc[:, :constant] = 1.5
+    frame["y"] = (frame["x70"] + random.normal(size=120) > 0).astype(int)
+    frame.to_parquet(tmp_path / "t.parquet", index=False)
+    output = tmp_path / "t.yaml"
+    command = ["init", "--data", str(tmp_path / "t.parquet"), "--label", "y"]
+    assert main([*command, "--output", str(output)]) == 0
+    training = load_config(output).training
+    assert (training.model.hidden_units == (16,)) == wide
+    assert (training.model.knots == 0) == wide
+    assert (training.optimizer.weight_decay == 2.0) == wide

@@ -233,8 +233,8 @@ def test_init_proposes_to_split_by_what_repeats(tmp_path: Path, capsys) -> None:
     command = ["init", "--data", str(tmp_path / "t.csv"), "--output", str(tmp_path / "t.yaml")]
     assert main([*command, "--label", "score"]) == 0
     printed = capsys.readouterr().out
-    assert "subject   42 ids, each in 10.0 rows on average" in printed
-    assert "pid " in printed
+    assert "subject: 42 ids, each in 10.0 rows on average" in printed
+    assert "pid: " in printed
     text_on_one_line = " ".join((tmp_path / "t.yaml").read_text().replace("#", "").split())
     assert "split: {by: group, column: subject}" in text_on_one_line
     assert "columns: [tremor]" in text_on_one_line

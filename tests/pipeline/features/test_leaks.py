@@ -196,8 +196,8 @@ def test_a_line_of_the_yaml_brings_a_leak_back(tmp_path, capsys) -> None:
     output = tmp_path / "t.yaml"
     assert main(["init", str(tmp_path / "t.csv"), "--label", "sold", "--output", str(output)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "a code leaks the label: it has codes" in shown
-    assert "price leaks the label: it separates" in shown
+    assert "a code: leaks the label: it has codes" in shown
+    assert "price: leaks the label: it separates" in shown
     groups = load_config(output).features.groups
     assert [group.columns for group in groups] == [("other",)]
     output.write_text(output.read_text().replace("# - {name", "- {name"))

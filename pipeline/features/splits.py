@@ -1,20 +1,98 @@
-"""Detect rows that follow each other in time, which a random split would put into both splits."""
+"""How `init` splits rows: the rows of each split, and rows that follow each other in time."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.features.column_facts import ColumnFacts, DataFacts, Rows
-from pipeline.features.date_probe import text_of, times_of
+from pipeline.common.errors import ConfigError
+from pipeline.config.evaluation import FEW_JUDGED
+from pipeline.data.tables import Rows
+from pipeline.features.column_facts import ColumnFacts, DataFacts
+from pipeline.features.dates import text_of, times_of
 from pipeline.features.feature_rules import has_dates
-from pipeline.features.id_rules import distinct_of
-from pipeline.features.name_hints import words_of
+from pipeline.features.id_rules import distinct_of, words_of
+from shared_core.run_warning import RunWarning
 
-FEWEST_TIMES = 20
+LEAST_ROWS = 10
+FEW_ROWS = 200  # with fewer, split shares are exact: hash-based shares vary too much
+_LARGE_TABLE = 150  # rows: from here on, a fifth of them is enough for evaluation
+_BY_HAND = "or write the YAML by hand, with files for evaluation in data.eval_path"
+
+
+@dataclass(frozen=True)
+class SplitSizes:
+    """Rows of each split: the exact number in small tables, else the expected number.
+
+    Attributes:
+        train: Rows of the train split.
+        eval: Rows of the eval split.
+        eval_percent: Share of rows that is held out, in percent.
+    """
+
+    train: int
+    eval: int
+    eval_percent: int
+
+    @property
+    def warnings(self) -> list[RunWarning]:
+        """A warning if the model is evaluated on few rows; the run counts them again."""
+        if self.eval >= FEW_JUDGED:
+            return []
+        rows = "1 row" if self.eval == 1 else f"{self.eval} rows"
+        return [
+            RunWarning(
+                what=f"the model is evaluated on only {rows}, so its metrics and its blessing are "
+                "unreliable",
+                fix="Add rows, or increase data.eval_percent",
+                number=self.eval,
+            )
+        ]
+
+
+def eval_percent(rows: int) -> int:
+    """Return the share of rows to hold out, in percent."""
+    return 20 if rows >= _LARGE_TABLE else 30
+
+
+def split_sizes(groups: Sequence[int], *, label: str, kind: str, path: str) -> SplitSizes:
+    """Return the number of rows in the splits.
+
+    Args:
+        groups: Labeled rows of each class if rows are split by class, else of the table.
+        label: The column to predict.
+        kind: Kind of the label.
+        path: Path of the data, for messages.
+
+    Raises:
+        ConfigError: There are too few rows to train on some and evaluate on others.
+    """
+    rows = sum(groups)
+    if rows < LEAST_ROWS:
+        raise ConfigError(
+            f"--data={path}: {rows} rows with a value of {label!r} are too few for training and "
+            f"evaluation. Use at least {LEAST_ROWS}, {_BY_HAND}."
+        )
+    if kind == "binary" and min(groups) < 2:
+        raise ConfigError(
+            f"--data={path}: one of the two values of {label!r} is in only 1 row, which cannot be "
+            f"used for both training and evaluation. Add rows with it, {_BY_HAND}."
+        )
+    percent = eval_percent(rows)
+    train = sum(max(round((100 - percent) / 100 * group), 1) for group in groups)
+    if train == rows:
+        raise ConfigError(
+            f"--data={path}: the {rows} rows have {len(groups)} different values of {label!r}, too "
+            f"few rows of each to evaluate a model. Add rows, {_BY_HAND}."
+        )
+    return SplitSizes(train, rows - train, percent)
+
+
+_FEWEST_TIMES = 20
 _OFFSET = re.compile(r"[T ].*([Zz]|[+-]\d{2}:?\d{2})$")
 _IN_ORDER = 0.95  # of the steps between rows of different times
 _EVEN = 0.5  # of the gaps between times, or of the times that an even series has
@@ -121,7 +199,7 @@ def _is_ordered(times: np.ndarray, distinct: int, data: DataFacts) -> bool:
         return False
     seconds = times.astype(np.int64)
     different, rows = np.unique(seconds, return_counts=True)
-    if len(different) < FEWEST_TIMES:
+    if len(different) < _FEWEST_TIMES:
         return False
     steps = np.diff(seconds)
     later = float((steps[steps != 0] > 0).mean())

@@ -12,7 +12,7 @@ import pytest
 from pipeline.cli.cli import main
 from pipeline.config.config_file import load_config
 from pipeline.features.column_facts import measure
-from pipeline.features.time_order import time_order
+from pipeline.features.splits import time_order
 
 ROWS = 400
 RANDOM = np.random.default_rng(5)

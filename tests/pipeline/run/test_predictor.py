@@ -1,11 +1,13 @@
-"""Unknown values as the transformed features show them, without a model."""
+"""The model as a function of columns: unknown values and lists that it does not take."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from pipeline.run.input_checks import InputChecks, UnseenCategories
+from pipeline.run.predictor import InputChecks, UnseenCategories, rows_of_several_values
+from pipeline.run.raw_rows import ModelRows, Wrong
 
 
 def category(position: int, low: int, high: int) -> dict:
@@ -41,3 +43,21 @@ def test_the_column_with_the_most_unseen_values_comes_first():
     unseen.add("b", np.array([2]), batch)
     unseen.add("b", np.array([0]), batch)
     assert unseen.describe().endswith("b (2 rows, such as 'm'); a (1 row, such as 'y')")
+
+
+@pytest.mark.parametrize("names", [("tags", "size"), ("size", "tags")])
+def test_a_column_that_takes_lists_is_not_blamed_for_another(names):
+    """The model takes several values of `tags`, and one of `size`."""
+    lists = {
+        "tags": pa.array([[1, 2], [], [1, 2, 3], [4, 5]], pa.list_(pa.int64())),
+        "size": pa.array([[1, 2], [1], [2], [3, 4]], pa.list_(pa.int64())),
+    }
+    rows = ModelRows(np.array([0, 2, 5, 7]), {name: lists[name] for name in names}, [])
+
+    def takes(some: ModelRows) -> bool:
+        return all(len(values) <= 1 for values in some.columns["size"].to_pylist())
+
+    assert rows_of_several_values(rows, takes) == [
+        Wrong(0, "size", "[1, 2]", "one value"),
+        Wrong(7, "size", "[3, 4]", "one value"),
+    ]
