@@ -18,10 +18,16 @@ import pyarrow.parquet as pq
 import pyarrow.types as types
 
 from components.arrow_example_gen.arrow_file import MAGIC, ArrowFile
-from components.arrow_example_gen.columns import Kind, as_lists, holes, is_list, kind_of
+from components.arrow_example_gen.columns import (
+    Kind,
+    as_lists,
+    check_time_zone,
+    holes,
+    is_list,
+    kind_of,
+)
 from components.arrow_example_gen.decompress import open_raw
 from components.arrow_example_gen.key_folders import FolderKeys, folder_keys
-from components.arrow_example_gen.value_text import check_time_zone
 
 BATCH_ROWS = 1_000
 _MOST_ROWS, _BATCH_BYTES = 2**14, 2**24

@@ -61,7 +61,7 @@ def _exit_code(error: BaseException) -> int:
 
 @command("predict")
 @options.model_value(type=options.FILE)
-@options.data_value("rows: CSV, TFRecord, JSON lines (.gz, .zip, ...), Parquet, Arrow; - for stdin")
+@options.data_value("rows: CSV, TFRecord, JSON lines (.gz, .zst, ...), Parquet, Arrow; - for stdin")
 @options.source_option("by the file's name; csv for standard input", "jsonl")
 @options.config_option("a pipeline's YAML whose data.csv describes the CSV, if detection fails")
 @options.set_option("data.csv.encoding=cp1252")

@@ -16,9 +16,9 @@ from pipeline.data.csv_words import missing_words
 from shared_core.run_warning import RunWarning
 
 if TYPE_CHECKING:
+    from components.arrow_example_gen.csv_options import NumberFormat
     from components.arrow_example_gen.csv_table import CsvTable
     from components.arrow_example_gen.csv_types import CellCounts, Counts
-    from components.arrow_example_gen.number_format import NumberFormat
 
 _MOST = 0.5  # minimum share of numbers or dates for a reason why a column stays text
 _DATES = 5  # minimum number of dates in a column of dates
@@ -230,7 +230,7 @@ def _choose_mark(grouped: Reading, delimiter: str, marks: set[str]) -> str:
 
 
 def _format(reading: Reading) -> NumberFormat:
-    from components.arrow_example_gen.number_format import NumberFormat
+    from components.arrow_example_gen.csv_options import NumberFormat
 
     assert isinstance(reading.form, NumberFormat)
     return reading.form

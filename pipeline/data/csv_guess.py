@@ -56,7 +56,7 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
     """
     from components import CsvOptions
     from components.arrow_example_gen import csv_types
-    from components.arrow_example_gen.csv_blocks import InvalidEncoding
+    from components.arrow_example_gen.csv_header import InvalidEncoding
 
     options = CsvOptions(header=header)
     reasons: list[str] = []

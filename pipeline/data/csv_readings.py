@@ -13,9 +13,9 @@ from pipeline.data.csv_words import FEW_WORDS
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from components.arrow_example_gen.csv_options import NumberFormat
     from components.arrow_example_gen.csv_table import CsvTable
     from components.arrow_example_gen.csv_types import CellCounts
-    from components.arrow_example_gen.number_format import NumberFormat
 
 SAMPLED = 1_000  # distinct texts of a column
 _FEWEST_SHORT, _SHORT = 3, 0.01  # numbers below 1,000, and their share: fewer may be slips
@@ -72,8 +72,8 @@ class Reading:
         """Count more cells, none of them missing."""
         import pyarrow.compute as pc
 
-        from components.arrow_example_gen.csv_formats import has_format
-        from components.arrow_example_gen.csv_types import are_numbers, count_formatted
+        from components.arrow_example_gen.csv_numbers import are_numbers, has_format
+        from components.arrow_example_gen.csv_types import count_formatted
 
         trimmed = pc.ascii_trim_whitespace(cells)
         if self.form is None:

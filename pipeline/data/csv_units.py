@@ -11,7 +11,7 @@ from pipeline.data.csv_readings import Reading
 from pipeline.data.csv_words import missing_words
 
 if TYPE_CHECKING:
-    from components.arrow_example_gen.number_format import NumberFormat
+    from components.arrow_example_gen.csv_options import NumberFormat
 
 _CURRENCIES = {
     *("AUD", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "EUR", "GBP", "HKD", "HUF", "INR", "JPY"),
@@ -59,7 +59,7 @@ def _is_unit(sign: str) -> bool:
 
 def readings_of(unit: str) -> list[Reading]:
     """Return a reading for each possible format of numbers with a unit, plainest first."""
-    from components.arrow_example_gen.number_format import NumberFormat
+    from components.arrow_example_gen.csv_options import NumberFormat
 
     return [
         Reading(NumberFormat(unit=unit, thousands=thousands, decimal=decimal))

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from components import ArrowExampleGen, CsvOptions
-from components.arrow_example_gen import csv_blocks, csv_parts
+from components.arrow_example_gen import csv_chunks, csv_table
 from components.arrow_example_gen.executor import open_source
 from components.arrow_example_gen.row_hash import row_hashes
 from components.arrow_example_gen.splitting import Splitting, find_cuts, splits_of
@@ -76,9 +76,9 @@ def rows_of(folder: Path, options: dict[str, Any], text: str) -> list[Any]:
 @pytest.mark.parametrize("case", CSV)
 def test_hashes_and_splits_never_change(tmp_path, monkeypatch, case):
     for name, value in (("BLOCK_BYTES", 5_000), ("_BYTES_A_COLUMN", 1)):
-        monkeypatch.setattr(csv_blocks, name, value)
+        monkeypatch.setattr(csv_table, name, value)
     for name, value in (("PART_BYTES", 4_000), ("_PIECE_BYTES", 1_000)):
-        monkeypatch.setattr(csv_parts, name, value)
+        monkeypatch.setattr(csv_chunks, name, value)
     rows = rows_of(tmp_path, *CSV[case])
     assert np.concatenate([places for places, _ in rows]).tolist() == list(N)
     digest = hashlib.sha256(str(rows[0][1].schema).encode())
