@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from components.arrow_example_gen.file_patterns import escape
+from components.arrow_example_gen.spans import escape
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR, SUFFIXES, Source
 

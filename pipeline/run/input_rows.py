@@ -252,8 +252,7 @@ def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
     """Return rows with the features of all records; each record keeps its types."""
     import pyarrow as pa
 
-    from components.arrow_example_gen.tfrecord_blocks import blocks
-    from components.arrow_example_gen.tfrecord_table import examined
+    from components.arrow_example_gen.tfrecord import blocks, examined
 
     unreadable: list[str] = []
     passed = unreadable if skip else None
