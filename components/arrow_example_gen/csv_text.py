@@ -98,28 +98,28 @@ def read_start(stream: Utf8Stream | BinaryIO, size: int) -> bytes:
     return data
 
 
-class Undecodable(NamedTuple):
+class _Undecodable(NamedTuple):
     """A byte that is not valid in an encoding, and its line, from 1."""
 
     line: int
     byte: int
 
 
-def find_undecodable(file: str, encoding: str) -> Undecodable | None:
+def find_undecodable(file: str, encoding: str) -> _Undecodable | None:
     """Find the first byte of a file that is not text in an encoding."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(encoding)(), True)
     with closing(open_decompressed(file)) as stream:
         return _undecodable(decoder, chain(iter(lambda: stream.read(_BYTES), b""), [b""]), 1)
 
 
-def _undecodable(decoder: Any, pieces: Iterable[bytes], line: int) -> Undecodable | None:
+def _undecodable(decoder: Any, pieces: Iterable[bytes], line: int) -> _Undecodable | None:
     for piece in pieces:
         state = decoder.getstate()
         try:
             line += decoder.decode(piece, final=not piece).count("\n")
         except UnicodeDecodeError as error:
             if len(piece) <= 1:
-                return Undecodable(line, error.object[error.start])
+                return _Undecodable(line, error.object[error.start])
             decoder.setstate(state)  # only the decoder knows how much of the piece is text
             return _undecodable(decoder, [*(bytes([byte]) for byte in piece), b""], line)
     return None

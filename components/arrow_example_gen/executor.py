@@ -79,7 +79,7 @@ class Executor(BaseBeamExecutor):
         examples_utils.set_payload_format(examples, _PROTO.FORMAT_PARQUET)
         examples_utils.set_file_format(examples, "FILE_FORMAT_PARQUET")
         with self._make_beam_pipeline() as pipeline:
-            for name, rows in rows_by_split(pipeline, exec_properties).items():
+            for name, rows in _rows_by_split(pipeline, exec_properties).items():
                 folder = artifact_utils.get_split_uri(outputs, name)
                 _ = rows | f"WriteSplit[{name}]" >> WriteParquet(
                     os.path.join(folder, FILES), shuffles=True
@@ -94,7 +94,7 @@ def configured(exec_properties: Mapping[str, Any]) -> tuple[Any, Any]:
     return files, into
 
 
-def rows_by_split(
+def _rows_by_split(
     pipeline: beam.Pipeline, exec_properties: Mapping[str, Any]
 ) -> dict[str, beam.PCollection]:
     """Return the record batches of each split.
@@ -113,7 +113,7 @@ def rows_by_split(
     ]
     reads = [source.rows(found) for source, found in zip(sources, types, strict=True)]
     if required:
-        reads = [WithValues(read, required) for read in reads]
+        reads = [_WithValues(read, required) for read in reads]
     if len(names) == 1 and splits:
         shares = [split.hash_buckets for split in splits]
         parts = pipeline | "SplitData" >> SplitRows(reads[0], splitting, shares)
@@ -208,7 +208,7 @@ def _options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
     return json_format.MessageToDict(options)
 
 
-class WithValues(beam.PTransform):
+class _WithValues(beam.PTransform):
     """What another transform reads, without the rows that lack a value of a column."""
 
     def __init__(self, rows: beam.PTransform, required: Sequence[str]):

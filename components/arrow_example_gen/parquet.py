@@ -59,7 +59,7 @@ class _IpcMetadata:
         return _IpcRowGroup(self._reader.get_batch(number))
 
 
-class ArrowFile:
+class _ArrowFile:
     """What is used of a pyarrow.parquet.ParquetFile, of an Arrow IPC file."""
 
     def __init__(self, stream: BinaryIO):
@@ -93,7 +93,7 @@ class ArrowFile:
                 yield batch.slice(start, batch_size)
 
 
-FolderKeys = tuple[tuple[str, int | str | None], ...]
+_FolderKeys = tuple[tuple[str, int | str | None], ...]
 """Key and value of each folder on a file's path, the outermost first."""
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
@@ -101,7 +101,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _INT64 = range(-(2**63), 2**63)
 
 
-def folder_keys(files: Sequence[str], folders: Sequence[str]) -> dict[str, FolderKeys]:
+def folder_keys(files: Sequence[str], folders: Sequence[str]) -> dict[str, _FolderKeys]:
     """Return the keys and values of each file's folders: ints if all values of a key are.
 
     Args:
@@ -164,7 +164,7 @@ class RowGroup(NamedTuple):
 
     file: str
     number: int
-    keys: FolderKeys  # columns by the names of the file's folders
+    keys: _FolderKeys  # columns by the names of the file's folders
 
 
 def first_number(group: RowGroup) -> int:
@@ -362,7 +362,7 @@ def first_hole(table: ParquetTable, name: str) -> Hole | None:
 
 
 @contextlib.contextmanager
-def open_file(path: str) -> Iterator[pq.ParquetFile | ArrowFile]:
+def open_file(path: str) -> Iterator[pq.ParquetFile | _ArrowFile]:
     """Open a file of either format, on any file system that Beam knows.
 
     Raises:
@@ -372,7 +372,7 @@ def open_file(path: str) -> Iterator[pq.ParquetFile | ArrowFile]:
         try:
             is_arrow = stream.read(len(_MAGIC)) == _MAGIC
             stream.seek(0)
-            opened = ArrowFile(stream) if is_arrow else pq.ParquetFile(stream)
+            opened = _ArrowFile(stream) if is_arrow else pq.ParquetFile(stream)
         except pa.ArrowInvalid as error:
             raise ValueError(f"{path} is not a Parquet or Arrow file ({error}).") from None
         yield opened
@@ -385,7 +385,7 @@ class _Column(NamedTuple):
     left_out: bool
 
 
-def _columns(parquet: pq.ParquetFile | ArrowFile, file: str) -> dict[str, _Column]:
+def _columns(parquet: pq.ParquetFile | _ArrowFile, file: str) -> dict[str, _Column]:
     found: dict[str, _Column] = {}
     repeated = [name for name, times in Counter(parquet.schema_arrow.names).items() if times > 1]
     if repeated:
@@ -424,7 +424,7 @@ def _filled(group: pq.RowGroupMetaData) -> set[str]:
     return filled
 
 
-def _exceeds_int64(parquet: pq.ParquetFile | ArrowFile, name: str, several: bool) -> bool:
+def _exceeds_int64(parquet: pq.ParquetFile | _ArrowFile, name: str, several: bool) -> bool:
     for number in range(parquet.num_row_groups):
         highest = None if several else _highest_by_footer(parquet, name, number)
         if highest is None:
@@ -436,7 +436,7 @@ def _exceeds_int64(parquet: pq.ParquetFile | ArrowFile, name: str, several: bool
     return False
 
 
-def _highest_by_footer(parquet: pq.ParquetFile | ArrowFile, name: str, number: int) -> int | None:
+def _highest_by_footer(parquet: pq.ParquetFile | _ArrowFile, name: str, number: int) -> int | None:
     group = parquet.metadata.row_group(number)
     for column in map(group.column, range(group.num_columns)):
         if column.path_in_schema == name and column.is_stats_set and column.statistics.has_min_max:
