@@ -76,7 +76,7 @@ def write_examples(split: Path, folder: Path, *, times: int, data: str) -> None:
     import pyarrow.parquet as pq
     import tensorflow as tf
 
-    from components.arrow_example_gen.examples import serialize
+    from components.arrow_example_gen.columns import serialize
 
     (folder / "Split-eval").mkdir(parents=True)
     table = pa.concat_tables(pq.read_table(path) for path in sorted(split.glob("*.parquet")))

@@ -4,7 +4,7 @@
     integers, bool (0 or 1), duration            int
     floats, decimals                             float
     text, binary                                 string (bytes)
-    date, time, timestamp                        string, ISO 8601 (see value_text.py)
+    date, time, timestamp                        string, ISO 8601 (see `as_text`)
     uint64 of which a value is 2^63 or more      string, in decimal (as TFX reads it from CSV)
     a dictionary of these                        its values
     a list of these                              several values in a row
@@ -17,26 +17,40 @@ no such value: the list gets shorter (`parquet.row_lists` refuses that, `first_h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from components.arrow_example_gen.value_text import as_text, is_text
-
 Kind = Literal["int", "float", "string"]
 
 Rows: TypeAlias = tuple[np.ndarray, pa.RecordBatch]
 """What files are read as: the place of each row in its file, int64 `[rows]`; rows of `as_batch`."""
+
+Agreed: TypeAlias = tuple[Mapping[str, "Kind | None"], list[Any], Any]
+"""What the files of a table say together: the kind of each column, the parts, and what reads them.
+
+A plain tuple: it is a side input on workers, where Beam makes one of a named tuple.
+"""
 
 _VALUES: dict[Kind, pa.DataType] = {
     "int": pa.int64(),
     "float": pa.float32(),
     "string": pa.binary(),
 }
+
+_ENCODED = [
+    list_of(value)
+    for list_of in (pa.list_, pa.large_list)
+    for value in (pa.int64(), pa.float32(), pa.binary(), pa.large_binary())
+]
+_OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})")
+_UTC = {"utc", "z", "gmt", "etc/utc", "etc/gmt", "zulu", "universal", "uct"}
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -63,14 +77,9 @@ def kind_of(column: pa.DataType) -> Kind | None:
 
 
 def as_lists(column: pa.Array, kind: Kind) -> pa.ListArray:
-    """Return the column as `tfx_bsl` encodes it: no missing list, and no missing value in one.
+    """Return a column as `list<int64 | float | binary>`, an empty list where there is no value.
 
-    Args:
-        column: an array of a type with this kind, or of uint64 for "string", or of nulls.
-        kind: int, float or string.
-
-    Returns:
-        `list<int64 | float | binary>`, an empty list where there is no value.
+    It is of a type with this kind, or of uint64 for "string", or of nulls.
     """
     if types.is_null(column.type):
         return _lists(np.zeros(len(column) + 1, np.int64), pa.array([], _VALUES[kind]))
@@ -102,9 +111,6 @@ def as_batch(
         arrays: the columns with a kind, in the order of `columns`, as `as_lists` returns them.
         columns: name -> kind; one without a kind has a missing list in each row.
         rows: their number.
-
-    Returns:
-        Columns `large_list<item: int64 | float | large_binary>`.
     """
     names = [name for name, kind in columns.items() if kind is not None]
     lists = {name: _large(array) for name, array in zip(names, arrays, strict=True)}
@@ -128,11 +134,7 @@ def _large(lists: pa.ListArray) -> pa.LargeListArray:
 
 
 def holes(column: pa.Array) -> np.ndarray:
-    """Return the rows, by number, with a list of several values of which one is missing.
-
-    Args:
-        column: of a list type.
-    """
+    """Return the rows, by number, with a list of several values of which one is missing."""
     offsets, values = flat_values(column)
     missing = np.concatenate([[0], np.cumsum(~_valid(values))])[offsets]
     return np.flatnonzero((np.diff(missing) > 0) & (np.diff(offsets) > 1))
@@ -169,3 +171,130 @@ def _converted(values: pa.Array, kind: Kind) -> pa.Array:
     if types.is_fixed_size_binary(values.type):
         return pa.array(values.to_pylist(), pa.binary())
     return values.cast(pa.binary())
+
+
+def is_text(column: pa.DataType) -> bool:
+    """Return whether a type holds texts or bytes."""
+    return (
+        types.is_string(column)
+        or types.is_large_string(column)
+        or types.is_binary(column)
+        or types.is_large_binary(column)
+        or types.is_fixed_size_binary(column)
+    )
+
+
+def as_text(values: pa.Array) -> pa.Array:
+    """Return values as the text that a column of texts gets: the same for every width and unit.
+
+        Arrow                text
+        bool                 True, False, as Python and pandas write them to CSV
+        integer, duration    decimal digits
+        float                1.0, 0.1, 1e+20: the shortest text that is this value
+        decimal              all digits of its scale: 1.50
+        date                 2013-05-06
+        time                 17:30:00, with a fraction of 3, 6 or 9 digits if it has one
+        timestamp            2013-05-06 17:30:00, the same, and Z or +05:30 if it has a time zone
+
+    Texts and bytes stay as they are, and null and NaN are null. Arrow's own texts differ by unit
+    (`17:30:00` and `17:30:00.000000`) and know no zone `+05:30`.
+
+    Raises:
+        pa.ArrowException: values of this type have no text.
+    """
+    if types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    kind = values.type
+    if is_text(kind) or types.is_null(kind):
+        return values
+    if types.is_boolean(kind):
+        return pc.if_else(values, "True", "False")
+    if types.is_floating(kind):
+        numbers = values.to_numpy(zero_copy_only=False)  # NaN for null, too
+        return pa.array([None if n != n else str(n) for n in numbers], pa.string())
+    if types.is_decimal(kind):
+        texts = [None if value is None else f"{value:f}" for value in values.to_pylist()]
+        return pa.array(texts, pa.string())
+    if types.is_date64(kind):
+        values = values.cast(pa.date32())
+    if types.is_duration(kind):
+        values = values.cast(pa.int64())
+    if types.is_timestamp(kind):
+        return _timestamp(values)
+    if types.is_time(kind):
+        return _short_fraction(values.cast(pa.string()))
+    return values.cast(pa.string())
+
+
+def check_time_zone(kind: pa.DataType) -> None:
+    """Raise a ValueError if a timestamp's zone is not known."""
+    if not types.is_timestamp(kind) or kind.tz is None:
+        return
+    try:
+        _timestamp(pa.array([0], kind))
+    except pa.ArrowException:
+        raise ValueError(
+            f"{kind}: no time zone {kind.tz!r} is known on this machine. Write the column in UTC, "
+            "with an offset such as +05:30, or with a name such as Europe/Oslo"
+        ) from None
+
+
+def _timestamp(values: pa.Array) -> pa.Array:
+    kind = values.type
+    naive, zone = pa.timestamp(kind.unit), kind.tz
+    if zone is None:
+        return _short_fraction(values.cast(pa.string()))
+    offset = _OFFSET.fullmatch(zone)
+    if zone.lower() in _UTC or (offset and offset[2] + offset[3] == "0000"):
+        suffix, seconds = "Z", 0
+    elif offset:
+        suffix = f"{offset[1]}{offset[2]}:{offset[3]}"
+        seconds = int(f"{offset[1]}1") * (int(offset[2]) * 3600 + int(offset[3]) * 60)
+    else:
+        named = _short_fraction(values.cast(pa.string()))
+        return pc.replace_substring_regex(named, r"([+-]\d{2})(\d{2})$", r"\1:\2")
+    shift = pa.scalar(seconds * _PER_SECOND[kind.unit], pa.int64())
+    local = pc.add_checked(values.cast(pa.int64()), shift).cast(naive)
+    texts = _short_fraction(local.cast(pa.string()))
+    return pc.binary_join_element_wise(texts, suffix, "")
+
+
+def _short_fraction(texts: pa.Array) -> pa.Array:
+    """Return the texts without `000` at the end of a fraction, as protobuf and Java do."""
+    for _ in range(3):
+        texts = pc.replace_substring_regex(
+            texts, r"(\.|\.\d{3}|\.\d{6})000(Z|[+-]\d{4})?$", r"\1\2"
+        )
+    return pc.replace_substring_regex(texts, r"\.(Z|[+-]\d{4})?$", r"\1")
+
+
+def serialize(batch: pa.RecordBatch) -> list[bytes]:
+    """Return each row as a tf.Example.
+
+    A missing value (a null or an empty list) is an absent feature. A feature without values would
+    be an error for `tf.io.FixedLenFeature`, also with a default value.
+    Columns that `kind_of` does not know are left out.
+    """
+    from tfx_bsl.coders.example_coder import RecordBatchToExamplesEncoder
+
+    known = {
+        name: empty_to_null(column if column.type in _ENCODED else as_lists(column, kind))
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if (kind := kind_of(column.type)) is not None
+    }
+    if not known:
+        return [b""] * batch.num_rows
+    columns = pa.RecordBatch.from_arrays(list(known.values()), list(known))
+    return RecordBatchToExamplesEncoder().encode(columns)
+
+
+def empty_to_null(column: pa.Array) -> pa.Array:
+    """Return a column of lists whose empty lists are null; any other column as it is."""
+    if not (types.is_list(column.type) or types.is_large_list(column.type)):
+        return column
+    lengths = np.asarray(column.value_lengths().fill_null(0))
+    if lengths.all():
+        return column
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(lengths.dtype)
+    offsets = pa.array(ends, mask=np.append(lengths == 0, False))
+    return type(column).from_arrays(offsets, column.flatten())

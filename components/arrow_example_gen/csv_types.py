@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.arrow_example_gen.bool_words import are_bools, bools_as_digits
 from components.arrow_example_gen.columns import Kind
-from components.arrow_example_gen.csv_formats import has_format, plain_numbers
-from components.arrow_example_gen.csv_options import CsvOptions
-from components.arrow_example_gen.number_format import NumberFormat
-from components.arrow_example_gen.whole_numbers import beyond_int64
+from components.arrow_example_gen.csv_numbers import (
+    are_bools,
+    are_plain_numbers,
+    beyond_int64,
+    converted,
+    has_format,
+    plain_numbers,
+    trimmed,
+)
+from components.arrow_example_gen.csv_options import CsvOptions, NumberFormat
 
-MOSTLY_NUMBERS = 0.95
+_MOSTLY_NUMBERS = 0.95
 """Share of numbers from which on a text among them is an error."""
 
 _FIRST = 256  # cells from which it is decided whether they repeat
@@ -26,10 +31,6 @@ _FEW = 20  # values: too few to say that a text among numbers is an error
 _WHOLE = r"^[+-]?[0-9]+$"
 _WHOLE_WITH_POINT = r"^[+-]?[0-9]+[.,]0*$"
 _LARGE = "[1-9][0-9]{7}"
-_SPECIAL = r"^[+-]?(?i:inf|infinity|nan)$"
-_NUMBER = {
-    mark: rf"^[+-]?([0-9]+[{mark}]?[0-9]*|[{mark}][0-9]+)([eE][+-]?[0-9]+)?$" for mark in ".,"
-}
 
 
 @dataclass(frozen=True)
@@ -72,23 +73,18 @@ class CellCounts:
 
     def __add__(self, other: CellCounts) -> CellCounts:
         """Return the counts of both, these first."""
-        return CellCounts(
-            self.missing + other.missing,
-            self.whole + other.whole,
-            self.whole_with_point + other.whole_with_point,
-            self.points + other.points,
-            self.commas + other.commas,
-            self.texts + other.texts,
-            self.zero_led + other.zero_led,
-            other.beyond if self.beyond is None else self.beyond,
-            other.text if self.text is None else self.text,
-            (self.comma[0] or other.comma[0], self.comma[1] or other.comma[1]),
-            self.bools + other.bools,
-            self.large or other.large,
-        )
+        return CellCounts(*map(_both, vars(self).values(), vars(other).values()))
 
 
 Counts = Mapping[str, CellCounts]
+
+
+def _both(first: Any, second: Any) -> Any:
+    if isinstance(first, tuple):
+        return tuple(map(_both, first, second))
+    if isinstance(first, bool):
+        return first or second
+    return first + second if isinstance(first, int) else second if first is None else first
 
 
 class MixedColumn(ValueError):
@@ -120,29 +116,18 @@ class CsvTypes:
             return cells
         if kind is None:
             return pa.nulls(len(cells))
+        form = self.formats.get(name)
         if _repeats(cells):
             encoded = cells.dictionary_encode()
-            return self._numbers(name, encoded.dictionary).take(encoded.indices)
-        return self._numbers(name, cells)
-
-    def _numbers(self, name: str, cells: pa.Array) -> pa.Array:
-        plain, decimal = _plain(cells), self.decimal
-        if name in self.formats:
-            plain, decimal = plain_numbers(plain, self.formats[name]), "."
-        if self.kinds[name] == "int":
-            plain = bools_as_digits(plain)
-            return pc.replace_substring_regex(plain, r"[.,]0*$", "").cast(pa.int64())
-        if decimal == ",":
-            plain = pc.replace_substring(plain, ",", ".")
-        return plain.cast(pa.float64())
+            distinct = converted(encoded.dictionary, kind, self.decimal, form)
+            return distinct.take(encoded.indices)
+        return converted(cells, kind, self.decimal, form)
 
 
 def count(block: pa.RecordBatch, formats: Mapping[str, NumberFormat] | None = None) -> Counts:
-    """Count by column what the cells of a block look like.
+    """Count by column what the cells of a block of texts look like.
 
-    Args:
-        block: of texts.
-        formats: column -> how it writes numbers for people: other cells count as texts.
+    Of a column with a format, cells that are written otherwise count as texts.
     """
     formats = formats or {}
     return {
@@ -161,37 +146,16 @@ def together(counts: Iterable[Counts]) -> Counts:
 
 
 def decide(counts: Counts, options: CsvOptions, delimiter: str) -> CsvTypes:
-    """Decide the kind of each column.
-
-    Args:
-        counts: of all cells.
-        options: what the user says of the files.
-        delimiter: between the cells.
+    """Decide the kind of each column by the counts of all cells.
 
     Raises:
         MixedColumn: a column of numbers has a text in it. It names no line: the caller knows files.
     """
     decimal = decimal_of(counts, options, delimiter)
-    return CsvTypes(
-        {name: _kind(name, column, decimal, options) for name, column in counts.items()},
-        decimal,
-        options.formatted,
-    )
-
-
-def are_numbers(cells: pa.Array, decimal: str) -> pa.Array:
-    """Whether each cell is a plain number; null where it has no value."""
-    return _numbers(_plain(cells), decimal)
-
-
-def _numbers(plain: pa.Array, decimal: str) -> pa.Array:
-    number = pc.match_substring_regex(plain, _NUMBER[decimal])
-    return pc.or_(number, pc.match_substring_regex(plain, _SPECIAL))
-
-
-def _plain(cells: pa.Array) -> pa.Array:
-    trimmed = pc.ascii_trim_whitespace(cells)
-    return pc.replace_substring_regex(trimmed, "^\\+([^+\\-\u2212])", r"\1")  # not +-1
+    kinds: dict[str, Kind | None] = {
+        name: _kind(name, column, decimal, options) for name, column in counts.items()
+    }
+    return CsvTypes(kinds, decimal, options.formatted)
 
 
 class _Texts(NamedTuple):
@@ -210,7 +174,7 @@ class _Texts(NamedTuple):
     def split(self, mask: pa.Array) -> tuple[_Texts, _Texts]:
         """Return the texts of the mask, and the others."""
         chosen = mask.to_numpy(zero_copy_only=False)
-        those, others = _split(self.texts, mask)
+        those, others = self.texts.filter(mask), self.texts.filter(pc.invert(mask))
         return _Texts(those, self.times[chosen]), _Texts(others, self.times[~chosen])
 
 
@@ -231,7 +195,7 @@ def _count(cells: pa.Array) -> CellCounts:
     present = cells.drop_null()
     missing = len(cells) - len(present)
     found = _distinct(present)
-    found = _Texts(_plain(found.texts), found.times)
+    found = _Texts(trimmed(found.texts), found.times)
     whole, left = found.split(pc.match_substring_regex(found.texts, _WHOLE))
     zero_led = whole.count(pc.match_substring_regex(whole.texts, r"^[+-]?0[0-9]"))
     with_point, left = left.split(pc.match_substring_regex(left.texts, _WHOLE_WITH_POINT))
@@ -242,8 +206,8 @@ def _count(cells: pa.Array) -> CellCounts:
             pa.concat_arrays([beyond.texts, left.texts]), np.concatenate([beyond.times, left.times])
         )
     marks = tuple(_any(pc.match_substring(with_point.texts, mark)) for mark in ",.")
-    points, left = left.split(_numbers(left.texts, "."))
-    commas, others = left.split(pc.match_substring_regex(left.texts, _NUMBER[","]))
+    points, left = left.split(are_plain_numbers(left.texts, "."))
+    commas, others = left.split(are_plain_numbers(left.texts, ","))
     return CellCounts(
         missing,
         whole.total,
@@ -252,8 +216,8 @@ def _count(cells: pa.Array) -> CellCounts:
         commas.total,
         others.total,
         zero_led,
-        _beyond(whole.texts),
-        others.texts[0].as_py() if len(others.texts) else None,
+        _first(whole.texts.filter(beyond_int64(whole.texts))),
+        _first(others.texts),
         (marks[0], marks[1]),
         others.count(are_bools(others.texts)),
         any(_any(pc.match_substring_regex(each.texts, _LARGE)) for each in (whole, with_point)),
@@ -262,29 +226,19 @@ def _count(cells: pa.Array) -> CellCounts:
 
 def count_formatted(cells: pa.Array, form: NumberFormat) -> CellCounts:
     """Count what the numbers in a form are, and the cells in another form."""
-    plain = _plain(cells.drop_null())
-    written, texts = _split(plain, has_format(plain, form))
-    text = texts[0].as_py() if len(texts) else None
-    others = CellCounts(len(cells) - len(plain), texts=len(texts), text=text)
-    return _count(plain_numbers(written, form)) + others
+    plain = trimmed(cells.drop_null())
+    is_written = has_format(plain, form)
+    texts = plain.filter(pc.invert(is_written))
+    others = CellCounts(len(cells) - len(plain), texts=len(texts), text=_first(texts))
+    return _count(plain_numbers(plain.filter(is_written), form)) + others
 
 
-def _split(cells: pa.Array, mask: pa.Array) -> tuple[pa.Array, pa.Array]:
-    return cells.filter(mask), cells.filter(pc.invert(mask))
-
-
-def _sum(mask: pa.Array) -> int:
-    return pc.sum(mask).as_py() or 0
+def _first(texts: pa.Array) -> str | None:
+    return texts[0].as_py() if len(texts) else None
 
 
 def _any(mask: pa.Array) -> bool:
-    return bool(_sum(mask))
-
-
-def _beyond(whole: pa.Array) -> str | None:
-    """Return the first of these whole numbers that int64 does not hold."""
-    beyond = whole.filter(beyond_int64(whole)) if len(whole) else whole
-    return beyond[0].as_py() if len(beyond) else None
+    return bool(pc.any(mask).as_py())
 
 
 def decimal_of(counts: Counts, options: CsvOptions, delimiter: str) -> str:
@@ -307,7 +261,14 @@ def _kind(name: str, column: CellCounts, decimal: str, options: CsvOptions) -> K
         return "string"
     if name in options.formatted:
         if column.text is not None:
-            raise MixedColumn(name, column.text, _not_in_format(name, column.text, options))
+            raise MixedColumn(
+                name,
+                column.text,
+                f"column {name!r}: {column.text!r} is not a number like "
+                f"{options.formatted[name].example}, as data.csv.formatted says of this column. "
+                "Correct it, or add it to data.csv.missing_in where it says that there is no "
+                "value.",
+            )
         return _number_kind(column)
     if column.bools == column.present:
         return "int"
@@ -318,7 +279,7 @@ def _kind(name: str, column: CellCounts, decimal: str, options: CsvOptions) -> K
     if texts == 0:
         return _number_kind(column)
     numbers = column.present - texts
-    if column.text is not None and numbers >= max(MOSTLY_NUMBERS * column.present, _FEW):
+    if column.text is not None and numbers >= max(_MOSTLY_NUMBERS * column.present, _FEW):
         raise MixedColumn(
             name,
             column.text,
@@ -328,14 +289,6 @@ def _kind(name: str, column: CellCounts, decimal: str, options: CsvOptions) -> K
             "data.csv.text where its numbers are codes.",
         )
     return "string"
-
-
-def _not_in_format(name: str, text: str, options: CsvOptions) -> str:
-    return (
-        f"column {name!r}: {text!r} is not a number like {options.formatted[name].example}, as "
-        "data.csv.formatted says of this column. Correct it, or add it to data.csv.missing_in "
-        "where it says that there is no value."
-    )
 
 
 def _number_kind(column: CellCounts) -> Kind:

@@ -18,7 +18,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from tfx.dsl.io import fileio
 
 from components.arrow_example_gen.decompress import open_raw
-from components.arrow_example_gen.file_patterns import escape
+from components.arrow_example_gen.spans import escape
 
 _ROWS = 65_536
 

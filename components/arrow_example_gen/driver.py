@@ -16,8 +16,13 @@ from tfx.dsl.io import fileio
 from tfx.types import Artifact
 from tfx.utils import io_utils
 
-from components.arrow_example_gen.file_patterns import escape
-from components.arrow_example_gen.spans import SEPARATOR, Span, has_placeholders, latest_spans
+from components.arrow_example_gen.spans import (
+    SEPARATOR,
+    Span,
+    escape,
+    has_placeholders,
+    latest_spans,
+)
 
 # Of TFX's protos, which ship without types.
 Message: TypeAlias = Any

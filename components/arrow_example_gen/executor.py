@@ -10,11 +10,14 @@ nor record where one is damaged, and takes features of two types.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as types
 from absl import logging
 from apache_beam.pvalue import AsSingleton
 from google.protobuf import json_format, struct_pb2
@@ -30,13 +33,11 @@ from tfx.utils import proto_utils
 from components.arrow_example_gen.columns import Kind, Rows, list_type
 from components.arrow_example_gen.csv_options import CsvOptions
 from components.arrow_example_gen.driver import resolve_input
-from components.arrow_example_gen.file_patterns import escape, literal_folder
 from components.arrow_example_gen.read_csv import CsvSource
 from components.arrow_example_gen.read_parquet import ParquetSource
 from components.arrow_example_gen.read_tfrecord import TfrecordSource
-from components.arrow_example_gen.spans import SEPARATOR
+from components.arrow_example_gen.spans import SEPARATOR, escape, literal_folder
 from components.arrow_example_gen.splitting import SplitRows, Splitting
-from components.arrow_example_gen.with_values import WithValues
 from components.arrow_example_gen.write_parquet import WriteParquet
 
 _PROTO: Any = example_gen_pb2
@@ -78,7 +79,7 @@ class Executor(BaseBeamExecutor):
         examples_utils.set_payload_format(examples, _PROTO.FORMAT_PARQUET)
         examples_utils.set_file_format(examples, "FILE_FORMAT_PARQUET")
         with self._make_beam_pipeline() as pipeline:
-            for name, rows in rows_by_split(pipeline, exec_properties).items():
+            for name, rows in _rows_by_split(pipeline, exec_properties).items():
                 folder = artifact_utils.get_split_uri(outputs, name)
                 _ = rows | f"WriteSplit[{name}]" >> WriteParquet(
                     os.path.join(folder, FILES), shuffles=True
@@ -93,7 +94,7 @@ def configured(exec_properties: Mapping[str, Any]) -> tuple[Any, Any]:
     return files, into
 
 
-def rows_by_split(
+def _rows_by_split(
     pipeline: beam.Pipeline, exec_properties: Mapping[str, Any]
 ) -> dict[str, beam.PCollection]:
     """Return the record batches of each split.
@@ -112,7 +113,7 @@ def rows_by_split(
     ]
     reads = [source.rows(found) for source, found in zip(sources, types, strict=True)]
     if required:
-        reads = [WithValues(read, required) for read in reads]
+        reads = [_WithValues(read, required) for read in reads]
     if len(names) == 1 and splits:
         shares = [split.hash_buckets for split in splits]
         parts = pipeline | "SplitData" >> SplitRows(reads[0], splitting, shares)
@@ -205,3 +206,50 @@ def _options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
     options = struct_pb2.Struct()
     proto_utils.json_to_proto(config, _PROTO.CustomConfig()).custom_config.Unpack(options)
     return json_format.MessageToDict(options)
+
+
+class _WithValues(beam.PTransform):
+    """What another transform reads, without the rows that lack a value of a column."""
+
+    def __init__(self, rows: beam.PTransform, required: Sequence[str]):
+        """Read rows and drop some.
+
+        Args:
+            rows: reads `Rows`.
+            required: columns; NaN, infinities and empty texts are no values.
+        """
+        super().__init__()
+        self._rows, self._required = rows, list(required)
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        """Read the rows and drop those without a required value."""
+        rows: Any = pipeline | self._rows
+        return rows | "WithValues" >> beam.Map(_with_values, self._required)
+
+
+def _with_values(rows: Rows, required: Sequence[str]) -> Rows:
+    places, batch = rows
+    kept = have_values(batch, required)
+    return places[kept], batch.filter(pa.array(kept))
+
+
+def have_values(batch: pa.RecordBatch, required: Sequence[str]) -> np.ndarray:
+    """Return whether each row has a value for each of the columns, bool `[rows]`."""
+    found = np.ones(batch.num_rows, bool)
+    for name in required:
+        place = batch.schema.get_field_index(name)
+        found &= _has_value(batch[place]) if place >= 0 else False
+    return found
+
+
+def _has_value(column: pa.LargeListArray) -> np.ndarray:
+    values = column.values
+    if types.is_floating(values.type):
+        usable = np.isfinite(values.to_numpy())
+    elif types.is_integer(values.type):
+        usable = np.ones(len(values), bool)
+    else:
+        usable = pc.greater(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
+    counted = np.concatenate([[0], np.cumsum(usable)])
+    offsets = column.offsets.to_numpy()
+    return counted[offsets[1:]] > counted[offsets[:-1]]

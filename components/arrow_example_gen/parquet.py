@@ -7,21 +7,152 @@ and pandas write them.
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as types
 
-from components.arrow_example_gen.arrow_file import MAGIC, ArrowFile
-from components.arrow_example_gen.columns import Kind, as_lists, holes, is_list, kind_of
+from components.arrow_example_gen.columns import (
+    Kind,
+    as_lists,
+    check_time_zone,
+    holes,
+    is_list,
+    kind_of,
+)
 from components.arrow_example_gen.decompress import open_raw
-from components.arrow_example_gen.key_folders import FolderKeys, folder_keys
-from components.arrow_example_gen.value_text import check_time_zone
+
+_MAGIC = b"ARROW1"
+"""What such a file begins with; one of the streaming format does not."""
+
+
+class _IpcColumn(NamedTuple):
+    path_in_schema: str
+    is_stats_set: bool = False  # IPC files hold no statistics
+    statistics: Any = None
+
+
+class _IpcRowGroup:
+    def __init__(self, batch: pa.RecordBatch):
+        self._names = batch.schema.names
+        self.num_columns, self.num_rows = batch.num_columns, batch.num_rows
+        self.total_byte_size = batch.nbytes
+
+    def column(self, place: int) -> _IpcColumn:
+        return _IpcColumn(self._names[place])
+
+
+class _IpcMetadata:
+    def __init__(self, reader: pa.ipc.RecordBatchFileReader, rows: int):
+        self._reader, self.num_rows = reader, rows
+
+    def row_group(self, number: int) -> _IpcRowGroup:
+        return _IpcRowGroup(self._reader.get_batch(number))
+
+
+class _ArrowFile:
+    """What is used of a pyarrow.parquet.ParquetFile, of an Arrow IPC file."""
+
+    def __init__(self, stream: BinaryIO):
+        """Open a file.
+
+        Args:
+            stream: a binary file that can be sought.
+
+        Raises:
+            pa.ArrowInvalid: it is not an Arrow IPC file.
+        """
+        self._reader = pa.ipc.open_file(stream)
+        self.schema_arrow: pa.Schema = self._reader.schema
+        self.num_row_groups: int = self._reader.num_record_batches
+
+    @cached_property
+    def metadata(self) -> _IpcMetadata:
+        """The number of rows, which only the batches have."""
+        rows = sum(self._reader.get_batch(i).num_rows for i in range(self.num_row_groups))
+        return _IpcMetadata(self._reader, rows)
+
+    def iter_batches(
+        self, batch_size: int, *, row_groups: Sequence[int], columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of record batches, in pieces."""
+        places = [self.schema_arrow.get_field_index(name) for name in columns]
+        for number in row_groups:
+            read = self._reader.get_batch(number)
+            batch = pa.RecordBatch.from_arrays([read[i] for i in places], list(columns))
+            for start in range(0, batch.num_rows, batch_size):
+                yield batch.slice(start, batch_size)
+
+
+_FolderKeys = tuple[tuple[str, int | str | None], ...]
+"""Key and value of each folder on a file's path, the outermost first."""
+
+_MISSING = "__HIVE_DEFAULT_PARTITION__"
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_INT64 = range(-(2**63), 2**63)
+
+
+def folder_keys(files: Sequence[str], folders: Sequence[str]) -> dict[str, _FolderKeys]:
+    """Return the keys and values of each file's folders: ints if all values of a key are.
+
+    Args:
+        files: Paths.
+        folders: Where they were found. Of each file the deepest one that it lies below counts.
+
+    Raises:
+        ValueError: A path names a key twice, or two files have different keys.
+    """
+    texts = {file: _texts(file, folders) for file in files}
+    first = texts[files[0]]
+    for file, found in texts.items():
+        if list(found) != list(first):
+            raise ValueError(
+                f"{file}: its folders name {', '.join(found) or 'no keys'}, and those of "
+                f"{files[0]} {', '.join(first) or 'none'}. All files need the same keys."
+            )
+    ints = {
+        name
+        for name in first
+        if all(found[name] is None or _is_int(found[name]) for found in texts.values())
+    }
+    return {
+        file: tuple(
+            (name, int(value) if name in ints and value is not None else value)
+            for name, value in found.items()
+        )
+        for file, found in texts.items()
+    }
+
+
+def _texts(file: str, folders: Sequence[str]) -> dict[str, str | None]:
+    above = [each for each in folders if file.startswith(f"{each.rstrip('/')}/")]
+    folder = max(above or folders, key=len)
+    below = os.path.dirname(os.path.relpath(file, folder)) if folder else ""
+    parts = [part.partition("=") for part in below.split(os.sep) if "=" in part]
+    pairs = [
+        (unquote(name), None if text == _MISSING else unquote(text)) for name, _, text in parts
+    ]
+    repeated = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
+    if repeated:
+        raise ValueError(
+            f"{file}: two of its folders are named {repeated[0]}=...; both would be the column "
+            f"{repeated[0]!r}. Rename one."
+        )
+    return dict(pairs)
+
+
+def _is_int(text: str | None) -> bool:
+    return text is not None and bool(_INTEGER.fullmatch(text)) and int(text) in _INT64
+
 
 BATCH_ROWS = 1_000
 _MOST_ROWS, _BATCH_BYTES = 2**14, 2**24
@@ -33,7 +164,7 @@ class RowGroup(NamedTuple):
 
     file: str
     number: int
-    keys: FolderKeys  # columns by the names of the file's folders
+    keys: _FolderKeys  # columns by the names of the file's folders
 
 
 def first_number(group: RowGroup) -> int:
@@ -231,7 +362,7 @@ def first_hole(table: ParquetTable, name: str) -> Hole | None:
 
 
 @contextlib.contextmanager
-def open_file(path: str) -> Iterator[pq.ParquetFile | ArrowFile]:
+def open_file(path: str) -> Iterator[pq.ParquetFile | _ArrowFile]:
     """Open a file of either format, on any file system that Beam knows.
 
     Raises:
@@ -239,9 +370,9 @@ def open_file(path: str) -> Iterator[pq.ParquetFile | ArrowFile]:
     """
     with open_raw(path) as stream:
         try:
-            is_arrow = stream.read(len(MAGIC)) == MAGIC
+            is_arrow = stream.read(len(_MAGIC)) == _MAGIC
             stream.seek(0)
-            opened = ArrowFile(stream) if is_arrow else pq.ParquetFile(stream)
+            opened = _ArrowFile(stream) if is_arrow else pq.ParquetFile(stream)
         except pa.ArrowInvalid as error:
             raise ValueError(f"{path} is not a Parquet or Arrow file ({error}).") from None
         yield opened
@@ -254,7 +385,7 @@ class _Column(NamedTuple):
     left_out: bool
 
 
-def _columns(parquet: pq.ParquetFile | ArrowFile, file: str) -> dict[str, _Column]:
+def _columns(parquet: pq.ParquetFile | _ArrowFile, file: str) -> dict[str, _Column]:
     found: dict[str, _Column] = {}
     repeated = [name for name, times in Counter(parquet.schema_arrow.names).items() if times > 1]
     if repeated:
@@ -293,7 +424,7 @@ def _filled(group: pq.RowGroupMetaData) -> set[str]:
     return filled
 
 
-def _exceeds_int64(parquet: pq.ParquetFile | ArrowFile, name: str, several: bool) -> bool:
+def _exceeds_int64(parquet: pq.ParquetFile | _ArrowFile, name: str, several: bool) -> bool:
     for number in range(parquet.num_row_groups):
         highest = None if several else _highest_by_footer(parquet, name, number)
         if highest is None:
@@ -305,7 +436,7 @@ def _exceeds_int64(parquet: pq.ParquetFile | ArrowFile, name: str, several: bool
     return False
 
 
-def _highest_by_footer(parquet: pq.ParquetFile | ArrowFile, name: str, number: int) -> int | None:
+def _highest_by_footer(parquet: pq.ParquetFile | _ArrowFile, name: str, number: int) -> int | None:
     group = parquet.metadata.row_group(number)
     for column in map(group.column, range(group.num_columns)):
         if column.path_in_schema == name and column.is_stats_set and column.statistics.has_min_max:

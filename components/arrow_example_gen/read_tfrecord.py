@@ -9,10 +9,9 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsSingleton
 
-from components.arrow_example_gen import tfrecord_table
+from components.arrow_example_gen import tfrecord
 from components.arrow_example_gen.columns import Kind, Rows, as_batch
-from components.arrow_example_gen.tfrecord_blocks import blocks
-from components.arrow_example_gen.tfrecord_table import Seen
+from components.arrow_example_gen.tfrecord import Seen, blocks
 
 _Found = list[tuple[str, dict[str, Seen]]]
 _Kinds = Mapping[str, Kind | None]
@@ -69,7 +68,7 @@ class _Rows(beam.PTransform):
 
 
 def _examined(file: str) -> _Found:
-    return [(file, tfrecord_table.examined(file, blocks(file)))]
+    return [(file, tfrecord.examined(file, blocks(file)))]
 
 
 def _together(found: Iterable[_Found]) -> _Found:
@@ -78,11 +77,11 @@ def _together(found: Iterable[_Found]) -> _Found:
 
 def _kinds(found: _Found) -> dict[str, Kind | None]:
     in_order = sorted(found, key=lambda each: each[0])  # the same message whoever came first
-    return tfrecord_table.kinds_of(tfrecord_table.together(seen for _, seen in in_order))
+    return tfrecord.kinds_of(tfrecord.together(seen for _, seen in in_order))
 
 
 def _read(file: str, kinds: _Kinds) -> Iterator[Rows]:
     for block in blocks(file):
-        lists = tfrecord_table.all_columns(block, kinds)
+        lists = tfrecord.all_columns(block, kinds)
         places = np.arange(block.start, block.start + block.rows)
         yield places, as_batch(lists, kinds, block.rows)

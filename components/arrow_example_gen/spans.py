@@ -10,11 +10,36 @@ is imported.
 from __future__ import annotations
 
 import datetime
+import glob
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from components.arrow_example_gen.file_patterns import escape
+_ESCAPED = re.compile(r"\[([*?[])\]")
+
+
+def escape(path: str) -> str:
+    """Return a pattern that matches this path alone; of another file system, the path as it is."""
+    return path if "://" in path else glob.escape(path)
+
+
+def _is_literal(part: str) -> bool:
+    """Return whether a part of a pattern matches one name alone."""
+    return glob.escape(_ESCAPED.sub(r"\1", part)) == part
+
+
+def literal_folder(folder: str, pattern: str) -> str:
+    """Return the folder without wildcards that a pattern's files lie below.
+
+    Args:
+        folder: A path, not a pattern.
+        pattern: Below it.
+    """
+    parts = pattern.split("/")[:-1]
+    fixed = next((i for i, part in enumerate(parts) if not _is_literal(part)), len(parts))
+    literal = [_ESCAPED.sub(r"\1", part) for part in parts[:fixed]]
+    return "/".join([folder, *literal] if folder else literal)
+
 
 SEPARATOR = "\n"
 """Between the patterns of a window's spans, where one text has to hold them."""
@@ -26,7 +51,7 @@ _WILDCARD = re.compile(r"(\[!?[^\]]+\]|\*|\?)")
 _EPOCH = datetime.date(1970, 1, 1)
 _LISTED = 8
 
-Glob = Callable[[str], Iterable[str]]
+_Glob = Callable[[str], Iterable[str]]
 
 
 class Span(NamedTuple):
@@ -80,7 +105,7 @@ def check_pattern(pattern: str) -> None:
             )
 
 
-def find_spans(folder: str, pattern: str, glob: Glob) -> list[Span]:
+def find_spans(folder: str, pattern: str, glob: _Glob) -> list[Span]:
     """List the spans that have files, in their latest version each, by number.
 
     Args:
@@ -118,7 +143,7 @@ def find_spans(folder: str, pattern: str, glob: Glob) -> list[Span]:
 def latest_spans(
     folder: str,
     patterns: Mapping[str, str],
-    glob: Glob,
+    glob: _Glob,
     *,
     count: int = 1,
     last: int | None = None,
@@ -166,7 +191,7 @@ def latest_spans(
     return chosen
 
 
-def _listing(folder: str, glob: Glob) -> str:
+def _listing(folder: str, glob: _Glob) -> str:
     """Say what is in a folder where a span was expected."""
     below = [str(path) for path in glob(_below(escape(folder), "*"))]
     names = sorted(path.rstrip("/").rpartition("/")[2] for path in below)

@@ -13,7 +13,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.api import types
 
-from components.arrow_example_gen.examples import empty_to_null, serialize
+from components.arrow_example_gen.columns import empty_to_null, serialize
 
 # TFXIO yields up to 1,000 rows of TFRecords, where a call of a signature costs more than its rows,
 # and whole row groups of Parquet. Wide rows keep TFXIO's number, so memory stays bounded.

@@ -20,7 +20,7 @@ from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 from tfx.utils import path_utils
 
-from components.arrow_example_gen.examples import serialize
+from components.arrow_example_gen.columns import serialize
 from components.input_gradients.sample import SampleRows
 from components.input_gradients.summary import (
     ATTRIBUTION,

@@ -12,7 +12,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 
-from components.arrow_example_gen.examples import serialize
+from components.arrow_example_gen.columns import serialize
 
 EXAMPLES_KEY = "examples"
 TF_EXAMPLES_KEY = "tf_examples"

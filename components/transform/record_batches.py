@@ -15,8 +15,7 @@ from tensorflow_transform import impl_helper
 from tensorflow_transform.tf_metadata import schema_utils
 from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 
-from components.arrow_example_gen.arrow_coders import register_arrow_coders
-from components.arrow_example_gen.write_parquet import WriteParquet
+from components.arrow_example_gen.write_parquet import WriteParquet, register_arrow_coders
 from components.transform.worker_messages import MESSAGE_BYTES, limit_messages
 
 # In this module, because workers load it for the steps below.

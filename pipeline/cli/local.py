@@ -293,7 +293,7 @@ def _console() -> Console:
     required=True,
     help="a pushed model, or the folder of its numbered versions (default: the latest)",
 )
-@data_value(help="rows: CSV, TFRecord, JSON lines (.gz, .zip, ...), Parquet, Arrow; - for stdin")
+@data_value(help="rows: CSV, TFRecord, JSON lines (.gz, .zst, ...), Parquet, Arrow; - for stdin")
 @source_option(**source_help("by the file's name; csv for standard input", "jsonl"))
 @option(
     "--config",

@@ -87,7 +87,7 @@ class DataConfig(Section):
         examples=["data/rows.csv"],
         description=(
             "A file, or a glob of files in one folder (`data/part-*.parquet`). CSV and TFRecord "
-            "files may be compressed: gzip, bzip2, xz, zstd, lz4, brotli, or a zip with one file. "
+            "files may be compressed: gzip, bzip2, xz, zstd or lz4. "
             "Parquet and Arrow: also a folder, or a glob with folders "
             "(`sales/year=*/*.parquet`); folders named `key=value` become columns. "
             "`package://tfx/some/file.csv` is a file inside an installed Python package. "

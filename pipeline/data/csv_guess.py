@@ -31,9 +31,9 @@ from shared_core.run_warning import RunWarning
 
 if TYPE_CHECKING:
     from components import CsvOptions
+    from components.arrow_example_gen.csv_options import NumberFormat
     from components.arrow_example_gen.csv_table import CsvTable
     from components.arrow_example_gen.csv_types import CellCounts, Counts
-    from components.arrow_example_gen.number_format import NumberFormat
 
 
 _MOST = 0.5  # minimum share of numbers or dates for a reason why a column stays text
@@ -246,7 +246,7 @@ def _choose_mark(grouped: Reading, delimiter: str, marks: set[str]) -> str:
 
 
 def _format(reading: Reading) -> NumberFormat:
-    from components.arrow_example_gen.number_format import NumberFormat
+    from components.arrow_example_gen.csv_options import NumberFormat
 
     assert isinstance(reading.form, NumberFormat)
     return reading.form
@@ -335,7 +335,7 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
     """
     from components import CsvOptions
     from components.arrow_example_gen import csv_types
-    from components.arrow_example_gen.csv_blocks import InvalidEncoding
+    from components.arrow_example_gen.csv_header import InvalidEncoding
 
     options = CsvOptions(header=header)
     reasons: list[str] = []

@@ -17,9 +17,9 @@ from pipeline.data.tables import csv_blocks
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from components.arrow_example_gen.csv_options import NumberFormat
     from components.arrow_example_gen.csv_table import CsvTable
     from components.arrow_example_gen.csv_types import CellCounts
-    from components.arrow_example_gen.number_format import NumberFormat
 
 
 _RARE = 0.1  # of a column's cells, together: more of them may have a meaning
@@ -128,8 +128,8 @@ class Reading:
         """Count more cells, none of them missing."""
         import pyarrow.compute as pc
 
-        from components.arrow_example_gen.csv_formats import has_format
-        from components.arrow_example_gen.csv_types import are_numbers, count_formatted
+        from components.arrow_example_gen.csv_numbers import are_numbers, has_format
+        from components.arrow_example_gen.csv_types import count_formatted
 
         trimmed = pc.ascii_trim_whitespace(cells)
         if self.form is None:
@@ -245,7 +245,7 @@ def _is_unit(sign: str) -> bool:
 
 def readings_of(unit: str) -> list[Reading]:
     """Return a reading for each possible format of numbers with a unit, plainest first."""
-    from components.arrow_example_gen.number_format import NumberFormat
+    from components.arrow_example_gen.csv_options import NumberFormat
 
     return [
         Reading(NumberFormat(unit=unit, thousands=thousands, decimal=decimal))

@@ -13,8 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.arrow_example_gen.file_patterns import escape, literal_folder
-from components.arrow_example_gen.spans import Span, has_placeholders, latest_spans
+from components.arrow_example_gen.spans import (
+    Span,
+    escape,
+    has_placeholders,
+    latest_spans,
+    literal_folder,
+)
 from pipeline.common.errors import ConfigError
 from pipeline.common.nearest_file import did_you_mean
 from pipeline.common.sources import COLUMNAR, SUFFIXES, Source

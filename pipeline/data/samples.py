@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.columns import Kind
     from components.arrow_example_gen.csv_types import CsvTypes
     from components.arrow_example_gen.parquet import Hole, ParquetTable, RowGroup
-    from components.arrow_example_gen.tfrecord_blocks import Block
+    from components.arrow_example_gen.tfrecord import Block
 
 
 @dataclass(frozen=True)
@@ -329,7 +329,7 @@ class TfrecordSample(Sample):
     def _lists(self, name: str) -> pa.ListArray:
         import pyarrow as pa
 
-        from components.arrow_example_gen.tfrecord_table import all_columns
+        from components.arrow_example_gen.tfrecord import all_columns
 
         kind: Mapping[str, Kind | None] = {name: self._kinds[name] or "string"}
         return pa.concat_arrays([all_columns(block, kind)[0] for block in self._blocks])
@@ -339,7 +339,7 @@ class TfrecordSample(Sample):
         import pyarrow as pa
 
         from components.arrow_example_gen.columns import as_batch
-        from components.arrow_example_gen.tfrecord_table import all_columns
+        from components.arrow_example_gen.tfrecord import all_columns
 
         found: list[pa.RecordBatch] = []
         start = 0

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.columns import Kind
     from components.arrow_example_gen.csv_table import CsvTable
     from components.arrow_example_gen.parquet import ParquetTable
-    from components.arrow_example_gen.tfrecord_blocks import Block
-    from components.arrow_example_gen.tfrecord_table import Seen
+    from components.arrow_example_gen.tfrecord import Block, Seen
 
 
 Value: TypeAlias = Any
@@ -102,8 +101,7 @@ def tfrecord_blocks(found: Iterable[Path]) -> Iterator[_FileBlock]:
         ConfigError: A file has another format or is damaged, or a record is not a tf.Example.
             Names file and record.
     """
-    from components.arrow_example_gen.tfrecord_blocks import blocks
-    from components.arrow_example_gen.tfrecord_table import seen_in
+    from components.arrow_example_gen.tfrecord import blocks, seen_in
 
     try:
         for file in found:
@@ -120,10 +118,10 @@ def kinds_of(features: Iterable[Mapping[str, Seen]]) -> dict[str, Kind | None]:
     Raises:
         ConfigError: A feature has values of two types, or there is no feature.
     """
-    from components.arrow_example_gen import tfrecord_table
+    from components.arrow_example_gen import tfrecord
 
     try:
-        kinds = tfrecord_table.kinds_of(tfrecord_table.together(features))
+        kinds = tfrecord.kinds_of(tfrecord.together(features))
     except ValueError as error:
         raise ConfigError(str(error)) from None
     if not kinds:

@@ -268,12 +268,12 @@ def _block_rows(columns: int) -> int:
 
 def _open_tfrecord(found: list[Path]) -> _Table:
     """Return the records, with the types that all of them determine."""
-    from components.arrow_example_gen import tfrecord_table
+    from components.arrow_example_gen import tfrecord
 
-    features: dict[str, tfrecord_table.Seen] = {}
+    features: dict[str, tfrecord.Seen] = {}
     rows = 0
     for block, seen in tfrecord_blocks(found):
-        features = tfrecord_table.together([features, seen])
+        features = tfrecord.together([features, seen])
         rows += block.rows
     if not rows:
         raise ConfigError("--data: no rows.")
@@ -281,7 +281,7 @@ def _open_tfrecord(found: list[Path]) -> _Table:
 
     def blocks() -> Iterator[list[pa.Array]]:
         for block, _ in tfrecord_blocks(found):
-            (batch,) = tfrecord_table.as_batches([block], known)
+            (batch,) = tfrecord.as_batches([block], known)
             yield batch.columns
 
     return _Table(rows, {name: kind or "string" for name, kind in known.items()}, blocks())

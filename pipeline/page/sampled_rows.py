@@ -116,7 +116,7 @@ class ExportedModel:
     def _call(self, signature: str, rows: pa.RecordBatch) -> dict[str, np.ndarray]:
         import tensorflow as tf
 
-        from components.arrow_example_gen.examples import serialize
+        from components.arrow_example_gen.columns import serialize
 
         parts: dict[str, list[np.ndarray]] = {}
         for start in range(0, rows.num_rows, _ROWS_PER_CALL):

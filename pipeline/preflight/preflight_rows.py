@@ -83,7 +83,7 @@ def _check_column(config: PipelineConfig, part: Part) -> None:
         )
     held = values.first(values.present).to_pylist()
     if by == "time" and kind == "string":
-        from components.arrow_example_gen.instants import check_forms, instants
+        from components.arrow_example_gen.splitting import check_forms, instants
 
         try:
             check_forms(instants(values.first(values.present)).forms)

@@ -115,7 +115,7 @@ def _fit(
     file: Path, options: CsvOptions, columns: Collection[str], *, fixed: Collection[str]
 ) -> CsvOptions:
     """Return options that can read a CSV file with the model's columns; else the same options."""
-    from components.arrow_example_gen.csv_blocks import read_header
+    from components.arrow_example_gen.csv_header import read_header
 
     if options.encoding and "encoding" not in fixed and _is_utf8(str(file)):
         # Other encodings can decode UTF-8 as well, to other texts.
@@ -154,14 +154,14 @@ def _fit_decimal(
 
     Only where the file is another dialect: elsewhere a number with the other mark is an error.
     """
-    from components.arrow_example_gen import csv_blocks, csv_types
+    from components.arrow_example_gen import csv_table, csv_types
 
-    header = csv_blocks.read_header(str(file), options)
+    header = csv_table.read_header(str(file), options)
     if options.decimal is None or not (is_other or header.delimiter == options.decimal):
         return options
     names = [name for name in header.columns if name in columns and name not in options.formatted]
     try:
-        block = next(csv_blocks.blocks(str(file), header, options, names), None)
+        block = next(csv_table.blocks(str(file), header, options, names), None)
     except ValueError:  # raised again when the rows are read
         return options
     counts = csv_types.count(block).values() if block is not None else ()

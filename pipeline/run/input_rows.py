@@ -167,7 +167,7 @@ def _mask_missing(
     import pyarrow.compute as pc
     import pyarrow.types as types
 
-    from components.arrow_example_gen.csv_blocks import mask_missing
+    from components.arrow_example_gen.csv_table import mask_missing
 
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -201,7 +201,7 @@ def _numbers_in(words: Sequence[str]) -> list[float]:
 
 
 def _csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
-    from components.arrow_example_gen import csv_blocks, csv_types
+    from components.arrow_example_gen import csv_table, csv_types
 
     try:
         table = open_csv([file], options)
@@ -212,12 +212,12 @@ def _csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRow
 
     def batches() -> Iterator[pa.RecordBatch]:
         passed = unreadable if skip else None
-        for block in csv_blocks.blocks(str(file), header, options, unreadable=passed):
+        for block in csv_table.blocks(str(file), header, options, unreadable=passed):
             for start in range(0, block.num_rows, BATCH_ROWS):
                 yield block.slice(start, BATCH_ROWS)
 
     def place(column: str, text: str) -> str:
-        found = csv_blocks.find(str(file), header, options, lambda row: row[column] == text)
+        found = csv_table.find(str(file), header, options, lambda row: row[column] == text)
         return f", line {found.line}" if found else ""
 
     first = next(_with_shown_path(batches(), file, shown), None)
@@ -251,8 +251,7 @@ def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
     """Return rows with the features of all records; each record keeps its types."""
     import pyarrow as pa
 
-    from components.arrow_example_gen.tfrecord_blocks import blocks
-    from components.arrow_example_gen.tfrecord_table import examined
+    from components.arrow_example_gen.tfrecord import blocks, examined
 
     unreadable: list[str] = []
     passed = unreadable if skip else None

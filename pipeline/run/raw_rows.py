@@ -88,8 +88,8 @@ def _convert_column(
     """Return a column converted for the model, and the rows whose value it cannot take."""
     import pyarrow as pa
 
-    from components.arrow_example_gen.bool_words import bools_as_digits
     from components.arrow_example_gen.columns import flat_values, is_list
+    from components.arrow_example_gen.csv_numbers import bools_as_digits
 
     if is_list(column.type):
         offsets, values = flat_values(column)
@@ -136,7 +136,7 @@ def _plain_type(column: pa.Array, kind: Kind) -> pa.Array:
     import pyarrow as pa
     import pyarrow.types as types
 
-    from components.arrow_example_gen.value_text import is_text
+    from components.arrow_example_gen.columns import is_text
 
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from components import CsvOptions
-from components.arrow_example_gen import csv_blocks, csv_types
+from components.arrow_example_gen import csv_table, csv_types
 from components.arrow_example_gen.csv_table import open_table
 from components.arrow_example_gen.csv_types import CellCounts
 
@@ -69,13 +69,14 @@ def test_what_cannot_separate_cells_is_refused_by_name(delimiter):
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        (np.random.default_rng(0).bytes(400), "not text"),
-        (np.random.default_rng(1).bytes(100_000), "not text"),
-        (b"\x89PNG\r\n\x1a\n" + np.random.default_rng(2).bytes(400), "not text"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "an Office file"),
-        (b"PAR1\x15\x04\x15\x20", "a Parquet file"),
-        (b'{"a": 1, "b": 2}\n{"a": 3, "b": 4}\n', "JSON"),
-        (b"<!DOCTYPE html>\n<title>Sign in, please</title>\n", "a web page"),
+        (np.random.default_rng(0).bytes(400), "begins with"),
+        (np.random.default_rng(1).bytes(100_000), "begins with"),
+        (b"\x89PNG\r\n\x1a\n" + np.random.default_rng(2).bytes(400), "begins with"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "begins with"),
+        (b"PK\x03\x04" + bytes(600), "begins with"),
+        (b"PAR1\x15\x04\x15\x20", "begins with b'PAR1"),
+        (b'{"a": 1, "b": 2}\n{"a": 3, "b": 4}\n', "begins with"),
+        (b"<!DOCTYPE html>\n<title>Sign in, please</title>\n", "begins with b'<!DOCTYPE"),
     ],
 )
 @pytest.mark.parametrize("encoding", [None, "latin-1"])
@@ -117,7 +118,7 @@ def test_quotes_hold_delimiters_quotes_and_line_breaks(tmp_path):
 
 
 def test_a_cell_longer_than_a_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(csv_table, "BLOCK_BYTES", 1000)
     text = "a,b\n" + "1,x\n" * 500 + "2," + "y" * 5000 + "\n3,z\n"
     columns = read(written(tmp_path, text))[1]
     assert columns["a"] == [1] * 500 + [2, 3]
@@ -285,18 +286,18 @@ def test_a_reader_that_is_given_up_does_not_hang(tmp_path):
     (tmp_path / "ragged.csv").write_text("\n".join(["a,b,c", *rows]))
     code = """
 import sys
-from components.arrow_example_gen import csv_blocks
+from components.arrow_example_gen import csv_table
 from components.arrow_example_gen.csv_options import CsvOptions
 
 sys.setswitchinterval(1e-5)
 options = CsvOptions()
 for file in ("whole.csv", "ragged.csv") * 10:
-    header = csv_blocks.read_header(file, options)
-    first = csv_blocks.blocks(file, header, options)
+    header = csv_table.read_header(file, options)
+    first = csv_table.blocks(file, header, options)
     next(first)
     del first
     try:
-        list(csv_blocks.blocks(file, header, options))
+        list(csv_table.blocks(file, header, options))
     except ValueError as error:
         assert file == "ragged.csv" and "line 100002" in str(error), error
 """

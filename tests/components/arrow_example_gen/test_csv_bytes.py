@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from components import CsvOptions
-from components.arrow_example_gen import csv_blocks, csv_parser, csv_parts
+from components.arrow_example_gen import csv_chunks, csv_table
 from components.arrow_example_gen.csv_chunks import Chunk, chunks
 from components.arrow_example_gen.csv_table import open_table
 from components.arrow_example_gen.csv_text import Utf8Stream
@@ -28,17 +28,17 @@ BLOCK = 1024
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", BLOCK)
-    monkeypatch.setattr(csv_blocks, "_BYTES_A_COLUMN", 1)
-    monkeypatch.setattr(csv_parts, "PART_BYTES", 500)
-    monkeypatch.setattr(csv_parts, "_PIECE_BYTES", 256)
+    monkeypatch.setattr(csv_table, "BLOCK_BYTES", BLOCK)
+    monkeypatch.setattr(csv_table, "_BYTES_A_COLUMN", 1)
+    monkeypatch.setattr(csv_chunks, "PART_BYTES", 500)
+    monkeypatch.setattr(csv_chunks, "_PIECE_BYTES", 256)
 
 
 def rows_of(file: Path, options: CsvOptions = RAW) -> list[list[str]]:
     """The cells below the header as ExampleGen's reader has them, of the whole and of its parts."""
     table = open_table([str(file)], options)
     whole = _rows(table.blocks(str(file)))
-    parts = [table.blocks(str(file), part=part.bytes) for part in table.parts(str(file))]
+    parts = [table.blocks(str(file), part=part) for _, part in table.parts(str(file))]
     assert [row for blocks in parts for row in _rows(blocks)] == whole
     return whole
 
@@ -145,7 +145,7 @@ def test_a_chunk_with_a_nul_is_parsed_by_python(tmp_path):
 def test_records_are_read_again_where_arrow_counts_others():
     data = b"#x,1\n2,3\n"  # Arrow reads the comment as a record
     options = CsvOptions(missing=(), comment="#")
-    parser = csv_parser.ChunkParser(2, ",", options, [0, 1], None)
+    parser = csv_chunks.ChunkParser(2, ",", options, [0, 1], None)
     columns = parser.columns(Chunk(memoryview(data), count=1))
     assert [column.to_pylist() for column in columns] == [["2"], ["3"]]
 
@@ -169,7 +169,7 @@ def test_an_open_quote_is_an_error_where_rows_of_other_lengths_are_skipped(tmp_p
     file = str(written(tmp_path, 'a,b\n1\n2,"x\n3,y\n'))
     header = open_table([file], RAW).headers[file]
     with pytest.raises(ValueError, match=r"line 3: a cell begins with \" that does not end"):
-        list(csv_blocks.blocks(file, header, RAW, unreadable=[]))
+        list(csv_table.blocks(file, header, RAW, unreadable=[]))
 
 
 def test_a_nul_in_a_name_is_an_error(tmp_path):
@@ -181,12 +181,12 @@ def test_rows_that_arrow_merges_are_counted(tmp_path, monkeypatch):
     """The count alone finds them: here Arrow parses a chunk with NULs."""
     rows = [["x\0y", str(i)] for i in range(300)]
     text = "a,label\n" + "".join(",".join(row) + "\n" for row in rows)
-    parse = csv_parser.ChunkParser.columns
+    parse = csv_chunks.ChunkParser.columns
 
     def by_arrow(self, chunk):
         return parse(self, chunk._replace(rows=None))
 
-    monkeypatch.setattr(csv_parser.ChunkParser, "columns", by_arrow)
+    monkeypatch.setattr(csv_chunks.ChunkParser, "columns", by_arrow)
     assert rows_of(written(tmp_path, text)) == rows
 
 
@@ -247,12 +247,12 @@ def test_a_process_that_ends_after_a_long_cell_ends_cleanly(tmp_path):
     file = written(tmp_path, "a,b\n" + "1," + "y" * 3_000_000 + "\n" + "2,x\n" * 200_000)
     code = """
 import sys, threading
-from components.arrow_example_gen import csv_blocks
+from components.arrow_example_gen import csv_table
 from components.arrow_example_gen.csv_options import CsvOptions
 
 sys.setswitchinterval(1e-5)
-header = csv_blocks.read_header(sys.argv[1], CsvOptions())
-rows = csv_blocks.blocks(sys.argv[1], header, CsvOptions())
+header = csv_table.read_header(sys.argv[1], CsvOptions())
+rows = csv_table.blocks(sys.argv[1], header, CsvOptions())
 next(rows)
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

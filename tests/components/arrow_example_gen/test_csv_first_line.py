@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 
 from components import CsvOptions
-from components.arrow_example_gen.csv_blocks import read_header
-from components.arrow_example_gen.csv_first_line import looks_like_data
+from components.arrow_example_gen.csv_header import looks_like_data, read_header
 from components.arrow_example_gen.csv_table import open_table
 
 RANDOM = np.random.default_rng(0)

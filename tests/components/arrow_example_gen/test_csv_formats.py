@@ -20,11 +20,14 @@ import pyarrow as pa
 
 from components import CsvOptions
 from components.arrow_example_gen import csv_types
-from components.arrow_example_gen.csv_formats import has_format, plain_numbers
-from components.arrow_example_gen.csv_numbers import NumberTexts
+from components.arrow_example_gen.csv_numbers import (
+    NumberTexts,
+    beyond_int64,
+    has_format,
+    plain_numbers,
+)
+from components.arrow_example_gen.csv_options import NumberFormat
 from components.arrow_example_gen.csv_table import open_table
-from components.arrow_example_gen.number_format import NumberFormat
-from components.arrow_example_gen.whole_numbers import beyond_int64
 
 DOLLARS = NumberFormat(unit="$", thousands=",")
 EUROS = NumberFormat(unit="\u20ac", thousands=".", decimal=",")

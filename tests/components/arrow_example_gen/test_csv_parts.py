@@ -13,10 +13,10 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from components import CsvOptions
-from components.arrow_example_gen import csv_blocks, csv_parts, csv_types
-from components.arrow_example_gen.columns import as_batch
+from components.arrow_example_gen import csv_chunks, csv_table
 from components.arrow_example_gen.csv_table import CsvTable, open_table
-from components.arrow_example_gen.read_csv import CsvSource, example_lists
+from components.arrow_example_gen.csv_text import WHOLE
+from components.arrow_example_gen.read_csv import CsvSource
 from components.arrow_example_gen.splitting import SplitRows, Splitting, find_cuts, splits_of
 
 LINES = [f"{i % 7},é {i % 5}\n" for i in range(200)]  # equal rows, so that their places count
@@ -26,10 +26,10 @@ PLAIN = "number,text\n" + "".join(LINES)
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch):
-    monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", 200)
-    monkeypatch.setattr(csv_blocks, "_BYTES_A_COLUMN", 1)
-    monkeypatch.setattr(csv_parts, "PART_BYTES", 300)
-    monkeypatch.setattr(csv_parts, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(csv_table, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(csv_table, "_BYTES_A_COLUMN", 1)
+    monkeypatch.setattr(csv_chunks, "PART_BYTES", 300)
+    monkeypatch.setattr(csv_chunks, "_PIECE_BYTES", 100)
 
 
 def written(folder: Path, content: bytes, name: str = "rows.csv") -> str:
@@ -65,7 +65,7 @@ def test_parts_are_whole_records(tmp_path, text, encoding, options):
     """Reference: the file read from its beginning."""
     file = written(tmp_path, text.encode(encoding))
     table = open_table([file], CsvOptions.model_validate(options))
-    parts = [rows_of(table, file, part=part.bytes) for part in table.parts(file)]
+    parts = [rows_of(table, file, part=part) for _, part in table.parts(file)]
     assert len(parts) > 3
     assert all(parts)
     assert [row for part in parts for row in part] == rows_of(table, file)
@@ -86,7 +86,7 @@ def test_parts_are_whole_records(tmp_path, text, encoding, options):
 def test_files_that_one_worker_reads(tmp_path, content, encoding):
     file = written(tmp_path, content)
     table = open_table([file], CsvOptions(encoding=encoding))
-    assert [part.bytes for part in table.parts(file)] == [(0, None)]
+    assert [part for _, part in table.parts(file)] == [(0, None)]
 
 
 def test_splits_do_not_depend_on_workers(tmp_path, monkeypatch):
@@ -102,11 +102,8 @@ def test_splits_do_not_depend_on_workers(tmp_path, monkeypatch):
 
 def _split_in_one_pass(file: str) -> list[list[str]]:
     table = open_table([file], CsvOptions())
-    types = table.types(csv_types.together(map(table.count, table.blocks(file))))
-    batches = [
-        as_batch(example_lists(block, types), types.kinds, block.num_rows)
-        for block in table.blocks(file)
-    ]
+    agreed = table.agree([((file, WHOLE), table.examine((file, WHOLE)))])
+    batches = [batch for part in agreed[1] for _, batch in table.read(part, agreed)]
     batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
     rows = (np.arange(batch.num_rows), batch)
     splits = splits_of(rows, BY_ROW, SHARES, find_cuts([rows], BY_ROW, SHARES))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from components.arrow_example_gen.key_folders import folder_keys
+from components.arrow_example_gen.parquet import folder_keys
 
 INT32 = range(-(2**31), 2**31)
 

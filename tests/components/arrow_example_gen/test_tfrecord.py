@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components import ArrowExampleGen, CsvOptions
-from components.arrow_example_gen import tfrecord_blocks, tfrecord_table
+from components.arrow_example_gen import tfrecord
 from components.arrow_example_gen.columns import as_batch
-from components.arrow_example_gen.tfrecord_blocks import blocks
+from components.arrow_example_gen.tfrecord import blocks
 
 KINDS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
 
@@ -57,15 +57,15 @@ def test_rows_arrive_as_they_are_with_every_column(tmp_path_factory, rows, size,
     """Reference: the same rows, where a feature that a record lacks is one without values."""
     file = write(tmp_path_factory.mktemp("rows") / "a", [example(**r) for r in rows], compression)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tfrecord_blocks, "BLOCK_RECORDS", size)
+        patch.setattr(tfrecord, "BLOCK_RECORDS", size)
         read = list(blocks(file))
     assert [block.start for block in read] == list(range(0, len(rows), size))
-    kinds = tfrecord_table.kinds_of(tfrecord_table.examined(file, read))
+    kinds = tfrecord.kinds_of(tfrecord.examined(file, read))
     assert set(kinds) == {name for row in rows for name in row}
     found = [
         row
         for block in read
-        for row in as_batch(tfrecord_table.all_columns(block, kinds), kinds, block.rows).to_pylist()
+        for row in as_batch(tfrecord.all_columns(block, kinds), kinds, block.rows).to_pylist()
     ]
     for row, each in zip(rows if kinds else [], found, strict=True):  # rows need a column
         assert {name: held or [] for name, held in each.items()} == {
@@ -75,7 +75,7 @@ def test_rows_arrive_as_they_are_with_every_column(tmp_path_factory, rows, size,
 
 def test_blocks_are_bounded_by_their_bytes(tmp_path, monkeypatch):
     file = write(tmp_path / "a", [example(text=[b"x" * 1000])] * 10)
-    monkeypatch.setattr(tfrecord_blocks, "BLOCK_BYTES", 3000)
+    monkeypatch.setattr(tfrecord, "BLOCK_BYTES", 3000)
     assert [block.rows for block in blocks(file)] == [3, 3, 3, 1]
 
 
@@ -83,12 +83,12 @@ def test_a_feature_of_two_types(tmp_path):
     one = write(tmp_path / "one", [example(x=[1]), example(x=None), example(x=[0.5])])
     message = f"{one}, record 3: feature 'x' is a float_list, and in {one}, record 1 a int64_list"
     with pytest.raises(ValueError, match=re.escape(message)):
-        tfrecord_table.kinds_of(tfrecord_table.examined(one, blocks(one)))
+        tfrecord.kinds_of(tfrecord.examined(one, blocks(one)))
     other = write(tmp_path / "two", [example(x=[b"a"])])
     first = write(tmp_path / "three", [example(y=[1]), example(x=[2])])
-    seen = [tfrecord_table.examined(file, blocks(file)) for file in (first, other)]
+    seen = [tfrecord.examined(file, blocks(file)) for file in (first, other)]
     with pytest.raises(ValueError, match=r"two, record 1: .*three, record 2 a int64_list"):
-        tfrecord_table.kinds_of(tfrecord_table.together(seen))
+        tfrecord.kinds_of(tfrecord.together(seen))
 
 
 def damaged(tmp_path: Path, how: str) -> str:

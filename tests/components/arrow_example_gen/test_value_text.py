@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.arrow_example_gen.columns import as_lists
-from components.arrow_example_gen.value_text import as_text, check_time_zone
+from components.arrow_example_gen.columns import as_lists, as_text, check_time_zone
 
 MOMENT = datetime.datetime(2013, 5, 6, 17, 30)
 UNITS = ("s", "ms", "us", "ns")

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("apache_beam")
 
-from components.arrow_example_gen.with_values import have_values
+from components.arrow_example_gen.executor import have_values
 
 BATCH = pa.RecordBatch.from_arrays(
     [

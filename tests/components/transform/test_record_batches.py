@@ -13,8 +13,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from components.arrow_example_gen.arrow_coders import RecordBatchCoder, TableCoder
-from components.arrow_example_gen.write_parquet import WriteParquet
+from components.arrow_example_gen.write_parquet import RecordBatchCoder, TableCoder, WriteParquet
 from components.transform.record_batches import (
     BATCH_BYTES,
     MESSAGE_BYTES,

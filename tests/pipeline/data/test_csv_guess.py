@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from components import CsvOptions
-from components.arrow_example_gen import csv_blocks
+from components.arrow_example_gen import csv_table
 from pipeline.common.errors import ConfigError
 from pipeline.data.csv_guess import guess_csv
 from pipeline.data.tables import beyond_int64
@@ -80,8 +80,8 @@ def test_what_is_found(tmp_path, content, section, reason):
 
 
 def test_codes_are_counted_in_all_blocks_of_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", 1024)
-    monkeypatch.setattr(csv_blocks, "_BYTES_A_COLUMN", 1)
+    monkeypatch.setattr(csv_table, "BLOCK_BYTES", 1024)
+    monkeypatch.setattr(csv_table, "_BYTES_A_COLUMN", 1)
     cells = [f"X{i}" if i % 2 else f"{i}.5" for i in range(100)] + [f"{i}.5" for i in range(900)]
     (tmp_path / "rows.csv").write_text("n,m\n" + "".join(f"1,{cell}\n" for cell in cells))
     found = guess_csv([tmp_path / "rows.csv"])

@@ -21,9 +21,8 @@ import pyarrow.types as types
 import pytest
 
 from components import CsvOptions
-from components.arrow_example_gen.columns import Kind
+from components.arrow_example_gen.columns import Kind, as_text
 from components.arrow_example_gen.csv_numbers import NumberTexts
-from components.arrow_example_gen.value_text import as_text
 from pipeline.config.config import DataConfig
 from pipeline.data.peek import peek
 from pipeline.run.input_rows import open_rows

@@ -14,7 +14,6 @@ import lzma
 import math
 import struct
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +26,8 @@ import pyarrow.parquet as pq  # noqa: E402
 from tfrecords import write_tfrecord  # noqa: E402
 
 from components import CsvOptions  # noqa: E402
-from components.arrow_example_gen import csv_blocks  # noqa: E402
+from components.arrow_example_gen import csv_table  # noqa: E402
 from pipeline.cli.cli import main  # noqa: E402
-
-
-def _zip(data: bytes) -> bytes:
-    sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w") as archive:
-        archive.writestr("rows.csv", data)
-    return sink.getvalue()
 
 
 def _arrow(codec: str, data: bytes) -> bytes:
@@ -48,7 +40,6 @@ def _arrow(codec: str, data: bytes) -> bytes:
 COMPRESS = {
     "xz": lzma.compress,
     "bz2": bz2.compress,
-    "zip": _zip,
     "zst": lambda data: _arrow("zstd", data),
     "lz4": lambda data: _arrow("lz4", data),
 }
@@ -287,7 +278,7 @@ def refusal(capfd: Any, model: Path, source: Path | str, *arguments: str) -> str
     "ending",
     [
         *("csv", "parquet", "feather", "tfrecord", "jsonl"),
-        *("csv.XZ", "csv.zip", "tfrecord.lz4", "jsonl.zst", "json.bz2"),
+        *("csv.XZ", "tfrecord.lz4", "jsonl.zst", "json.bz2"),
     ],
 )
 def test_every_format_and_compression_gives_the_same(models, tmp_path, ending):
@@ -299,13 +290,6 @@ def test_every_format_and_compression_gives_the_same(models, tmp_path, ending):
     assert [row["id"] for row in rows] == ["a1", "a2", "a3"]
     assert [row["town"] for row in rows] == ["Oslo", "", "Ås"]
     assert [float(row["prediction"]) for row in rows] == pytest.approx(list(map(logit, ROWS)))
-
-
-def test_unsupported_compressions_are_refused_by_name(models, tmp_path, capfd):
-    (tmp_path / "rows.csv.7z").write_bytes(b"7z\xbc\xaf\x27\x1c" + bytes(100))
-    printed = " ".join(refusal(capfd, models["regression"], tmp_path / "rows.csv.7z").split())
-    assert "unsupported compression '7z'" in printed
-    assert "gzip, bzip2, xz, zstd, lz4, brotli, zip" in printed
 
 
 def test_csv_as_people_have_it(models, tmp_path):
@@ -580,8 +564,8 @@ def test_bad_rows_may_be_left_out(models, tmp_path, capfd):
 
 def test_only_the_first_bad_row_is_looked_up(models, tmp_path, capfd, monkeypatch):
     """The look-up reads the file from its start."""
-    found, find = [], csv_blocks.find
-    monkeypatch.setattr(csv_blocks, "find", lambda *args: found.append(find(*args)) or found[-1])
+    found, find = [], csv_table.find
+    monkeypatch.setattr(csv_table, "find", lambda *args: found.append(find(*args)) or found[-1])
     file = tmp_path / "rows.csv"
     file.write_text("id,size,rooms,town\n" + "".join(f"{i},s{i % 3},2,x\n" for i in range(3000)))
     refusal(capfd, models["regression"], file, "--on-error", "skip")
@@ -655,7 +639,7 @@ def test_a_damaged_record(models, tmp_path, capfd):
 
 
 def test_a_feature_that_only_later_records_have_can_be_kept(models, tmp_path, monkeypatch):
-    monkeypatch.setattr("components.arrow_example_gen.tfrecord_blocks.BLOCK_RECORDS", 1)
+    monkeypatch.setattr("components.arrow_example_gen.tfrecord.BLOCK_RECORDS", 1)
     file = tmp_path / "rows.tfrecord"
     with tf.io.TFRecordWriter(str(file)) as writer:
         for name in ("size", "late"):

@@ -1,0 +1,330 @@
+"""How a CSV file is written: its encoding, its delimiter and the names of its columns."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Literal
+
+from components.arrow_example_gen.csv_options import CsvOptions
+from components.arrow_example_gen.csv_text import (
+    BadRecord,
+    CsvRecords,
+    OpenQuote,
+    Utf8Stream,
+    encoding_of,
+    find_undecodable,
+    read_start,
+)
+from components.arrow_example_gen.decompress import open_decompressed
+
+_LOOKED_AT = 2**16
+_LOOKED_AT_FOR_DELIMITER = 2**20  # of a longer header
+_LONGEST_HEADER = 2**24
+_DELIMITERS = ",;\t|"
+_IN_VALUES = "._-+'()[]\"\r\n\0"  # signs that are part of names and values
+_ALIGNED = re.compile(r"\S {2,}\S")
+_CONTROLS = bytes({*range(0x20)} - {*b"\0\t\n\v\f\r\x1b"})
+_MANY_CONTROLS = 4  # different ones; a delimiter may be one of them
+_OTHER_FORMATS = (  # Excel's old one, Parquet, Arrow, web pages, JSON
+    *(b"\xd0\xcf\x11\xe0", b"PK\x03\x04", b"PAR1", b"ARROW1"),
+    *(b"<!doctype html", b"<html", b'{"', b'[{"'),
+)
+
+_CELLS = 20_000  # looked at below the first line, in whole rows, two of them at least
+_MOST = 0.9  # share of numbers (or dates) that makes a column one of them
+_RUN = 5  # so many whole numbers in a row, from 0 or 1, are column names and not values
+_YEARS = range(1800, 2101)
+_SHOWN = 60  # characters of a line in a message
+_NUMBER = re.compile(
+    r"[(+\-−]?\s?[$€£¥]?\s?[+\-−]?(\d{1,3}([,.'’ \u00a0\u202f]\d{3})+|\d+)?([.,]\d*)?"
+    r"([eE][+-]?\d+)?\s?[%$€£¥]?\)?"
+)
+_DATE = re.compile(
+    r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([T ,].*)?|\d{4}-\d{2}|\d{1,2}:\d{2}(:\d{2}(\.\d*)?)?"
+    r"|\d{1,2}[-./ ]\s?[A-Za-z]{3,9}[-./ ,]\s?\d{2,4}([T ,].*)?|[A-Za-z]{3,9} \d{1,2},? \d{4}.*"
+)
+_NO_NAMES = {"", "na", "n/a", "nan", "null", "none", "?", "-", "unknown", "missing", "inf", "-inf"}
+
+_Kind = Literal["number", "date", "text", "none"]
+
+
+@dataclass(frozen=True)
+class CsvHeader:
+    """The first line of a file, and how the file is written.
+
+    Attributes:
+        names: the columns; one without a name is "".
+        delimiter: between cells.
+        encoding: of the file.
+        kept: places of the columns that are read.
+        dropped: why the others are not, for the log; empty where there are none.
+    """
+
+    names: tuple[str, ...]
+    delimiter: str
+    encoding: str
+    kept: tuple[int, ...]
+    dropped: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that are read."""
+        return tuple(self.names[place] for place in self.kept)
+
+
+class InvalidEncoding(ValueError):
+    """The file has bytes that are not valid in its encoding."""
+
+    def __init__(self, file: str, encoding: str, options: CsvOptions):
+        found = find_undecodable(file, encoding)
+        place = f", line {found.line}: byte 0x{found.byte:02x}" if found else ": a byte"
+        fix = (
+            "Name the file's encoding in data.csv.encoding"
+            if options.encoding is None
+            else f"data.csv.encoding={options.encoding} is not the file's: name another"
+        )
+        super().__init__(
+            f"{file}{place} is not text in {encoding}. {fix}; files of Excel and "
+            "Windows in western Europe and America are cp1252, and others latin-1."
+        )
+
+
+def read_header(file: str, options: CsvOptions) -> CsvHeader:
+    """Read the first line of a file, and detect how it is written.
+
+    Args:
+        file: a path on any file system that Beam knows; compressed or not.
+        options: what the user says of it.
+
+    Raises:
+        ValueError: it is empty or no text, or the first line names a column twice or not at all, or
+            looks like data where the options do not say what it is.
+    """
+    encoding = options.encoding or encoding_of(file)
+    _check_is_text(file, encoding)
+    try:
+        delimiter, first, below = _first_records(file, encoding, options)
+    except UnicodeDecodeError:
+        raise InvalidEncoding(file, encoding, options) from None
+    if options.header is False:
+        numbered = tuple(f"column_{number}" for number in range(1, len(first) + 1))
+        return CsvHeader(numbered, delimiter, encoding, tuple(range(len(first))))
+    shown = " ".join(delimiter.join(first).split())
+    shown = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 1] + "…"
+    if options.header is None and looks_like_data(first, below):
+        raise ValueError(
+            f"{file}: the first line looks like data: {shown!r}. "
+            "If it is a row, set data.csv.header: false (init: --no-header), which names the "
+            "columns column_1, column_2, ...; if it names the columns, set data.csv.header: true "
+            "(init: --header)."
+        )
+    names = tuple(name.strip() for name in first)
+    if _ALIGNED.search(names[0]) if len(names) == 1 else _are_repeated([first, *below]):
+        raise ValueError(
+            f"{file} has several signs between two columns: {shown!r}. "
+            "Write one sign between them, such as a comma."
+        )
+    dropped = [i for i in (0, len(names) - 1) if not names[i] and any(names)]
+    kept = tuple(i for i in range(len(names)) if i not in dropped)
+    _check_names([names[i] for i in kept], file)
+    places = " and ".join({0: "first"}.get(i, "last") for i in dict.fromkeys(dropped))
+    why = f"{file}: the {places} column has no name and is left out" if dropped else ""
+    return CsvHeader(names, delimiter, encoding, kept, why)
+
+
+def _check_is_text(file: str, encoding: str) -> None:
+    """Refuse another format, which an encoding such as latin-1 would decode to something."""
+    with open_decompressed(file) as stream:
+        head = read_start(stream, _LOOKED_AT)
+    is_other = any(head[: len(start)].lower() == start.lower() for start in _OTHER_FORMATS)
+    controls = {byte for byte in head if byte in _CONTROLS}
+    is_utf16 = encoding.startswith(("utf-16", "utf-32")) or 4 * head.count(0) > len(head)
+    if is_other or (len(controls) >= _MANY_CONTROLS and not is_utf16):
+        raise ValueError(
+            f"{file} is not CSV: it begins with {head[:12]!r}. Save the table as CSV, or set its "
+            "format: data.source, or --source."
+        )
+
+
+def _first_records(
+    file: str, encoding: str, options: CsvOptions
+) -> tuple[str, list[str], list[list[str]]]:
+    """Return the delimiter, the cells of the first record, which may be long, and some below it."""
+    data, first = b"", None
+    with Utf8Stream(file, encoding) as stream:
+        for size in (_LOOKED_AT, _LOOKED_AT_FOR_DELIMITER, _LONGEST_HEADER):
+            data += read_start(stream, size - len(data))
+            whole = len(data) < size
+            head = codecs.getincrementaldecoder("utf-8")().decode(data, final=whole)
+            some = head[:_LOOKED_AT_FOR_DELIMITER]
+            delimiter = options.delimiter or _delimiter(
+                some, options, whole=whole and len(some) == len(head)
+            )
+            records = CsvRecords(io.StringIO(head, newline=""), delimiter, options)
+            try:
+                first = next(iter(records), None)
+            except BadRecord as error:
+                if whole or not isinstance(error, OpenQuote):
+                    raise ValueError(f"{file}, line {error.line}: {error}") from None
+                first = None
+            if whole or (first is not None and records.position < len(head)):
+                break  # a record that reaches the end of what was read may be longer
+        else:
+            raise ValueError(
+                f"{file}: the first line, with the columns' names, does not end within "
+                f"{_LONGEST_HEADER >> 20} MB. Shorten it, or end a quote that is open in it."
+            )
+    if first is None or not head.strip():
+        raise ValueError(f"{file}: has no line with the columns' names. Write them in its first.")
+    records = CsvRecords(io.StringIO(head, newline=""), delimiter, options, may_be_cut=True)
+    return delimiter, first.cells, [record.cells for record in islice(records, 1, None)]
+
+
+def _delimiter(text: str, options: CsvOptions, *, whole: bool) -> str:
+    """Return the delimiter with which most rows have as many cells as the first row.
+
+    If none of the usual ones splits the first row, it is another sign of that row which gives every
+    row, two at least, as many cells.
+    """
+
+    def rows(delimiter: str) -> list[int]:
+        lines = io.StringIO(text, newline="")
+        records = CsvRecords(lines, delimiter, options, may_be_cut=True)
+        found = [len(record.cells) for record in records]
+        return found if whole or len(found) < 2 else found[:-1]  # its end was not read
+
+    def fit(delimiter: str) -> tuple[bool, float, int]:
+        found = rows(delimiter) or [0]
+        return found[0] > 1, Counter(found)[found[0]] / len(found), found[0]
+
+    usual = max(_DELIMITERS, key=fit)
+    if fit(usual)[0]:
+        return usual
+    lines = CsvRecords(io.StringIO(text, newline=""), usual, options, may_be_cut=True)
+    first = next(iter(lines), None)
+    signs = set(first.cells[0] if first else "") - {*_IN_VALUES, options.quote}
+    fitting = {
+        sign: len_[0]
+        for sign in sorted(signs)
+        if sign.isascii() and not sign.isalnum() and len(set(len_ := rows(sign))) == 1 < len(len_)
+    }
+    return max(fitting, key=fitting.__getitem__, default=usual)
+
+
+def _are_repeated(rows: Iterable[Sequence[str]]) -> bool:
+    """Return whether each delimiter is there twice: every second cell of all rows is empty."""
+    return all(len(row) > 2 and all(row[::2]) and not any(row[1::2]) for row in rows)
+
+
+def _check_names(names: Sequence[str], file: str) -> None:
+    with_nul = next((name for name in names if "\0" in name), None)
+    if with_nul is not None:
+        raise ValueError(
+            f"{file}: the column name {with_nul!r} has a NUL byte. Take it out, or name the file's "
+            "encoding in data.csv.encoding: utf-16-le and utf-16-be have such bytes."
+        )
+    repeated = sorted(name for name, times in Counter(filter(None, names)).items() if times > 1)
+    if repeated or not all(names):
+        raise ValueError(
+            f"{file}: the first line must name every column once; "
+            + (f"repeated: {', '.join(repeated)}." if repeated else "one name is empty.")
+            + " If it is a row of data, set data.csv.header: false (init: --no-header)."
+        )
+
+
+def looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
+    """Return whether the cells of a first line are a row like the `rows` below it.
+
+    They are one if a cell is a number or a date as the cells below it are. They are not if anything
+    says that they are names: a text above numbers or dates, a date above numbers, years, a count
+    0, 1, 2, ..., or an empty cell above an index.
+    """
+    cells = [cell.strip() for cell in first]
+    kinds = [_kind(cell) for cell in cells]
+    if "number" not in kinds and "date" not in kinds:
+        return False
+    many = max(2, _CELLS // len(cells))
+    below = list(islice((row for row in rows if len(row) == len(cells)), many))
+    if not below:  # there is none, or none of what was read of a wide file is whole
+        places = [place for place, kind in enumerate(kinds) if kind == "number"]
+        return "text" not in kinds and not _are_names(cells, [[] for _ in cells], places)
+    columns = [[cell.strip() for cell in column] for column in zip(*below, strict=True)]
+    over_under = list(zip(kinds, map(_column_kind, columns), strict=True))
+    if any(
+        over in ("text", "date") and under in ("number", "date") and over != under
+        for over, under in over_under
+    ):
+        return False
+    if cells[0] == "" and (_counts(columns[0]) or (all(columns[0]) and _counts(cells[1:]))):
+        return False  # an index as pandas writes it
+    alike = [
+        place
+        for place, (over, under) in enumerate(over_under)
+        if over in ("number", "date") and over == under
+    ]
+    numbers = [place for place in alike if kinds[place] == "number"]
+    return bool(alike) and not (numbers == alike and _are_names(cells, columns, numbers))
+
+
+def _kind(cell: str) -> _Kind:
+    if cell.lower() in _NO_NAMES:
+        return "none"
+    if any(map(str.isdigit, cell)):
+        if _NUMBER.fullmatch(cell):
+            return "number"
+        if _DATE.fullmatch(cell):
+            return "date"
+    return "text"
+
+
+def _column_kind(column: Sequence[str]) -> _Kind:
+    """Return what most cells with a value are."""
+    kinds = [kind for kind in map(_kind, column) if kind != "none"]
+    if not kinds:
+        return "none"
+    most: list[_Kind] = [
+        kind for kind in ("number", "date") if kinds.count(kind) >= _MOST * len(kinds)
+    ]
+    return most[0] if most else "text"
+
+
+def _are_names(cells: Sequence[str], columns: Sequence[Sequence[str]], places: list[int]) -> bool:
+    """Whether numbers above numbers are names: years, or 0, 1, 2, ... as pandas numbers columns."""
+    names = [cells[place] for place in places]
+    if not names:
+        return False
+    rows = list(zip(*(columns[place] for place in places), strict=True))
+    if _counts(names):
+        return len(names) >= _RUN and not any(map(_counts, rows))
+    if not _are_years(names):
+        return False
+    if len(names) >= 3:
+        return not any(map(_are_years, rows))
+    foreign = _YEARS if len(names) == 2 else range(1000, 10_000)
+    return not any(_whole(value) in foreign for row in rows for value in row)
+
+
+def _are_years(cells: Sequence[str]) -> bool:
+    """Return whether cells are years in equal steps, up or down."""
+    years = [_whole(cell) for cell in cells]
+    steps = {b - a for a, b in pairwise(years)}
+    return all(year in _YEARS for year in years) and len(steps) <= 1 and 0 not in steps
+
+
+def _counts(cells: Sequence[str]) -> bool:
+    """Return whether cells are 0, 1, 2, ... or 1, 2, 3, ..."""
+    numbers = [_whole(cell) for cell in cells]
+    return numbers[:1] in ([0], [1]) and numbers == list(
+        range(numbers[0], numbers[0] + len(numbers))
+    )
+
+
+def _whole(cell: str) -> int:
+    """Return a whole number, or -1."""
+    return int(cell) if cell.isascii() and cell.isdigit() and len(cell) < 19 else -1
