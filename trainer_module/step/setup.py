@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -17,7 +18,7 @@ from trainer_module.common.tensors import LossLike
 from trainer_module.devices.graph_marks import GraphMarks
 from trainer_module.gradients.clipped_micro_batch import check_placement, plan_clipping
 from trainer_module.losses.weighted_loss import SeparateLoss, WeightedLoss, as_loss_function
-from trainer_module.options.step_options import StepKeywords, StepOptions
+from trainer_module.options.step_options import StepOptions
 from trainer_module.step.task_balance import check_tasks
 from trainer_module.window.accumulation import sum_window
 from trainer_module.window.describe import (
@@ -52,7 +53,7 @@ class StepSetup:
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
         loss_fn: LossLike,
-        options: StepKeywords,
+        options: dict[str, Any],
         strategy: tf.distribute.Strategy,
     ) -> None:
         """Check the arguments, and build the optimizer in the strategy's scope.
