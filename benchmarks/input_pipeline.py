@@ -48,7 +48,7 @@ from trainer_module import TrainerConfig, TrainStep
 from trainer_module.data.input_pipeline import DataSummary, summarise
 from trainer_module.model.data_context import TransformedData, model_context
 from trainer_module.model.default_model import default_model
-from trainer_module.options.model_config import ModelConfig
+from trainer_module.options.task_options import ModelConfig
 
 STEPS_PER_LOOP = 1000
 BUFFER_ROWS = TrainerConfig().shuffle_buffer_rows

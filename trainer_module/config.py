@@ -12,13 +12,10 @@ from trainer_module.common.json_values import Json
 from trainer_module.devices.memory_budget import parse_memory_budget
 from trainer_module.options.batch_sizes import BATCH_SIZES, BatchSizes
 from trainer_module.options.cluster_options import ClusterOptions
-from trainer_module.options.loop_options import RunLength
-from trainer_module.options.model_config import EarlyStoppingConfig
-from trainer_module.options.parse import parse_section
-from trainer_module.options.profiled_steps import check_profiled_steps
-from trainer_module.options.settings import COUNT, RUNTIME_ONLY
+from trainer_module.options.loop_options import RunLength, check_profiled_steps
+from trainer_module.options.settings import COUNT, RUNTIME_ONLY, parse_section
 from trainer_module.options.step_options import UpdateOptions
-from trainer_module.options.task_options import TaskOptions
+from trainer_module.options.task_options import EarlyStoppingConfig, TaskOptions
 
 DEFAULT_EPOCHS = 10
 DEFAULT_METRICS = {
@@ -112,9 +109,6 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
             "null: only at the ends of epochs. If it is not set, a pipeline compiled for Kubeflow "
             "or Vertex uses 5."
         ),
-    )
-    keep_checkpoints: Annotated[int, COUNT, RUNTIME_ONLY] = Field(
-        default=2, description="Number of checkpoints to keep, the latest ones."
     )
     tensorboard: Annotated[bool, RUNTIME_ONLY] = Field(
         default=True, description="Whether to write TensorBoard scalars to the model_run folder."

@@ -26,10 +26,17 @@ _REPLACEMENTS = {
     **{f"cluster.vertex.server.{name}": _SERVER for name in _SERVER_FIELDS},
     "explain.slices": "group the artifact's rows by `raw.<column>` (docs/attributions.md)",
     "normalization.shift": "compare splits by TFX's DistributionValidator",
+    "training.communication": "nothing: ring on CPUs, TensorFlow's choice on GPUs",
+    "training.early_stopping.min_delta": "nothing: each improvement counts",
+    "training.early_stopping.restore_best": "nothing: the weights of the best epoch are exported",
+    "training.keep_checkpoints": "nothing: the latest two are kept",
+    "training.max_consecutive_skips": "nothing: training ends after 100 skipped windows in a row",
     "training.memory_cache_dir": "nothing: a run keeps its size beside its checkpoints",
     "training.model.kind": "use hidden_units with knots and linear",
     "training.model.low_rank": "use fewer hidden_units",
     "training.model.members": "use hidden_units with knots and linear",
+    "training.optimizer.schedule.decay_steps": "nothing: the decay ends with the training",
+    "training.optimizer.schedule.final_fraction": "nothing: the rate decays to 0",
     "training.sharpness_rows": "call tf.autodiff (docs/gradients.md)",
 }
 

@@ -27,8 +27,7 @@ from pipeline.common.plain_line import plain_line
 from pipeline.data.tables import Rows
 from pipeline.features.column_counter import FLOAT_MERGES
 from pipeline.features.dates import guess_format
-from shared_core.run_warning import RunWarning
-from trainer_module.baselines.one_column import (
+from pipeline.features.one_column import (
     ColumnScore,
     Target,
     codes_of_numbers,
@@ -37,6 +36,7 @@ from trainer_module.baselines.one_column import (
     target_of_classes,
     target_of_numbers,
 )
+from shared_core.run_warning import RunWarning
 
 FEW_ROWS = 50
 """Minimum number of rows; with fewer, a leak may be due to chance."""

@@ -20,7 +20,6 @@ from pipeline.tracking.export import check_server
 from shared_core.nearest import nearest_column
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.gpu_check import GpuMissing, check_gpu_visible
-from trainer_module.options.setting_names import to_setting_names
 from transform import check_spec
 
 if TYPE_CHECKING:
@@ -258,7 +257,7 @@ def _check_gpu(config: PipelineConfig) -> None:
     try:
         check_gpu_visible()
     except GpuMissing as error:
-        raise ConfigError(to_setting_names(str(error), "training")) from None
+        raise ConfigError(f"training.{error}") from None
 
 
 def _check_workers(config: PipelineConfig) -> None:

@@ -1,4 +1,4 @@
-"""Warn about implausibly good results, and name the column that explains them."""
+"""Warn about implausibly good results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ _TOO_GOOD = {
     "sparse_categorical_accuracy": 0.995,
     "r2": 0.99,
 }
-_EXPLAINS = 0.5  # share of the label; above it, one column is the likely reason
 
 
 def too_good(values: Mapping[str, float], found: Baselines | None) -> list[RunWarning]:
@@ -33,20 +32,5 @@ def too_good(values: Mapping[str, float], found: Baselines | None) -> list[RunWa
             continue
         what = f"{metric} is {value:.4f}, which is rare for honest data"
         fix = "Check that each feature is known when a prediction is made"
-        column, number = None, value
-        strongest = found.strongest if found else None
-        if strongest is not None:
-            column, number = strongest.column, strongest.share
-            if number < _EXPLAINS:
-                what += (
-                    f". No single column explains it: {column!r} predicts most of the label, "
-                    f"{number:.0%}"
-                )
-                fix = "Check for columns that leak it together"
-            else:
-                what += f": column {column!r} alone explains {number:.1%} of the label"
-                fix = "Check that its value is known when a prediction is made"
-        return [
-            RunWarning(what=what, fix=fix, column=column, number=number, source=NodeName.EVALUATOR)
-        ]
+        return [RunWarning(what=what, fix=fix, number=value, source=NodeName.EVALUATOR)]
     return []

@@ -45,7 +45,6 @@ from pipeline.run.outcome import RunOutcome
 from pipeline.tracking.export import export_run
 from shared_core.run_warning import RunWarning
 from trainer_module import prepare_process
-from trainer_module.options.setting_names import setting_names
 
 _LEGACY_KERAS = (
     "TF_USE_LEGACY_KERAS is set in your environment, so that tf.keras is Keras 2 here, which the "
@@ -141,8 +140,7 @@ def _run(
         with views.waiting("loading TFX and checking the configuration", console):
             # Of the trainings that a search may try, one that measures memory demands the most.
             auto = (one for one in config.trainings if one.micro_batch_size == "auto")
-            with setting_names("training"):
-                prepare_process(next(auto, config.training))
+            prepare_process(next(auto, config.training))
             register_file_systems(config.model_dump_json(exclude={"cluster"}))
             preflight.check_buckets(config)
             preflight.check(config)

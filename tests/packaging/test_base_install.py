@@ -204,7 +204,7 @@ def test_ten_windows_are_trained_and_exported(installed, seen):
     if BASE == "1.21":
         assert seen["tensorboard"] == (
             "TensorBoardScalars needs tensorboard, which is not installed: uv pip install "
-            "'tfx-largebatch[tensorboard]', or leave out TensorBoardScalars."
+            "'tfx-largebatch[tensorboard]', or leave out TensorBoardScalars (tensorboard: false)."
         )
 
 

@@ -5,39 +5,43 @@
 
 Both are fitted on at most 100,000 training rows, sampled evenly. With many columns or classes there
 are fewer rows (`max_rows`), so that a fit takes about a second of one core. Both are evaluated on
-every eval row, with the row weights that the Evaluator uses.
+every eval row, with the row weights that the Evaluator uses. The metrics are Keras metrics in
+float64, because memory must not grow with the number of rows, with the Evaluator's names and its
+10,000 thresholds. A metric that is undefined for the rows is None.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Sequence
 
+import keras
 import numpy as np
 from absl import logging
 
 from shared_core.atomic_files import atomic_write_text
 from trainer_module.baselines.columns import Columns
-from trainer_module.baselines.linear_models import probabilities
-from trainer_module.baselines.record import FILE, Baseline, Baselines
-from trainer_module.baselines.sample import (
+from trainer_module.baselines.linear_models import (
     MAX_ROWS,
     Sample,
     batch_rows,
     fit_linear,
     max_rows,
+    probabilities,
     row_weights,
     sample_rows,
     why_no_linear,
 )
-from trainer_module.baselines.scores import Scores
-from trainer_module.baselines.strongest import strongest_column
+from trainer_module.baselines.record import FILE, Baseline, Baselines
 from trainer_module.config import TrainerConfig
 from trainer_module.data.input_pipeline import DataSummary
 from trainer_module.model.data_context import TransformedData, model_context
-from trainer_module.model.model_context import ModelContext
+from trainer_module.model.model_context import LabelKind, ModelContext
+from trainer_module.model.undefined import defined_result
 
+_THRESHOLDS = 10_000
 Predict = Callable[[dict[str, np.ndarray], int], np.ndarray]
 
 
@@ -99,8 +103,7 @@ def compute_baselines(
         found.append(
             Baseline("linear", f"{what} on {columns.width:,} columns", scores["linear"].results())
         )
-    strongest = None if left_out else strongest_column(columns, sample.rows, sample.labels, kind)
-    return Baselines(len(sample.labels), eval_rows, tuple(found), left_out, strongest)
+    return Baselines(len(sample.labels), eval_rows, tuple(found), left_out)
 
 
 def write_baselines(
@@ -192,3 +195,86 @@ def _describe(kind: str, constants: dict[str, np.ndarray]) -> str:
         return f"the training rows' share of positives {float(constants['prior'][0]):.4f}"
     shares = constants["prior"]
     return f"the training rows' shares of {len(shares)} classes, the largest {shares.max():.4f}"
+
+
+class Scores:
+    """Accumulates metrics over batches; row weights may be 0."""
+
+    def __init__(self, kind: LabelKind) -> None:
+        """Start without rows.
+
+        Args:
+            kind: Kind of the label; it determines the metrics.
+        """
+        self._kind = kind
+        self._metrics = _metrics(kind)
+        self._weights = self._sum = self._squares = self._errors = 0.0
+        self._origin: float | None = None
+        self._valid = True
+
+    def add(self, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> None:
+        """Add rows.
+
+        Args:
+            labels: `[rows]`.
+            predictions: `[rows, outputs]`; a number, the probability of class 1, or the
+                probability of each class.
+            weights: `[rows]`.
+        """
+        usable = np.isfinite(labels)
+        if self._kind != "regression":
+            classes = max(2, predictions.shape[1])
+            usable &= (labels >= 0) & (labels < classes)
+        if not usable.all():
+            self._valid = False
+        if not self._valid:
+            return
+        truth = labels.astype(np.float64)[:, None]
+        for metric in self._metrics.values():
+            metric.update_state(truth, predictions, sample_weight=weights)
+        if self._kind == "regression":
+            # Subtract the first label: differences of the squares of large labels would cancel.
+            self._origin = float(labels[0]) if self._origin is None else self._origin
+            moved = truth[:, 0] - self._origin
+            self._weights += float(weights.sum())
+            self._sum += float(weights @ moved)
+            self._squares += float(weights @ moved**2)
+            self._errors += float(weights @ (truth[:, 0] - predictions[:, 0]) ** 2)
+
+    def results(self) -> dict[str, float | None]:
+        """Return the values by metric."""
+        values: dict[str, float | None] = {}
+        for name, metric in self._metrics.items():
+            values[name] = float(defined_result(metric)) if self._valid else None
+        if self._kind == "regression":
+            values["r2"] = self._r2()
+        return {n: v if v is not None and math.isfinite(v) else None for n, v in values.items()}
+
+    def _r2(self) -> float | None:
+        if not self._valid or not self._weights > 0:
+            return None
+        spread = self._squares - self._sum**2 / self._weights
+        return 1 - self._errors / spread if spread > 0 else None
+
+
+def _metrics(kind: LabelKind) -> dict[str, keras.metrics.Metric]:
+    metrics, options = keras.metrics, {"dtype": "float64"}
+    if kind == "binary":
+        return {
+            "auc": metrics.AUC(_THRESHOLDS, **options),
+            "auc_precision_recall": metrics.AUC(_THRESHOLDS, curve="PR", **options),
+            "binary_accuracy": metrics.BinaryAccuracy(**options),
+            "binary_crossentropy": metrics.BinaryCrossentropy(**options),
+            "precision": metrics.Precision(**options),
+            "recall": metrics.Recall(**options),
+        }
+    if kind == "multiclass":
+        return {
+            "sparse_categorical_accuracy": metrics.SparseCategoricalAccuracy(**options),
+            "sparse_categorical_crossentropy": metrics.SparseCategoricalCrossentropy(**options),
+        }
+    return {
+        "mean_absolute_error": metrics.MeanAbsoluteError(**options),
+        "mean_squared_error": metrics.MeanSquaredError(**options),
+        "root_mean_squared_error": metrics.RootMeanSquaredError(**options),
+    }

@@ -2,26 +2,68 @@
 
 Ids from a limit on share one column. The ids of a vocabulary are ordered by frequency, so the
 rarest ids share it. A text has one column for each of its most frequent terms, with the term's
-weight.
+weight. A row has one id of hundreds, so these columns are stored sparsely.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainer_module.baselines.design_matrix import DesignMatrix
 from trainer_module.common.extras import load
 from trainer_module.data.text_bags import other_places, text_bags
 from trainer_module.model.default_model import id_ranges
 from trainer_module.model.model_context import ModelContext
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 MAX_COLUMNS = 1000
 _MAX_IDS = 256
 _MIN_IDS = 4
 _MIN_TERMS = 32  # of each text
+
+
+@dataclasses.dataclass(frozen=True)
+class DesignMatrix:
+    """A matrix `[rows, width]`; the dense columns are the first ones.
+
+    Attributes:
+        dense: `[rows, numbers]` float64.
+        sparse: `[rows, width - numbers]` float64.
+    """
+
+    dense: np.ndarray
+    sparse: csr_array
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[DesignMatrix]) -> DesignMatrix:
+        """Return the rows of all parts."""
+        vstack = load("scipy.sparse", "vstack", extra="tfx")
+        dense = np.concatenate([part.dense for part in parts])
+        return cls(dense, vstack([part.sparse for part in parts], format="csr"))
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.dense.shape[1] + self.sparse.shape[1]
+
+    def without_last(self, columns: int) -> DesignMatrix:
+        """Return the matrix without so many of the last columns, which are sparse."""
+        return DesignMatrix(self.dense, self.sparse[:, : self.sparse.shape[1] - columns])
+
+    def __getitem__(self, rows: np.ndarray | slice) -> DesignMatrix:
+        """Return the rows with these indices."""
+        return DesignMatrix(self.dense[rows], self.sparse[rows])
+
+    def __matmul__(self, kernel: np.ndarray) -> np.ndarray:
+        """Return the product with a kernel `[width, outputs]`."""
+        numbers = self.dense.shape[1]
+        return self.dense @ kernel[:numbers] + self.sparse @ kernel[numbers:]
 
 
 class Columns:
@@ -35,7 +77,6 @@ class Columns:
         id_widths: (number of ids, number of columns) of each id feature value.
         terms: Number of columns of the terms of texts.
         nonzeros: Largest number of ids and terms of a row, which have a column each.
-        left_out: Names of the features without columns, which are strings.
     """
 
     def __init__(self, context: ModelContext, inputs: Sequence[str]) -> None:
@@ -46,10 +87,6 @@ class Columns:
             inputs: Names of the features that the model uses.
         """
         spec = {name: context.feature_spec[name] for name in inputs}
-        self._layout = context.layout
-        self.left_out = [
-            name for name, f in spec.items() if not (f.dtype.is_floating or f.dtype.is_integer)
-        ]
         self._bags = [
             bag
             for bag in text_bags(context.layout)
@@ -80,27 +117,6 @@ class Columns:
 
     def _of_ids(self, counts: Sequence[int]) -> int:
         return sum(min(count, self._cap) for count in counts)
-
-    def sources(self) -> dict[str, list[slice]]:
-        """Return slices of the matrix's columns by raw column; each id has one slice."""
-        layout = self._layout
-        named = {n: layout.of(n) if layout else () for n in (*self._floats, *self._ids)}
-
-        def source_of(name: str, position: int) -> str:
-            return named[name][position].source if position < len(named[name]) else name
-
-        widths = [
-            (source_of(name, at), 1) for name, places in self._floats.items() for at in places
-        ]
-        for name, ranges in self._ids.items():
-            widths += [(source_of(name, at), min(count, self._cap)) for at, _, count in ranges]
-        widths += [(bag.source, terms) for bag, terms in zip(self._bags, self._terms, strict=True)]
-        found: dict[str, list[slice]] = {}
-        start = 0
-        for source, width in widths:
-            found.setdefault(source, []).append(slice(start, start + width))
-            start += width
-        return found
 
     def matrix(self, features: Mapping[str, np.ndarray], rows: int) -> DesignMatrix:
         """Return the matrix `[rows, width]` of a batch; non-finite values become 0.

@@ -21,10 +21,11 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.baselines.columns import Columns
-from trainer_module.baselines.linear_models import LinearModel, fit_ridge
-from trainer_module.baselines.sample import (
+from trainer_module.baselines.linear_models import (
+    LinearModel,
     Sample,
     fit_linear,
+    fit_ridge,
     max_rows,
     sample_rows,
     why_no_linear,
@@ -122,7 +123,7 @@ def fit_linear_start(
 
     Raises:
         ValueError: No training row has a usable label and a weight above 0.
-        ModuleNotFoundError: SciPy is not installed.
+        ModuleNotFoundError: scikit-learn is not installed.
     """
     columns = Columns(context, list(context.feature_spec))
     outputs = context.outputs if context.label_kind == "multiclass" else 1

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 FILE = "baselines.json"
 _FORMAT = "tfx-largebatch/baselines"
-_VERSION = 1
+_VERSION = 2
 
 
 class Baseline(NamedTuple):
@@ -24,18 +24,6 @@ class Baseline(NamedTuple):
     metrics: dict[str, float | None]
 
 
-class StrongestColumn(NamedTuple):
-    """The raw column that alone predicts the label best.
-
-    Attributes:
-        column: Name of the column.
-        share: Explained share of the label's variance on held-out training rows.
-    """
-
-    column: str
-    share: float
-
-
 class Baselines(NamedTuple):
     """All baselines of a run.
 
@@ -44,20 +32,17 @@ class Baselines(NamedTuple):
         eval_rows: Number of eval rows that they were evaluated on.
         baselines: The baselines.
         left_out: Reason why a baseline is missing; "" if none is.
-        strongest: The column that alone predicts the label best; None if not measured.
     """
 
     fitted_rows: int
     eval_rows: int
     baselines: tuple[Baseline, ...]
     left_out: str
-    strongest: StrongestColumn | None = None
 
     def to_json(self) -> str:
         """Return the text of the file."""
         values = {"format": _FORMAT, "version": _VERSION, **self._asdict()}
         values["baselines"] = [each._asdict() for each in self.baselines]
-        values["strongest"] = self.strongest._asdict() if self.strongest else None
         return json.dumps(values, indent=2)
 
     @classmethod
@@ -73,5 +58,4 @@ class Baselines(NamedTuple):
                 f"{FILE} is not of format {_FORMAT!r}, version {_VERSION}: run the Trainer again."
             )
         values["baselines"] = tuple(Baseline(**each) for each in values["baselines"])
-        strongest = values.pop("strongest", None)
-        return cls(**values, strongest=StrongestColumn(**strongest) if strongest else None)
+        return cls(**values)

@@ -44,7 +44,7 @@ def check_gpu_visible(cluster: Cluster | None = None) -> None:
         return
     raise GpuMissing(
         f"require_gpu=True, but TensorFlow {tf.__version__} sees no GPU: {_cause()} To train on "
-        "the CPU, set require_gpu=False."
+        "the CPU, set require_gpu to false, and request no accelerator for the Trainer."
     )
 
 

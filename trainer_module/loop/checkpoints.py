@@ -193,7 +193,7 @@ class Checkpoints:
             f"the checkpoint of step {step} cannot be written to {self.directory} "
             f"({error_reason(error)}): "
             + ("free space there" if is_full else "see to it that the folder can be written")
-            + ", or give another directory for checkpoints, then start "
+            + ", or give another directory for checkpoints (checkpoint_dir), then start "
             + (
                 f"again: training continues from {kept}, which is whole."
                 if kept
@@ -256,7 +256,7 @@ class Checkpoints:
                 if len(self._folder.kept) == 1:
                     raise ValueError(
                         f"the checkpoint {latest} cannot be read ({reason}) and there is none "
-                        "before it: give another directory for checkpoints, "
+                        "before it: give another directory for checkpoints (checkpoint_dir), "
                         f"or delete {self.directory} to start over."
                     ) from error
                 logging.error(

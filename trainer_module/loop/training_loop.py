@@ -23,7 +23,7 @@ from trainer_module.loop.run_fingerprint import Fingerprint, program_fingerprint
 from trainer_module.loop.run_history import Length
 from trainer_module.loop.worker_sync import WorkerSync
 from trainer_module.options.loop_options import LoopOptions
-from trainer_module.options.parse import parse_section
+from trainer_module.options.settings import parse_section
 from trainer_module.step.reports import Step
 
 

@@ -17,7 +17,7 @@ from trainer_module.model.hinges import Hinges
 from trainer_module.model.model_context import ModelContext
 from trainer_module.model.pooled_embedding import PooledEmbedding
 from trainer_module.model.pruned_dense import PrunedDense
-from trainer_module.options.model_config import ModelConfig
+from trainer_module.options.task_options import ModelConfig
 
 # Kinds of float columns that are 0 or 1, points on a circle, or unscaled: no hinges.
 _NO_HINGES = frozenset({"one_hot", "multi_hot", "missing_indicator", "cyclic", "none", WEIGHT})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -11,7 +12,7 @@ import tensorflow as tf
 
 from shared_core.nearest import nearest
 from trainer_module.common.json_values import Json
-from trainer_module.options.model_config import OptimizerConfig, ScheduleConfig
+from trainer_module.options.task_options import OptimizerConfig, ScheduleConfig
 from trainer_module.step.scaled_learning_rate import ScaledLearningRate
 
 _ANY_RATE = 1e-3
@@ -79,7 +80,7 @@ def create_optimizer(
 
 @keras.saving.register_keras_serializable(package="trainer_module")
 class _Schedule(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up from 0 to the peak, then decay to `final_fraction` of it."""
+    """Linear warm-up from 0 to the peak, then decay to 0."""
 
     def __init__(self, peak: float, config: ScheduleConfig, total_steps: int) -> None:
         self.peak = peak
@@ -88,16 +89,11 @@ class _Schedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         ops, config = keras.ops, self.config
-        decay = config.decay_steps or max(1, self.total_steps - config.warmup_steps)
+        decay = max(1, self.total_steps - config.warmup_steps)
         step = ops.cast(step, "float32")
         done = ops.clip((step - config.warmup_steps) / decay, 0.0, 1.0)
-        low = config.final_fraction
-        if config.name == "cosine":
-            share = low + (1.0 - low) * 0.5 * (1.0 + ops.cos(3.141592653589793 * done))
-        elif config.name == "linear":
-            share = 1.0 - (1.0 - low) * done
-        else:
-            share = ops.power(low, done)
+        cosine = config.name == "cosine"
+        share = 0.5 * (1.0 + ops.cos(math.pi * done)) if cosine else 1.0 - done
         if config.warmup_steps:
             share *= ops.minimum(1.0, (step + 1.0) / config.warmup_steps)
         return self.peak * share

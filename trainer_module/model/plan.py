@@ -29,7 +29,6 @@ from trainer_module.model.default_model import default_model
 from trainer_module.model.metrics import create_metric, result_name
 from trainer_module.model.model_context import LabelKind, ModelContext, ModelFn
 from trainer_module.model.optimizers import create_optimizer
-from trainer_module.options.setting_names import setting_names
 from trainer_module.options.step_options import UpdateOptions
 from trainer_module.stages.recompute import recompute_layers
 
@@ -212,8 +211,10 @@ def build_resolved(
 
 
 def _resolve(config: TrainerConfig, kind: LabelKind | None) -> Plan:
-    with setting_names():
+    try:
         check_strategy(config.strategy)
+    except ValueError as error:
+        raise ValueError(f"trainer.{error}") from None
     # This also checks the optimizer's options. The length of a schedule does not matter.
     create_optimizer(config.optimizer, total_steps=1)
     loss = None if config.loss is None else _loss(config.loss)

@@ -1,13 +1,23 @@
-"""The base class of settings models, and the role of a setting, marked at its field."""
+"""The base class of settings models, the role of a setting, and the parsing of JSON values.
+
+A role is a mark at the field of the setting.
+"""
 
 from __future__ import annotations
 
 import operator
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from trainer_module.common.json_values import Json
+
+Section = TypeVar("Section", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -76,3 +86,83 @@ def _at_least_one(value: Json) -> Json:
 
 # The mark of a field that is a count of at least 1.
 COUNT = BeforeValidator(_at_least_one)
+
+
+def parse_section(model: type[Section], values: Json, *, section: str) -> Section:
+    """Return a configuration, or raise one readable error.
+
+    Args:
+        model: Class of the configuration.
+        values: Its fields as JSON values.
+        section: Name of the configuration in messages.
+
+    Raises:
+        ValueError: The message lists every wrong field with its value and a suggestion.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        # The members of a union have an error each: `use a number`, `use 'auto'`.
+        found: dict[str, list[str]] = {}
+        for each in error.errors():
+            place, fix = _describe(each, section, model)
+            fixes = found.setdefault(place, [])
+            fixes.append(fix.removeprefix("use ") if fixes else fix)
+        lines = [f"{place}{' or '.join(fixes)}" for place, fixes in found.items()]
+        raise ValueError(
+            "\n".join(line if line[-1] in ".?" else f"{line}." for line in lines)
+        ) from None
+
+
+_OF_AUTO = ("int", "float", "literal['auto']")  # union members in pydantic's error locations
+_VALID = re.compile(r"Input should be a valid (\w+)")
+_USE = {
+    "integer": "a whole number",
+    "number": "a number",
+    "tuple": "a list",
+    "dictionary": "a mapping",
+    "boolean": "true or false",
+    "string": "a text",
+}
+
+
+def _describe(error: ErrorDetails, section: str, model: type[BaseModel]) -> tuple[str, str]:
+    """Return the setting with its value, and what to do."""
+    location = [str(part) for part in error["loc"] if part not in _OF_AUTO]
+    field = ".".join([part for part in (section, *location) if part])
+    message = error["msg"].removeprefix("Value error, ").rstrip(".")
+    if not location:
+        return (f"{field}." if field else ""), message
+    if error["type"] == "extra_forbidden":
+        from shared_core.nearest import nearest
+        from trainer_module.common.keras_arguments import suggest_argument
+
+        *above, key = location
+        fields = _fields(model, above)
+        inner = [name for name in fields if key in _fields(model, [*above, name])]
+        if inner:
+            return f"{field} is not a setting: ", f"did you mean '{inner[0]}.{key}'?"
+        suggest = nearest if section else suggest_argument
+        return f"{field} is not a setting: ", suggest(key, fields)
+    if error["type"] == "missing" or isinstance(error["input"], (dict, BaseModel)):
+        return f"{field}: ", message
+    return f"{field}={error['input']!r}: ", fix_of(message)
+
+
+def fix_of(message: str) -> str:
+    """Return pydantic's message as what to use; a message of ours is the same."""
+    if valid := _VALID.match(message):
+        return f"use {_USE.get(valid[1], f'a {valid[1]}')}"
+    if message.startswith("Input should be '"):
+        return message.replace("Input should be", "use", 1)
+    return message.replace("Input should be", "use a value", 1)
+
+
+def _fields(model: type[BaseModel], location: Iterable[str]) -> dict[str, FieldInfo]:
+    fields: dict[str, FieldInfo] = dict(model.model_fields)
+    for part in location:
+        if part in fields:
+            declared = fields[part].annotation
+            models = [declared, *getattr(declared, "__args__", ())]
+            fields = next((m.model_fields for m in models if hasattr(m, "model_fields")), {})
+    return fields

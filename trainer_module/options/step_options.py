@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
-from typing import Annotated, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_serializer, field_validator, model_validator
-from typing_extensions import Required, TypedDict
 
 from trainer_module.common.json_values import Json
 from trainer_module.common.tensors import Tensors
-from trainer_module.options.parse import parse_section
-from trainer_module.options.settings import COUNT, RUNTIME_ONLY, Settings
+from trainer_module.options.settings import COUNT, RUNTIME_ONLY, Settings, parse_section
 
 NonFinite = Literal["raise", "skip"]
 AddedLosses = Literal["mean", "sum"]
@@ -36,8 +34,8 @@ class UpdateOptions(Settings):
         default=None,
         description=(
             "Largest norm of the gradient of one row: larger ones are scaled down to it before the "
-            "weighted sum, so that a wrong label has a bounded influence. Not differential "
-            "privacy. null: no clipping."
+            "weighted sum (docs/design.md 4.1), so that a wrong label has a bounded influence. Not "
+            "differential privacy. clip_norm applies to the result. null: no clipping."
         ),
     )
     ema_momentum: float | None = Field(
@@ -52,12 +50,6 @@ class UpdateOptions(Settings):
         description=(
             "What to do if the loss or the gradient of a window is NaN or infinite. raise: stop "
             "with an error; skip: do not apply the window."
-        ),
-    )
-    max_consecutive_skips: Annotated[int, COUNT] = Field(
-        default=100,
-        description=(
-            "With non_finite: skip, most windows to skip in a row; the next one stops the training."
         ),
     )
     jit_compile: bool = Field(
@@ -98,14 +90,8 @@ class StepOptions(UpdateOptions):
 
     Attributes:
         micro_batch_size: Rows of one micro-batch on one replica.
-        clip_norm: Largest global norm of the gradient of all replicas and micro-batches together;
-            None: no clipping.
-        clip_per_example: Largest norm of ∇l_i of each row i, for w_i ∇l_i in the update of
-            docs/design.md §4.1: a row of weight 2 counts as two equal rows. `clip_norm` applies to
-            the result. None: no clipping.
-        ema_momentum: Keep ema = m * ema + (1 - m) * variable after each update; None: no average.
-        non_finite: "raise" stops at a window that is not finite, "skip" does not apply it.
-        max_consecutive_skips: With "skip", most windows to skip in a row; the next one stops.
+        max_consecutive_skips: With `non_finite="skip"`, most windows to skip in a row; the next one
+            stops the training.
         added_losses: Whether the values that layers pass to `add_loss` are a "mean" or a "sum" over
             rows; None: as this version of Keras computes its activity regularisers.
         task_balance: For a model with several outputs. "uncertainty" (Kendall et al., 2018) and
@@ -116,10 +102,6 @@ class StepOptions(UpdateOptions):
             included) of each variable that has one, and the Keras variables. It returns the new
             gradients, of the same shapes. A function with a parameter `step` also gets the number
             of the optimizer step, an int64 scalar.
-        jit_compile: Compile the computation of a micro-batch with XLA.
-        gradient_noise_scale: Number of steps from one measurement of the gradient noise scale to
-            the next (see `TrainStep.noise_scale`); None: it is not measured. Micro-batches are not
-            merged then, because each is a sample of the gradient.
         expected_rows: Rows of most global batches, if the dataset's shapes do not have the number
             (without drop_remainder): small steps then take less time. Other numbers of rows give
             the same result.
@@ -135,7 +117,7 @@ class StepOptions(UpdateOptions):
     jit_compile: Annotated[bool, RUNTIME_ONLY] = False
 
     @classmethod
-    def parse(cls, options: StepKeywords) -> StepOptions:
+    def parse(cls, options: Mapping[str, Any]) -> StepOptions:
         """Return the options from keyword arguments.
 
         Raises:
@@ -183,23 +165,6 @@ class StepOptions(UpdateOptions):
         from trainer_module.common.fingerprint import to_fingerprint
 
         return to_fingerprint(list(value))
-
-
-class StepKeywords(TypedDict, total=False):
-    """The fields of `StepOptions` as keyword arguments, for type checkers and editors."""
-
-    micro_batch_size: Required[int]
-    clip_norm: float | None
-    clip_per_example: float | None
-    ema_momentum: float | None
-    non_finite: NonFinite
-    max_consecutive_skips: int
-    added_losses: AddedLosses | None
-    task_balance: TaskBalance
-    transforms: Sequence[GradientTransform]
-    jit_compile: bool
-    gradient_noise_scale: int | None
-    expected_rows: int | None
 
 
 def takes_step(transform: GradientTransform) -> bool:

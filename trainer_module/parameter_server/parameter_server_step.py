@@ -6,12 +6,11 @@ import collections
 import contextlib
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 from absl import logging
-from typing_extensions import Unpack
 
 from trainer_module.checks.batch import check_batch
 from trainer_module.checks.model import computes_in_float16
@@ -19,7 +18,7 @@ from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import LossLike, TensorLike, Tensors
 from trainer_module.devices.cluster import cluster_of_environment
-from trainer_module.options.step_options import StepKeywords, StepOptions
+from trainer_module.options.step_options import StepOptions
 from trainer_module.parameter_server.server_variables import Partitioner, ServerVariables
 from trainer_module.step.reports import LoopReport, StepReport, non_finite_error
 from trainer_module.step.setup import StepSetup
@@ -67,7 +66,7 @@ class ParameterServerStep:
         *,
         cluster: tf.distribute.ParameterServerStrategy,
         partitioner: Partitioner | None = None,
-        **options: Unpack[StepKeywords],
+        **options: Any,
     ) -> None:
         """Check the options and create the variables on the servers.
 

@@ -16,7 +16,7 @@ from trainer_module.data.epoch_data import Batches, BatchSource, as_batches
 from trainer_module.devices.memory_budget import memory_status, reset_peak
 from trainer_module.devices.multi_worker import is_multi_worker
 from trainer_module.devices.strategies import replica_kind
-from trainer_module.options.profiled_steps import MOST_STEPS
+from trainer_module.options.loop_options import MOST_STEPS
 from trainer_module.options.step_options import StepOptions
 from trainer_module.profiling.hints import find_hints
 from trainer_module.profiling.layer_scopes import layer_scopes

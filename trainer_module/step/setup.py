@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import operator
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -25,7 +26,7 @@ from trainer_module.losses.weighted_loss import (
     as_loss_function,
     path_name,
 )
-from trainer_module.options.step_options import StepKeywords, StepOptions, TaskBalance
+from trainer_module.options.step_options import StepOptions, TaskBalance
 from trainer_module.window.accumulation import sum_window
 from trainer_module.window.describe import (
     Description,
@@ -58,7 +59,7 @@ class StepSetup:
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
         loss_fn: LossLike,
-        options: StepKeywords,
+        options: dict[str, Any],
         strategy: tf.distribute.Strategy,
     ) -> None:
         """Check the arguments, and build the optimizer in the strategy's scope.

@@ -10,7 +10,6 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from typing_extensions import Unpack
 
 from trainer_module.checks.batch import check_batch, translate_tf_errors
 from trainer_module.checks.model import computes_in_float16
@@ -20,7 +19,7 @@ from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Gradient, LossLike, PerReplica, Tensors
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.strategies import local_replicas
-from trainer_module.options.step_options import StepKeywords, StepOptions
+from trainer_module.options.step_options import StepOptions
 from trainer_module.step.reports import (
     LoopReport,
     NonFiniteError,
@@ -73,7 +72,7 @@ class TrainStep:
         loss_fn: LossLike,
         *,
         strategy: tf.distribute.Strategy | None = None,
-        **options: Unpack[StepKeywords],
+        **options: Any,
     ) -> None:
         """Check all arguments and create the step's variables.
 

@@ -12,7 +12,6 @@ from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
 from trainer_module.model.data_context import unsized_ids
 from trainer_module.model.plan import resolve
-from trainer_module.options.setting_names import setting_names
 from trainer_module.profiling.profile_step import STEPS, profile_step
 from trainer_module.profiling.step_profile import StepProfile
 from trainer_module.step.train_step import TrainStep
@@ -23,7 +22,6 @@ from trainer_module.training.train import keras_set_up
 from trainer_module.tuning.hyperparameters import with_hyperparameters
 
 
-@setting_names()
 @translate_tf_errors()
 def profile_fn(fn_args: Any, *, steps: int = STEPS) -> StepProfile:
     """Take the first optimizer steps of a training with TensorFlow's profiler; write nothing.

@@ -28,7 +28,6 @@ from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop.callbacks import FitResult
 from trainer_module.model.data_context import TransformedData, unsized_ids
 from trainer_module.model.plan import resolve
-from trainer_module.options.setting_names import setting_names
 from trainer_module.tfx.data import open_data, split_files
 from trainer_module.tfx.export import export_model
 from trainer_module.tfx.input_checks import write_input_checks
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs
 
 
-@setting_names()
 def run_fn(fn_args: FnArgs) -> FitResult | None:
     """Train on Transform's output and export a SavedModel.
 
@@ -99,7 +97,6 @@ def run_fn(fn_args: FnArgs) -> FitResult | None:
     strategy = create_strategy(
         config.strategy,
         logical_devices=config.logical_devices,
-        communication=config.communication,
         start_timeout_seconds=config.start_timeout_seconds,
         worker_timeout_seconds=config.worker_timeout_seconds,
     )

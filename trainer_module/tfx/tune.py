@@ -20,7 +20,6 @@ from trainer_module.devices.strategies import create_strategy
 from trainer_module.loop.callbacks import Callback
 from trainer_module.model.data_context import model_context, unsized_ids
 from trainer_module.model.plan import resolve, resolve_all
-from trainer_module.options.setting_names import setting_names
 from trainer_module.tfx.data import open_data
 from trainer_module.training.prepare import Folders, check_rows
 from trainer_module.training.train import keras_set_up, train
@@ -39,7 +38,6 @@ class TunerFnResult(NamedTuple):
     fit_kwargs: dict[str, object]
 
 
-@setting_names()
 @translate_tf_errors()
 def tuner_fn(fn_args: FnArgs) -> TunerFnResult:
     """Return a search over the settings of a training on Transform's output.

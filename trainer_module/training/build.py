@@ -196,7 +196,6 @@ def _checkpoints(prepared: Prepared, folder: str | None, step: Step) -> Checkpoi
     return Checkpoints(
         folder,
         step,
-        keep=config.keep_checkpoints,
         every_steps=config.checkpoint_every_steps,
         every_minutes=config.checkpoint_every_minutes,
     )

@@ -37,7 +37,7 @@ def test_good_input_passes(write):
 def test_a_gpu_that_is_required_and_missing(write):
     text = refusal(write(), "training.require_gpu=true")  # tests hide the GPUs
     assert "training.require_gpu=True, but TensorFlow" in text
-    assert "training.require_gpu: false" in text
+    assert "set require_gpu to false" in text
 
 
 def test_data_file_that_does_not_exist(write, tmp_path):

@@ -9,23 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 from sklearn import metrics as sklearn_metrics
 from sklearn.linear_model import LogisticRegression
 
 from trainer_module import TrainerConfig, run_fn
 from trainer_module.baselines.baselines import (
+    Scores,
     _fit_linear,
     compute_baselines,
     weighted_median,
     write_baselines,
 )
 from trainer_module.baselines.columns import Columns
-from trainer_module.baselines.design_matrix import DesignMatrix
-from trainer_module.baselines.one_column import codes_of_numbers, score_column, target_of_classes
-from trainer_module.baselines.sample import Sample
-from trainer_module.baselines.scores import Scores
-from trainer_module.baselines.strongest import strongest_column
+from trainer_module.baselines.linear_models import Sample
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.model.data_context import model_context, unsized_ids
 from trainer_module.tfx.data import open_data
@@ -104,48 +100,6 @@ def test_metrics_of_a_number_with_row_weights(fn_args):
     assert found.baselines[1].metrics["r2"] < 1
 
 
-def test_the_strongest_column_is_the_source_of_the_label(fn_args):
-    """`generous` follows the fare; the company id as a label is explained by nothing."""
-    found = compute_baselines(*opened(fn_args(), label="generous"))
-    assert found.strongest is not None
-    _, data, _, _ = opened(fn_args(), label="generous")
-    features, labels = rows_of(data)
-    shares = {
-        name: score_column(
-            codes_of_numbers(values[:, 0].astype(float)),
-            target_of_classes(labels[:, 0].astype(int)),
-        ).share
-        for name, values in features.items()
-    }
-    best = max(shares, key=lambda name: shares[name])
-    assert found.strongest.column == best
-    assert found.strongest.share == pytest.approx(shares[best], abs=0.02)
-
-
-def test_all_columns_of_a_raw_column_count_as_one(fn_args):
-    """A number and the mark of its missing values: one source, two columns of the matrix."""
-    context, _, _, inputs = opened(fn_args(), label="generous")
-    columns = Columns(context, inputs)
-    slices = [each for of_one in columns.sources().values() for each in of_one]
-    covered = np.concatenate([np.arange(columns.width)[each] for each in slices])
-    assert sorted(covered) == list(range(columns.width))
-    random = np.random.default_rng(0)
-    matrix = random.normal(size=(400, columns.width))
-    missing = random.uniform(size=400) < 0.3
-    matrix[missing, 0], matrix[:, 1] = 0.0, missing
-    labels = missing ^ (matrix[:, 0] > 0)
-
-    class TwoOfOne(Columns):
-        def sources(self):
-            return {"x": [slice(0, 1), slice(1, 2)], "y": [slice(2, 3)]}
-
-    matrix = DesignMatrix(matrix, csr_array((len(matrix), 0)))
-    found = strongest_column(TwoOfOne(context, inputs), matrix, labels.astype(float), "binary")
-    assert found is not None
-    assert found.column == "x"
-    assert found.share > 0.8
-
-
 def test_metrics_of_several_classes_and_the_size_limit(fn_args, monkeypatch):
     settings = {"label": "company_id", "loss": "sparse_categorical_crossentropy"}
     context, data, summary, inputs = opened(fn_args(), **settings)
@@ -158,7 +112,7 @@ def test_metrics_of_several_classes_and_the_size_limit(fn_args, monkeypatch):
     expected = -np.log(shares[eval_y[:, 0]]).mean()
     assert constant["sparse_categorical_crossentropy"] == pytest.approx(expected, rel=1e-6)
     assert linear["sparse_categorical_accuracy"] > constant["sparse_categorical_accuracy"]
-    monkeypatch.setattr("trainer_module.baselines.sample._MAX_WEIGHTS", 1)
+    monkeypatch.setattr("trainer_module.baselines.linear_models._MAX_WEIGHTS", 1)
     bounded = compute_baselines(context, data, summary, inputs)
     assert [each.name for each in bounded.baselines] == ["constant"]
     assert "columns and" in bounded.left_out
@@ -167,8 +121,8 @@ def test_metrics_of_several_classes_and_the_size_limit(fn_args, monkeypatch):
 
 def test_ids_beyond_the_cap_share_a_column_and_rows_are_sampled(fn_args, monkeypatch):
     monkeypatch.setattr("trainer_module.baselines.columns.MAX_COLUMNS", 12)
-    monkeypatch.setattr("trainer_module.baselines.sample.MAX_ROWS", 100)
-    monkeypatch.setattr("trainer_module.baselines.sample._MIN_ROWS", 100)
+    monkeypatch.setattr("trainer_module.baselines.linear_models.MAX_ROWS", 100)
+    monkeypatch.setattr("trainer_module.baselines.linear_models._MIN_ROWS", 100)
     found = compute_baselines(*opened(fn_args(), label="generous"))
     assert 60 <= found.fitted_rows <= 100
     # The fare, 4 of 6 companies and of 25 hours.
@@ -188,10 +142,13 @@ def test_run_fn_writes_baselines_only_on_request(fn_args):
     assert written["baselines"][1]["metrics"]["auc"] > 0.5
 
 
-def test_missing_scipy_is_a_warning(fn_args, tmp_path, caplog, monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+def test_baselines_that_cannot_be_computed_are_a_warning(fn_args, tmp_path, caplog, monkeypatch):
     _, data, summary, inputs = opened(fn_args(), label="generous")
-    write_baselines(str(tmp_path / "run"), data, summary, TrainerConfig(label="generous"), inputs)
+    folder, config = str(tmp_path / "run"), TrainerConfig(label="generous")
+    write_baselines(folder, data._replace(eval_files=()), summary, config, inputs)
+    assert "Computed no baselines: the examples have no eval split" in caplog.text
+    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+    write_baselines(folder, data, summary, config, inputs)
     assert "uv pip install 'tfx-largebatch[tfx]'" in caplog.text
     assert not (tmp_path / "run").exists()
 
@@ -212,15 +169,6 @@ def test_rows_without_a_usable_label_or_weight_are_not_fitted(fn_args):
     np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match=r"trainer.label='generous'"):
         _fit_linear(context, columns, sample._replace(weights=np.array([0.0, 0, 0, 0, 1, 1])))
-
-
-def test_a_training_without_eval_rows_warns(fn_args, tmp_path, caplog):
-    args = fn_args(label="generous")
-    _, data, summary, inputs = opened(args, label="generous")
-    data = data._replace(eval_files=())
-    write_baselines(str(tmp_path / "run"), data, summary, TrainerConfig(label="generous"), inputs)
-    assert "Computed no baselines: the examples have no eval split" in caplog.text
-    assert not (tmp_path / "run").exists()
 
 
 def test_undefined_metrics_are_none():

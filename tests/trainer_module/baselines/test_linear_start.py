@@ -10,10 +10,13 @@ import pytest
 import tensorflow as tf
 from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from trainer_module import TrainerConfig, run_fn
 from trainer_module.baselines.baselines import compute_baselines
-from trainer_module.baselines.design_matrix import DesignMatrix
+from trainer_module.baselines.columns import DesignMatrix
+from trainer_module.baselines.linear_models import LinearModel, Sample
 from trainer_module.baselines.linear_start import (
     LinearStart,
     _held_out_error,
@@ -21,7 +24,6 @@ from trainer_module.baselines.linear_start import (
     has_linear_start,
     set_linear_weights,
 )
-from trainer_module.baselines.sample import Sample
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.data.label_scale import LabelMoments, find_label_scale
 from trainer_module.model.data_context import model_context, unsized_ids
@@ -63,11 +65,12 @@ def table():
     return features, score + 0.1 * random.normal(size=ROWS)
 
 
-def one_hot(features):
-    """The columns of the linear model, made by hand."""
+def one_hot(features, weights=None):
+    """The columns of the linear model, made by hand: standardised numbers, ids."""
+    numbers = StandardScaler().fit_transform(features["numbers"], sample_weight=weights)
     company = np.eye(256)[np.minimum(features["company"][:, 0], 255)]
     hour = np.eye(4)[features["hour"][:, 0] - 2]
-    return np.hstack([features["numbers"], company, hour])
+    return np.hstack([numbers, company, hour])
 
 
 def started(tmp_path, table, label, kind, outputs=1, **settings):
@@ -147,10 +150,11 @@ def test_class_weights_count(tmp_path, table):
     model, _ = started(tmp_path, table, label, "binary", class_weight=weights)
     each = np.where(label == 1, 9.0, 1.0)
     reference = LogisticRegression(tol=1e-8, max_iter=5000)
-    reference.fit(one_hot(features), label, each / each.mean())
+    columns = one_hot(features, each)
+    reference.fit(columns, label, each / each.mean())
     np.testing.assert_allclose(
         model.predict(features, verbose=0),
-        reference.predict_proba(one_hot(features))[:, 1:],
+        reference.predict_proba(columns)[:, 1:],
         atol=2e-3,
     )
 
@@ -181,7 +185,8 @@ def test_the_label_scale_is_the_one_with_the_smaller_held_out_error(make, better
         for fold in range(5):
             held_out, fitted = order[fold::5], np.delete(order, np.s_[fold::5])
             deviation = moments.as_is.deviation[0]
-            model = Ridge().fit(rows[fitted], labels[fitted] / deviation)
+            model = make_pipeline(StandardScaler(), Ridge())
+            model.fit(rows[fitted], labels[fitted] / deviation)
             expected.append(np.abs(model.predict(rows[held_out]) * deviation - labels[held_out]))
         assert errors["z_score"] == pytest.approx(np.concatenate(expected).mean(), rel=1e-4)
 
@@ -207,8 +212,6 @@ def test_which_trainings_start_at_a_linear_model(kind, settings, starts):
 
 
 def test_workers_get_every_bit_of_the_chiefs_start():
-    from trainer_module.baselines.linear_models import LinearModel
-
     random = np.random.default_rng(0)
     start = LinearStart(LinearModel(random.normal(size=(9, 2)), np.array([1 / 3, -np.inf])), 1)
     again = LinearStart.from_json(json.loads(json.dumps(start.to_json())))

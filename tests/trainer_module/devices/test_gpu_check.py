@@ -14,10 +14,10 @@ def test_a_training_that_requires_a_gpu_fails_without_one(fn_args):
     with pytest.raises(GpuMissing) as failed:
         run_fn(fn_args(require_gpu=True))
     message = str(failed.value)
-    assert "trainer.require_gpu=True, but TensorFlow" in message
+    assert "require_gpu=True, but TensorFlow" in message
     assert "CUDA_VISIBLE_DEVICES='-1' hides all GPUs" in message  # as these tests set it
     assert "remove `accelerator` from the Trainer's resources" in message
-    assert "set trainer.require_gpu: false" in message
+    assert "set require_gpu to false" in message
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,9 @@ def test_the_error_names_what_is_missing(loaded, wheel, cause, monkeypatch):
     with pytest.raises(GpuMissing) as failed:
         check_gpu_visible()
     assert cause in str(failed.value)
-    assert str(failed.value).endswith("To train on the CPU, set require_gpu=False.")
+    assert str(failed.value).endswith(
+        "To train on the CPU, set require_gpu to false, and request no accelerator for the Trainer."
+    )
 
 
 def test_libraries_are_found_by_the_linker():

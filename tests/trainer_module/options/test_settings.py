@@ -11,8 +11,7 @@ import pytest
 from trainer_module import TrainerConfig
 from trainer_module.options.cluster_options import ClusterOptions
 from trainer_module.options.loop_options import LoopOptions, RunLength
-from trainer_module.options.parse import parse_section
-from trainer_module.options.settings import RUNTIME_ONLY
+from trainer_module.options.settings import RUNTIME_ONLY, parse_section
 
 
 @pytest.mark.parametrize("options", [TrainerConfig, LoopOptions, ClusterOptions])
@@ -48,7 +47,7 @@ def test_an_invalid_count_names_field_and_value(field, count):
 
 
 def test_all_wrong_fields_are_named_at_once():
-    wrong = {"workers": 0, "epochs": 0, "keep_checkpoints": 0, "label_scale": "cubic"}
+    wrong = {"workers": 0, "epochs": 0, "memory_budget": 0, "label_scale": "cubic"}
     with pytest.raises(ValueError, match="label_scale") as error:
         TrainerConfig.parse(wrong)
     lines = str(error.value).splitlines()

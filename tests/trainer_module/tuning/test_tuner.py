@@ -252,7 +252,7 @@ def test_trials_find_their_micro_batch_size_once_or_fail(search, fn_args, progre
         (
             {"search": SEARCH},
             {"intra_op_threads": 3},
-            r"trainer.intra_op_threads=3, but TensorFlow already runs in this process",
+            r"intra_op_threads=3, but TensorFlow already runs in this process",
         ),
     ],
 )

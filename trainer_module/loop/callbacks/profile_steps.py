@@ -6,7 +6,7 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.loop.callbacks.callback import Callback, FitResult, LoopProgress
-from trainer_module.options.profiled_steps import check_profiled_steps
+from trainer_module.options.loop_options import check_profiled_steps
 
 
 class ProfileSteps(Callback):

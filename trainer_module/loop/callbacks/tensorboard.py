@@ -77,7 +77,8 @@ def _writer(directory: str) -> EventFileWriter:
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"TensorBoardScalars needs {error.name}, which is not installed: "
-            "uv pip install 'tfx-largebatch[tensorboard]', or leave out TensorBoardScalars.",
+            "uv pip install 'tfx-largebatch[tensorboard]', or leave out TensorBoardScalars "
+            "(tensorboard: false).",
             name=error.name,
         ) from error
     return EventFileWriter(directory, flush_secs=_SECONDS_UNTIL_SEEN)
