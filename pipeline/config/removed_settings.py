@@ -18,10 +18,12 @@ _REPLACEMENTS = {
     **{f"cluster.vertex.server.{name}": _SERVER for name in _SERVER_FIELDS},
     "explain.slices": "group the artifact's rows by `raw.<column>` (docs/attributions.md)",
     "normalization.shift": "compare splits by TFX's DistributionValidator",
+    "training.communication": "nothing: a ring on CPUs, TensorFlow's choice on GPUs",
     "training.memory_cache_dir": "nothing: a run keeps its size beside its checkpoints",
     "training.model.kind": "use hidden_units with knots and linear",
     "training.model.low_rank": "use fewer hidden_units",
     "training.model.members": "use hidden_units with knots and linear",
+    "training.profile_steps": "run `python -m pipeline profile` (docs/profiling.md)",
     "training.sharpness_rows": "call tf.autodiff (docs/gradients.md)",
 }
 

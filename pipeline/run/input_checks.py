@@ -1,6 +1,6 @@
 """Find values of a batch that the model does not know: unseen categories and unreadable dates.
 
-The transformed features of the exported model show them: see `trainer_module.tfx.input_checks`.
+The transformed features of the exported model show them: see `trainer_module.tfx.export`.
 """
 
 from __future__ import annotations

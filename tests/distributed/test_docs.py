@@ -40,6 +40,6 @@ def test_the_program_runs_alone_and_on_two_workers(tmp_path):
 def test_the_settings_of_the_page_have_these_defaults():
     table = dict(re.findall(r"^\| `(\w+)` \| `?([\w.]+)`? \|", PAGE, flags=re.MULTILINE))
     config = TrainerConfig()
-    for name in ("strategy", "communication", "start_timeout_seconds", "worker_timeout_seconds"):
+    for name in ("strategy", "start_timeout_seconds", "worker_timeout_seconds"):
         default = getattr(config, name)
         assert table[name] == (f"{default:g}" if isinstance(default, float) else default)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import tensorflow as tf
 
 from trainer_module.common.tensors import Tensors
-from trainer_module.devices.strategies import replica_kind
+from trainer_module.devices.replicas import replica_kind
 from trainer_module.window.passes import LIMITS
 from trainer_module.window.reduction import buckets
 

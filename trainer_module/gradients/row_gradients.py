@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from trainer_module.common.tensors import Tensors
-from trainer_module.devices.strategies import replica_kind
+from trainer_module.devices.replicas import replica_kind
 from trainer_module.gradients.chunks import (
     ChunkSize,
     count_rows,

@@ -23,12 +23,11 @@ from trainer_module.common.remote import PATIENCE_SECONDS, error_reason, is_tran
 from trainer_module.devices.main_thread import doing
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.checkpoint_folder import CheckpointFolder
-from trainer_module.loop.variable_names import model_paths, optimizer_paths
 from trainer_module.step.protocol import Step
 
 _POSITION = "position"
 # Of positions and variables; another number when either changes.
-_FORMAT = 2
+_FORMAT = 3
 # Assumed duration of a save before the first: by default the first second needs no checkpoint.
 _FIRST_GUESS_SECONDS = 0.01
 
@@ -121,10 +120,6 @@ class Checkpoints:
             **_by_position("model", [v.value for v in model.variables]),
             **_by_position("optimizer", [v.value for v in optimizer.variables]),
             **_by_position("train_step", train_step.state()),
-        }
-        self._paths = {
-            **_by_position("model", model_paths(model)),
-            **_by_position("optimizer", optimizer_paths(optimizer, model)),
         }
 
     def hold_callbacks(self, variables: Sequence[tf.Variable]) -> None:
@@ -274,9 +269,8 @@ class Checkpoints:
         position = json.loads(text.numpy())
         if position.get("format") != _FORMAT:
             raise ValueError(
-                f"the checkpoint {path} was written by another version of trainer_module (format "
-                f"{position.get('format', 1)}, this one reads {_FORMAT}): give another directory "
-                "for checkpoints to train again, or use that version (0.2.0 for format 1)."
+                f"the checkpoint {path} was written by another version of trainer_module: give "
+                "another directory for checkpoints, and train again."
             )
         check(position)
         self._check(path, position["variables"])
@@ -293,11 +287,8 @@ class Checkpoints:
             )
 
     def _describe_variables(self) -> dict[str, str]:
-        """Return path (if any), type and shape of each variable, by its position."""
-        return {
-            name: f"{self._paths.get(name, '')} {v.dtype.name}{v.shape.as_list()}".strip()
-            for name, v in self._variables.items()
-        }
+        """Return type and shape of each variable, by its position."""
+        return {name: f"{v.dtype.name}{v.shape.as_list()}" for name, v in self._variables.items()}
 
 
 def _by_position(group: str, values: Sequence[Value]) -> dict[str, Value]:

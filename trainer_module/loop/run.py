@@ -9,12 +9,11 @@ from absl import logging
 from trainer_module.common.differences import summarize_differences
 from trainer_module.common.json_values import Json
 from trainer_module.data.epoch_data import EpochData
-from trainer_module.loop.callbacks import FitResult
-from trainer_module.loop.callbacks.callback_list import CallbackList
+from trainer_module.loop.callback import FitResult
+from trainer_module.loop.callback_list import CallbackList
 from trainer_module.loop.checkpoints import Checkpoints
-from trainer_module.loop.loop_state import LoopState
 from trainer_module.loop.run_fingerprint import Fingerprint, check_fingerprint
-from trainer_module.loop.run_history import Length, RunHistory
+from trainer_module.loop.run_state import Length, LoopState, RunHistory
 from trainer_module.loop.worker_sync import WorkerSync
 from trainer_module.step.protocol import Step
 
@@ -101,10 +100,6 @@ class Run:
 
     def restore(self, program: Fingerprint, length: Length) -> None:
         """Restore the latest checkpoint, if there is one.
-
-        Args:
-            program: The fingerprint of this program.
-            length: Length of the call of `fit`.
 
         Raises:
             ValueError: The checkpoint is from another run.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -27,13 +27,6 @@ class ClusterOptions(Settings):
         description=(
             "Number of processes that train together. They are started on this machine unless "
             "TF_CONFIG lists them. null: the processes of TF_CONFIG, or only this process."
-        ),
-    )
-    communication: Annotated[Literal["auto", "ring", "nccl"], RUNTIME_ONLY] = Field(
-        default="auto",
-        description=(
-            "How workers sum gradients: ring, or nccl between GPUs. auto: ring on CPUs, "
-            "TensorFlow's choice on GPUs."
         ),
     )
     start_timeout_seconds: Annotated[float, RUNTIME_ONLY] = Field(

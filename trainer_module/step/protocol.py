@@ -15,6 +15,10 @@ from trainer_module.options.step_options import StepOptions
 from trainer_module.step.reports import LoopReport
 
 
+class ServerLost(RuntimeError):
+    """Raised if a parameter server is lost, together with its variables."""
+
+
 @runtime_checkable
 class Step(Protocol):
     """Optimizer steps over global batches: `TrainStep`, `ParameterServerStep` or a custom class.

@@ -12,13 +12,18 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from shared_core.feature_layout import FeatureLayout
+from shared_core.feature_layout import Column, FeatureLayout
+from trainer_module.common.json_values import Json
 from trainer_module.common.tensors import Tensors
 from trainer_module.data.label_scale import LabelScale, label_numbers
 from trainer_module.model.model_context import TransformOutput
-from trainer_module.tfx.class_outputs import OUTPUTS, with_classes
 from trainer_module.tfx.input_gradients import SIGNATURE, input_gradients_signature
-from trainer_module.tfx.label_names import LabelNames
+from trainer_module.tfx.label_names import OUTPUTS, LabelNames, with_classes
+
+INPUT_CHECKS = "assets.extra/input_checks.json"
+_DATES = ("date", "cyclic", "elapsed")  # kinds of a date's outputs
+_BITS = 32  # bits in a word of FeatureLayout.missing
+_OTHER = "_other"  # suffix of the one_hot output for values that are not listed
 
 # How tf.io.parse_example reads a column.
 ParseSpec: TypeAlias = tf.io.FixedLenFeature | tf.io.VarLenFeature
@@ -230,3 +235,46 @@ def _to_parsed(tensor: tf.Tensor) -> tf.SparseTensor:
         tf.gather_nd(tensor, where),
         tf.stack([tf.shape(tensor, tf.int64)[0], longest]),
     )
+
+
+def write_input_checks(directory: str, layout: FeatureLayout) -> None:
+    """Write which outputs of the transform graph show `predict` an unknown input.
+
+    A category that was not in the training rows gets a separate id, and an unreadable date counts
+    as missing. In both cases the model still returns a prediction. `assets.extra/input_checks.json`
+    of the SavedModel says where the outputs of the signature `transform_features` show it:
+
+        {"version": 1,
+         "categories": [{"column": "town", "output": "packed_int", "position": 0, "ids": [79, 80]}],
+         "dates": [{"column": "day", "output": "packed_missing", "word": 0, "bit": 3}]}
+
+    A category is unseen if its id is in `ids`, both ends included, or below 0. A date in the input
+    was unreadable if its bit is 1.
+    """
+    with tf.io.gfile.GFile(f"{directory}/{INPUT_CHECKS}", "w") as stream:
+        stream.write(json.dumps({"version": 1, **input_checks(layout)}, indent=1))
+
+
+def input_checks(layout: FeatureLayout) -> Mapping[str, list[dict[str, Json]]]:
+    """Return the content of the file, without its version."""
+    categories, dates = [], {}
+    for place, column in enumerate(layout.columns):
+        if (ids := _unseen_ids(column)) is not None:
+            where = {"output": column.output, "position": column.position, "ids": ids}
+            categories.append({"column": column.source, **where})
+        if column.kind in _DATES and layout.missing is not None and column.source not in dates:
+            bit = {"word": place // _BITS, "bit": place % _BITS}
+            dates[column.source] = {"column": column.source, "output": layout.missing, **bit}
+    return {"categories": categories, "dates": list(dates.values())}
+
+
+def _unseen_ids(column: Column) -> list[int] | None:
+    """Return the first and last id of values that the column's encoder does not know."""
+    size = column.vocabulary_size
+    if column.kind == "vocabulary" and size is not None and column.extra_ids:
+        return [size - column.extra_ids, size - 2]  # the last id stands for missing
+    if column.kind == "integer" and size is not None:
+        return [size - 2, size - 2]
+    if column.kind == "one_hot" and column.name == column.source + _OTHER:
+        return [1, 1]
+    return None

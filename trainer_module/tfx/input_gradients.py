@@ -161,10 +161,6 @@ def find_id_embeddings(
     numbers from last to first, which shows whether a layer gets them unchanged. Not considered are
     layers that contain others, and layers that are called in a branch, loop or function. Further
     calls of a layer are named `layer_1`, ... as in `InputGradients.embeddings`.
-
-    Args:
-        model: A built Keras model that takes a dict of features.
-        specs: Feature -> its tensor `[None, ...]`.
     """
     places = [place for place in _places(specs) if specs[place[0]].dtype.is_integer]
     if not places:

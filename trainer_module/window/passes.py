@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from trainer_module.devices.strategies import DeviceKind
+from trainer_module.devices.replicas import DeviceKind
 
 
 class Limits(NamedTuple):

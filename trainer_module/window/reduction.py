@@ -11,7 +11,7 @@ import tensorflow as tf
 from trainer_module.checks.optimizer import each_optimizer, is_several
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Gradient, Variable
-from trainer_module.devices.multi_worker import is_multi_worker
+from trainer_module.devices.replicas import is_multi_worker
 from trainer_module.window.gradient_sum import GradientSum
 
 # Between workers, small tensors share a collective and each large tensor has a separate one. A

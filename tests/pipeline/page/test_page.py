@@ -35,7 +35,7 @@ from pipeline.page.render import in_script, render
 from pipeline.page.sections import graph, reproduce, verdict
 from pipeline.page.states import state_of
 from pipeline.report.records import NodeRecord
-from trainer_module.loop.callbacks.tensorboard import write_scalars
+from trainer_module.loop.callbacks import write_scalars
 
 
 class _Page(html.parser.HTMLParser):

@@ -18,7 +18,7 @@ from trainer_module.common.progress import (
     attached,
     metric_text,
 )
-from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.callback import Callback, EpochEnd, FitResult, LoopProgress
 
 
 class ProgressLog(Callback):
@@ -138,13 +138,7 @@ def _known(value: float) -> float | None:
 
 
 def log_line(text: str, record: Progress, *, passes: bool = False) -> None:
-    """Log a line, or write it to standard error if no handler would show it.
-
-    Args:
-        text: The line.
-        record: The same data for programs.
-        passes: Whether the next line replaces this one on a terminal.
-    """
+    """Log a line, or write it to standard error if no handler would show it."""
     logger = logging.get_absl_logger()
     logger.info("%s", text, extra=attached(record))
     if not _is_handled(logger):
