@@ -153,9 +153,6 @@ LEAVES = {
     "parameter_server": "trainer_module.training.train",
     "stages": "trainer_module.model.plan",
 }
-    "parameter_server": "trainer_module.training.train",
-    "stages": "trainer_module.model.plan",
-}
 
 
 def test_only_the_builder_knows_parameter_servers_and_stages(graph: grimp.ImportGraph):

@@ -14,7 +14,7 @@ from trainer_module.devices.cluster import Cluster, cluster_of_environment
 
 # Device files of a TPU VM's chips, by the generation of the driver.
 _TPU_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
-STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "parameter_server", "tpu")
+_STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "parameter_server", "tpu")
 
 
 def create_strategy(
@@ -97,8 +97,8 @@ def check_strategy(name: str) -> None:
         ValueError: An unknown name, "tpu" without a TPU, or a strategy other than multi_worker or
             parameter_server although TF_CONFIG has several tasks.
     """
-    if name not in STRATEGIES:
-        raise ValueError(f"strategy={name!r}: {nearest(name, STRATEGIES)}")
+    if name not in _STRATEGIES:
+        raise ValueError(f"strategy={name!r}: {nearest(name, _STRATEGIES)}")
     cluster = cluster_of_environment()
     if cluster is not None and cluster.has_parameter_servers:
         if name not in ("auto", "parameter_server"):

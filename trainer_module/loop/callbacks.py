@@ -281,17 +281,6 @@ class TensorBoardScalars(Callback):
         self._eval.close()
 
 
-def write_scalars(directory: str, step: int, values: dict[str, float]) -> None:
-    """Write scalars to another file of a folder, after `TensorBoardScalars` has closed its files.
-
-    Raises:
-        ModuleNotFoundError: The package tensorboard is not installed.
-    """
-    writer = _writer(directory)
-    _write(writer, step, values)
-    writer.close()
-
-
 def _writer(directory: str) -> EventFileWriter:
     try:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter

@@ -32,7 +32,7 @@ _FORMAT = 3
 _FIRST_GUESS_SECONDS = 0.01
 
 # Raises an error if a checkpoint, given its position, does not belong to the run.
-CheckPosition: TypeAlias = Callable[[dict[str, Json]], None]
+_CheckPosition: TypeAlias = Callable[[dict[str, Json]], None]
 Value = TypeVar("Value")
 
 
@@ -196,7 +196,7 @@ class Checkpoints:
             ),
         )
 
-    def restore(self, check: CheckPosition = lambda position: None) -> dict[str, Json] | None:
+    def restore(self, check: _CheckPosition = lambda position: None) -> dict[str, Json] | None:
         """Restore the latest checkpoint and return its position, or None if there is none.
 
         If the latest checkpoint is damaged, an error is logged and the previous one is restored.
@@ -222,7 +222,7 @@ class Checkpoints:
         logging.info("Continuing from checkpoint %s", path)
         return position
 
-    def _read_as_chief(self, path: str, check: CheckPosition) -> _Saved:
+    def _read_as_chief(self, path: str, check: _CheckPosition) -> _Saved:
         try:
             return self._read(path, check)
         except tf.errors.OpError as error:
@@ -232,7 +232,7 @@ class Checkpoints:
                 "to be one that all workers see."
             ) from error
 
-    def _latest(self, check: CheckPosition) -> tuple[str, _Saved] | None:
+    def _latest(self, check: _CheckPosition) -> tuple[str, _Saved] | None:
         """Return path and content of the latest readable checkpoint."""
         while self._folder.kept:
             latest = self._folder.kept[-1]
@@ -263,7 +263,7 @@ class Checkpoints:
                 self._folder.kept.pop()
         return None
 
-    def _read(self, path: str, check: CheckPosition) -> _Saved:
+    def _read(self, path: str, check: _CheckPosition) -> _Saved:
         types = {name: variable.dtype for name, variable in self._variables.items()}
         (text,) = self._folder.read(path, {_POSITION: tf.string})
         position = json.loads(text.numpy())

@@ -19,18 +19,7 @@ from trainer_module.step.protocol import Step
 
 
 class Run:
-    """A running training.
-
-    Attributes:
-        train_step: Takes the optimizer steps.
-        data: The batches of each epoch.
-        callbacks: Called between calls of the graph.
-        checkpoints: Saves the run; None: do not save.
-        sync: Makes all workers take the same decisions.
-        state: The current state.
-        history: The calls of `fit` of this run.
-        fingerprint: The values that affect the result.
-    """
+    """A running training: what takes steps, gives batches, is called, saves and agrees."""
 
     def __init__(
         self,

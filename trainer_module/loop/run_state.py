@@ -93,7 +93,7 @@ class Length(NamedTuple):
         return cls("steps", check_positive_int("steps", steps))
 
 
-class FitCall(NamedTuple):
+class _FitCall(NamedTuple):
     """One call of `fit`.
 
     Attributes:
@@ -116,18 +116,18 @@ class RunHistory:
 
     def __init__(self) -> None:
         """Start without calls."""
-        self.calls: list[FitCall] = []
+        self.calls: list[_FitCall] = []
         self.logs: dict[str, list[float]] = {}
 
     @property
-    def call(self) -> FitCall:
+    def call(self) -> _FitCall:
         """The last call."""
         return self.calls[-1]
 
     def begin_call(self, length: Length, *, epoch: int, step: int) -> None:
         """Add a call that begins at this epoch and step."""
         self.logs = {}
-        self.calls.append(FitCall({"epochs": epoch, "steps": step}, length))
+        self.calls.append(_FitCall({"epochs": epoch, "steps": step}, length))
 
     def continue_call(
         self, length: Length, state: LoopState, *, step: int, directory: str
@@ -180,6 +180,6 @@ class RunHistory:
         """Restore the output of `to_json`."""
         self.logs = stored["history"]
         self.calls = [
-            FitCall(call["begin"], Length(*call["length"]), call["result"])
+            _FitCall(call["begin"], Length(*call["length"]), call["result"])
             for call in stored["calls"]
         ]

@@ -39,7 +39,7 @@ class Preempted(SystemExit):
         return self.message
 
 
-class Decision(NamedTuple, Generic[Value]):
+class _Decision(NamedTuple, Generic[Value]):
     """The common decision of all workers between two calls of the graph.
 
     Attributes:
@@ -80,11 +80,11 @@ class WorkerSync:
         if self.was_asked_to_end:  # after the last step boundary
             signal.raise_signal(signal.SIGTERM)
 
-    def decide(self, step: int, *, stop: bool, value: Value) -> Decision[Value]:
+    def decide(self, step: int, *, stop: bool, value: Value) -> _Decision[Value]:
         """Return what all workers do next."""
         found = self.workers.gather(f"step {step}", [stop, value, self.was_asked_to_end])
         stops, values, asked = zip(*found, strict=True)
-        return Decision(any(stops), values[0], any(asked))
+        return _Decision(any(stops), values[0], any(asked))
 
     def exit_preempted(self, step: int, directory: str) -> None:
         """End the process after SIGTERM, once the checkpoint of `step` is complete.

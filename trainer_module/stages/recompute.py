@@ -104,7 +104,7 @@ def uses_custom_gradient(layer: keras.layers.Layer) -> bool:
     return in_window_forward_pass() and id(layer) not in _under_way.get()
 
 
-def on_device(device: str | None) -> contextlib.AbstractContextManager[object]:
+def _on_device(device: str | None) -> contextlib.AbstractContextManager[object]:
     """Return the context `tf.device`. None keeps the current device, unlike `tf.device(None)`."""
     return contextlib.nullcontext() if device is None else tf.device(device)
 
@@ -217,13 +217,13 @@ def custom_gradient(
     def forward(
         *inputs: tf.Tensor,
     ) -> tuple[list[tf.Tensor], Callable[..., list[Gradient]]]:
-        with on_device(device), _tape(inputs, unless=again) as tape:
+        with _on_device(device), _tape(inputs, unless=again) as tape:
             ran = run(call, inputs)
         shape.append(ran)
 
         def backward(*slopes: Gradient) -> list[Gradient]:
             wanted = ran.like(slopes).differentiable()
-            with on_device(device):
+            with _on_device(device):
                 if tape is not None:
                     return _gradients(tape, ran.differentiable(), inputs, wanted)
                 # Compute the copies only after the slopes, as separate operations, so that the

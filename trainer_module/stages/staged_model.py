@@ -134,9 +134,9 @@ class StagedModel(keras.Model):
         super().__init__(inputs, outputs, name=name)
 
     @property
-    def placement(self) -> StagePlacement:
+    def placement(self) -> _StagePlacement:
         """The placement of the variables' sums and updates."""
-        return StagePlacement(self)
+        return _StagePlacement(self)
 
     @property
     def jit_compile_error(self) -> str:
@@ -159,7 +159,7 @@ class StagedModel(keras.Model):
         return keras.Model(inputs, outputs, name=self.name)
 
 
-class StagePlacement(Placement):
+class _StagePlacement(Placement):
     """The placement of a `StagedModel`: sums and updates on the device of the variable's stage."""
 
     def __init__(self, model: StagedModel) -> None:

@@ -26,9 +26,9 @@ _BITS = 32  # bits in a word of FeatureLayout.missing
 _OTHER = "_other"  # suffix of the one_hot output for values that are not listed
 
 # How tf.io.parse_example reads a column.
-ParseSpec: TypeAlias = tf.io.FixedLenFeature | tf.io.VarLenFeature
+_ParseSpec: TypeAlias = tf.io.FixedLenFeature | tf.io.VarLenFeature
 # tft.TransformFeaturesLayer, a model of tf_keras.
-TransformLayer: TypeAlias = Any
+_TransformLayer: TypeAlias = Any
 
 
 def export_model(
@@ -75,7 +75,7 @@ def export_model(
         ValueError: With `with_gradients`; see `input_gradients_signature`.
     """
     layer = transform_output.transform_features_layer()
-    raw_spec: dict[str, ParseSpec] = transform_output.raw_feature_spec()
+    raw_spec: dict[str, _ParseSpec] = transform_output.raw_feature_spec()
     unused = unused_columns(layer, raw_spec, inputs)
     serving_spec = {name: spec for name, spec in raw_spec.items() if name not in unused}
 
@@ -133,7 +133,7 @@ def export_model(
     logging.info("Exported the model to %s", directory)
 
 
-def _resources(layer: TransformLayer) -> list[tf.saved_model.experimental.TrackableResource]:
+def _resources(layer: _TransformLayer) -> list[tf.saved_model.experimental.TrackableResource]:
     """Return the transform layer's vocabulary tables, which the signatures need besides variables.
 
     The layer is a tf_keras model. If it were an attribute of the Keras 3 model, session-style
@@ -162,7 +162,7 @@ def argument_names(columns: Sequence[str]) -> dict[str, str]:
 
 
 def _write_raw_columns(
-    directory: str, spec: Mapping[str, ParseSpec], arguments: Mapping[str, str]
+    directory: str, spec: Mapping[str, _ParseSpec], arguments: Mapping[str, str]
 ) -> None:
     columns = [
         {"name": name, "dtype": feature.dtype.name, "argument": arguments[name]}
@@ -175,7 +175,7 @@ def _write_raw_columns(
 
 
 def unused_columns(
-    layer: TransformLayer, raw_spec: Mapping[str, ParseSpec], needed: Sequence[str]
+    layer: _TransformLayer, raw_spec: Mapping[str, _ParseSpec], needed: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the raw columns that no needed feature is computed from.
 
@@ -206,7 +206,7 @@ def _dense(tensor: tf.Tensor | tf.SparseTensor | tf.RaggedTensor) -> tf.Tensor:
     return tensor.to_tensor() if isinstance(tensor, tf.RaggedTensor) else tensor
 
 
-def _raw_tensor_spec(name: str, spec: ParseSpec, argument: str) -> tf.TensorSpec:
+def _raw_tensor_spec(name: str, spec: _ParseSpec, argument: str) -> tf.TensorSpec:
     if isinstance(spec, tf.io.FixedLenFeature):
         return tf.TensorSpec([None, *spec.shape], spec.dtype, name=argument)
     if isinstance(spec, tf.io.VarLenFeature):

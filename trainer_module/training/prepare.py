@@ -113,13 +113,13 @@ def prepare(
     workers = worker_group(strategy)
     servers = strategy if isinstance(strategy, tf.distribute.ParameterServerStrategy) else None
     if servers is not None:
-        check_for_servers(plan.config)
+        _check_for_servers(plan.config)
         strategy = tf.distribute.get_strategy()  # for what the chief computes locally
     run = run_fingerprint(plan.config, data.train, summary)
     if workers.size > 1:
         workers.assert_same_on_all_workers("settings, code and data", run)
     plan, context = _plan_for_data(plan, data, summary)
-    check_early_stopping(plan.config, data)
+    _check_early_stopping(plan.config, data)
     length = _length(plan.config, train_steps, summary.rows)
     micro_batch = micro_batch_rows(
         plan,
@@ -130,7 +130,7 @@ def prepare(
         run=run,
         record_dir=folders.record or folders.checkpoints(plan.config),
     )
-    scales = label_scales(context, summary)
+    scales = _label_scales(context, summary)
     start = find_linear_start(context, data.train, summary.rows, scales, workers)
     return Prepared(
         plan=plan,
@@ -178,7 +178,7 @@ def _length(config: TrainerConfig, train_steps: int | None, rows: int) -> RunLen
     return RunLength(epochs, steps, steps_per_epoch, total_steps)
 
 
-def check_for_servers(config: TrainerConfig) -> None:
+def _check_for_servers(config: TrainerConfig) -> None:
     """Raise ValueError for a setting that does not apply with parameter servers."""
     if config.micro_batch_size == "auto":
         raise ValueError(
@@ -187,7 +187,7 @@ def check_for_servers(config: TrainerConfig) -> None:
         )
 
 
-def check_early_stopping(config: TrainerConfig, data: TransformedData) -> None:
+def _check_early_stopping(config: TrainerConfig, data: TransformedData) -> None:
     """Raise ValueError if early stopping is set and there are no eval rows."""
     if config.early_stopping is not None and not data.eval_files:
         raise ValueError(
@@ -206,7 +206,7 @@ def check_rows(config: TrainerConfig, summary: DataSummary) -> None:
         )
 
 
-def label_scales(context: ModelContext, summary: DataSummary) -> list[LabelScale | None]:
+def _label_scales(context: ModelContext, summary: DataSummary) -> list[LabelScale | None]:
     """Return the candidate scales of a regression's label; two if a linear model decides."""
     config = context.config
     if context.label_kind != "regression":

@@ -147,17 +147,7 @@ def keras_set_up(config: TrainerConfig) -> Iterator[None]:
 
 
 class Built(NamedTuple):
-    """The objects of a training.
-
-    Attributes:
-        model: The model with its initial weights.
-        inputs: The transformed features that the model takes.
-        examples: The training rows with only these features.
-        step: Takes the optimizer steps.
-        evaluate: Evaluates the eval split; None if there is none.
-        callbacks: The configured callbacks, without the progress.
-        checkpoints: Checkpoints of this run; None if nothing is written.
-    """
+    """The objects of a training; without an eval split, or folders, some are None."""
 
     model: keras.Model
     inputs: list[str]

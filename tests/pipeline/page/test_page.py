@@ -35,7 +35,8 @@ from pipeline.page.render import in_script, render
 from pipeline.page.sections import graph, reproduce, verdict
 from pipeline.page.states import state_of
 from pipeline.report.records import NodeRecord
-from trainer_module.loop.callbacks import write_scalars
+from trainer_module.loop.callback import EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.callbacks import TensorBoardScalars
 
 
 class _Page(html.parser.HTMLParser):
@@ -217,9 +218,11 @@ def test_the_page_of_all_runs(tmp_path: Path) -> None:
 
 def test_curves_of_several_trainings_are_overlaid(tmp_path: Path) -> None:
     for name, losses in (("first", [0.5, 0.25]), ("second", [0.75, math.nan])):
+        scalars = TensorBoardScalars(str(tmp_path / name))
         for step, loss in enumerate(losses, 1):
-            write_scalars(str(tmp_path / name / "train"), step, {"loss": loss, "learning_rate": 1})
-            write_scalars(str(tmp_path / name / "eval"), step, {"auc": loss})
+            scalars.on_loop(LoopProgress(step, 1, 2, step, 2, loss, 1.0, 1.0, 1, 1.0))
+            scalars.on_epoch(EpochEnd(step, step, loss, {"auc": loss}, {}))
+        scalars.on_end(FitResult("epochs", 2, 2, {}, {}, {}))
     charts = overlay({tmp_path / name: name for name in ("first", "second")})
     assert [chart.title for chart in charts] == ["loss on train rows", "auc on eval rows"]
     data = {key: list(values) for key, values in charts[0].data.items()}

@@ -11,7 +11,6 @@ from typing import Any
 
 import keras
 import numbered_batches
-import numpy as np
 import pytest
 from numbered_batches import kinds, known, linear, mean_output, unknown
 
@@ -162,29 +161,6 @@ def test_no_epoch_is_empty_and_no_warning_where_passes_end_with_epochs(kind, war
 def test_data_without_a_batch_is_an_error():
     with pytest.raises(ValueError, match="the training data has no batch"):
         taken(unknown(0), 1, 2)
-
-
-@pytest.mark.parametrize("kind", ["known", "unknown", "endless"])
-@pytest.mark.parametrize("steps_per_loop", [3, "auto"])
-def test_steps_per_loop_does_not_change_the_batches(kind, steps_per_loop):
-    def trained(steps_per_loop):
-        done = loop(
-            kinds[kind](7),
-            {"epochs": 4},
-            steps_per_epoch=5,
-            steps_per_loop=steps_per_loop,
-            rate=0.1,
-            evaluated=True,
-        )
-        return done.fit(), state(done)
-
-    (result, found), (wanted, expected) = trained(steps_per_loop), trained(1)
-    assert result.steps == wanted.steps
-    assert result.epochs == wanted.epochs == 4
-    np.testing.assert_allclose(result.history["loss"], wanted.history["loss"], rtol=1e-6)
-    assert result.history["val_loss"] == wanted.history["val_loss"]
-    for value, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(value, other)
 
 
 def test_replicas_take_the_same_epochs(strategies):

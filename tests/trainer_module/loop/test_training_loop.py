@@ -165,6 +165,7 @@ class SecondOfTwo(WorkerGroup):
     number, size = 1, 2
 
     def __init__(self, overdue_at):
+        super().__init__()
         self.overdue_at = overdue_at
 
     def gather(self, what, value):
@@ -193,16 +194,11 @@ def test_the_chiefs_clock_decides_when_several_workers_save(build, tmp_path, mon
     assert steps == [2, 3, 5]  # the last step is always saved
 
 
-@pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf")])
-def test_invalid_checkpoint_minutes_are_rejected(minutes, tmp_path, traced):
-    with pytest.raises(ValueError, match=f"every_minutes={minutes}: use a number above 0"):
-        checkpoints.Checkpoints(str(tmp_path), traced[0], every_minutes=minutes)
-
-
-@pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan")])
-def test_invalid_share_of_time_is_rejected(share, tmp_path, traced):
-    with pytest.raises(ValueError, match=f"share_of_time={share}: use a number above 0"):
-        checkpoints.Checkpoints(str(tmp_path), traced[0], share_of_time=share)
+@pytest.mark.parametrize("name", ["every_minutes", "share_of_time"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
+def test_invalid_times_are_rejected(name, value, tmp_path, traced):
+    with pytest.raises(ValueError, match=f"{name}={value}: use a number above 0"):
+        checkpoints.Checkpoints(str(tmp_path), traced[0], **{name: value})
 
 
 def test_the_last_window_of_an_epoch_is_flushed_with_its_own_denominator(float64):
