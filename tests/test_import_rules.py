@@ -148,12 +148,23 @@ def test_every_room_has_a_floor_and_says_what_lives_there(graph: grimp.ImportGra
                 assert ast.get_docstring(ast.Module(body, [])), init
 
 
-def test_the_core_knows_neither_stages_nor_parameter_servers(graph: grimp.ImportGraph):
-    """Also not by way of another room: they plug into the core from above."""
-    exotic = {m for m in graph.modules if room(m) in ("stages", "parameter_server")}
-    for core in ("window", "step"):
-        below = graph.find_upstream_modules(f"trainer_module.{core}", as_package=True)
-        assert not below & exotic, core
+# Leaves: nothing imports them but the place that builds them by name.
+LEAVES = {
+    "parameter_server": "trainer_module.training.train",
+    "stages": "trainer_module.model.plan",
+}
+
+
+def test_only_the_builder_knows_parameter_servers_and_stages(graph: grimp.ImportGraph):
+    for leaf, builder in LEAVES.items():
+        package = f"trainer_module.{leaf}"
+        inside = {package, *graph.find_descendants(package)}
+        importers = {
+            importer
+            for module in inside
+            for importer in graph.find_modules_that_directly_import(module)
+        }
+        assert importers - inside == {builder}, leaf
 
 
 def test_no_circle_of_modules(graph: grimp.ImportGraph):

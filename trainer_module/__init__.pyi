@@ -13,38 +13,31 @@ from .tuning.tuner_config import TunerConfig as TunerConfig
 from .model.model_context import ModelContext as ModelContext
 from .model.model_context import FeatureLayout as FeatureLayout
 from .data.text_bags import text_bags as text_bags
-from .data.text_bags import TextBag as TextBag
 from .devices.process import prepare_process as prepare_process
 
 # Train a Keras model
 from .step.train_step import TrainStep as TrainStep
 from .losses.weighted_loss import weighted_loss as weighted_loss
-from .options.step_options import StepOptions as StepOptions
-from .step.reports import Step as Step
 from .loop.training_loop import TrainingLoop as TrainingLoop
-from .loop.callbacks.callback import FitResult as FitResult
+from .loop.callback import FitResult as FitResult
 from .step.scaled_learning_rate import ScaledLearningRate as ScaledLearningRate
 from .loop.evaluation import Evaluation as Evaluation
 from .loop.checkpoints import Checkpoints as Checkpoints
 
 # Callbacks of a training loop
-from .loop.callbacks.callback import Callback as Callback
-from .loop.callbacks.callback import EpochEnd as EpochEnd
-from .loop.callbacks.callback import LoopProgress as LoopProgress
-from .loop.callbacks.csv_log import CsvLog as CsvLog
-from .loop.callbacks.early_stopping import EarlyStopping as EarlyStopping
-from .loop.callbacks.export_best import ExportBest as ExportBest
-from .loop.callbacks.keras_callback import KerasCallback as KerasCallback
-from .loop.callbacks.profile_steps import ProfileSteps as ProfileSteps
-from .loop.callbacks.progress_log import ProgressLog as ProgressLog
-from .loop.callbacks.prune import Prune as Prune
-from .loop.callbacks.tensorboard import TensorBoardScalars as TensorBoardScalars
+from .loop.callback import Callback as Callback
+from .loop.callback import EpochEnd as EpochEnd
+from .loop.callback import LoopProgress as LoopProgress
+from .loop.callbacks import CsvLog as CsvLog
+from .loop.callbacks import EarlyStopping as EarlyStopping
+from .loop.progress_log import ProgressLog as ProgressLog
+from .loop.callbacks import Prune as Prune
+from .loop.callbacks import TensorBoardScalars as TensorBoardScalars
 
 # Where the time goes
 from .profiling.profile_step import profile_step as profile_step
 from .tfx.profile import profile_fn as profile_fn
 from .profiling.step_profile import StepProfile as StepProfile
-from .profiling.timeline import OperationTime as OperationTime
 
 # Several devices, several machines
 from .devices.strategies import create_strategy as create_strategy
@@ -56,14 +49,10 @@ from .devices.worker_group import Disagreement as Disagreement
 
 # Find settings
 from .memory.micro_batch_size import find_micro_batch_size as find_micro_batch_size
-from .memory.micro_batch_size import MicroBatchSize as MicroBatchSize
-from .memory.micro_batch_size import MemoryBudgetError as MemoryBudgetError
 from .tuning.learning_rate import find_learning_rate as find_learning_rate
-from .tuning.learning_rate import RangeTest as RangeTest
 
 # Your own training loop
 from .window.accumulation import accumulate_gradients as accumulate_gradients
-from .window.gradient_sum import GradientSum as GradientSum
 from .window.gradient_sum import sum_over_replicas as sum_over_replicas
 from .window.update import mean_gradients as mean_gradients
 from .window.gradient_sum import apply_gradients as apply_gradients
@@ -75,13 +64,12 @@ from .gradients.clipping import gradient_norms as gradient_norms
 from .gradients.clipping import clipped_gradient_sum as clipped_gradient_sum
 from .gradients.inputs import input_gradients as input_gradients
 from .gradients.inputs import integrated_gradients as integrated_gradients
-from .gradients.inputs import InputGradients as InputGradients
 
 # A layer that loses weights in training
 from .model.pruned_dense import PrunedDense as PrunedDense
 
 # Models that do not fit on one device
-from .stages.split_model import split_model as split_model
+from .stages.staged_model import split_model as split_model
 from .stages.staged_model import StagedModel as StagedModel
 from .stages.placement import stage_strategy as stage_strategy
 from .stages.recompute import recompute as recompute

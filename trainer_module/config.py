@@ -12,7 +12,7 @@ from trainer_module.common.json_values import Json
 from trainer_module.devices.memory_budget import parse_memory_budget
 from trainer_module.options.batch_sizes import BATCH_SIZES, BatchSizes
 from trainer_module.options.cluster_options import ClusterOptions
-from trainer_module.options.loop_options import RunLength, check_profiled_steps
+from trainer_module.options.loop_options import RunLength
 from trainer_module.options.settings import COUNT, RUNTIME_ONLY, parse_section
 from trainer_module.options.step_options import UpdateOptions
 from trainer_module.options.task_options import EarlyStoppingConfig, TaskOptions
@@ -114,23 +114,12 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
         default=True, description="Whether to write TensorBoard scalars to the model_run folder."
     )
 
-    profile_steps: Annotated[tuple[int, int] | None, RUNTIME_ONLY] = Field(
-        default=None,
-        description="First and last step of a trace for TensorBoard's Profile tab, such as "
-        "[100, 110], in the model_run folder; null: no trace.",
-    )
-
     @field_validator("shuffle_buffer_rows")
     @classmethod
     def _at_least_zero(cls, value: int) -> int:
         if value < 0:
             raise ValueError("use 0 (no shuffling) or more")
         return value
-
-    @field_validator("profile_steps", mode="before")
-    @classmethod
-    def _profiled_steps(cls, value: object) -> tuple[int, int] | None:
-        return None if value is None else check_profiled_steps(value)
 
     @field_validator("memory_budget", mode="before")
     @classmethod

@@ -23,6 +23,13 @@ _MORE = """\
 exit code: 0 if all succeeded; else that of the first failure (128 + n for signal n; 143 if training
 saved a checkpoint after SIGTERM, 75 if a worker was lost).
 """
+_OPTIONS = (
+    ("--workers", 2, "number of workers"),
+    ("--parameter-servers", 0, "number of them, for strategy parameter_server; adds a chief"),
+    ("--worker-restarts", 0, "with parameter servers: total restarts of failed workers"),
+    ("--log-dir", None, "folder for one log file per process, such as worker-0.log"),
+    ("--grace-seconds", 30.0, "time between SIGTERM and SIGKILL"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,38 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="%(prog)s [options] -- program [arguments]",
     )
-    parser.add_argument(
-        "--workers", type=int, default=2, metavar="N", help="number of workers (default: 2)"
-    )
-    parser.add_argument(
-        "--chief",
-        action="store_true",
-        help="add a dedicated chief; otherwise worker 0 is the chief",
-    )
-    parser.add_argument(
-        "--parameter-servers",
-        type=int,
-        default=0,
-        metavar="N",
-        help="number of parameter servers, for strategy parameter_server; adds a chief",
-    )
-    parser.add_argument(
-        "--worker-restarts",
-        type=int,
-        default=0,
-        metavar="N",
-        help="with parameter servers: total number of restarts of failed workers",
-    )
-    parser.add_argument(
-        "--log-dir", metavar="DIR", help="folder for one log file per process, such as worker-0.log"
-    )
-    parser.add_argument(
-        "--grace-seconds",
-        type=float,
-        default=30.0,
-        metavar="S",
-        help="time between SIGTERM and SIGKILL (default: 30)",
-    )
+    for name, default, text in _OPTIONS:
+        kind = type(default) if default is not None else str
+        shown = text if default is None else f"{text} (default: %(default)s)"
+        parser.add_argument(name, type=kind, default=default, help=shown)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = vars(parser.parse_args(arguments))
     command = given.pop("command")

@@ -37,6 +37,7 @@ _REPLACEMENTS = {
     "training.model.members": "use hidden_units with knots and linear",
     "training.optimizer.schedule.decay_steps": "nothing: the decay ends with the training",
     "training.optimizer.schedule.final_fraction": "nothing: the rate decays to 0",
+    "training.profile_steps": "run `python -m pipeline profile` (docs/profiling.md)",
     "training.sharpness_rows": "call tf.autodiff (docs/gradients.md)",
 }
 

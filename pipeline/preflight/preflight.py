@@ -19,7 +19,7 @@ from pipeline.preflight.preflight_rows import check_rows
 from pipeline.tracking.export import check_server
 from shared_core.nearest import nearest_column
 from trainer_module.devices.cluster import cluster_of_environment
-from trainer_module.devices.gpu_check import GpuMissing, check_gpu_visible
+from trainer_module.devices.process import GpuMissing, check_gpu_visible
 from transform import check_spec
 
 if TYPE_CHECKING:

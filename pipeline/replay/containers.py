@@ -17,8 +17,8 @@ from pipeline.replay.kubeflow_pod import CommandFailed, Pod, expand_word, pod_en
 from pipeline.targets.long_values import refuse_long_arguments
 from pipeline.targets.placeholders import Placeholders, as_json
 from pipeline.targets.spec_types import Executor, ExecutorInput, JsonMapping
-from trainer_module.devices.gpu_check import REPLAY
 from trainer_module.devices.local_cluster import WorkersFailed, describe_end, launch
+from trainer_module.devices.process import REPLAY
 
 
 class Values(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 
 import checks
-import files_of_rows
 import numpy as np
 import pytest
 from exactness import SELECTION
@@ -33,23 +32,6 @@ def test_the_exactness_matrix_on_several_workers(several, layout, first):
         assert {cell: why for cell, why in found.items() if why} == {}
 
 
-def test_replicas_reach_the_same_weights_in_one_process_or_in_several(
-    several, folders, one_process
-):
-    """Reference: one device. Tolerance 2e-6 of each variable's largest value, float32, 20 steps."""
-    name = f"twenty_steps:{folders[3]}"
-    expected = checks.done(name, one_process[1])
-    layouts = {f"{n} in this process": checks.done(name, one_process[n]) for n in (2, 4)}
-    for workers, devices in LAYOUTS:
-        first, *others = (worker[name] for worker in several(workers, devices))
-        assert all(other == first for other in others)  # bit for bit on all workers
-        layouts[f"{workers} x {devices}"] = first
-    for layout, weights in layouts.items():
-        for value, right in zip(weights, expected, strict=True):
-            error = np.abs(np.subtract(value, right)).max() / np.abs(right).max()
-            assert error < 2e-6, layout
-
-
 @pytest.mark.parametrize("files", [1, 3, 8])
 @pytest.mark.parametrize("batch", [7, 40])
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
@@ -70,18 +52,6 @@ def test_each_row_reaches_one_replica_of_the_same_global_batches(
         everything = [row for (rows,) in batches for row in rows]
         assert sorted(everything) == list(range(101))
     assert whole[0] != whole[1]
-
-
-def test_the_order_of_the_files_is_cut_alike(several, folders, one_process):
-    """Without shuffling."""
-    name = f"seen:{folders[3]}:7:0"
-    whole = checks.done(name, one_process[1])
-    workers = [worker[name] for worker in several(2, 1)]
-    together = [
-        [joined(worker[epoch][place][0] for worker in workers) for place in range(len(batches))]
-        for epoch, batches in enumerate(whole)
-    ]
-    assert together == [[rows for (rows,) in batches] for batches in whole]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
@@ -120,14 +90,6 @@ def test_gradients_of_rows_are_those_of_one_process(several, one_process, layout
             np.testing.assert_allclose(found, mean, rtol=1e-5, atol=1e-6)
 
 
-def test_epochs_of_so_many_steps_end_alike_on_all_workers(several):
-    """Also after kills. Reference: the batches by their numbers."""
-    expected = [[0, 1, 2], [3, 4, 5], [6], [0, 1, 2], [3, 4, 5]]
-    for worker in several(2, 1):
-        (found,) = (value for name, value in worker.items() if name.startswith("short_epochs"))
-        assert found == {"known": expected, "unknown": expected}
-
-
 def test_data_that_holds_another_value_on_one_worker_is_refused(several):
     for worker in several(2, 1):
         message = worker["other_mean"]
@@ -141,13 +103,3 @@ def test_each_worker_names_the_replica_that_is_not_finite(several, layout):
     messages = {worker["not_finite"] for worker in several(*layout)}
     assert len(messages) == 1
     assert f"is not finite on replica {layout[0] * layout[1] - 1} (loss nan)" in messages.pop()
-
-
-def test_the_rows_are_those_that_were_written(folders):
-    """What the tests above count."""
-    for folder in folders.values():
-        rows = [
-            int(row) for features, _ in files_of_rows.examples(folder).batches(9)
-            for row in features["id"]
-        ]  # fmt: skip
-        assert sorted(rows) == list(range(101))

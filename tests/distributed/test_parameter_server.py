@@ -18,7 +18,7 @@ pytestmark = pytest.mark.distributed
 def test_windows_are_exact_and_counted_though_a_worker_is_killed(tmp_path):
     """One window at a time against one process: 2e-6.
 
-    With a transform, an embedding that two columns share, and variables cut in two.
+    With a transform, and an embedding that two columns share.
 
     Then as many at once as there is room for; a worker is killed in the middle and started again.
     """
@@ -48,7 +48,6 @@ def test_windows_are_exact_and_counted_though_a_worker_is_killed(tmp_path):
     )
     assert back.exists(), "the worker came back"
     assert printed["largest_error"] < 2e-6
-    assert printed["shards"] == [[3, 16], [2, 16], [4, 2], [3, 2]]
     steps, updates, expected = printed["taken"]
     assert (steps, updates) == (expected, expected), "Keras' own counter loses what workers add"
     assert printed["epochs"] == [3, 12]

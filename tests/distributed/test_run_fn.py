@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -113,33 +112,6 @@ def test_a_difference_in_settings_is_reported_before_any_read(packed, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_worker_that_fails_stops_the_others_with_its_error(packed, tmp_path):
-    """By a setting that only its own data shows to be wrong."""
-    other = {**packed, "train": f"{packed['train']}-none"}
-    text = asked(packed)
-    launched = """
-import json, os, sys, trains
-asked = json.loads(sys.argv[2])
-if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
-    asked["data"] = json.loads(sys.argv[3])
-trains.main(sys.argv[1], json.dumps(asked))
-"""
-    with pytest.raises(WorkersFailed) as caught:
-        launch(
-            [sys.executable, "-c", launched, str(tmp_path), text, json.dumps(other)],
-            workers=2,
-            env=environment(),
-            on_line=lambda name, line: None,
-        )
-    first, second = caught.value.failed
-    assert (first.name, first.code) == ("worker 1", 1)
-    assert "no file matches" in "\n".join(first.tail)
-    assert (second.name, second.code) == ("worker 0", 75)
-    assert "failed: ValueError: the train split of the examples: no file matches" in "\n".join(
-        second.tail
-    )
-
-
 def test_sigterm_on_one_worker_saves_on_both_and_a_restart_ends_with_the_same_result(
     packed, alone, tmp_path
 ):
@@ -191,26 +163,3 @@ def children(pid: int, role: str, index: int):
         if (task.get("type"), task.get("index")) == (role, index):
             found.append(child)
     return found
-
-
-def test_a_worker_killed_while_training_stops_the_other_with_a_message(packed, tmp_path):
-    """Within worker_timeout_seconds, though the other waits for it in a collective."""
-    killed = []
-
-    def watch(name: str, line: str) -> None:
-        if "epoch 2 eval" in line and not killed:
-            (other,) = children(os.getpid(), "worker", 1)
-            other.kill()
-            killed.append(True)
-
-    with pytest.raises(WorkersFailed, match="worker 1 ended by SIGKILL") as caught:
-        launch(
-            command("trains", tmp_path, asked(packed, steps_per_loop=1, epochs=400)),
-            workers=2,
-            env=environment(TRAINS_SLOWLY="0.1"),
-            on_line=watch,
-        )
-    (other,) = caught.value.failed[1:]
-    assert (other.name, other.code) == ("worker 0", 75)
-    assert any("WorkerLost: worker 1 (127.0.0.1:" in line for line in other.tail)
-    assert any("is lost: its process ended" in line for line in other.tail)

@@ -144,35 +144,8 @@ def test_another_program_on_a_workers_port(kind, number):
         assert f"worker 1 (127.0.0.1:{port}) failed: ValueError: cannot listen" in text
 
 
-def test_other_connections_do_not_delay_the_workers():
-    """On the chief's port, while the workers meet: silent ones, and some that say other things."""
-    addresses = local(free_ports(3))
-    port = int(addresses[0].rpartition(":")[2])
-    calls: list[socket.socket] = []
-
-    def call(over: threading.Event) -> None:
-        sayings = [b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff\xfe\n", b'{"workers": 1}\n', b"{"]
-        while not over.is_set():
-            for saying in sayings:
-                with contextlib.suppress(OSError):
-                    calls.append(socket.create_connection(("127.0.0.1", port), timeout=1))
-                    calls[-1].sendall(saying)
-            time.sleep(0.05)
-
-    with running(call):
-        configs = [config(addresses, index) for index in range(3)]
-        for code, output in ended(configs, timeout=PATIENT):
-            assert code == 0, output
-    for each in calls:
-        each.close()
-
-
-def test_two_workers_with_the_same_index():
-    """The chief ends both, and the cluster's other worker."""
-    addresses = local(free_ports(4))
-    found = ended([config(addresses, index) for index in (0, 1, 1, 2)], timeout=PATIENT)
-    assert [code for code, _ in found] == [1] * 4
-    assert "two processes say that they are worker 1 (" in found[0][1]
+def test_two_tasks_with_the_same_index():
+    """The two processes of a worker are in tests/trainer_module/devices/test_rendezvous.py."""
     # Two chiefs on one machine, and none.
     addresses = local(free_ports(2))
     (one, text), (two, more) = ended([config(addresses, 0)] * 2)
@@ -184,25 +157,15 @@ def test_two_workers_with_the_same_index():
         assert "worker 0 (127.0.0.1:" in text
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (lambda two: config([two[0], two[0]], 1), "is there 2 times: give each task its own"),
-        (lambda two: config(two, 2), "task.index=2, and cluster.worker has 2: use a number from 0"),
-        (lambda two: config(two, 1, "wroker"), "task.type='wroker' is not in the cluster: did you"),
-        (lambda two: config(two, 1)[:-3], "TF_CONFIG="),
-    ],
-)
-def test_a_wrong_tf_config_ends_its_worker_and_the_other_names_it(wrong, message):
+def test_a_wrong_tf_config_ends_its_worker_and_the_other_names_it():
     two = local(free_ports(2))
-    (other, text), (own, own_text) = ended([config(two, 0), wrong(two)])
+    (other, text), (own, own_text) = ended([config(two, 0), config(two, 2)])
     assert own == other == 1
-    assert message in own_text
-    assert "is not a cluster and a task" in own_text
+    assert "task.index=2, and cluster.worker has 2: use a number from 0" in own_text
     assert f"worker 1 ({two[1]}) did not start within start_timeout_seconds={TIMEOUT:g}" in text
 
 
-@pytest.mark.parametrize("milliseconds", [0, 100, 200])
+@pytest.mark.parametrize("milliseconds", [0, 200])
 def test_a_worker_that_is_killed_right_after_all_have_met(milliseconds):
     """While TensorFlow's servers and collectives start on the others."""
     addresses = local(free_ports(2))
@@ -217,26 +180,10 @@ def test_a_worker_that_is_killed_right_after_all_have_met(milliseconds):
 
 @pytest.mark.parametrize("role", ["worker", "ps"])
 def test_another_program_on_the_port_of_a_served_task(role):
-    """The chief does not take it for TensorFlow's server, and names the task."""
     with other_program("http") as port:
         chief, other = local(free_ports(2))
         cluster = {"chief": [chief], "worker": [other], "ps": [other]}
         cluster[role] = [f"127.0.0.1:{port}"]
-        found = ended([config(cluster, 0, each) for each in ("chief", role)], "serves")
-    for code, _ in found:
-        assert code == 1
-    assert f"{role} 0 (127.0.0.1:{port})" in found[0][1]
-    assert f"did not start within start_timeout_seconds={TIMEOUT:g}" in found[0][1]
-    assert f"cannot listen on 127.0.0.1:{port}" in found[1][1]
-
-
-def test_another_program_on_the_port_of_the_chief_of_servers():
-    with other_program("http") as port:
-        worker, server = local(free_ports(2))
-        cluster = {"chief": [f"127.0.0.1:{port}"], "worker": [worker], "ps": [server]}
-        ((code, text),) = ended([config(cluster, 0, "worker")], "serves")
+        ((code, text),) = ended([config(cluster, 0, role)], "serves")
     assert code == 1
-    assert (
-        f"the chief (127.0.0.1:{port}) did not start within start_timeout_seconds={TIMEOUT:g}"
-        in text
-    )
+    assert f"cannot listen on 127.0.0.1:{port}" in text

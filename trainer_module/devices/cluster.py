@@ -8,17 +8,15 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from shared_core.nearest import nearest
 from trainer_module.common.json_values import Json
 
-Role = Literal["chief", "worker", "ps"]
 # Exit code of a process that ends because another one was lost. EX_TEMPFAIL of sysexits.h: the
 # process has no error, and a restart may succeed.
 EXIT_WORKER_LOST = 75
 
-ROLES: tuple[Role, ...] = ("chief", "worker", "ps")
+_ROLES = ("chief", "worker", "ps")
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,11 @@ class Cluster:
     def has_parameter_servers(self) -> bool:
         """Whether variables are on parameter servers."""
         return bool(self.addresses.get("ps"))
+
+    @property
+    def is_served(self) -> bool:
+        """Whether this process is a worker or parameter server that a chief controls."""
+        return self.has_parameter_servers and self.role != "chief"
 
     def tf_config(self) -> str:
         """Return the value of TF_CONFIG for this task."""
@@ -121,8 +124,8 @@ def _task_index(value: Json) -> int:
 def _check_tasks(cluster: Cluster) -> None:
     """Raise ValueError for a cluster whose tasks would wait for each other forever."""
     for role in cluster.addresses:
-        if role not in (*ROLES, "evaluator"):
-            raise ValueError(f"cluster.{role} is not a role: {nearest(role, ROLES)}")
+        if role not in (*_ROLES, "evaluator"):
+            raise ValueError(f"cluster.{role} is not a role: {nearest(role, _ROLES)}")
     if len(cluster.addresses.get("chief", ())) > 1:
         raise ValueError("cluster.chief has several addresses: use one")
     for address, times in Counter(itertools.chain(*cluster.addresses.values())).items():

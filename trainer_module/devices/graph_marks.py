@@ -11,7 +11,7 @@ import tensorflow as tf
 from trainer_module.common.tensors import Tensors
 from trainer_module.devices.main_thread import Activity, doing
 from trainer_module.devices.multi_worker import worker_group
-from trainer_module.devices.strategies import local_replicas
+from trainer_module.devices.replicas import local_replicas
 
 _numbers = itertools.count()
 
@@ -39,12 +39,7 @@ class GraphMarks:
     def watched(
         self, part: str, *, first: Callable[[], int] = lambda: 1
     ) -> contextlib.AbstractContextManager[None]:
-        """Return a context for a call of the graph.
-
-        Args:
-            part: Name of what is done with one batch, such as "step".
-            first: Returns the number of the first one.
-        """
+        """Return a context for a call of the graph."""
         if self._handle is None:
             return contextlib.nullcontext()
         start, number = int(self._read()), first()

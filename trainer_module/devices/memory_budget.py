@@ -19,7 +19,7 @@ _UNITS = {
 _ACCEPTED = 'use bytes (4000000000), a size ("4GiB", "500MB"), or a share of what is free ("80%")'
 
 
-class MemoryBudget(NamedTuple):
+class _MemoryBudget(NamedTuple):
     """A number of bytes, or a share of the free memory."""
 
     value: float
@@ -30,14 +30,14 @@ class MemoryBudget(NamedTuple):
         return int(self.value * free if self.is_share else self.value)
 
 
-def parse_memory_budget(value: object) -> MemoryBudget:
+def parse_memory_budget(value: object) -> _MemoryBudget:
     """Return the budget for 4000000000, "4GiB", "500MB" or "80%".
 
     Raises:
         ValueError: The value has another format.
     """
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return MemoryBudget(value, is_share=False)
+        return _MemoryBudget(value, is_share=False)
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%|[a-z]*)", str(value).strip().lower())
     if not isinstance(value, str) or found is None:
         raise ValueError(_ACCEPTED)
@@ -45,10 +45,10 @@ def parse_memory_budget(value: object) -> MemoryBudget:
     if unit == "%":
         if not 0 < number <= 100:
             raise ValueError(f"a share lies above 0% and up to 100%; {_ACCEPTED}")
-        return MemoryBudget(number / 100, is_share=True)
+        return _MemoryBudget(number / 100, is_share=True)
     if unit not in _UNITS or number * _UNITS[unit] < 1:
         raise ValueError(_ACCEPTED)
-    return MemoryBudget(number * _UNITS[unit], is_share=False)
+    return _MemoryBudget(number * _UNITS[unit], is_share=False)
 
 
 def format_bytes(count: float) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from importlib.metadata import version
-from typing import Literal
 
 import keras
 import tensorflow as tf
 from absl import logging
+from tensorflow.python.distribute import collective_all_reduce_strategy
+from tensorflow.python.eager import context as eager_context
 
-from trainer_module.devices.patches import abort_collectives, cpu_devices_per_worker
+from trainer_module.devices.replicas import is_multi_worker
 from trainer_module.devices.worker_group import (
     SINGLE_PROCESS,
     WorkerGroup,
@@ -17,40 +20,25 @@ from trainer_module.devices.worker_group import (
     current_workers,
 )
 
-Communication = Literal["auto", "ring", "nccl"]
-COMMUNICATIONS: tuple[Communication, ...] = ("auto", "ring", "nccl")
-
 _Implementation = tf.distribute.experimental.CommunicationImplementation
 # TensorFlow can start one server and one set of collectives in a process.
-_strategies: dict[tuple[int | None, str], tf.distribute.Strategy] = {}
+_strategies: dict[int | None, tf.distribute.Strategy] = {}
 
 
 def multi_worker_strategy(
     *,
     logical_devices: int | None,
-    communication: Communication,
     start_timeout_seconds: float,
     worker_timeout_seconds: float,
 ) -> tf.distribute.Strategy:
     """Return the strategy over all workers of TF_CONFIG, which must have several.
 
-    Args:
-        logical_devices: CPU devices of each process without GPUs; None: the configured ones.
-        communication: "ring", "nccl", or "auto": ring on CPUs, TensorFlow's choice on GPUs.
-        start_timeout_seconds: See `connect_workers`.
-        worker_timeout_seconds: See `connect_workers`.
-
     Raises:
-        Disagreement: Workers have different versions, devices or communication.
+        Disagreement: Workers have different versions or devices.
         WorkerLost: Not all workers connected in time.
-        ValueError: This process has already used TensorFlow, or nccl is set without GPUs.
+        ValueError: This process has already used TensorFlow.
     """
     gpus = tf.config.list_physical_devices("GPU")
-    if communication == "nccl" and not gpus:
-        raise ValueError(
-            "communication='nccl' is between GPUs, and TensorFlow sees none here: use 'ring' or "
-            "'auto'."
-        )
     workers = connect_workers(
         start_timeout_seconds=start_timeout_seconds, worker_timeout_seconds=worker_timeout_seconds
     )
@@ -63,16 +51,12 @@ def multi_worker_strategy(
                 "keras": keras.__version__,
                 "tfx-largebatch": version("tfx-largebatch"),
                 "logical CPU devices" if not gpus else "GPUs": devices or len(gpus),
-                "communication": communication,
             },
         )
-        key = (devices, communication)
-        if key not in _strategies:
-            _strategies[key] = _strategy(
-                devices, _implementation(communication, on_gpus=bool(gpus))
-            )
-            workers.on_worker_lost(abort_collectives)
-    strategy = _strategies[key]
+        if devices not in _strategies:
+            _strategies[devices] = _strategy(devices)
+            workers.on_worker_lost(_abort_collectives)
+    strategy = _strategies[devices]
     logging.info(
         "Worker %d of %d, with %d of %d replicas",
         workers.number,
@@ -81,13 +65,6 @@ def multi_worker_strategy(
         strategy.num_replicas_in_sync,
     )
     return strategy
-
-
-def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
-    """Return whether the strategy has replicas in other processes."""
-    return isinstance(
-        strategy, tf.distribute.MultiWorkerMirroredStrategy
-    ) and strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
 
 
 def worker_group(strategy: tf.distribute.Strategy) -> WorkerGroup:
@@ -107,10 +84,11 @@ def worker_group(strategy: tf.distribute.Strategy) -> WorkerGroup:
     return current_workers()
 
 
-def _strategy(devices: int | None, implementation: _Implementation) -> tf.distribute.Strategy:
+def _strategy(cpus: int | None) -> tf.distribute.Strategy:
+    implementation = _Implementation.AUTO if cpus is None else _Implementation.RING
     options = tf.distribute.experimental.CommunicationOptions(implementation=implementation)
     try:
-        with cpu_devices_per_worker(devices or 1):
+        with _cpu_devices_per_worker(cpus or 1):
             return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     except RuntimeError as error:
         raise ValueError(
@@ -120,12 +98,44 @@ def _strategy(devices: int | None, implementation: _Implementation) -> tf.distri
         ) from error
 
 
-def _implementation(communication: Communication, *, on_gpus: bool) -> _Implementation:
-    if communication == "auto":
-        return _Implementation.AUTO if on_gpus else _Implementation.RING
-    return _Implementation.NCCL if communication == "nccl" else _Implementation.RING
-
-
 def _configured_devices() -> int:
     physical = tf.config.list_physical_devices("CPU")[0]
     return len(tf.config.get_logical_device_configuration(physical) or [None])
+
+
+@contextlib.contextmanager
+def _cpu_devices_per_worker(count: int) -> Iterator[None]:
+    """Let a MultiWorkerMirroredStrategy that is created in the block use `count` CPU devices.
+
+    TensorFlow gives each worker all of its GPUs, but only one logical CPU device. The method that
+    lists the devices is private. The collectives work with any number and kind of devices.
+    """
+    extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
+    original = getattr(extended, "_initialize_local_devices", None)
+    if count == 1:
+        yield
+        return
+    if original is None:
+        raise ValueError(
+            f"logical_devices={count}: TensorFlow {tf.__version__} takes one CPU device in each "
+            "worker; leave it out."
+        )
+
+    def list_cpu_devices(
+        self: object, cluster_resolver: object, worker_device: str
+    ) -> tuple[tuple[str, ...], str]:
+        return tuple(f"{worker_device}/device:CPU:{i}" for i in range(count)), "CPU"
+
+    extended._initialize_local_devices = list_cpu_devices
+    try:
+        yield
+    finally:
+        extended._initialize_local_devices = original
+
+
+def _abort_collectives(message: str) -> None:
+    """Release a main thread that waits in a collective for a lost worker.
+
+    TensorFlow has no public function for it, and a collective has no timeout.
+    """
+    eager_context.context().abort_collective_ops(tf.errors.UNAVAILABLE, message)

@@ -1,4 +1,4 @@
-"""Connect the workers of a job through the chief's address in TF_CONFIG.
+"""Connect the workers of a job through the chief's address in TF_CONFIG: lines of JSON over TCP.
 
 The chief listens on its address before TensorFlow's server does, accepts the workers and stops
 listening; the connections stay open. Linux lets TensorFlow's server listen on a port that has
@@ -11,22 +11,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import ipaddress
+import json
 import os
+import queue
 import socket
+import threading
 import time
 
 from trainer_module.common.json_values import Json
 from trainer_module.devices.cluster import Cluster, split_address
-from trainer_module.devices.messages import (
-    PROTOCOL,
-    SECONDS_FOR_HELLO,
-    Message,
-    PendingConnections,
-    read,
-    send,
-)
 
+Message = dict[str, Json]
+
+_PROTOCOL = 5  # value of "protocol" in a worker's first message
+_SECONDS_FOR_HELLO = 5.0
 _SECONDS_BETWEEN_TRIES = 0.2
+_LONGEST_LINE = 1 << 20
 
 
 class WorkerLost(RuntimeError):
@@ -39,17 +39,38 @@ def worker_name(number: int, cluster: Cluster) -> str:
     return f"{'chief' if role == 'chief' else f'{role} {index}'} ({address})"
 
 
+def send(connection: socket.socket, message: Message) -> None:
+    """Send a message as a line of JSON."""
+    connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def read(connection: socket.socket, seconds: float) -> Message | None:
+    """Return one message, read byte by byte: the next reader gets what follows it."""
+    line = bytearray()
+    deadline = time.monotonic() + seconds
+    try:
+        while not line.endswith(b"\n") and len(line) < _LONGEST_LINE:
+            connection.settimeout(max(0.001, deadline - time.monotonic()))
+            byte = connection.recv(1)
+            if not byte:
+                return None
+            line += byte
+        message = json.loads(line)
+    except (OSError, ValueError):
+        return None
+    return message if isinstance(message, dict) else None
+
+
 def connect_all(cluster: Cluster, timeout_seconds: float) -> dict[int, socket.socket]:
     """Return connections by worker number: to all others on the chief, to the chief on the others.
 
     Raises:
         WorkerLost: Not all workers connected in time. The message names the missing ones.
-        ValueError: The workers have different clusters in TF_CONFIG.
+        ValueError: The workers have different clusters in TF_CONFIG, or two the same task.
     """
-    deadline = time.monotonic() + timeout_seconds
     if cluster.number == 0:
-        return _accept_workers(cluster, deadline, timeout_seconds)
-    return {0: _connect_to_chief(cluster, deadline, timeout_seconds)}
+        return _accept_workers(cluster, timeout_seconds)
+    return {0: _connect_to_chief(cluster, timeout_seconds)}
 
 
 def check_own_port(cluster: Cluster) -> None:
@@ -66,35 +87,40 @@ def check_own_port(cluster: Cluster) -> None:
             raise ValueError(str(error)) from error
 
 
-def _accept_workers(
-    cluster: Cluster, deadline: float, timeout_seconds: float
-) -> dict[int, socket.socket]:
-    found: dict[int, socket.socket] = {}
-    processes: dict[int, Json] = {}
+def _accept_workers(cluster: Cluster, timeout_seconds: float) -> dict[int, socket.socket]:
+    deadline = time.monotonic() + timeout_seconds
     chief = cluster.workers[0][2]
+    hellos: queue.SimpleQueue[tuple[socket.socket, Message]] = queue.SimpleQueue()
+    found: dict[int, socket.socket] = {}
+    processes: dict[int, str] = {}
     try:
-        with _listen(chief, _interface(chief)) as listener, PendingConnections(listener) as pending:
+        with _listen(chief, _interface(chief)) as listener:
+            listener.settimeout(_SECONDS_BETWEEN_TRIES / 4)
             while missing := [n for n in range(1, len(cluster.workers)) if n not in found]:
-                left = deadline - time.monotonic()
-                if left <= 0:
+                if time.monotonic() > deadline:
                     names = ", ".join(worker_name(number, cluster) for number in missing)
                     raise WorkerLost(
                         f"{names} did not start within start_timeout_seconds={timeout_seconds:g}: "
                         f"see its log, whether it started at all, and whether it reaches {chief}; "
                         "then start all workers again."
                     )
-                for connection, hello in pending.wait(left):
-                    number, process = (
-                        _accept_worker(connection, hello, cluster),
-                        hello.get("process"),
-                    )
-                    if number in found and process != processes[number] and _is_open(found[number]):
+                with contextlib.suppress(OSError):  # a timeout too
+                    connection, _ = listener.accept()
+                    # Each in its thread: one that says nothing must not delay the others.
+                    threading.Thread(
+                        target=_read_hello, args=(connection, hellos), daemon=True
+                    ).start()
+                while not hellos.empty():
+                    connection, hello = hellos.get()
+                    number, process = int(hello["number"]), str(hello["process"])
+                    before = found.get(number)
+                    twin = before is not None and process != processes[number] and _is_open(before)
+                    refusal = _refusal(cluster, hello, processes[number] if twin else None)
+                    if refusal is not None:
                         found[-1] = connection  # so that it gets the error, too
-                        raise ValueError(
-                            _same_task_message(number, cluster, processes[number], process)
-                        )
-                    if number in found:  # it reconnected or was restarted
-                        found[number].close()
+                        raise ValueError(refusal)
+                    if before is not None:  # it reconnected or was restarted
+                        before.close()
                     found[number], processes[number] = connection, process
     except BaseException as error:
         for connection in found.values():
@@ -104,34 +130,40 @@ def _accept_workers(
             connection.close()
         raise
     for connection in found.values():
-        connection.setblocking(True)
+        connection.settimeout(None)
         with contextlib.suppress(OSError):  # already lost: its reader reports it
             send(connection, {"start": True})
     return found
 
 
-def _accept_worker(connection: socket.socket, hello: Message, cluster: Cluster) -> int:
-    """Return the number of the worker; raise an error if it has another cluster."""
+def _read_hello(
+    connection: socket.socket, hellos: queue.SimpleQueue[tuple[socket.socket, Message]]
+) -> None:
+    """Read the first message; close the connection of another program."""
+    hello = read(connection, _SECONDS_FOR_HELLO)
+    if hello is not None and hello.get("protocol") == _PROTOCOL:
+        connection.setblocking(False)  # for `_is_open`
+        hellos.put((connection, hello))
+    else:
+        connection.close()
+
+
+def _refusal(cluster: Cluster, hello: Message, other_process: str | None) -> str | None:
+    """Return why the worker cannot take part; `other_process` has its task already."""
     theirs = [tuple(worker) for worker in hello["workers"]]
-    number = int(hello["number"])
+    number = hello["number"]
     if theirs != list(cluster.workers):
-        message = (
+        return (
             f"worker number {number} has a TF_CONFIG with {len(theirs)} workers "
             f"({', '.join(address for *_, address in theirs)}), the chief one with "
             f"{len(cluster.workers)} ({', '.join(address for *_, address in cluster.workers)}): "
             "give all the same cluster."
         )
-        with contextlib.suppress(OSError):
-            send(connection, {"refused": message})
-        connection.close()
-        raise ValueError(message)
-    return number
-
-
-def _same_task_message(number: int, cluster: Cluster, first: Json, second: Json) -> str:
+    if other_process is None:
+        return None
     return (
-        f"two processes say that they are {worker_name(number, cluster)}: {first} and {second}. "
-        "Give each its own task.index in TF_CONFIG."
+        f"two processes say that they are {worker_name(number, cluster)}: {other_process} and "
+        f"{hello['process']}. Give each its own task.index in TF_CONFIG."
     )
 
 
@@ -145,10 +177,11 @@ def _is_open(connection: socket.socket) -> bool:
         return False
 
 
-def _connect_to_chief(cluster: Cluster, deadline: float, timeout_seconds: float) -> socket.socket:
+def _connect_to_chief(cluster: Cluster, timeout_seconds: float) -> socket.socket:
+    deadline = time.monotonic() + timeout_seconds
     chief = split_address(cluster.workers[0][2])
     hello = {
-        "protocol": PROTOCOL,
+        "protocol": _PROTOCOL,
         "number": cluster.number,
         "workers": cluster.workers,
         "process": f"process {os.getpid()} of {socket.gethostname()}",
@@ -161,23 +194,20 @@ def _connect_to_chief(cluster: Cluster, deadline: float, timeout_seconds: float)
             seen = str(error)
             time.sleep(_SECONDS_BETWEEN_TRIES)
             continue
-        answer = None
+        answer: Message = {}
         # A connection to a free port of this machine may connect to itself.
         if connection.getsockname() != connection.getpeername():
             with contextlib.suppress(OSError):
                 send(connection, hello)
-                answer = read(connection, min(SECONDS_FOR_HELLO, left))
-                if answer is not None and "heard" in answer:
-                    # The chief, which has started by now, times out first and names the missing
-                    # workers.
-                    answer = read(connection, timeout_seconds + SECONDS_FOR_HELLO)
-        if answer is not None and "start" in answer:
+                # A chief, which has started by now, times out first and names the missing workers.
+                answer = read(connection, timeout_seconds + _SECONDS_FOR_HELLO) or {}
+        if "start" in answer:
             connection.settimeout(None)
             return connection
         connection.close()
-        if answer is not None and "refused" in answer:
+        if "refused" in answer:
             raise ValueError(answer["refused"])
-        if answer is not None and "lost" in answer:
+        if "lost" in answer:
             raise WorkerLost(answer["lost"])
         seen = "another program or another run listens there"
         time.sleep(_SECONDS_BETWEEN_TRIES)

@@ -17,21 +17,10 @@ from trainer_module.devices.rendezvous import check_own_port
 _SECONDS_BETWEEN_CHECKS = 1.0
 # The chief's server listens until its process ends.
 _CHECKS_UNTIL_GONE = 3
-_HTTP2_SETTINGS = 4
-_HTTP2_HEADER_BYTES = 9
-# A client's first bytes, with an empty settings frame.
-_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(
-    [0, 0, 0, _HTTP2_SETTINGS, 0, 0, 0, 0, 0]
-)
 
 
 class ChiefMissing(RuntimeError):
     """The chief did not start in time."""
-
-
-def is_server_task(cluster: Cluster | None) -> bool:
-    """Return whether this process is a worker or parameter server that a chief controls."""
-    return cluster is not None and cluster.has_parameter_servers and cluster.role != "chief"
 
 
 def parameter_server_strategy(
@@ -51,11 +40,11 @@ def parameter_server_strategy(
             "(ps); the platform sets it. For a trial on this machine: python -m "
             "trainer_module.launch --workers 2 --parameter-servers 1 -- python my_program.py"
         )
-    if is_server_task(cluster):
+    if cluster.is_served:
         serve_until_chief_exits(cluster, start_timeout_seconds=start_timeout_seconds)
         sys.exit(0)
-    fail_fast_on_lost_tasks()
-    wait_for_tasks(cluster, start_timeout_seconds)
+    _fail_fast_on_lost_tasks()
+    _wait_for_tasks(cluster, start_timeout_seconds)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     return tf.distribute.ParameterServerStrategy(resolver)
 
@@ -68,16 +57,11 @@ def serve_until_chief_exits(
 ) -> None:
     """Serve the chief until it exits, or until `is_done` returns True.
 
-    Args:
-        cluster: The cluster of TF_CONFIG; this process is one of its workers or servers.
-        start_timeout_seconds: How long to wait for the chief.
-        is_done: Called every second.
-
     Raises:
         ChiefMissing: The chief did not start in time.
         ValueError: Another program uses the port of this task.
     """
-    fail_fast_on_lost_tasks()
+    _fail_fast_on_lost_tasks()
     check_own_port(cluster)
     addresses = {role: list(found) for role, found in cluster.addresses.items()}
     server = tf.distribute.Server(
@@ -86,7 +70,7 @@ def serve_until_chief_exits(
     chief = cluster.addresses["chief"][0]
     logging.info("%s %d serves the chief, %s", cluster.role, cluster.index, chief)
     deadline = time.monotonic() + start_timeout_seconds
-    while not is_grpc_server(chief):
+    while not _listens(chief):
         if time.monotonic() > deadline:
             raise ChiefMissing(
                 f"the chief ({chief}) did not start within "
@@ -97,17 +81,17 @@ def serve_until_chief_exits(
     missed = 0
     while missed < _CHECKS_UNTIL_GONE and not is_done():
         time.sleep(_SECONDS_BETWEEN_CHECKS)
-        missed = 0 if listens(chief) else missed + 1
+        missed = 0 if _listens(chief) else missed + 1
     del server
     logging.info("The chief has ended, and so does %s %d", cluster.role, cluster.index)
 
 
-def fail_fast_on_lost_tasks() -> None:
+def _fail_fast_on_lost_tasks() -> None:
     """Let gRPC report a lost task instead of waiting for it forever."""
     os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
 
 
-def listens(address: str) -> bool:
+def _listens(address: str) -> bool:
     """Return whether something listens at `host:port`."""
     try:
         with socket.create_connection(split_address(address), timeout=5):
@@ -116,21 +100,7 @@ def listens(address: str) -> bool:
         return False
 
 
-def is_grpc_server(address: str) -> bool:
-    """Return whether an HTTP/2 server, such as TensorFlow's, listens at `host:port`.
-
-    Such a server sends its settings first (RFC 9113, section 3.4).
-    """
-    try:
-        with socket.create_connection(split_address(address), timeout=5) as connection:
-            connection.sendall(_HTTP2_PREFACE)
-            answer = connection.recv(_HTTP2_HEADER_BYTES, socket.MSG_WAITALL)
-    except OSError:
-        return False
-    return len(answer) == _HTTP2_HEADER_BYTES and answer[3] == _HTTP2_SETTINGS
-
-
-def wait_for_tasks(cluster: Cluster, timeout_seconds: float) -> None:
+def _wait_for_tasks(cluster: Cluster, timeout_seconds: float) -> None:
     """Wait until all workers and servers listen; TensorFlow would wait forever.
 
     Raises:
@@ -142,7 +112,7 @@ def wait_for_tasks(cluster: Cluster, timeout_seconds: float) -> None:
         for role in ("ps", "worker")
         for index, address in enumerate(cluster.addresses.get(role, ()))
     ]
-    while missing := [task for task in missing if not is_grpc_server(task[2])]:
+    while missing := [task for task in missing if not _listens(task[2])]:
         if time.monotonic() > deadline:
             names = ", ".join(f"{role} {index} ({address})" for role, index, address in missing)
             raise ValueError(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import glob
 import os
-from typing import Literal
 
 import tensorflow as tf
 from absl import logging
@@ -11,18 +11,16 @@ from absl import logging
 from shared_core.nearest import nearest
 from trainer_module.common.positive_int import check_positive_int
 from trainer_module.devices.cluster import Cluster, cluster_of_environment
-from trainer_module.devices.server_task import parameter_server_strategy
-from trainer_module.devices.tpu import find_tpu, tpu_strategy
 
-STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "parameter_server", "tpu")
-DeviceKind = Literal["CPU", "GPU"]
+# Device files of a TPU VM's chips, by the generation of the driver.
+_TPU_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
+_STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "parameter_server", "tpu")
 
 
 def create_strategy(
     name: str = "auto",
     *,
     logical_devices: int | None = None,
-    communication: Literal["auto", "ring", "nccl"] = "auto",
     start_timeout_seconds: float = 60.0,
     worker_timeout_seconds: float = 60.0,
 ) -> tf.distribute.Strategy:
@@ -38,8 +36,6 @@ def create_strategy(
             one_device. The log shows the choice of auto.
         logical_devices: Number of logical CPU devices of each process, for "mirrored" and
             "multi_worker" without GPUs; None: the configured ones. They share the machine's cores.
-        communication: Collectives between workers: "ring", "nccl" (GPUs only), or "auto": ring on
-            CPUs, TensorFlow's choice on GPUs.
         start_timeout_seconds: How long to wait for all workers.
         worker_timeout_seconds: How long a worker may be silent, or keep the others waiting
             without progress, before all end.
@@ -58,8 +54,10 @@ def create_strategy(
         name, why = _resolve_auto(cluster, logical_devices)
         logging.info("strategy: auto is %s: %s", name, why)
     if name == "tpu":
-        return tpu_strategy()
+        return _tpu_strategy()
     if name == "parameter_server":
+        from trainer_module.devices.server_task import parameter_server_strategy
+
         return parameter_server_strategy(cluster, start_timeout_seconds=start_timeout_seconds)
     if name == "multi_worker":
         if cluster is None:
@@ -73,7 +71,6 @@ def create_strategy(
 
             return multi_worker_strategy(
                 logical_devices=logical_devices,
-                communication=communication,
                 start_timeout_seconds=start_timeout_seconds,
                 worker_timeout_seconds=worker_timeout_seconds,
             )
@@ -100,8 +97,8 @@ def check_strategy(name: str) -> None:
         ValueError: An unknown name, "tpu" without a TPU, or a strategy other than multi_worker or
             parameter_server although TF_CONFIG has several tasks.
     """
-    if name not in STRATEGIES:
-        raise ValueError(f"strategy={name!r}: {nearest(name, STRATEGIES)}")
+    if name not in _STRATEGIES:
+        raise ValueError(f"strategy={name!r}: {nearest(name, _STRATEGIES)}")
     cluster = cluster_of_environment()
     if cluster is not None and cluster.has_parameter_servers:
         if name not in ("auto", "parameter_server"):
@@ -110,8 +107,13 @@ def check_strategy(name: str) -> None:
                 "to do: use 'parameter_server' or 'auto', or leave them out."
             )
         return
-    if name == "tpu":
-        find_tpu()
+    if name == "tpu" and not _tpu_name():
+        raise ValueError(
+            f"strategy='tpu': this machine has no {' or '.join(_TPU_CHIPS)}, and TPU_NAME is not "
+            "set. On a TPU VM set TPU_NAME=local; else name its address, "
+            "TPU_NAME=grpc://10.0.0.2:8470. Without a TPU: strategy 'auto', 'mirrored' or "
+            "'one_device'."
+        )
     workers = 1 if cluster is None else len(cluster.workers)
     if workers > 1 and name not in ("auto", "multi_worker"):
         raise ValueError(
@@ -119,6 +121,29 @@ def check_strategy(name: str) -> None:
             "model; use 'multi_worker' or 'auto', or unset TF_CONFIG to train on this machine "
             "alone."
         )
+
+
+def _tpu_name() -> str:
+    """Return the name of the TPU for TensorFlow, which searches the network without one; or ""."""
+    chips = [path for pattern in _TPU_CHIPS for path in glob.glob(pattern)]
+    return os.environ.get("TPU_NAME", "") or ("local" if chips else "")
+
+
+def _tpu_strategy() -> tf.distribute.Strategy:
+    name = _tpu_name()
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+        if name != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"strategy='tpu': TensorFlow {tf.__version__} cannot use the TPU {name!r} "
+            f"({type(error).__name__}: {reason}). It needs a build for TPUs: pip install "
+            "tensorflow-tpu."
+        ) from error
 
 
 def _resolve_auto(cluster: Cluster | None, logical_devices: int | None) -> tuple[str, str]:
@@ -194,44 +219,3 @@ def grow_gpu_memory() -> None:
                     "other process can use them: set TF_FORCE_GPU_ALLOW_GROWTH=true, or call "
                     "trainer_module.prepare_process(config) before anything else uses TensorFlow."
                 ) from None
-
-
-def replica_kind(strategy: tf.distribute.Strategy) -> DeviceKind:
-    """Return the kind of device of the strategy's replicas."""
-    if _is_default(strategy):
-        return "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
-    return (
-        "GPU" if any("GPU" in name.upper() for name in strategy.extended.worker_devices) else "CPU"
-    )
-
-
-def local_replicas(strategy: tf.distribute.Strategy) -> int:
-    """Return the number of the strategy's replicas in this process."""
-    return 1 if _is_default(strategy) else len(strategy.extended.worker_devices)
-
-
-def replica_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
-    """Return the device of each replica of this process: "CPU:0", "CPU:1", ... or "GPU:0", ....
-
-    Raises:
-        ValueError: The replicas are on another kind of device, or not in this process.
-    """
-    if _is_default(strategy):
-        return ("GPU:0",) if tf.config.list_logical_devices("GPU") else ("CPU:0",)
-    specs = [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
-    names = tuple(f"{spec.device_type.upper()}:{spec.device_index}" for spec in specs)
-    kinds = {name.partition(":")[0] for name in names}
-    replicas = strategy.num_replicas_in_sync
-    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        replicas = len(names)
-    if len(names) != replicas or kinds not in ({"CPU"}, {"GPU"}):
-        raise ValueError(
-            f"the strategy's {strategy.num_replicas_in_sync} replicas are on "
-            f"{', '.join(sorted(set(names)))} of this process: only those of one process, all CPU "
-            "or all GPU devices, are known here."
-        )
-    return names
-
-
-def _is_default(strategy: tf.distribute.Strategy) -> bool:
-    return type(strategy.extended).__name__ == "_DefaultDistributionExtended"

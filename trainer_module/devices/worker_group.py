@@ -1,10 +1,5 @@
 """Exchange messages between the workers of a job, in addition to TensorFlow's collectives.
 
-    workers = connect_workers(start_timeout_seconds=60, worker_timeout_seconds=60)
-    workers.assert_same_on_all_workers("settings", {"seed": 3})  # else an error on all of them
-    sizes = workers.gather("micro_batch_size", 64)  # [64, 128], by worker
-    workers.barrier("exported")
-
 Each worker has a TCP connection to the chief and sends lines of JSON (see `rendezvous`). So a
 worker that differs is reported before the first collective, which would hang, and a worker that is
 lost or makes no progress is detected while the main thread waits in one (see `main_thread`). A
@@ -37,8 +32,14 @@ from trainer_module.devices.main_thread import (
     doing,
     main_thread_stack,
 )
-from trainer_module.devices.messages import Message, send
-from trainer_module.devices.rendezvous import WorkerLost, check_own_port, connect_all, worker_name
+from trainer_module.devices.rendezvous import (
+    Message,
+    WorkerLost,
+    check_own_port,
+    connect_all,
+    send,
+    worker_name,
+)
 
 # Time between the log message and the exit of a process whose main thread hangs.
 _SECONDS_TO_END = 10.0
@@ -50,34 +51,53 @@ class Disagreement(ValueError):
 
 
 class WorkerGroup:
-    """The workers of one job; number 0 is the chief. This base class is a single process."""
+    """The workers of one job; number 0 is the chief. Without connections, a process that is alone.
+
+    The main thread sends and waits, another thread reads and watches.
+    """
 
     number = 0
     size = 1
+
+    def __init__(
+        self,
+        cluster: Cluster | None = None,
+        connections: Mapping[int, socket.socket] | None = None,
+        timeout_seconds: float = 60.0,
+    ) -> None:
+        """Begin to read from the connections of `connect_all`, if there are any."""
+        self._cluster = cluster
+        self._connections = dict(connections or {})
+        self._timeout_seconds = timeout_seconds
+        self._changed = threading.Condition()
+        self._sending = {number: threading.Lock() for number in self._connections}
+        self._failure: str | None = None
+        self._reported = threading.Event()  # the main thread has the failure
+        self._on_lost: list[Callable[[str], None]] = []
+        self._call = 0
+        self._received: dict[int, dict[int, Message]] = {}  # call -> worker -> message
+        self._ended: set[int] = set()
+        self._last_heard = dict.fromkeys(self._connections, time.monotonic())
+        self._unread = dict.fromkeys(self._connections, b"")
+        self._closed = False
+        self._late = LateWorkers(timeout_seconds)  # on the chief
+        if cluster is None:
+            return
+        self.number, self.size = cluster.number, len(cluster.workers)
+        for connection in self._connections.values():
+            connection.settimeout(timeout_seconds)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threading.Thread(target=self._watch, name="worker messages", daemon=True).start()
+        atexit.register(self.leave)
 
     @property
     def is_chief(self) -> bool:
         """Whether this worker writes checkpoints and exports."""
         return self.number == 0
 
-    @property
-    def failure(self) -> str | None:
-        """The reason why training cannot continue; None until a worker is lost."""
-        return None
-
-    def gather(self, what: str, value: Json) -> list[Json]:
-        """Return the values of all workers, by number, on each worker.
-
-        All workers must make the same calls in the same order.
-
-        Args:
-            what: Name of the call, for error messages.
-            value: A JSON value.
-
-        Raises:
-            WorkerLost: A worker failed, ended or is unreachable.
-        """
-        return [value]
+    def name(self, number: int) -> str:
+        """Return the name of a worker for messages."""
+        return "this process" if self._cluster is None else worker_name(number, self._cluster)
 
     def barrier(self, what: str) -> None:
         """Wait until all workers have called this method."""
@@ -88,11 +108,7 @@ class WorkerGroup:
         return self.gather(what, value if self.is_chief else None)[0]
 
     def assert_same_on_all_workers(self, what: str, values: Mapping[str, Json]) -> None:
-        """Raise an error on all workers if the values of one differ from the chief's.
-
-        Args:
-            what: What is compared, for the error message.
-            values: Names to JSON values; nested names are joined with dots.
+        """Raise an error on all workers if the JSON values of one differ from the chief's.
 
         Raises:
             Disagreement: The message has the worker, each difference and both values.
@@ -113,89 +129,43 @@ class WorkerGroup:
                 f"{' | '.join(found)}. Start all workers with the same."
             )
 
-    def name(self, number: int) -> str:
-        """Return the name of a worker for messages."""
-        return "this process"
-
-    def as_worker_lost(self, error: BaseException) -> BaseException:
-        """Return `WorkerLost` if a lost worker caused a collective's error, otherwise the error."""
-        return error
-
-    def on_worker_lost(self, action: Callable[[str], None]) -> None:
-        """Call `action` with the message, in another thread, when a worker is lost."""
-
-    @contextlib.contextmanager
-    def reporting_failures(self) -> Iterator[None]:
-        """Report an exception in the block to the other workers, which then end, too."""
-        yield
-
-
-SINGLE_PROCESS = WorkerGroup()
-
-
-class _ConnectedWorkers(WorkerGroup):
-    """Several workers: the main thread sends and waits, another thread reads and watches."""
-
-    def __init__(
-        self, cluster: Cluster, connections: dict[int, socket.socket], timeout_seconds: float
-    ) -> None:
-        self.number = cluster.number
-        self.size = len(cluster.workers)
-        self._cluster = cluster
-        self._connections = connections
-        self._timeout_seconds = timeout_seconds
-        self._changed = threading.Condition()
-        self._sending = {number: threading.Lock() for number in connections}
-        self._failure: str | None = None
-        self._on_lost: list[Callable[[str], None]] = []
-        self._call = 0
-        self._received: dict[int, dict[int, Message]] = {}  # call -> worker -> message
-        self._ended: set[int] = set()
-        self._last_heard = dict.fromkeys(connections, time.monotonic())
-        self._unread = dict.fromkeys(connections, b"")
-        self._reported = threading.Event()
-        self._closed = False
-        self._late = LateWorkers(timeout_seconds)  # on the chief
-        for connection in connections.values():
-            connection.settimeout(timeout_seconds)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=self._watch, name="worker messages", daemon=True).start()
-        atexit.register(self.leave)
-
-    @property
-    def failure(self) -> str | None:
-        return self._failure
-
-    def name(self, number: int) -> str:
-        return worker_name(number, self._cluster)
-
     def gather(self, what: str, value: Json) -> list[Json]:
+        """Return the values of all workers, by number; `what` names the call in error messages.
+
+        All workers must make the same calls in the same order.
+
+        Raises:
+            WorkerLost: A worker failed, ended or is unreachable.
+        """
+        if self.size == 1:
+            return [value]
         if self._closed:
             raise WorkerLost(
                 f"{self.name(self.number)} has closed its connections and cannot call {what!r}. "
                 "After an error, restart all workers."
             )
         call, self._call = self._call, self._call + 1
-        if self.is_chief:
-            received = self._wait_for(call, what, set(self._connections))
-            others = {number: message["what"] for number, message in received.items()}
-            wrong = next((n for n in sorted(others) if others[n] != what), None)
-            if wrong is not None:
+        if not self.is_chief:
+            self._send(0, {"turn": call, "what": what, "value": value})
+            return self._wait_for(call, what)[0]["values"]
+        received = self._wait_for(call, what)
+        for number, message in sorted(received.items()):
+            if message["what"] != what:
                 self._fail(
-                    f"{self.name(wrong)} is at {others[wrong]!r} and {self.name(0)} at {what!r}: "
-                    "they do not run the same program. Start the same program on all workers."
+                    f"{self.name(number)} is at {message['what']!r} and {self.name(0)} at {what!r}:"
+                    " they do not run the same program. Start the same program on all workers."
                 )
                 self._raise()
-            values = [value, *(received[number]["value"] for number in sorted(received))]
-            for number in self._connections:
-                self._send(number, {"turn": call, "what": what, "values": values})
-            return json.loads(json.dumps(values))  # as the others receive it: tuples become lists
-        self._send(0, {"turn": call, "what": what, "value": value})
-        return self._wait_for(call, what, {0})[0]["values"]
+        values = [value, *(received[number]["value"] for number in sorted(received))]
+        for number in self._connections:
+            self._send(number, {"turn": call, "what": what, "values": values})
+        return json.loads(json.dumps(values))  # as the others receive it: tuples become lists
 
     def as_worker_lost(self, error: BaseException) -> BaseException:
-        """Wait a moment: a collective may fail before the closed connection is detected."""
-        with self._changed:
+        """Return `WorkerLost` if a lost worker caused a collective's error, otherwise the error."""
+        if self.size == 1:
+            return error
+        with self._changed:  # a collective may fail before the closed connection is detected
             self._changed.wait_for(lambda: self._failure is not None, timeout=_SECONDS_TO_END / 2)
         if self._failure is None:
             return error
@@ -203,10 +173,12 @@ class _ConnectedWorkers(WorkerGroup):
         return WorkerLost(self._failure)
 
     def on_worker_lost(self, action: Callable[[str], None]) -> None:
+        """Call `action` with the message, in another thread, when a worker is lost."""
         self._on_lost.append(action)
 
     @contextlib.contextmanager
     def reporting_failures(self) -> Iterator[None]:
+        """Report an exception in the block to the other workers, which then end, too."""
         try:
             yield
         except Exception as error:
@@ -219,32 +191,28 @@ class _ConnectedWorkers(WorkerGroup):
 
     def leave(self, error: BaseException | None = None) -> None:
         """Report to the others that this worker ends, or why it fails, before connections close."""
-        if self._closed:
+        if self._closed or self.size == 1:
             return
         self._closed = True
         message: Message = {"left": None}
         if error is not None and not isinstance(error, (WorkerLost, Disagreement)):
             message = {"failed": f"{type(error).__name__}: {error}"}
-        for number in self._connections:
-            with contextlib.suppress(OSError):
-                self._send_to(number, message)
+        self._send_to_all(message)
         for connection in self._connections.values():
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_WR)
 
-    def _wait_for(self, call: int, what: str, numbers: set[int]) -> dict[int, Message]:
-        """Return the message of each worker for this call."""
+    def _wait_for(self, call: int, what: str) -> dict[int, Message]:
+        """Return the message of each connected worker for this call."""
         with doing(Activity(f"waiting at {what!r}", waits=True)), self._changed:
             while True:
                 received = self._received.setdefault(call, {})
-                if len(received) == len(numbers):
+                if len(received) == len(self._connections):
                     return self._received.pop(call)
-                if self._failure is not None:
-                    self._raise()
-                gone = numbers.intersection(self._ended) - set(received)
-                if gone:
-                    names = ", ".join(self.name(number) for number in sorted(gone))
+                if gone := self._ended - received.keys():
+                    names = ", ".join(map(self.name, sorted(gone)))
                     self._fail(f"{names} ended while {self.name(self.number)} was at {what!r}.")
+                if self._failure is not None:
                     self._raise()
                 self._changed.wait()
 
@@ -256,64 +224,67 @@ class _ConnectedWorkers(WorkerGroup):
         if self._failure is not None:
             self._raise()
         try:
-            self._send_to(number, message)
+            with self._sending[number]:
+                send(self._connections[number], message)
         except OSError:
             # The reading thread knows the reason, or will in a moment.
             with self._changed:
                 self._changed.wait_for(lambda: self._failure or self._ended, timeout=1.0)
-            if self._failure is None:
-                self._fail(f"{self.name(number)} is lost: its connection is closed.")
+            self._fail(f"{self.name(number)} is lost: its connection is closed.")
             self._raise()
 
-    def _send_to(self, number: int, message: Message) -> None:
-        with self._sending[number]:
-            send(self._connections[number], message)
-
-    def _beat(self, number: int) -> None:
-        """Send a heartbeat, unless another message is being sent, which also serves as one."""
-        if self._sending[number].acquire(blocking=False):
-            try:
-                send(self._connections[number], {"beat": current_activity()})
-            finally:
-                self._sending[number].release()
+    def _send_to_all(self, message: Message) -> None:
+        for number in self._connections.keys() - self._ended:
+            with contextlib.suppress(OSError), self._sending[number]:
+                send(self._connections[number], message)
 
     def _watch(self) -> None:
         """Read messages and send heartbeats until a worker is lost."""
         beat = min(_LONGEST_BEAT, self._timeout_seconds / 4)
         next_beat = time.monotonic()
         while not self._closed and self._failure is None:
-            poll = select.poll()  # select.select does not support file numbers above 1023
-            numbers = {
-                connection.fileno(): number
-                for number, connection in self._connections.items()
-                if number not in self._ended
-            }
+            numbers = sorted(self._connections.keys() - self._ended)
             if not numbers:
                 return
-            for file in numbers:
+            poll = select.poll()  # select.select does not support file numbers above 1023
+            files = {self._connections[number].fileno(): number for number in numbers}
+            for file in files:
                 poll.register(file, select.POLLIN)
             for file, _ in poll.poll(beat / 2 * 1000):
-                self._read(numbers[file])
+                self._read(files[file])
             now = time.monotonic()
             if now >= next_beat:
                 next_beat = now + beat
-                for number in numbers.values():
-                    with contextlib.suppress(OSError):
-                        self._beat(number)
                 self._late.hear(self.number, current_activity(), now)
-            for number, seen in self._last_heard.items():
-                if number not in self._ended and now - seen > self._timeout_seconds:
-                    self._fail(
-                        f"{self.name(number)} has been silent for {now - seen:.0f} s "
-                        f"(worker_timeout_seconds={self._timeout_seconds:g}): it hangs, or "
-                        "its machine or the network is down."
-                    )
-            late = self._late.find(now, self.name) if self.is_chief else None
-            # A silent worker is not late: its process is stopped, or the network is down.
-            if late is not None and now - self._last_heard.get(late[0], now) < 3 * beat:
-                self._fail(f"{self.name(late[0])} {late[1]}")
+                for number in numbers:
+                    self._beat(number)
+            self._check(now, patience=3 * beat)
         if self._failure is not None and not self._closed:
             self._end()
+
+    def _beat(self, number: int) -> None:
+        """Send a heartbeat, unless another message is being sent, which also serves as one."""
+        if self._sending[number].acquire(blocking=False):
+            try:
+                send(self._connections[number], {"beat": current_activity()})
+            except OSError:
+                pass
+            finally:
+                self._sending[number].release()
+
+    def _check(self, now: float, *, patience: float) -> None:
+        """Fail for a silent worker, and on the chief for one that the others wait for."""
+        for number, seen in self._last_heard.items():
+            if number not in self._ended and now - seen > self._timeout_seconds:
+                self._fail(
+                    f"{self.name(number)} has been silent for {now - seen:.0f} s "
+                    f"(worker_timeout_seconds={self._timeout_seconds:g}): it hangs, or its machine "
+                    "or the network is down."
+                )
+        late = self._late.find(now, self.name) if self.is_chief else None
+        # A silent worker is not late: its process is stopped, or the network is down.
+        if late is not None and now - self._last_heard.get(late[0], now) < patience:
+            self._fail(f"{self.name(late[0])} {late[1]}")
 
     def _read(self, number: int) -> None:
         try:
@@ -321,8 +292,7 @@ class _ConnectedWorkers(WorkerGroup):
         except OSError:
             data = b""
         if not data:
-            if not self._closed:
-                self._fail(f"{self.name(number)} is lost: its process ended; see its log.")
+            self._fail(f"{self.name(number)} is lost: its process ended; see its log.")
             return
         self._last_heard[number] = time.monotonic()
         *lines, self._unread[number] = (self._unread[number] + data).split(b"\n")
@@ -347,16 +317,14 @@ class _ConnectedWorkers(WorkerGroup):
             self._fail(message["lost"])
 
     def _fail(self, message: str) -> None:
+        """Keep the first reason why training cannot continue; the chief tells the others."""
         with self._changed:
             if self._failure is not None or self._closed:
                 return
             self._failure = message
             self._changed.notify_all()
         if self.is_chief:
-            for number in self._connections:
-                if number not in self._ended:
-                    with contextlib.suppress(OSError):
-                        self._send_to(number, {"lost": message})
+            self._send_to_all({"lost": message})
 
     def _end(self) -> None:
         """End this process: by an exception in the main thread, or by exit if that thread hangs."""
@@ -368,15 +336,20 @@ class _ConnectedWorkers(WorkerGroup):
             with contextlib.suppress(Exception):
                 action(self._failure)
         if not self._reported.wait(_SECONDS_TO_END):
-            sys.stderr.write(
-                f"Training ends: {self._failure}\n(exit code {EXIT_WORKER_LOST}; the main thread "
-                f"of {self.name(self.number)} hangs)\n"
-            )
-            sys.stderr.flush()
-            os._exit(EXIT_WORKER_LOST)
+            name = self.name(self.number)
+            _exit(f"{self._failure}\n(code {EXIT_WORKER_LOST}; the main thread of {name} hangs)")
 
 
-_workers: WorkerGroup = SINGLE_PROCESS
+def _exit(message: str) -> None:
+    """End the process without waiting for TensorFlow, which may wait for the lost worker."""
+    sys.stdout.flush()
+    sys.stderr.write(f"Training ends: {message}\n")
+    sys.stderr.flush()
+    os._exit(EXIT_WORKER_LOST)
+
+
+SINGLE_PROCESS = WorkerGroup()
+_workers = SINGLE_PROCESS
 
 
 def current_workers() -> WorkerGroup:
@@ -387,12 +360,8 @@ def current_workers() -> WorkerGroup:
 def connect_workers(*, start_timeout_seconds: float, worker_timeout_seconds: float) -> WorkerGroup:
     """Return the workers in TF_CONFIG once all are connected; later calls return the same.
 
-    For one worker or none, return `SINGLE_PROCESS`. Call it before TensorFlow's server starts.
-
-    Args:
-        start_timeout_seconds: How long to wait for all workers.
-        worker_timeout_seconds: How long a worker may be silent, or keep the others waiting
-            without progress, before this process ends.
+    For one worker or none, return `SINGLE_PROCESS`. Call it before TensorFlow's server starts. A
+    worker may be silent, or keep the others waiting without progress, for `worker_timeout_seconds`.
 
     Raises:
         WorkerLost: Not all workers connected in time.
@@ -406,7 +375,7 @@ def connect_workers(*, start_timeout_seconds: float, worker_timeout_seconds: flo
         "%s of %d waits for the others", worker_name(cluster.number, cluster), len(cluster.workers)
     )
     connections = connect_all(cluster, start_timeout_seconds)
-    workers = _ConnectedWorkers(cluster, connections, worker_timeout_seconds)
+    workers = WorkerGroup(cluster, connections, worker_timeout_seconds)
     with workers.reporting_failures():
         check_own_port(cluster)
     _report_uncaught_errors(workers)
@@ -414,7 +383,7 @@ def connect_workers(*, start_timeout_seconds: float, worker_timeout_seconds: flo
     return workers
 
 
-def _report_uncaught_errors(workers: _ConnectedWorkers) -> None:
+def _report_uncaught_errors(workers: WorkerGroup) -> None:
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -423,10 +392,6 @@ def _report_uncaught_errors(workers: _ConnectedWorkers) -> None:
             error = workers.as_worker_lost(error)
         workers.leave(error)
         if isinstance(error, WorkerLost):
-            sys.stderr.write(f"Training ends: {error}\n")
-            # TensorFlow may wait for the lost worker at shutdown.
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(EXIT_WORKER_LOST)
+            _exit(str(error))
 
     sys.excepthook = hook

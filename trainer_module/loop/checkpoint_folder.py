@@ -1,11 +1,13 @@
-"""Write, read and delete the checkpoint files of a run.
+"""The checkpoint files of a run, and the folder that is named after the run.
 
 A checkpoint is either complete or absent. The latest few are kept.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +17,13 @@ import tensorflow as tf
 from absl import logging
 
 from shared_core.atomic_files import atomic_write_text
+from trainer_module.common.differences import differences, summarize_differences
+from trainer_module.common.json_values import Json
 from trainer_module.common.remote import error_reason, with_retries
 
 Result = TypeVar("Result")
 
+_FACTS = "facts.json"
 _NAME = re.compile(r"ckpt-(\d+)(?:-\d+)?")
 _FILE = re.compile(rf"({_NAME.pattern})\.(index|data-).*")
 
@@ -32,13 +37,7 @@ class CheckpointFolder:
     """
 
     def __init__(self, directory: str, *, keep: int, patience_seconds: float) -> None:
-        """Find the existing checkpoints of a folder.
-
-        Args:
-            directory: The folder.
-            keep: Number of checkpoints to keep.
-            patience_seconds: How long to retry an operation while the file system does not respond.
-        """
+        """Find the existing checkpoints of a folder."""
         self.directory = directory
         self._keep = keep
         self._patience_seconds = patience_seconds
@@ -141,3 +140,40 @@ class CheckpointFolder:
             file = _FILE.fullmatch(os.path.basename(path))
             if file and os.path.join(self.directory, file[1]) not in self.kept:
                 tf.io.gfile.remove(path)
+
+
+def run_folder(parent: str, facts: Mapping[str, Json], *, makes: bool = True) -> str:
+    """Return the folder below `parent` for the run with these facts; create it if `makes`.
+
+    If the folder is new and `parent` has those of other runs, the log shows how this run differs
+    from the latest of them, because it starts from the beginning.
+    """
+    text = json.dumps(facts, sort_keys=True, indent=1)
+    folder = os.path.join(parent, hashlib.sha256(text.encode()).hexdigest()[:16])
+    record = os.path.join(folder, _FACTS)
+
+    def make() -> None:
+        if makes and not tf.io.gfile.exists(record):
+            others = tf.io.gfile.glob(os.path.join(parent, "*", _FACTS))
+            if others:
+                last = max(others, key=lambda path: tf.io.gfile.stat(path).mtime_nsec)
+                _log_difference(last, facts, folder)
+            atomic_write_text(record, f"{text}\n")
+
+    with_retries(make, what=f"making the folder {folder}")
+    return folder
+
+
+def _log_difference(record: str, facts: Mapping[str, Json], folder: str) -> None:
+    try:
+        with tf.io.gfile.GFile(record) as stream:
+            found = summarize_differences(differences(json.loads(stream.read()), facts))
+    except (ValueError, tf.errors.OpError) as error:
+        found = f"its {_FACTS} cannot be read: {error}"
+    logging.warning(
+        "Training from the beginning, with checkpoints in %s: the run before it, in %s, was another"
+        " (%s)",
+        folder,
+        os.path.dirname(record),
+        found,
+    )

@@ -23,17 +23,16 @@ from trainer_module.common.remote import PATIENCE_SECONDS, error_reason, is_tran
 from trainer_module.devices.main_thread import doing
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.checkpoint_folder import CheckpointFolder
-from trainer_module.loop.variable_names import model_paths, optimizer_paths
 from trainer_module.step.reports import Step
 
 _POSITION = "position"
 # Of positions and variables; another number when either changes.
-_FORMAT = 2
+_FORMAT = 3
 # Assumed duration of a save before the first: by default the first second needs no checkpoint.
 _FIRST_GUESS_SECONDS = 0.01
 
 # Raises an error if a checkpoint, given its position, does not belong to the run.
-CheckPosition: TypeAlias = Callable[[dict[str, Json]], None]
+_CheckPosition: TypeAlias = Callable[[dict[str, Json]], None]
 Value = TypeVar("Value")
 
 
@@ -122,10 +121,6 @@ class Checkpoints:
             **_by_position("optimizer", [v.value for v in optimizer.variables]),
             **_by_position("train_step", train_step.state()),
         }
-        self._paths = {
-            **_by_position("model", model_paths(model)),
-            **_by_position("optimizer", optimizer_paths(optimizer, model)),
-        }
 
     def hold_callbacks(self, variables: Sequence[tf.Variable]) -> None:
         """Include variables of the loop's callbacks in later saves and restores."""
@@ -201,7 +196,7 @@ class Checkpoints:
             ),
         )
 
-    def restore(self, check: CheckPosition = lambda position: None) -> dict[str, Json] | None:
+    def restore(self, check: _CheckPosition = lambda position: None) -> dict[str, Json] | None:
         """Restore the latest checkpoint and return its position, or None if there is none.
 
         If the latest checkpoint is damaged, an error is logged and the previous one is restored.
@@ -227,7 +222,7 @@ class Checkpoints:
         logging.info("Continuing from checkpoint %s", path)
         return position
 
-    def _read_as_chief(self, path: str, check: CheckPosition) -> _Saved:
+    def _read_as_chief(self, path: str, check: _CheckPosition) -> _Saved:
         try:
             return self._read(path, check)
         except tf.errors.OpError as error:
@@ -237,7 +232,7 @@ class Checkpoints:
                 "to be one that all workers see."
             ) from error
 
-    def _latest(self, check: CheckPosition) -> tuple[str, _Saved] | None:
+    def _latest(self, check: _CheckPosition) -> tuple[str, _Saved] | None:
         """Return path and content of the latest readable checkpoint."""
         while self._folder.kept:
             latest = self._folder.kept[-1]
@@ -268,15 +263,14 @@ class Checkpoints:
                 self._folder.kept.pop()
         return None
 
-    def _read(self, path: str, check: CheckPosition) -> _Saved:
+    def _read(self, path: str, check: _CheckPosition) -> _Saved:
         types = {name: variable.dtype for name, variable in self._variables.items()}
         (text,) = self._folder.read(path, {_POSITION: tf.string})
         position = json.loads(text.numpy())
         if position.get("format") != _FORMAT:
             raise ValueError(
-                f"the checkpoint {path} was written by another version of trainer_module (format "
-                f"{position.get('format', 1)}, this one reads {_FORMAT}): give another directory "
-                "for checkpoints to train again, or use that version (0.2.0 for format 1)."
+                f"the checkpoint {path} was written by another version of trainer_module: give "
+                "another directory for checkpoints, and train again."
             )
         check(position)
         self._check(path, position["variables"])
@@ -293,11 +287,8 @@ class Checkpoints:
             )
 
     def _describe_variables(self) -> dict[str, str]:
-        """Return path (if any), type and shape of each variable, by its position."""
-        return {
-            name: f"{self._paths.get(name, '')} {v.dtype.name}{v.shape.as_list()}".strip()
-            for name, v in self._variables.items()
-        }
+        """Return type and shape of each variable, by its position."""
+        return {name: f"{v.dtype.name}{v.shape.as_list()}" for name, v in self._variables.items()}
 
 
 def _by_position(group: str, values: Sequence[Value]) -> dict[str, Value]:

@@ -16,8 +16,8 @@ from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import Batch, LossLike, Tensors
 from trainer_module.data.epoch_data import BatchSource, as_batches
 from trainer_module.devices.graph_marks import GraphMarks
-from trainer_module.devices.multi_worker import is_multi_worker, worker_group
-from trainer_module.devices.strategies import local_replicas
+from trainer_module.devices.multi_worker import worker_group
+from trainer_module.devices.replicas import is_multi_worker, local_replicas
 from trainer_module.loop.output_metrics import Metrics, metrics_by_name
 from trainer_module.losses.loss_values import zero_where_unweighted
 from trainer_module.losses.weighted_loss import (

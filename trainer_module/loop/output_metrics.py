@@ -17,7 +17,7 @@ from trainer_module.losses.weighted_loss import Path, path_name
 Metrics: TypeAlias = Any
 
 
-class OutputMetric(NamedTuple):
+class _OutputMetric(NamedTuple):
     """A metric, and the path of the output that it measures; () for the only output."""
 
     path: Path
@@ -26,7 +26,7 @@ class OutputMetric(NamedTuple):
 
 def metrics_by_name(
     metrics: Metrics, outputs: Sequence[Path], output_names: Sequence[str] = ()
-) -> dict[str, OutputMetric]:
+) -> dict[str, _OutputMetric]:
     """Return the metrics by the name of their result; call it in the strategy's scope.
 
     Args:
@@ -40,7 +40,7 @@ def metrics_by_name(
             results have the same name.
     """
 
-    def walk(given: Metrics, path: Path) -> Iterator[OutputMetric]:
+    def walk(given: Metrics, path: Path) -> Iterator[_OutputMetric]:
         below = [output for output in outputs if output[: len(path)] == path != output]
         if isinstance(given, Mapping):
             for key, part in given.items():
@@ -53,7 +53,7 @@ def metrics_by_name(
             for place, part in enumerate(given):
                 yield from walk(part, path if path in outputs else (*path, place))
         else:
-            yield from (OutputMetric(path, _as_metric(each)) for each in given or ())
+            yield from (_OutputMetric(path, _as_metric(each)) for each in given or ())
 
     def output_key(path: Path, key: str | int, below: list[Path]) -> str | int:
         keys = [output[len(path)] for output in below]

@@ -9,29 +9,17 @@ from absl import logging
 from trainer_module.common.differences import summarize_differences
 from trainer_module.common.json_values import Json
 from trainer_module.data.epoch_data import EpochData
-from trainer_module.loop.callbacks import FitResult
-from trainer_module.loop.callbacks.callback_list import CallbackList
+from trainer_module.loop.callback import FitResult
+from trainer_module.loop.callback_list import CallbackList
 from trainer_module.loop.checkpoints import Checkpoints
-from trainer_module.loop.loop_state import LoopState
 from trainer_module.loop.run_fingerprint import Fingerprint, check_fingerprint
-from trainer_module.loop.run_history import Length, RunHistory
+from trainer_module.loop.run_state import Length, LoopState, RunHistory
 from trainer_module.loop.worker_sync import WorkerSync
 from trainer_module.step.reports import Step
 
 
 class Run:
-    """A running training.
-
-    Attributes:
-        train_step: Takes the optimizer steps.
-        data: The batches of each epoch.
-        callbacks: Called between calls of the graph.
-        checkpoints: Saves the run; None: do not save.
-        sync: Makes all workers take the same decisions.
-        state: The current state.
-        history: The calls of `fit` of this run.
-        fingerprint: The values that affect the result.
-    """
+    """A running training: what takes steps, gives batches, is called, saves and agrees."""
 
     def __init__(
         self,
@@ -101,10 +89,6 @@ class Run:
 
     def restore(self, program: Fingerprint, length: Length) -> None:
         """Restore the latest checkpoint, if there is one.
-
-        Args:
-            program: The fingerprint of this program.
-            length: Length of the call of `fit`.
 
         Raises:
             ValueError: The checkpoint is from another run.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import keras
@@ -15,9 +16,8 @@ from trainer_module.common.json_values import Json
 from trainer_module.data.dataset_fingerprint import dataset_fingerprint
 from trainer_module.data.epoch_data import BatchSource
 from trainer_module.data.in_memory import as_arrays
-from trainer_module.loop.callbacks import Callback
+from trainer_module.loop.callback import Callback
 from trainer_module.loop.evaluation import Evaluate, Evaluation
-from trainer_module.loop.variable_names import layer_names
 from trainer_module.options.loop_options import LoopOptions
 from trainer_module.step.reports import Step
 
@@ -47,14 +47,6 @@ def program_fingerprint(
     """Return the values that affect the result of a training, as JSON values by name.
 
     Of the options, it includes those whose field is marked as affecting the result.
-
-    Args:
-        train_step: Model, optimizer, loss and options.
-        data: As in `TrainingLoop`.
-        options: Options of the loop.
-        evaluate: Called after each epoch; None: no evaluation.
-        callbacks: Those that stop training or change weights return their options by `facts`.
-        first_pass: Returns the first epoch's dataset if the data is a function of the epoch.
     """
     deciding = [each for each in callbacks if each.facts()]
     return {
@@ -73,7 +65,7 @@ def program_fingerprint(
 
 def model_fingerprint(model: keras.Model) -> Fingerprint:
     """Return class, code and configuration of each layer, by its name in a new process."""
-    names = layer_names(model)
+    names = _layer_names(model)
     facts: Fingerprint = {}
     for layer in model._flatten_layers(include_self=True, recursive=True):
         name = names.get(layer.name, str(layer.name))
@@ -83,16 +75,33 @@ def model_fingerprint(model: keras.Model) -> Fingerprint:
     return facts
 
 
+def _layer_names(model: keras.Model) -> dict[str, str]:
+    """Return a dict from each layer's name to its name in a process with no other model.
+
+    Keras numbers unnamed layers over all models of a process: the `dense` of a first model is the
+    `dense_2` of a second, equal one.
+    """
+    names: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for layer in model._flatten_layers(include_self=True, recursive=True):
+        kind = _snake_case(type(layer).__name__)
+        if layer.name in names or not re.fullmatch(rf"{kind}(_\d+)?", layer.name):
+            continue
+        names[layer.name] = f"{kind}_{counts[kind]}" if counts[kind] else kind
+        counts[kind] += 1
+    return names
+
+
+def _snake_case(name: str) -> str:
+    """Return the default layer name that Keras derives from a class name."""
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", name))
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
 def check_fingerprint(
     there: Mapping[str, Json], here: Mapping[str, Json], *, path: str, longer: bool
 ) -> list[str]:
     """Check that a checkpoint belongs to this run.
-
-    Args:
-        there: The fingerprint in the checkpoint.
-        here: The fingerprint of this run.
-        path: Folder of the checkpoints.
-        longer: Whether this run is longer than the checkpoint's planned length.
 
     Returns:
         Differences that follow from the longer run: numbers of schedules.

@@ -13,14 +13,14 @@ from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.data.epoch_data import BatchSource, EpochData, as_batches
 from trainer_module.devices.main_thread import doing
 from trainer_module.devices.multi_worker import worker_group
-from trainer_module.loop.callbacks import FitResult
-from trainer_module.loop.callbacks.callback_list import AnyCallback, CallbackList, as_callbacks
+from trainer_module.loop.callback import FitResult
+from trainer_module.loop.callback_list import AnyCallback, CallbackList, as_callbacks
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.epoch_runner import EpochRunner
 from trainer_module.loop.evaluation import Evaluate, Evaluation
 from trainer_module.loop.run import Run
 from trainer_module.loop.run_fingerprint import Fingerprint, program_fingerprint
-from trainer_module.loop.run_history import Length
+from trainer_module.loop.run_state import Length
 from trainer_module.loop.worker_sync import WorkerSync
 from trainer_module.options.loop_options import LoopOptions
 from trainer_module.options.settings import parse_section

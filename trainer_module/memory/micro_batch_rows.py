@@ -18,7 +18,7 @@ from trainer_module.common.json_values import Json
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.devices.main_thread import doing
 from trainer_module.devices.multi_worker import worker_group
-from trainer_module.devices.strategies import replica_devices
+from trainer_module.devices.replicas import replica_devices
 from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.memory.micro_batch_size import MemoryBudgetError, find_micro_batch_size
 from trainer_module.model.model_context import ModelContext, inputs_of

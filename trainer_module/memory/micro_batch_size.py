@@ -24,7 +24,8 @@ from trainer_module.devices.memory_budget import (
     free_machine_memory,
     parse_memory_budget,
 )
-from trainer_module.devices.strategies import grow_gpu_memory, replica_devices
+from trainer_module.devices.replicas import replica_devices
+from trainer_module.devices.strategies import grow_gpu_memory
 from trainer_module.memory.probe import ProbeRequest, StepOption, measure_in_child
 from trainer_module.options.step_options import StepOptions
 

@@ -19,8 +19,8 @@ from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import LossLike, TensorLike, Tensors
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.options.step_options import StepOptions
-from trainer_module.parameter_server.server_variables import Partitioner, ServerVariables
-from trainer_module.step.reports import LoopReport, StepReport, non_finite_error
+from trainer_module.parameter_server.server_variables import ServerVariables
+from trainer_module.step.reports import LoopReport, ServerLost, StepReport, non_finite_error
 from trainer_module.step.setup import StepSetup
 from trainer_module.step.state import StepCounters
 from trainer_module.step.window_loop import unpack_batch
@@ -28,10 +28,15 @@ from trainer_module.window.describe import Description
 from trainer_module.window.spec import Batch, StepInputs
 
 _UNDER_WAY_PER_WORKER = 3
-
-
-class ServerLost(RuntimeError):
-    """Raised if a parameter server is lost, together with its variables."""
+_NEEDS_AN_ORDER = {
+    "ema_momentum": "updates have no order, so there is no moving average",
+    "clip_per_example": (
+        "the gradients of rows are computed from the variables of one model, not from a copy of "
+        "the servers'; clip_norm is supported"
+    ),
+    "task_balance": "the weights of the tasks change from step to step, and steps have no order",
+    "gradient_noise_scale": "windows have no order to average over",
+}
 
 
 class ParameterServerStep:
@@ -65,7 +70,6 @@ class ParameterServerStep:
         loss_fn: LossLike,
         *,
         cluster: tf.distribute.ParameterServerStrategy,
-        partitioner: Partitioner | None = None,
         **options: Any,
     ) -> None:
         """Check the options and create the variables on the servers.
@@ -75,40 +79,16 @@ class ParameterServerStep:
             optimizer: A Keras optimizer, created outside of the strategy's scope.
             loss_fn: See `TrainStep`.
             cluster: The strategy of chief, workers and servers.
-            partitioner: A partitioner of tf.distribute.experimental.partitioners, which determines
-                the variables that are split by rows over the servers. None: split variables above
-                256 KiB, into at most one part per server.
             **options: The fields of `StepOptions`, except `ema_momentum`, `clip_per_example`,
                 `task_balance` and `gradient_noise_scale`.
 
         Raises:
             ValueError: See `TrainStep`. Also, an option requires ordered steps.
         """
-        momentum = options.get("ema_momentum")
-        if momentum is not None:
-            raise ValueError(
-                f"ema_momentum={momentum} with parameter servers: updates have no order, so there "
-                "is no moving average; leave it out."
-            )
-        clip_norm = options.get("clip_per_example")
-        if clip_norm is not None:
-            raise ValueError(
-                f"clip_per_example={clip_norm} with parameter servers: the gradients of rows are "
-                "computed from the variables of one model, not from a copy of the servers'. Leave "
-                "it out, or use another strategy; clip_norm is supported."
-            )
-        balance = options.get("task_balance", "none")
-        if balance != "none":
-            raise ValueError(
-                f"task_balance={balance!r} with parameter servers: the weights of the tasks change "
-                "from step to step, and steps have no order here; leave it out."
-            )
-        noise_every = options.get("gradient_noise_scale")
-        if noise_every is not None:
-            raise ValueError(
-                f"gradient_noise_scale={noise_every} with parameter servers: windows have no "
-                "order to average over; leave it out."
-            )
+        for name, why in _NEEDS_AN_ORDER.items():
+            value = options.get(name)
+            if value not in (None, "none"):
+                raise ValueError(f"{name}={value!r} with parameter servers: {why}; leave it out.")
         if computes_in_float16(model):
             raise ValueError(
                 "mixed_float16 with parameter servers: the loss scale changes from step to step, "
@@ -129,15 +109,7 @@ class ParameterServerStep:
         self._servers = tasks.addresses["ps"]
         self._cluster = cluster
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(cluster)
-        self._variables_there = ServerVariables(
-            model,
-            optimizer,
-            cluster,
-            partitioner
-            or tf.distribute.experimental.partitioners.MinSizePartitioner(
-                min_shard_bytes=256 << 10, max_shards=len(self._servers)
-            ),
-        )
+        self._variables_there = ServerVariables(model, optimizer, cluster)
         self._functions: dict[Hashable, Callable[..., _Done]] = {}
 
     def run(

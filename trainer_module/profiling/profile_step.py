@@ -14,9 +14,7 @@ import tensorflow as tf
 from trainer_module.common.positive_int import check_positive_int
 from trainer_module.data.epoch_data import Batches, BatchSource, as_batches
 from trainer_module.devices.memory_budget import memory_status, reset_peak
-from trainer_module.devices.multi_worker import is_multi_worker
-from trainer_module.devices.strategies import replica_kind
-from trainer_module.options.loop_options import MOST_STEPS
+from trainer_module.devices.replicas import is_multi_worker, replica_kind
 from trainer_module.options.step_options import StepOptions
 from trainer_module.profiling.hints import find_hints
 from trainer_module.profiling.layer_scopes import layer_scopes
@@ -27,6 +25,7 @@ from trainer_module.step.scaled_learning_rate import follow_steps
 from trainer_module.step.train_step import SavedState, TrainStep
 
 STEPS, OPERATIONS = 50, 10
+_MOST_STEPS = 1000  # of one trace
 _SECONDS_PER_CALL = 0.5  # as in TrainingLoop
 _FIRST_STEPS = 2
 
@@ -87,9 +86,9 @@ def profile_step(
     _check_step(train_step)
     steps = check_positive_int("steps", steps)
     operations = check_positive_int("operations", operations)
-    if steps > MOST_STEPS:
+    if steps > _MOST_STEPS:
         raise ValueError(
-            f"steps={steps}: the trace of so many is too large; use at most {MOST_STEPS:,}."
+            f"steps={steps}: the trace of so many is too large; use at most {_MOST_STEPS:,}."
         )
     if steps_per_loop != "auto":
         steps_per_loop = check_positive_int("steps_per_loop", steps_per_loop)
@@ -228,6 +227,5 @@ def _check_step(train_step: TrainStep) -> None:
     if replica_kind(strategy) == "GPU":
         raise ValueError(
             "train_step runs on GPUs, where the host only starts operations, and their time would "
-            "be wrong here: use ProfileSteps (training.profile_steps) and TensorBoard's profile "
-            "plugin."
+            "be wrong here: use tf.profiler.experimental and TensorBoard's profile plugin."
         )

@@ -44,12 +44,7 @@ class _Devices:
 
 
 def move(stage: keras.layers.Layer, devices: Sequence[str]) -> None:
-    """Recreate a stage's variables on its devices, with their current values.
-
-    Args:
-        stage: A built layer.
-        devices: One device per replica.
-    """
+    """Recreate a stage's variables on its devices, with their current values."""
 
     def create_colocated(next_creator: Callable[..., tf.Variable], **kwargs: object) -> tf.Variable:
         return next_creator(**{**kwargs, "colocate_with": _Devices(devices)})
@@ -108,11 +103,6 @@ def _known_device(name: str) -> str:
 
 def stage_devices(devices: Sequence[str] | None, stages: int, replicas: int) -> list[str]:
     """Return the full names of the devices of all replicas' stages.
-
-    Args:
-        devices: Device names; None: the first local GPUs, or logical CPU devices without GPUs.
-        stages: Number of stages.
-        replicas: Number of replicas.
 
     Raises:
         ValueError: A device does not exist, or the number of devices is not stages * replicas.

@@ -16,8 +16,62 @@ from trainer_module.stages.placement import (
     move,
     stage_devices,
 )
-from trainer_module.stages.stage import Stage
+from trainer_module.stages.recompute import custom_gradient, uses_custom_gradient
 from trainer_module.window.spec import Placement, Result
+
+
+class Stage(keras.layers.Layer):
+    """A layer that runs forward and backward on the device of its variables.
+
+    Attributes:
+        inner: The layer or model of the stage.
+        devices: One device per replica.
+        recomputed: Whether the backward pass recomputes the activations.
+    """
+
+    def __init__(
+        self, inner: keras.layers.Layer, devices: tuple[str, ...], *, recomputed: bool = False
+    ) -> None:
+        """Wrap a built layer."""
+        # The inputs are the outputs of the previous stage and are not cast here.
+        super().__init__(name=f"stage_of_{inner.name}", dtype=inner.dtype_policy, autocast=False)
+        self.inner = inner
+        self.devices = devices
+        self.recomputed = recomputed
+        self.supports_masking = True
+        self.built = True
+
+    @property
+    def device(self) -> str:
+        """The device of the replica whose graph is being built."""
+        return self.devices[_replica()]
+
+    def call(self, inputs: Tensors, training: bool | None = None) -> Tensors:
+        """Return the stage's outputs."""
+        if any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(inputs)):
+            return self.inner(inputs, training=training)
+        if training and uses_custom_gradient(self):
+            return custom_gradient(
+                self,
+                self._run,
+                self._run,
+                (inputs,),
+                {},
+                again=self.recomputed,
+                device=self.device,
+            )
+        with tf.device(self.device):
+            return self.inner(inputs, training=training)
+
+    def _run(self, inputs: Tensors) -> Tensors:
+        return self.inner(inputs, training=True)
+
+    def compute_output_spec(self, *args: object, **kwargs: object) -> Tensors:
+        """Return the output spec of the inner layer."""
+        return self.inner.compute_output_spec(*args, **kwargs)
+
+    def compute_mask(self, inputs: Tensors, previous_mask: Tensors) -> None:
+        """Return None, because the inner layer has already set masks on its outputs."""
 
 
 class StagedModel(keras.Model):
@@ -80,9 +134,9 @@ class StagedModel(keras.Model):
         super().__init__(inputs, outputs, name=name)
 
     @property
-    def placement(self) -> StagePlacement:
+    def placement(self) -> _StagePlacement:
         """The placement of the variables' sums and updates."""
-        return StagePlacement(self)
+        return _StagePlacement(self)
 
     @property
     def jit_compile_error(self) -> str:
@@ -105,15 +159,11 @@ class StagedModel(keras.Model):
         return keras.Model(inputs, outputs, name=self.name)
 
 
-class StagePlacement(Placement):
+class _StagePlacement(Placement):
     """The placement of a `StagedModel`: sums and updates on the device of the variable's stage."""
 
     def __init__(self, model: StagedModel) -> None:
-        """Create the placement of a model's variables.
-
-        Args:
-            model: The model with the stages and their devices.
-        """
+        """Create the placement of a model's variables."""
         self._model = model
 
     @property
@@ -188,3 +238,60 @@ def _check_shared(stages: Sequence[keras.layers.Layer]) -> None:
                     f"{stage.name!r}, but can be on one device only. Split the model elsewhere, so "
                     "that the layers that share it are in one stage."
                 )
+
+
+def _replica() -> int:
+    """Return the number of the replica whose graph is being built; 0 in cross-replica context."""
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return 0
+    return int(tf.get_static_value(context.replica_id_in_sync_group))
+
+
+def split_model(model: keras.Model, after: Sequence[str]) -> list[keras.Model]:
+    """Return the parts of a model; the input of each part is the output of the previous one.
+
+    The parts share the model's layers and variables.
+
+    Args:
+        model: A Sequential or functional model.
+        after: Names of the layers that end a part, in order. The later parts may only use the
+            output of this layer.
+
+    Raises:
+        ValueError: The model is neither Sequential nor functional, a name is not a layer's, the
+            names are not in order, or a later layer uses more than the output of the named layer.
+    """
+    if not isinstance(model, keras.Sequential) and not getattr(model, "inputs", None):
+        raise ValueError(
+            f"model {model.name!r} is neither Sequential nor functional: create the stages "
+            "yourself."
+        )
+    names = [layer.name for layer in model.layers]
+    for name in after:
+        if name not in names:
+            raise ValueError(
+                f"after={name!r} is not a layer of model {model.name!r}; {nearest(name, names)}"
+            )
+    begin = model.inputs[0] if isinstance(model, keras.Sequential) else model.input
+    outputs = model.outputs[0] if isinstance(model, keras.Sequential) else model.output
+    parts = []
+    for number, name in enumerate(after):
+        end = model.get_layer(name).output
+        parts.append(_part(model, begin, end, number, after))
+        begin = end
+    parts.append(_part(model, begin, outputs, len(after), after))
+    return parts
+
+
+def _part(
+    model: keras.Model, begin: object, end: object, number: int, after: Sequence[str]
+) -> keras.Model:
+    try:
+        return keras.Model(begin, end, name=f"{model.name}_{number + 1}")
+    except ValueError as error:
+        raise ValueError(
+            f"after={list(after)}: part {number + 1} of model {model.name!r} uses more than the "
+            "output of the layer before it, or the names are not in order. Split after a layer "
+            "whose output is the only input of the rest, or create the stages yourself."
+        ) from error

@@ -87,6 +87,10 @@ class LoopReport(NamedTuple):
     reading_seconds: float = float("nan")
 
 
+class ServerLost(RuntimeError):
+    """Raised if a parameter server is lost, together with its variables."""
+
+
 class NonFiniteError(ArithmeticError):
     """Raised if a window's loss or gradient is NaN or infinite; it did not update variables."""
 

@@ -18,7 +18,7 @@ from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Gradient, LossLike, PerReplica, Tensors
 from trainer_module.devices.multi_worker import worker_group
-from trainer_module.devices.strategies import local_replicas
+from trainer_module.devices.replicas import local_replicas
 from trainer_module.options.step_options import StepOptions
 from trainer_module.step.reports import (
     LoopReport,

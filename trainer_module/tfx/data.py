@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 def open_data(fn_args: FnArgs, config: TrainerConfig) -> TransformedData:
     """Return the transformed files of both splits and a description of their features.
 
-    Args:
-        fn_args: TFX's FnArgs: transform_output or transform_graph_path, train_files, eval_files.
-        config: Names the label and the weight if there is no layout.
-
     Raises:
         ValueError: Files, label or weight are missing, or a feature has no fixed shape.
     """

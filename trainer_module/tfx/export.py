@@ -12,18 +12,23 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from shared_core.feature_layout import FeatureLayout
+from shared_core.feature_layout import Column, FeatureLayout
+from trainer_module.common.json_values import Json
 from trainer_module.common.tensors import Tensors
 from trainer_module.data.label_scale import LabelScale, label_numbers
 from trainer_module.model.model_context import TransformOutput
-from trainer_module.tfx.class_outputs import OUTPUTS, with_classes
 from trainer_module.tfx.input_gradients import SIGNATURE, input_gradients_signature
-from trainer_module.tfx.label_names import LabelNames
+from trainer_module.tfx.label_names import OUTPUTS, LabelNames, with_classes
+
+INPUT_CHECKS = "assets.extra/input_checks.json"
+_DATES = ("date", "cyclic", "elapsed")  # kinds of a date's outputs
+_BITS = 32  # bits in a word of FeatureLayout.missing
+_OTHER = "_other"  # suffix of the one_hot output for values that are not listed
 
 # How tf.io.parse_example reads a column.
-ParseSpec: TypeAlias = tf.io.FixedLenFeature | tf.io.VarLenFeature
+_ParseSpec: TypeAlias = tf.io.FixedLenFeature | tf.io.VarLenFeature
 # tft.TransformFeaturesLayer, a model of tf_keras.
-TransformLayer: TypeAlias = Any
+_TransformLayer: TypeAlias = Any
 
 
 def export_model(
@@ -70,7 +75,7 @@ def export_model(
         ValueError: With `with_gradients`; see `input_gradients_signature`.
     """
     layer = transform_output.transform_features_layer()
-    raw_spec: dict[str, ParseSpec] = transform_output.raw_feature_spec()
+    raw_spec: dict[str, _ParseSpec] = transform_output.raw_feature_spec()
     unused = unused_columns(layer, raw_spec, inputs)
     serving_spec = {name: spec for name, spec in raw_spec.items() if name not in unused}
 
@@ -128,7 +133,7 @@ def export_model(
     logging.info("Exported the model to %s", directory)
 
 
-def _resources(layer: TransformLayer) -> list[tf.saved_model.experimental.TrackableResource]:
+def _resources(layer: _TransformLayer) -> list[tf.saved_model.experimental.TrackableResource]:
     """Return the transform layer's vocabulary tables, which the signatures need besides variables.
 
     The layer is a tf_keras model. If it were an attribute of the Keras 3 model, session-style
@@ -157,7 +162,7 @@ def argument_names(columns: Sequence[str]) -> dict[str, str]:
 
 
 def _write_raw_columns(
-    directory: str, spec: Mapping[str, ParseSpec], arguments: Mapping[str, str]
+    directory: str, spec: Mapping[str, _ParseSpec], arguments: Mapping[str, str]
 ) -> None:
     columns = [
         {"name": name, "dtype": feature.dtype.name, "argument": arguments[name]}
@@ -170,7 +175,7 @@ def _write_raw_columns(
 
 
 def unused_columns(
-    layer: TransformLayer, raw_spec: Mapping[str, ParseSpec], needed: Sequence[str]
+    layer: _TransformLayer, raw_spec: Mapping[str, _ParseSpec], needed: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the raw columns that no needed feature is computed from.
 
@@ -201,7 +206,7 @@ def _dense(tensor: tf.Tensor | tf.SparseTensor | tf.RaggedTensor) -> tf.Tensor:
     return tensor.to_tensor() if isinstance(tensor, tf.RaggedTensor) else tensor
 
 
-def _raw_tensor_spec(name: str, spec: ParseSpec, argument: str) -> tf.TensorSpec:
+def _raw_tensor_spec(name: str, spec: _ParseSpec, argument: str) -> tf.TensorSpec:
     if isinstance(spec, tf.io.FixedLenFeature):
         return tf.TensorSpec([None, *spec.shape], spec.dtype, name=argument)
     if isinstance(spec, tf.io.VarLenFeature):
@@ -230,3 +235,46 @@ def _to_parsed(tensor: tf.Tensor) -> tf.SparseTensor:
         tf.gather_nd(tensor, where),
         tf.stack([tf.shape(tensor, tf.int64)[0], longest]),
     )
+
+
+def write_input_checks(directory: str, layout: FeatureLayout) -> None:
+    """Write which outputs of the transform graph show `predict` an unknown input.
+
+    A category that was not in the training rows gets a separate id, and an unreadable date counts
+    as missing. In both cases the model still returns a prediction. `assets.extra/input_checks.json`
+    of the SavedModel says where the outputs of the signature `transform_features` show it:
+
+        {"version": 1,
+         "categories": [{"column": "town", "output": "packed_int", "position": 0, "ids": [79, 80]}],
+         "dates": [{"column": "day", "output": "packed_missing", "word": 0, "bit": 3}]}
+
+    A category is unseen if its id is in `ids`, both ends included, or below 0. A date in the input
+    was unreadable if its bit is 1.
+    """
+    with tf.io.gfile.GFile(f"{directory}/{INPUT_CHECKS}", "w") as stream:
+        stream.write(json.dumps({"version": 1, **input_checks(layout)}, indent=1))
+
+
+def input_checks(layout: FeatureLayout) -> Mapping[str, list[dict[str, Json]]]:
+    """Return the content of the file, without its version."""
+    categories, dates = [], {}
+    for place, column in enumerate(layout.columns):
+        if (ids := _unseen_ids(column)) is not None:
+            where = {"output": column.output, "position": column.position, "ids": ids}
+            categories.append({"column": column.source, **where})
+        if column.kind in _DATES and layout.missing is not None and column.source not in dates:
+            bit = {"word": place // _BITS, "bit": place % _BITS}
+            dates[column.source] = {"column": column.source, "output": layout.missing, **bit}
+    return {"categories": categories, "dates": list(dates.values())}
+
+
+def _unseen_ids(column: Column) -> list[int] | None:
+    """Return the first and last id of values that the column's encoder does not know."""
+    size = column.vocabulary_size
+    if column.kind == "vocabulary" and size is not None and column.extra_ids:
+        return [size - column.extra_ids, size - 2]  # the last id stands for missing
+    if column.kind == "integer" and size is not None:
+        return [size - 2, size - 2]
+    if column.kind == "one_hot" and column.name == column.source + _OTHER:
+        return [1, 1]
+    return None

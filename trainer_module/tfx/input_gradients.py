@@ -69,7 +69,7 @@ def input_gradients_signature(
     check_built(model)
     specs = {name: _named(spec, argument_name(name)) for name, spec in features.items()}
     _check_names(features)
-    embeddings = find_id_embeddings(model, features)
+    embeddings = _find_id_embeddings(model, features)
     _check_gradients(features, embeddings)
     known = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
     columns = _columns(layout, features)
@@ -131,7 +131,7 @@ def input_gradients_signature(
     return traced
 
 
-class IdEmbedding(NamedTuple):
+class _IdEmbedding(NamedTuple):
     """One call of a layer that gets ids and returns numbers.
 
     Attributes:
@@ -152,19 +152,15 @@ class IdEmbedding(NamedTuple):
         return size * [names[0] if len(set(names)) == 1 else self.layer]
 
 
-def find_id_embeddings(
+def _find_id_embeddings(
     model: keras.Model, specs: Mapping[str, tf.TensorSpec]
-) -> dict[str, IdEmbedding]:
+) -> dict[str, _IdEmbedding]:
     """Return the calls of layers whose inputs include ids and whose outputs are floats, by name.
 
     The model is called with one row of numbers that say where each id is from, and with the same
     numbers from last to first, which shows whether a layer gets them unchanged. Not considered are
     layers that contain others, and layers that are called in a branch, loop or function. Further
     calls of a layer are named `layer_1`, ... as in `InputGradients.embeddings`.
-
-    Args:
-        model: A built Keras model that takes a dict of features.
-        specs: Feature -> its tensor `[None, ...]`.
     """
     places = [place for place in _places(specs) if specs[place[0]].dtype.is_integer]
     if not places:
@@ -234,7 +230,7 @@ def find_id_embeddings(
             len(owned) == 1 or isinstance(layer, PackedEmbedding) or shape[:-1] == ids.shape
         )
         if layer.name not in elsewhere:
-            embeddings[name] = IdEmbedding(layer.name, owned, separate)
+            embeddings[name] = _IdEmbedding(layer.name, owned, separate)
     return embeddings
 
 

@@ -20,7 +20,7 @@ from absl import logging
 from trainer_module.common.progress import attached, parse_line
 from trainer_module.config import TrainerConfig
 from trainer_module.devices.local_cluster import WorkersFailed, launch
-from trainer_module.loop.callbacks import FitResult
+from trainer_module.loop.callback import FitResult
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs
@@ -36,12 +36,6 @@ def train_on_local_workers(fn_args: FnArgs, config: TrainerConfig, *, log_dir: s
     """Train by `run_fn` in several processes of this machine; return the chief's result.
 
     This process reports the chief's progress. Each worker's output is written to its log file.
-
-    Args:
-        fn_args: As in `run_fn`.
-        config: Has the number of `workers`.
-        log_dir: Folder for the log files, such as `worker-0.log`. If it is remote, the files are in
-            a temporary folder.
 
     Raises:
         RuntimeError: A worker failed. The message has its number, its last lines and its log file.
@@ -59,7 +53,7 @@ def train_on_local_workers(fn_args: FnArgs, config: TrainerConfig, *, log_dir: s
         try:
             launch(
                 [
-                    *(sys.executable, "-m", "trainer_module.tfx.worker"),
+                    *(sys.executable, "-m", "trainer_module.tfx.run"),
                     *(str(arguments), str(result)),
                 ],
                 workers=workers,

@@ -16,9 +16,8 @@ from trainer_module.profiling.profile_step import STEPS, profile_step
 from trainer_module.profiling.step_profile import StepProfile
 from trainer_module.step.train_step import TrainStep
 from trainer_module.tfx.data import open_data
-from trainer_module.training.build import build
 from trainer_module.training.prepare import check_rows, prepare
-from trainer_module.training.train import keras_set_up
+from trainer_module.training.train import build, keras_set_up
 from trainer_module.tuning.hyperparameters import with_hyperparameters
 
 

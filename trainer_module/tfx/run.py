@@ -1,36 +1,41 @@
 """TFX's entry point of the trainer, `run_fn`.
 
 tfx.components.Trainer(run_fn="trainer_module.run_fn", ...)
+
+`python -m trainer_module.tfx.run IN OUT` is one of a node's workers on this machine.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
-from typing import TYPE_CHECKING
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+from absl import logging
 
 from shared_core.atomic_files import atomic_write_text
 from trainer_module.baselines.baselines import write_baselines
 from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.checks.warn_once import write_warnings
+from trainer_module.common.progress import ProgressLines
 from trainer_module.config import TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.cluster import Cluster, cluster_of_environment
-from trainer_module.devices.gpu_check import check_gpu_visible
 from trainer_module.devices.multi_worker import worker_group
-from trainer_module.devices.process import prepare_process
-from trainer_module.devices.server_task import is_server_task, serve_until_chief_exits
+from trainer_module.devices.process import check_gpu_visible, prepare_process
+from trainer_module.devices.server_task import serve_until_chief_exits
 from trainer_module.devices.strategies import check_strategy, create_strategy
 from trainer_module.devices.worker_group import WorkerGroup
-from trainer_module.loop.callbacks import FitResult
+from trainer_module.loop.callback import FitResult
 from trainer_module.model.data_context import TransformedData, unsized_ids
 from trainer_module.model.plan import resolve
 from trainer_module.tfx.data import open_data, split_files
-from trainer_module.tfx.export import export_model
-from trainer_module.tfx.input_checks import write_input_checks
+from trainer_module.tfx.export import export_model, write_input_checks
 from trainer_module.tfx.input_gradients import check_one_output
 from trainer_module.tfx.label_names import label_names, write_label
 from trainer_module.tfx.local_workers import train_on_local_workers
@@ -90,7 +95,7 @@ def run_fn(fn_args: FnArgs) -> FitResult | None:
     prepare_process(config)
     if config.require_gpu:
         check_gpu_visible(cluster)
-    if cluster is not None and is_server_task(cluster):
+    if cluster is not None and cluster.is_served:
         check_strategy(config.strategy)
         return _serve(cluster, config, fn_args.serving_model_dir)
     # Before anything uses TensorFlow, which starts its server for several workers at first use.
@@ -203,3 +208,19 @@ def _run_dir(fn_args: FnArgs) -> str:
     return getattr(fn_args, "model_run_dir", None) or os.path.join(
         os.path.dirname(fn_args.serving_model_dir.rstrip("/")), "model_run"
     )
+
+
+def _train_as_local_worker(arguments: str, result: str) -> None:
+    """Call `run_fn` with the arguments in a JSON file; the chief writes its result to another."""
+    logging.get_absl_logger().addHandler(ProgressLines(sys.stdout))
+    logging.set_verbosity(logging.INFO)
+    fn_args: Any = types.SimpleNamespace(**json.loads(Path(arguments).read_text()))
+    trained = run_fn(fn_args)
+    cluster = cluster_of_environment()
+    # Tasks that serve a chief, as with parameter servers, have no result.
+    if trained is not None and cluster is not None and cluster.number == 0:
+        Path(result).write_text(json.dumps(trained._asdict()))
+
+
+if __name__ == "__main__":
+    _train_as_local_worker(*sys.argv[1:])

@@ -17,7 +17,7 @@ from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
-from trainer_module.loop.callbacks import Callback
+from trainer_module.loop.callback import Callback
 from trainer_module.model.data_context import model_context, unsized_ids
 from trainer_module.model.plan import resolve, resolve_all
 from trainer_module.tfx.data import open_data

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.baselines.linear_start import LinearStart, find_linear_start
+from trainer_module.baselines.linear_start import LinearStart, find_linear_start, has_linear_start
+from trainer_module.common.code_fingerprint import code_digests
+from trainer_module.common.json_values import Json
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
-from trainer_module.data.input_pipeline import DataSummary
-from trainer_module.data.label_scale import LabelScale
+from trainer_module.data.dataset_fingerprint import files_identity
+from trainer_module.data.input_pipeline import DataSummary, Examples
+from trainer_module.data.label_scale import LabelScale, find_label_scale, has_logarithm
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.memory.micro_batch_rows import micro_batch_rows
@@ -20,8 +23,6 @@ from trainer_module.model.class_weights import find_class_weights
 from trainer_module.model.data_context import TransformedData, model_context
 from trainer_module.model.model_context import ModelContext
 from trainer_module.model.plan import Plan
-from trainer_module.training.label_scales import label_scales
-from trainer_module.training.run_fingerprint import run_fingerprint
 
 
 class Folders(NamedTuple):
@@ -112,13 +113,13 @@ def prepare(
     workers = worker_group(strategy)
     servers = strategy if isinstance(strategy, tf.distribute.ParameterServerStrategy) else None
     if servers is not None:
-        check_for_servers(plan.config)
+        _check_for_servers(plan.config)
         strategy = tf.distribute.get_strategy()  # for what the chief computes locally
     run = run_fingerprint(plan.config, data.train, summary)
     if workers.size > 1:
         workers.assert_same_on_all_workers("settings, code and data", run)
     plan, context = _plan_for_data(plan, data, summary)
-    check_early_stopping(plan.config, data)
+    _check_early_stopping(plan.config, data)
     length = _length(plan.config, train_steps, summary.rows)
     micro_batch = micro_batch_rows(
         plan,
@@ -129,7 +130,7 @@ def prepare(
         run=run,
         record_dir=folders.record or folders.checkpoints(plan.config),
     )
-    scales = label_scales(context, summary)
+    scales = _label_scales(context, summary)
     start = find_linear_start(context, data.train, summary.rows, scales, workers)
     return Prepared(
         plan=plan,
@@ -177,7 +178,7 @@ def _length(config: TrainerConfig, train_steps: int | None, rows: int) -> RunLen
     return RunLength(epochs, steps, steps_per_epoch, total_steps)
 
 
-def check_for_servers(config: TrainerConfig) -> None:
+def _check_for_servers(config: TrainerConfig) -> None:
     """Raise ValueError for a setting that does not apply with parameter servers."""
     if config.micro_batch_size == "auto":
         raise ValueError(
@@ -186,7 +187,7 @@ def check_for_servers(config: TrainerConfig) -> None:
         )
 
 
-def check_early_stopping(config: TrainerConfig, data: TransformedData) -> None:
+def _check_early_stopping(config: TrainerConfig, data: TransformedData) -> None:
     """Raise ValueError if early stopping is set and there are no eval rows."""
     if config.early_stopping is not None and not data.eval_files:
         raise ValueError(
@@ -203,3 +204,64 @@ def check_rows(config: TrainerConfig, summary: DataSummary) -> None:
             f"trainer.global_batch_size={largest} exceeds the {summary.rows} "
             f"training rows: use {summary.rows} or less."
         )
+
+
+def _label_scales(context: ModelContext, summary: DataSummary) -> list[LabelScale | None]:
+    """Return the candidate scales of a regression's label; two if a linear model decides."""
+    config = context.config
+    if context.label_kind != "regression":
+        if config.label_scale in ("z_score", "log"):
+            raise ValueError(
+                f"trainer.label_scale={config.label_scale!r}: trainer.label={context.label!r} is "
+                f"{context.label_kind}, which has no scale; leave it out."
+            )
+        return [None]
+
+    def find(wanted: Literal["auto", "none", "z_score", "log"]) -> LabelScale | None:
+        return find_label_scale(
+            wanted,
+            summary.label_moments,
+            loss=config.loss,
+            own_model=config.model_fn is not None,
+            whole=summary.label_is_whole,
+            label=context.label,
+        )
+
+    scale = find(config.label_scale)
+    if scale is None or config.label_scale != "auto" or not has_linear_start(context):
+        return [scale]
+    if not has_logarithm(summary.label_moments, whole=summary.label_is_whole):
+        return [scale]
+    return [find("z_score"), find("log")]
+
+
+def check_label_scale(config: TrainerConfig, scale: LabelScale | None, *, outputs: int) -> None:
+    """Raise ValueError if the model's number of outputs does not allow a scale; log the scale."""
+    if scale is None:
+        return
+    if outputs > 1:
+        raise ValueError(
+            f"trainer.label_scale={config.label_scale!r}: trainer.model_fn={config.model_fn!r} "
+            f"returned a model with {outputs} outputs, and the scale is of one; leave it out."
+        )
+    logging.info(
+        "The label is trained as %s; metrics and predictions are in its own unit.",
+        "z-score" if scale.name == "z_score" else "z-score of its logarithm",
+    )
+
+
+def run_fingerprint(
+    config: TrainerConfig, examples: Examples, summary: DataSummary
+) -> dict[str, Json]:
+    """Return what affects the run's result, except its length: settings, code, features, rows."""
+    paths = [config.model_fn, config.loss, *(config.metrics or ())]
+    modules = {path.rpartition(".")[0] for path in paths if path and "." in path}
+    return {
+        "trainer": config.fingerprint(),
+        "code": code_digests(modules, without=["keras", "tensorflow", "trainer_module"]),
+        "features": {
+            name: f"{f.dtype.name}{list(f.shape)}" for name, f in examples.feature_spec.items()
+        },
+        "files": files_identity(examples.files),
+        "rows": summary.rows,
+    }

@@ -14,7 +14,8 @@ from shared_core.nearest import nearest
 from trainer_module.common.improvement import Mode, better_mode, is_better
 from trainer_module.common.progress import TrialEnded, TrialFailed, TrialNumber, attached
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
-from trainer_module.loop.callbacks import Callback, ProgressLog
+from trainer_module.loop.callback import Callback
+from trainer_module.loop.progress_log import ProgressLog
 from trainer_module.memory.micro_batch_size import MemoryBudgetError
 from trainer_module.step.reports import NonFiniteError
 from trainer_module.tuning.hyperparameters import (

@@ -15,7 +15,7 @@ from trainer_module.checks.model import check_built, check_jit_compile, reject_c
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Gradient, LossLike, Tensors, Variable, VariableValues
-from trainer_module.devices.strategies import replica_kind
+from trainer_module.devices.replicas import replica_kind
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.describe import Description, check_rows, describe
 from trainer_module.window.gradient_sum import (

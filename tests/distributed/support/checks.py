@@ -5,7 +5,6 @@ One launch runs many checks: TensorFlow's start takes longer than most of them.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable
@@ -27,10 +26,8 @@ from trainer_module import (
     create_strategy,
     per_example_gradients,
 )
-from trainer_module.devices.multi_worker import is_multi_worker
+from trainer_module.devices.replicas import is_multi_worker
 from trainer_module.devices.worker_group import Disagreement, current_workers
-from trainer_module.loop.callbacks import Callback
-from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.model.metrics import create_metric
 from trainer_module.step.reports import NonFiniteError
@@ -83,21 +80,6 @@ def seen(strategy, folder: str, batch: str, buffer: str):
         ]
         for epoch in range(2)
     ]
-
-
-def twenty_steps(strategy, folder: str):
-    """float32 weights after 20 steps of SGD by the loop, on rows that no number divides."""
-    keras.utils.set_random_seed(1)
-    with strategy.scope():
-        inputs = keras.Input((files_of_rows.WIDTH,), name="x")
-        hidden = keras.layers.Dense(8, activation="tanh")(inputs)
-        model = keras.Model({"x": inputs}, keras.layers.Dense(1)(hidden))
-        optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
-    step = TrainStep(model, optimizer, "mse", micro_batch_size=3, strategy=strategy)
-    examples = examples_of(folder, strategy).narrowed(["x"])
-    batches = examples.shuffled_batches(23, shuffle_buffer_rows=50, seed=5)
-    TrainingLoop(step, batches, steps=20, progress=False).fit()
-    return [weight.tolist() for weight in model.get_weights()]
 
 
 def evaluation(strategy, folder: str):
@@ -169,57 +151,6 @@ def not_finite(strategy):
     return None
 
 
-class Interrupted(Callback):
-    """Ends a run after so many steps, on each worker, as a kill would; notes what was taken."""
-
-    on_chief_only = False
-
-    def __init__(self, steps: int, taken: dict[int, list[int]]):
-        self.left, self.taken = steps, taken
-
-    def on_loop(self, progress):
-        self.taken.setdefault(progress.epoch, []).append(round(progress.loss))
-        return False
-
-    def on_loop_begin(self):
-        if self.left == 0:
-            raise KeyboardInterrupt
-        self.left -= 1
-
-
-def short_epochs(strategy, folder: str):
-    """The batches of epochs of 3 steps over 7 batches, whose number is known or not.
-
-    Each run is ended in the middle of an epoch, at its edge, and at that of the data.
-    """
-    found = {}
-    for kind in ("known", "unknown"):
-        taken: dict[int, list[int]] = {}
-        place = f"{folder}/{kind}-{strategy.num_replicas_in_sync}"
-        for steps in (2, 1, 4, 100):
-            model_and_optimizer = numbered_batches.linear(0.0, strategy)
-            step = TrainStep(
-                *model_and_optimizer,
-                numbered_batches.mean_output,
-                micro_batch_size=1,
-                strategy=strategy,
-            )
-            loop = TrainingLoop(
-                step,
-                numbered_batches.kinds[kind](7),
-                epochs=5,
-                steps_per_epoch=3,
-                steps_per_loop=1,
-                callbacks=[Interrupted(steps, taken)],
-                checkpoints=Checkpoints(place, step, every_steps=1),
-                progress=False,
-            )
-            with contextlib.suppress(KeyboardInterrupt):
-                loop.fit()
-        found[kind] = [taken[epoch] for epoch in sorted(taken)]
-    return found
-
-
 def other_mean(strategy):
     """What each worker says where the data of one subtracts another variable's value."""
     mean = tf.Variable(float(current_workers().number))
@@ -234,10 +165,7 @@ def other_mean(strategy):
     return None
 
 
-_ALL = (
-    *(matrix, seen, twenty_steps, evaluation, whole_batches, not_finite),
-    *(row_gradients, short_epochs, other_mean),
-)
+_ALL = (matrix, seen, evaluation, whole_batches, not_finite, row_gradients, other_mean)
 CHECKS: dict[str, Callable] = {each.__name__: each for each in _ALL}
 
 

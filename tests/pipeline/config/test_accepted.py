@@ -134,7 +134,7 @@ def test_a_wrong_type_gets_field_value_and_a_valid_suggestion(section):
 
 # Fields whose validator writes the message; it runs before pydantic's.
 OWN_MESSAGE = {
-    *("engine", "profile_steps", "memory_budget", "class_weight", "global_batch_size", "metrics"),
+    *("engine", "memory_budget", "class_weight", "global_batch_size", "metrics"),
     *("scale", "optimizer", "values", "project", "region", "temp_location"),
 }
 

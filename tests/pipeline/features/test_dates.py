@@ -14,7 +14,7 @@ from pipeline.cli.cli import main
 from pipeline.config.config_file import load_config
 from pipeline.features.column_facts import measure
 from pipeline.features.dates import DateFacts, DateParts, date_parts, guess_format
-from transform.spec.date_format import check_format
+from transform.spec.encoders import _check_format as check_format
 
 
 @pytest.mark.parametrize(

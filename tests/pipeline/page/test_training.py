@@ -20,7 +20,8 @@ from pipeline.page.sections import training
 from pipeline.report.records import NodeRecord, OutputArtifact
 from pipeline.report.run_record import write_record
 from pipeline.report.training_history import history_of
-from trainer_module.loop.callbacks import FitResult, TensorBoardScalars
+from trainer_module.loop.callback import FitResult
+from trainer_module.loop.callbacks import TensorBoardScalars
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop

@@ -10,7 +10,7 @@ from one_container import ARTIFACT, OUT, spec_of, write_spec
 from pipeline.cli.cli import main
 from pipeline.replay.kubeflow_pod import expand_word
 from pipeline.targets.long_values import compress_properties, expand, find_oversized
-from trainer_module.devices.gpu_check import REPLAY, check_gpu_visible
+from trainer_module.devices.process import REPLAY, check_gpu_visible
 
 # Writes its other words, a line each, to a file in its first.
 WRITE = 'mkdir -p "$0"; printf "%s\\n" "$@" > "$0/words"'

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.report.curves import MOST_POINTS, Curve, curves_of, thin
-from trainer_module.loop.callbacks.callback import EpochEnd, FitResult, LoopProgress
-from trainer_module.loop.callbacks.tensorboard import TensorBoardScalars
+from trainer_module.loop.callback import EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.callbacks import TensorBoardScalars
 
 
 def write(folder: Path, losses: dict[int, float], evaluated: dict[int, float]) -> None:

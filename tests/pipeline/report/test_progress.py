@@ -37,9 +37,8 @@ from trainer_module.common.progress import (
     TrialNumber,
     attached,
 )
-from trainer_module.loop.callbacks import ProgressLog
-from trainer_module.loop.callbacks.callback import EpochEnd, FitResult, LoopProgress
-from trainer_module.loop.callbacks.progress_log import batch_size_advice
+from trainer_module.loop.callback import EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.progress_log import ProgressLog, batch_size_advice
 
 NODES = ["ArrowExampleGen", "StatisticsGen", "Transform", "Trainer", "Evaluator"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import mmap
-import subprocess
 
 import numpy as np
 import psutil
@@ -132,73 +131,6 @@ def test_files_do_not_count_even_where_the_kernel_pages_them_out(tmp_path):
         pages.madvise(mmap.MADV_DONTNEED)
         for _ in range(3):
             assert peak.update() < 0.5 * BYTES
-
-
-# The calls of cuda.h that `free_gpu_memory` makes, by their rules: a device before its context, and
-# memory asked for only while a context is current.
-DRIVER = r"""
-#include <stddef.h>
-typedef int CUresult; typedef int CUdevice; typedef struct CUctx_st *CUcontext;
-enum { OK = 0, INVALID_VALUE = 1, NOT_INITIALIZED = 3 };
-enum { INVALID_DEVICE = 101, INVALID_CONTEXT = 201 };
-static char contexts[2]; static int started, retained; static CUcontext current;
-static CUcontext context_of(CUdevice d) { return (CUcontext)&contexts[d]; }
-CUresult cuInit(unsigned flags) { started = 1; return flags ? INVALID_VALUE : OK; }
-CUresult cuDeviceGet(CUdevice *device, int ordinal) {
-  if (!started) return NOT_INITIALIZED;
-  if (ordinal < 0 || ordinal > 1) return INVALID_DEVICE;
-  *device = ordinal;
-  return OK;
-}
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-  retained++;
-  *context = context_of(device);
-  return OK;
-}
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  return retained-- > 0 ? OK : INVALID_CONTEXT;
-}
-CUresult cuCtxPushCurrent_v2(CUcontext context) {
-  if (!retained || current) return INVALID_CONTEXT;
-  current = context;
-  return OK;
-}
-CUresult cuCtxPopCurrent_v2(CUcontext *context) {
-  if (!current) return INVALID_CONTEXT;
-  *context = current;
-  current = NULL;
-  return OK;
-}
-CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
-  if (!current) return INVALID_CONTEXT;
-  *free = current == context_of(1) ? 70000000000 : 60000000000;
-  *total = 80000000000;
-  return OK;
-}
-int left_behind(void) { return retained + (current != NULL); }
-"""
-
-
-@pytest.fixture
-def driver(tmp_path, monkeypatch):
-    """Two GPUs with 60 and 70 GB free, behind the functions of NVIDIA's driver."""
-    source, library = tmp_path / "cuda.c", tmp_path / "libcuda.so.1"
-    source.write_text(DRIVER)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-o", library, source], check=True)
-    loaded = ctypes.CDLL(str(library))
-    monkeypatch.setattr(ctypes, "CDLL", {"libcuda.so.1": loaded}.__getitem__)
-    return loaded
-
-
-def test_a_gpu_is_asked_by_the_rules_of_its_driver(driver):
-    assert [free_gpu_memory(1), free_gpu_memory(0)] == [70_000_000_000, 60_000_000_000]
-    assert driver.left_behind() == 0
-
-
-def test_an_unknown_gpu_is_named_with_the_drivers_answer(driver):
-    with pytest.raises(RuntimeError, match=r"GPU 2 for its .*: cuDeviceGet gave .* 101"):
-        free_gpu_memory(2)
-    assert driver.left_behind() == 0
 
 
 @pytest.mark.skipif(ctypes.util.find_library("cuda") is not None, reason="this machine has CUDA")

@@ -1,51 +1,22 @@
-"""Continuing: after a real kill, with a longer run, and not with another one."""
+"""Continuing with a longer run, and not with another one."""
 
 from __future__ import annotations
 
 import functools
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import full_batch
 import keras
-import killed_loop
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module.loop.callbacks import EarlyStopping
+from trainer_module.loop.callbacks import CsvLog, EarlyStopping
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import SavedState, TrainStep
 
 FEATURES, LABELS, WEIGHTS = full_batch.batch("mlp", 12)
-
-
-@pytest.mark.slow
-def test_killed_process_resumes_bit_for_bit(tmp_path):
-    """64 rows in an order drawn again for each epoch. Reference: the run that was never killed."""
-    wanted, expected = killed_loop.run(tmp_path / "whole")
-    # In the third epoch, after the checkpoint of step 24.
-    killed = subprocess.run(
-        [sys.executable, killed_loop.__file__, str(tmp_path / "killed"), "25"],
-        env={**os.environ, "PYTHONPATH": str(Path.cwd()), "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    result, found = killed_loop.run(tmp_path / "killed")
-    for value, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(value, other)
-    assert result == wanted
-    table = (tmp_path / "whole/epochs.csv").read_text()
-    assert (tmp_path / "killed/epochs.csv").read_text() == table
-    assert len(table.splitlines()) == 5
-    assert len(set(wanted.history["val_loss"])) == 4
 
 
 @functools.cache
@@ -74,7 +45,7 @@ def loop(folder, *, data=None, change=None, **options):
     return TrainingLoop(
         step,
         rows.batch(5),
-        **(options or {"epochs": 2}),
+        **({"epochs": 2} | options if "steps" not in options else options),
         checkpoints=Checkpoints(str(folder), step),
         progress=False,
     )
@@ -128,6 +99,11 @@ def test_checkpoint_of_another_run_is_rejected_with_the_differences(
 ):
     with pytest.raises(ValueError, match=rf"was not the same as this one: .*{message}.*delete "):
         loop(finished, epochs=4, data=change.pop("data", None), change=change).fit()
+
+
+def test_other_callbacks_are_rejected(finished, tmp_path):
+    with pytest.raises(ValueError, match=r"the callbacks \[\], this one has \['CsvLog'\]"):
+        loop(finished, callbacks=[CsvLog(str(tmp_path / "epochs.csv"))]).fit()
 
 
 @pytest.fixture(scope="module")
@@ -218,38 +194,3 @@ def test_unseeded_shuffle_is_rejected_with_checkpoints(tmp_path):
     with pytest.raises(ValueError, match=r"without a seed.*write dataset\.shuffle\(n, seed=0\)"):
         TrainingLoop(step, rows.shuffle(9).batch(4), epochs=1, checkpoints=saved)
     TrainingLoop(step, rows.shuffle(9).batch(4), epochs=1)  # nothing to continue from
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "steps",
-    [
-        lambda rows: rows.shuffle(9, seed=1).batch(5).prefetch(1),
-        lambda rows: rows.shuffle(9, seed=1).repeat(2).batch(5),
-        lambda rows: rows.shuffle(9, seed=1).cache().batch(5),
-        lambda rows: rows.shuffle(9, seed=1).repeat().batch(5),
-    ],
-)
-def test_position_in_a_shuffled_dataset_is_restored(steps, tmp_path):
-    """Stopped within the third epoch, and grown. Reference: never stopped, bit for bit."""
-
-    def made(folder, length):
-        step, initial = traced()
-        initial.restore()
-        rows = steps(tf.data.Dataset.from_tensor_slices((FEATURES, LABELS)))
-        return TrainingLoop(
-            step,
-            rows,
-            steps=length,
-            checkpoints=Checkpoints(str(tmp_path / folder), step),
-            steps_per_epoch=3,
-            progress=False,
-        )
-
-    whole = made("whole", 14)
-    whole.fit()
-    expected = weights(whole)
-    made("parts", 8).fit()
-    parts = made("parts", 14)
-    parts.fit()
-    assert same(parts, expected)

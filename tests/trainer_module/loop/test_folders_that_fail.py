@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import unreliable_files
 
+from trainer_module.loop.checkpoint_folder import run_folder
 from trainer_module.loop.checkpoints import Checkpoints
-from trainer_module.loop.run_folder import run_folder
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import SavedState, TrainStep
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import keras
 import numbered_batches
-import numpy as np
 import pytest
 from numbered_batches import kinds, known, linear, mean_output, unknown
 
-from trainer_module.loop.callbacks import Callback
+from trainer_module.loop.callback import Callback
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
@@ -163,29 +162,6 @@ def test_data_without_a_batch_is_an_error():
         taken(unknown(0), 1, 2)
 
 
-@pytest.mark.parametrize("kind", ["known", "unknown", "endless"])
-@pytest.mark.parametrize("steps_per_loop", [3, "auto"])
-def test_steps_per_loop_does_not_change_the_batches(kind, steps_per_loop):
-    def trained(steps_per_loop):
-        done = loop(
-            kinds[kind](7),
-            {"epochs": 4},
-            steps_per_epoch=5,
-            steps_per_loop=steps_per_loop,
-            rate=0.1,
-            evaluated=True,
-        )
-        return done.fit(), state(done)
-
-    (result, found), (wanted, expected) = trained(steps_per_loop), trained(1)
-    assert result.steps == wanted.steps
-    assert result.epochs == wanted.epochs == 4
-    np.testing.assert_allclose(result.history["loss"], wanted.history["loss"], rtol=1e-6)
-    assert result.history["val_loss"] == wanted.history["val_loss"]
-    for value, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(value, other)
-
-
 def test_replicas_take_the_same_epochs(strategies):
     for kind in ("known", "unknown"):
         found = taken(kinds[kind](7), 3, 3, strategy=strategies["mirrored2"])
@@ -208,45 +184,6 @@ def test_the_steps_of_all_epochs_are_known_in_advance(count, total):
     result = loop(known(count), {"epochs": 5}, steps_per_epoch=4, callbacks=[totals]).fit()
     assert set(totals.printed) == {total}
     assert result.steps == total
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["known", "unknown", "filtered", "shuffled", "arrays"])
-def test_killed_run_repeats_and_skips_no_batch(kind, tmp_path):
-    """In the middle of an epoch (after 2 and 9 steps), at its edge (3), at that of the data (7)."""
-
-    def made(folder, *callbacks):
-        options: dict[str, Any] = {}
-        keras.utils.set_random_seed(1)
-        if kind == "arrays":
-            data, options["batch_size"] = numbered_batches.arrays(14, rows=1), 2
-        else:
-            data = (
-                known(7).unbatch().shuffle(14, seed=3).batch(2)
-                if kind == "shuffled"
-                else kinds[kind](7)
-            )
-        return loop(
-            data,
-            {"epochs": 7},
-            steps_per_epoch=3,
-            folder=folder,
-            rate=0.1,
-            evaluated=True,
-            callbacks=callbacks,
-            **options,
-        )
-
-    whole = made(tmp_path / "whole")
-    wanted, expected = whole.fit(), state(whole)
-    for more in (2, 1, 4, 2):  # steps until the next kill
-        with pytest.raises(KeyboardInterrupt):
-            made(tmp_path / "parts", Killed(more)).fit()
-    parts = made(tmp_path / "parts")
-    result = parts.fit()
-    assert result == wanted
-    for value, other in zip(state(parts), expected, strict=True):
-        np.testing.assert_array_equal(value, other)
 
 
 @pytest.mark.parametrize("kind", ["known", "unknown"])

@@ -9,9 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.loop.callbacks import Callback
+from trainer_module.loop.callback import Callback
 from trainer_module.loop.training_loop import TrainingLoop
-from trainer_module.loop.wall_time import WallTime
 from trainer_module.step.train_step import TrainStep
 
 BATCH = np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
@@ -61,15 +60,3 @@ def test_the_parts_add_up_to_the_time_of_the_calls_and_between_them():
         assert all(min(parts.values()) >= 0 for parts in clock.parts)
         assert sum(parts["reading"] for parts in clock.parts) >= 8 * READ
         assert EVALUATED <= sum(parts["other"] for parts in clock.parts) < total - 8 * READ
-
-
-def test_reading_that_is_not_measured_is_no_part():
-    times = WallTime()
-    times.add_opening(0.5)
-    times.add_call(2.0, reading=math.nan)
-    parts = times.divide()
-    assert (set(parts), parts["computing"]) == ({"computing", "other"}, 2.0)
-    times.add_call(2.0, reading=0.5)
-    times.add_call(2.0, reading=9.0)  # the clock was set during the call
-    parts = times.divide()
-    assert (parts["reading"], parts["computing"]) == (2.5, 1.5)

@@ -30,7 +30,6 @@ from trainer_module import (
     Prune,
     PrunedDense,
     StagedModel,
-    StepOptions,
     TrainerConfig,
     TrainingLoop,
     TrainStep,
@@ -41,6 +40,7 @@ from trainer_module.loop.run_fingerprint import check_fingerprint, model_fingerp
 from trainer_module.model.default_model import pruning_schedule
 from trainer_module.model.plan import resolve
 from trainer_module.options.loop_options import LoopOptions
+from trainer_module.options.step_options import StepOptions
 
 X = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")
 Y = X.sum(axis=1, keepdims=True)

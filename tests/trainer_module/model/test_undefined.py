@@ -12,8 +12,10 @@ import tensorflow as tf
 from sklearn import metrics as reference
 
 from trainer_module.common.progress import EvaluationEnded, progress_of
-from trainer_module.loop.callbacks import CsvLog, EarlyStopping, EpochEnd, ProgressLog
+from trainer_module.loop.callback import EpochEnd
+from trainer_module.loop.callbacks import CsvLog, EarlyStopping
 from trainer_module.loop.evaluation import Evaluation
+from trainer_module.loop.progress_log import ProgressLog
 from trainer_module.model.metrics import create_metric
 
 NAMES = ("auc", "precision", "recall", "f1_score", "accuracy")

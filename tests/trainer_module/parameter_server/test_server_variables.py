@@ -1,6 +1,6 @@
-"""Variables in parts, and the optimizer on them, in one process: tests/distributed has the servers.
+"""Variables on servers, and the optimizer on them, in one process: tests/distributed has servers.
 
-Reference: the optimizer's own `apply` on the whole variables; equal to 1e-6.
+Reference: the optimizer's own `apply`; equal to 1e-6.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import ParameterServerStep
-from trainer_module.parameter_server.server_variables import _BY_ELEMENT, ServerVariables
-
-IN_TWO = tf.distribute.experimental.partitioners.FixedShardsPartitioner(2)
+from trainer_module.parameter_server.server_variables import ServerVariables
 
 
 def built(name, **options):
@@ -31,11 +29,10 @@ def gradients(model, seed):
     return [tf.constant(random.normal(size=v.shape), "float32") for v in model.trainable_variables]
 
 
-@pytest.mark.parametrize("name", sorted(_BY_ELEMENT))
-def test_updates_of_parts_are_those_of_the_whole(strategies, name):
+@pytest.mark.parametrize("name", ["SGD", "AdamW", "Ftrl", "Lamb"])
+def test_updates_are_those_of_the_optimizer(strategies, name):
     model, optimizer = built(name)
-    there = ServerVariables(model, optimizer, strategies["one_device"], IN_TWO)
-    assert [part.shape for part in there._trained[0].there] == [(3, 6), (2, 6)]
+    there = ServerVariables(model, optimizer, strategies["one_device"])
     expected, whole = built(name)
     expected.set_weights(model.get_weights())
     for number in range(3):
@@ -50,15 +47,9 @@ def test_updates_of_parts_are_those_of_the_whole(strategies, name):
     assert int(there.optimizer.iterations.numpy()) == 0, "nobody counts on the servers"
 
 
-def test_an_optimizer_that_looks_at_a_variable_as_a_whole_gets_it_whole(strategies):
-    model, optimizer = built("Lamb")
-    there = ServerVariables(model, optimizer, strategies["one_device"], IN_TWO)
-    assert {len(pair.there) for pair in there._all} == {1}
-
-
 def test_values_travel_from_the_chief_to_the_servers_and_back(strategies):
     model, optimizer = built("Adam")
-    there = ServerVariables(model, optimizer, strategies["one_device"], IN_TWO)
+    there = ServerVariables(model, optimizer, strategies["one_device"])
     restored = [np.full(v.shape, 2.0, "float32") for v in model.variables]
     model.set_weights(restored)
     momentum = next(v for v in optimizer.variables if "momentum" in v.path)
@@ -86,16 +77,18 @@ def test_what_has_no_meaning_without_an_order_of_steps_is_refused(options, messa
         )
 
 
-def test_weight_decay_that_leaves_variables_out_is_refused(strategies):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("AdamW", "leave exclude_from_weight_decay out"),
+        ("Nadam", r"Nadam.*product over steps.*use Adam or AdamW"),
+    ],
+)
+def test_optimizers_that_cannot_work_there_are_refused(strategies, name, message):
     model = full_batch.mlp()
-    optimizer = keras.optimizers.AdamW(0.1)
-    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    optimizer = getattr(keras.optimizers, name)(0.1)
+    if name == "AdamW":
+        optimizer.exclude_from_weight_decay(var_names=["bias"])
     optimizer.build(model.trainable_variables)
-    with pytest.raises(ValueError, match="leave exclude_from_weight_decay out"):
-        ServerVariables(model, optimizer, strategies["one_device"], IN_TWO)
-
-
-def test_nadam_is_refused(strategies):
-    model, optimizer = built("Nadam")
-    with pytest.raises(ValueError, match=r"Nadam.*product over steps.*use Adam or AdamW"):
-        ServerVariables(model, optimizer, strategies["one_device"], IN_TWO)
+    with pytest.raises(ValueError, match=message):
+        ServerVariables(model, optimizer, strategies["one_device"])

@@ -14,8 +14,9 @@ PROGRAM = """
 import json, os, socket
 import keras, numpy as np, tensorflow as tf
 from trainer_module import (
-    ParameterServerStep, ScaledLearningRate, Step, TrainStep, per_example_gradients,
+    ParameterServerStep, ScaledLearningRate, TrainStep, per_example_gradients,
 )
+from trainer_module.step.reports import Step
 
 def free():
     with socket.socket() as s:

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import Checkpoints, TrainingLoop, TrainStep
-from trainer_module.loop.callbacks.progress_log import batch_size_advice
+from trainer_module.loop.progress_log import batch_size_advice
 
 pytestmark = pytest.mark.usefixtures("float64")
 

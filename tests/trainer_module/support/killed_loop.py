@@ -1,6 +1,7 @@
 """A run that kills itself: `python killed_loop.py FOLDER STEP`, and the same in this process.
 
-It has everything that keeps state: a new order for each epoch, dropout, Keras callbacks.
+It has everything that keeps state: a new order for each epoch, dropout, a moving average, the best
+weights, callbacks of Keras.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.loop.callbacks import Callback
+from trainer_module.loop.callback import Callback
+from trainer_module.loop.callbacks import CsvLog, EarlyStopping
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
@@ -26,13 +28,17 @@ X = _random.normal(size=(ROWS, 4)).astype("float32")
 Y = X.sum(axis=1, keepdims=True) + _random.normal(size=(ROWS, 1)).astype("float32")
 
 
-class KillAt(Callback):
-    def __init__(self, step):
-        self.step = step
+class EndsAt(Callback):
+    """Gets a signal after a step, or an exception in place of SIGKILL."""
+
+    def __init__(self, step, number=None):
+        self.step, self.number = step, number
 
     def on_loop(self, progress):
+        if progress.step == self.step and self.number is None:
+            raise KeyboardInterrupt
         if progress.step == self.step:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self.number)
 
 
 def shuffled():
@@ -41,47 +47,43 @@ def shuffled():
     return rows.shuffle(ROWS, seed=5).batch(7)
 
 
-def parts():
+def parts(strategy=None):
     """A step, and an evaluation of its model."""
     keras.utils.set_random_seed(2)
-    model = keras.Sequential(
-        [keras.Input((4,)), keras.layers.Dense(6, "relu"), keras.layers.Dropout(0.2)]
-    )
-    model.add(keras.layers.Dense(1))
-    step = TrainStep(model, keras.optimizers.Adam(0.05), "mse", micro_batch_size=4)
+    strategy = strategy or tf.distribute.get_strategy()
+    layers = [keras.layers.Dense(6, "relu"), keras.layers.Dropout(0.2), keras.layers.Dense(1)]
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), *layers])
+        optimizer = keras.optimizers.Adam(0.05)
+    options = {"micro_batch_size": 4, "ema_momentum": 0.9, "strategy": strategy}
+    step = TrainStep(model, optimizer, "mse", **options)
     held_out = tf.data.Dataset.from_tensor_slices((X, Y)).batch(ROWS)
-    return step, Evaluation(model, "mse", held_out)
+    return step, Evaluation(model, "mse", held_out, strategy=strategy)
 
 
-def build(folder, kill_at=-1, *, epochs=4, made=None):
+def run(folder, *more, made=None, data=None, epochs=4, **options):
+    """Train to the end; return the result, all variables, and the table of the epochs."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
     step, evaluate = made or parts()
     keras.utils.set_random_seed(2)  # the order of the rows depends on it
-    callbacks = [
-        keras.callbacks.ReduceLROnPlateau(patience=0, factor=0.5, min_delta=10.0),
-        keras.callbacks.CSVLogger(f"{folder}/epochs.csv"),
-        keras.callbacks.EarlyStopping(patience=99, restore_best_weights=True),
-    ]
-    return TrainingLoop(
+    with step.strategy.scope():
+        stopping = EarlyStopping(step.model, patience_epochs=99)
+    plateau = keras.callbacks.ReduceLROnPlateau(patience=0, factor=0.5, min_delta=10.0)
+    table = Path(folder, "epochs.csv")
+    result = TrainingLoop(
         step,
-        shuffled(),
+        shuffled() if data is None else data(),
         epochs=epochs,
         steps_per_loop=1,
         evaluate=evaluate,
-        callbacks=[*callbacks, KillAt(kill_at)],
+        callbacks=[plateau, CsvLog(str(table)), stopping, *more],
         checkpoints=Checkpoints(f"{folder}/saved", step, every_steps=3, share_of_time=None),
         progress=False,
-    )
-
-
-def run(folder, kill_at=-1, **options):
-    """Returns the result and all variables."""
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    loop = build(folder, kill_at, **options)
-    result = loop.fit()
-    own = loop.train_step
-    kept = (*own.model.variables, *own.optimizer.variables, *own.state())
-    return result, [v.numpy() for v in kept]
+        **options,
+    ).fit()
+    kept = (*step.model.variables, *step.optimizer.variables, *step.state())
+    return result, [v.numpy() for v in kept], table.read_text()
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], int(sys.argv[2]))
+    run(sys.argv[1], EndsAt(int(sys.argv[2]), signal.SIGKILL))

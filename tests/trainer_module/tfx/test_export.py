@@ -5,12 +5,14 @@ Reference: the Keras model on the features that Transform itself wrote. Toleranc
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,7 +22,15 @@ import tensorflow as tf
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components.input_gradients.executor import attributions_of
-from trainer_module.tfx.export import _to_parsed, argument_names, export_model
+from shared_core.feature_layout import Column, FeatureLayout
+from trainer_module.tfx.export import (
+    INPUT_CHECKS,
+    _to_parsed,
+    argument_names,
+    export_model,
+    input_checks,
+    write_input_checks,
+)
 from trainer_module.tfx.label_names import LabelNames
 
 
@@ -305,3 +315,50 @@ def test_unused_columns_are_found_without_tracing(exported, monkeypatch):
     assert "tips" in expected
     monkeypatch.setattr(layer, "call", None)
     assert unused_columns(layer, spec, list(needed)) == expected
+
+
+def column(name: str, kind: str, position: int, **more: Any) -> Column:
+    values = {"source": name, "group": "g", "output": "packed_int", **more}
+    return Column(name=name, kind=kind, position=position, **values)
+
+
+LAYOUT = FeatureLayout(
+    columns=(
+        column("town", "vocabulary", 0, vocabulary="town", vocabulary_size=6, extra_ids=2),
+        column("hour", "integer", 1, vocabulary_size=26),
+        column("all", "vocabulary", 3, vocabulary="all", vocabulary_size=6),
+        column("size", "z_score", 0, output="packed_float"),
+        column("kind=a", "one_hot", 1, source="kind", output="packed_float"),
+        column("kind_other", "one_hot", 2, source="kind", output="packed_float"),
+        column("day_month", "date", 2, source="day", vocabulary_size=13),
+        column("day_elapsed", "elapsed", 3, source="day", output="packed_float"),
+        *(column(f"x{i}", "z_score", 4 + i, output="packed_float") for i in range(30)),
+        column("at_hour_sin", "cyclic", 34, source="at", output="packed_float"),
+    ),
+    missing="packed_missing",
+)
+
+
+def test_ids_of_unseen_values_and_bits_of_dates():
+    packed_int, packed_float = {"output": "packed_int"}, {"output": "packed_float"}
+    missing = {"output": "packed_missing"}
+    assert input_checks(LAYOUT) == {
+        # Ids 0 to 3 are values, 4 is an unseen one, 5 a missing one.
+        "categories": [
+            {"column": "town", **packed_int, "position": 0, "ids": [4, 4]},
+            {"column": "hour", **packed_int, "position": 1, "ids": [24, 24]},
+            {"column": "kind", **packed_float, "position": 2, "ids": [1, 1]},
+        ],
+        "dates": [
+            {"column": "day", **missing, "word": 0, "bit": 6},
+            {"column": "at", **missing, "word": 1, "bit": 6},
+        ],
+    }
+    assert input_checks(LAYOUT.model_copy(update={"missing": None}))["dates"] == []
+
+
+def test_the_file_has_a_version(tmp_path):
+    (tmp_path / "assets.extra").mkdir()
+    write_input_checks(str(tmp_path), LAYOUT)
+    written = json.loads((tmp_path / INPUT_CHECKS).read_text())
+    assert written == {"version": 1, **input_checks(LAYOUT)}

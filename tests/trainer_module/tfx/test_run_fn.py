@@ -103,49 +103,6 @@ def test_several_outputs_need_one_loss_function_and_no_metrics(fn_args, monkeypa
 
 
 @pytest.mark.slow
-def test_mirrored_ends_where_one_device_ends(fn_args, packed, tmp_path):
-    """Tolerance 1e-5 relative in float32 over 24 steps of SGD."""
-    metrics = {}
-    for strategy, devices in (("one_device", None), ("mirrored", 3)):
-        args = fn_args(
-            packed,
-            strategy=strategy,
-            logical_devices=devices,
-            global_batch_size=50,
-            micro_batch_size=7,
-            epochs=2,
-            optimizer={"name": "sgd", "learning_rate": 0.05},
-        )
-        args.serving_model_dir = str(tmp_path / strategy)
-        args.model_run_dir = str(tmp_path / f"run_{strategy}")
-        metrics[strategy] = run_fn(args).metrics
-        loaded, serve = signature(args.serving_model_dir)
-        raw = loaded.signatures["raw"].structured_input_signature[1]
-        assert set(raw) == {"fare", "company", "hour"}
-        assert serve.structured_outputs["outputs"].shape.as_list() == [None, 1]
-    assert metrics["mirrored"] == pytest.approx(metrics["one_device"], rel=1e-5)
-
-
-@pytest.mark.slow
-def test_a_run_with_sizes_by_step_continues_within_a_phase(fn_args, tmp_path):
-    """Reference: the run in one piece. Epochs of 19, 3, 3, ... steps on 600 rows."""
-    settings = {
-        **QUICK,
-        "global_batch_size": {"0": 64, "18": 200, "6": 16},  # TFX sorts JSON's keys as text
-        "scale_learning_rate": "sqrt",
-        "model_fn": "user_model.fare_only",
-    }
-    whole = fn_args(**settings, epochs=4)
-    whole.model_run_dir = str(tmp_path / "whole")
-    wanted = run_fn(whole)
-    assert wanted.steps == 19 + 3 * 3
-    for length in ({"steps": 11}, {"epochs": 4}):
-        found = run_fn(fn_args(**settings, **length))
-    assert found.metrics == wanted.metrics
-    assert found.steps == wanted.steps
-
-
-@pytest.mark.slow
 def test_run_can_be_extended_and_differences_are_reported(fn_args, tmp_path, monkeypatch, warnings):
     """Longer, or saved more often: trained on.
 

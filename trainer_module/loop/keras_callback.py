@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import inspect
-import io
 from collections.abc import Sequence
 
 import keras
@@ -16,24 +14,24 @@ from trainer_module.checks.compiled import each_optimizer, is_several
 from trainer_module.common.fingerprint import to_fingerprint
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.json_values import Json
-from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.callback import Callback, EpochEnd, FitResult, LoopProgress
 from trainer_module.step.reports import Step
 
 # Keras callbacks that do not work in this loop, and the replacement for each.
 _REPLACEMENTS = {
     "BackupAndRestore": "give checkpoints=Checkpoints(folder, step)",
     "CallbackList": "give its callbacks one by one",
+    "CSVLogger": "use trainer_module.CsvLog(path), whose table survives a restart",
     "OrbaxCheckpoint": "give checkpoints=Checkpoints(folder, step)",
     "ProgbarLogger": "progress is shown without it",
     "SwapEMAWeights": "give TrainStep ema_momentum=; evaluations and exports use the average",
-    "TensorBoard": "use trainer_module.loop.callbacks.TensorBoardScalars(folder)",
+    "TensorBoard": "use trainer_module.TensorBoardScalars(folder)",
 }
 _NEVER_CALLED = (
     *("on_test_begin", "on_test_end", "on_test_batch_begin", "on_test_batch_end"),
     *("on_predict_begin", "on_predict_end", "on_predict_batch_begin", "on_predict_batch_end"),
 )
 _OBSERVERS = (
-    keras.callbacks.CSVLogger,
     keras.callbacks.History,
     keras.callbacks.ModelCheckpoint,
     keras.callbacks.RemoteMonitor,
@@ -48,8 +46,8 @@ class KerasCallback(Callback):
     rows are not computed. For `on_train_batch_begin` and `on_train_batch_end` a batch is one call
     of the graph: `steps_per_loop` optimizer steps, as with Keras' steps_per_execution.
 
-    Checkpoints save the callback's attributes that are numbers, strings, None, or lists of these,
-    and the best weights of `EarlyStopping`. A run that was killed resumes with them.
+    Checkpoints save the callback's attributes that are numbers, strings, None, or lists of these. A
+    run that was killed resumes with them.
     """
 
     def __init__(
@@ -61,13 +59,6 @@ class KerasCallback(Callback):
         epochs: int | None = None,
     ) -> None:
         """Give the callback its model.
-
-        Args:
-            callback: A Keras callback, except those that this package replaces and those with
-                evaluation hooks.
-            train_step: Its model and optimizer are visible to the callback.
-            metrics: Names of the evaluated metrics; None if unknown.
-            epochs: Epochs of the whole run, for the callback's `params`.
 
         Raises:
             ValueError: The callback cannot work here. The message names it and its replacement.
@@ -89,22 +80,12 @@ class KerasCallback(Callback):
             **_plain_attributes(vars(callback)),
             **to_fingerprint({k: f for k, f in functions.items() if k != "monitor_op"}),
         }
-        self._best: list[tf.Variable] = []
-        if getattr(callback, "restore_best_weights", False):
-            with train_step.strategy.scope():
-                weights = train_step.model.weights
-                self._best = [tf.Variable(v.value, trainable=False) for v in weights]
-        self._batch, self._ended = 0, 0
+        self._batch = 0
         self._last: dict[str, float] = {}
-        self._best_metrics: dict[str, float] | None = None
-        self._is_over = False
-        self._table = ""
 
     def on_begin(self) -> None:
         """Begin training; reset an earlier request to stop."""
         self._model.stop_training = False
-        self._best_metrics, self._is_over = None, False
-        self._table = _written_table(self.callback)
         self.callback.on_train_begin({})
 
     def on_epoch_begin(self, epoch: int) -> None:
@@ -124,69 +105,39 @@ class KerasCallback(Callback):
 
     def on_epoch(self, end: EpochEnd) -> bool:
         """End an epoch."""
-        before = getattr(self.callback, "best_weights", None)
-        self._ended = end.epoch
         self.callback.on_epoch_end(end.epoch - 1, end.logs)
         self._last = {name: float(value) for name, value in end.logs.items()}
-        if getattr(self.callback, "best_weights", None) is not before:
-            self._best_metrics = dict(end.metrics)
         return self._model.stop_training
-
-    def before_export(self) -> dict[str, float] | None:
-        """End training now if the callback is an EarlyStopping that restores the best weights."""
-        if getattr(self.callback, "best_weights", None) is None or self._best_metrics is None:
-            return None
-        self._end_training()
-        return self._best_metrics
 
     def on_end(self, result: FitResult) -> None:
         """End training."""
-        if not self._is_over:
-            self._end_training()
+        self.callback.on_train_end(dict(self._last))
 
     def facts(self) -> dict[str, Json]:
         """Return the plain attributes at creation; empty for callbacks that only observe."""
         return {} if isinstance(self.callback, _OBSERVERS) else self._facts
 
-    def variables(self) -> Sequence[tf.Variable]:
-        """Return the copies of the best weights of EarlyStopping."""
-        return self._best
-
     def state(self) -> dict[str, Json]:
         """Return the callback's plain attributes."""
-        weights = getattr(self.callback, "best_weights", None)
-        for variable, weight in zip(self._best, weights or (), strict=False):
-            variable.assign(weight)
-        return {
-            "name": self.name,
-            "attributes": _plain_attributes(vars(self.callback)),
-            "batch": self._batch,
-            "ended": self._ended,
-            "last": self._last,
-            "best_metrics": self._best_metrics,
-            "has_weights": weights is not None,
-        }
+        attributes = _plain_attributes(vars(self.callback))
+        return {"attributes": attributes, "batch": self._batch, "last": self._last}
 
     def restore(self, state: dict[str, Json]) -> None:
         """Restore the callback's attributes."""
         for name, value in state["attributes"].items():
             setattr(self.callback, name, value)
-        self._batch, self._ended = state["batch"], state["ended"]
-        self._last, self._best_metrics = state["last"], state["best_metrics"]
-        if state["has_weights"]:
-            self.callback.best_weights = [variable.numpy() for variable in self._best]
-        if self._table:
-            _restore_rows(self.callback, self._table, self._ended)
-
-    def _end_training(self) -> None:
-        self._is_over = True
-        self.callback.on_train_end(dict(self._last))
+        self._batch, self._last = state["batch"], state["last"]
 
     def _check(self, optimizer: keras.optimizers.Optimizer, metrics: Sequence[str] | None) -> None:
         kinds = [kind.__name__ for kind in type(self.callback).__mro__]
         if found := next((kind for kind in kinds if kind in _REPLACEMENTS), None):
             raise ValueError(
                 f"callbacks: keras.callbacks.{found} has no place: {_REPLACEMENTS[found]}."
+            )
+        if getattr(self.callback, "restore_best_weights", False):
+            raise ValueError(
+                f"callbacks: {self.name}(restore_best_weights=True): use trainer_module."
+                "EarlyStopping(model), whose weights a checkpoint holds, or leave it out."
             )
         base = keras.callbacks.Callback
         for hook in _NEVER_CALLED:
@@ -249,25 +200,3 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, list):
         return all(_is_plain(each) for each in value)
     return value is None or isinstance(value, (bool, int, float, str))
-
-
-def _written_table(callback: keras.callbacks.Callback) -> str:
-    """Return the content that a CSVLogger has written, because it starts an empty file."""
-    is_table = isinstance(callback, keras.callbacks.CSVLogger) and not callback.append
-    if not is_table or not tf.io.gfile.exists(callback.filename):
-        return ""
-    with tf.io.gfile.GFile(callback.filename) as stream:
-        return stream.read()
-
-
-def _restore_rows(callback: keras.callbacks.CSVLogger, table: str, ended: int) -> None:
-    """Write the rows of a checkpoint's epochs to a table that was started again."""
-    header, *rows = csv.reader(io.StringIO(table), delimiter=callback.sep)
-    place = header.index("epoch")
-    kept = io.StringIO()
-    writer = csv.writer(kept, delimiter=callback.sep)
-    writer.writerow(header)
-    writer.writerows(row for row in rows if len(row) == len(header) and int(row[place]) < ended)
-    callback.csv_file.write(kept.getvalue())
-    callback.csv_file.flush()
-    callback.append_header = False

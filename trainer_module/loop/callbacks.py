@@ -1,20 +1,68 @@
-"""Stop training when a metric stops improving."""
+"""Callbacks for a table of epochs, early stopping, pruning and TensorBoard."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import math
+import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import keras
 import tensorflow as tf
 from absl import logging
 
+from shared_core.atomic_files import atomic_write_text
 from trainer_module.common.improvement import Mode, better_mode, is_better
 from trainer_module.common.json_values import Json
-from trainer_module.loop.callbacks.callback import Callback, EpochEnd
+from trainer_module.loop.callback import Callback, EpochEnd, FitResult, LoopProgress
+from trainer_module.model.pruned_dense import PrunedDense
 
+if TYPE_CHECKING:
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+# Largest delay before scalars are visible in TensorBoard.
+_SECONDS_UNTIL_SEEN = 10
 _WORSE = 0.005  # of a score; of an error, as a share of it
+
+
+class CsvLog(Callback):
+    """Write one row per epoch: epoch, step, loss, and each metric of the eval split.
+
+        epoch,step,loss,eval_loss,eval_auc
+        1,19,0.6931,0.6520,0.7123
+
+    `loss` is the training loss, regularisation included. The whole file is written each time, so
+    that a run that resumes from a checkpoint repeats no row.
+    """
+
+    on_chief_only = True
+
+    def __init__(self, path: str) -> None:
+        """Create the callback; the file is written after the first epoch."""
+        self.path = path
+        self._rows: list[dict[str, float]] = []
+
+    def on_epoch(self, end: EpochEnd) -> bool:
+        """Add the epoch's row to the file."""
+        metrics = {f"eval_{name}": value for name, value in end.metrics.items()}
+        self._rows.append({"epoch": end.epoch, "step": end.step, "loss": end.loss, **metrics})
+        table = io.StringIO()
+        writer = csv.DictWriter(table, self._rows[-1], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self._rows)
+        atomic_write_text(self.path, table.getvalue())
+        return False
+
+    def state(self) -> dict[str, Json]:
+        """Return the rows so far."""
+        return {"rows": self._rows}
+
+    def restore(self, state: dict[str, Json]) -> None:
+        """Restore the rows that `state` returned."""
+        self._rows = list(state["rows"])
 
 
 class EarlyStopping(Callback):
@@ -153,3 +201,110 @@ class EarlyStopping(Callback):
         self._best = math.nan if state["best"] is None else state["best"]
         self._best_metrics, self._waited = state["metrics"], state["waited"]
         self._limit = state["limit"] and tuple(state["limit"])
+
+
+class Prune(Callback):
+    """Remove the smallest weights of each `PrunedDense` layer by its schedule.
+
+    The loop ends a call of the graph at each step where a mask is due. The state is in the masks,
+    which a checkpoint saves with the model.
+
+    Example:
+        TrainingLoop(step, data, epochs=3, callbacks=[Prune(model)]).fit()
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        """Find the layers; raise ValueError if the model has none, or is not built."""
+        self.layers = [each for each in model._flatten_layers() if isinstance(each, PrunedDense)]
+        if not self.layers or not all(each.built for each in self.layers):
+            raise ValueError(
+                f"model={model.name!r} has no built PrunedDense: call it first, or leave Prune out."
+            )
+
+    def steps_until_due(self, step: int) -> int | None:
+        """Return the steps until the next update of a mask; None after the last one."""
+        found = (layer.steps_until_due(step) for layer in self.layers)
+        return min((steps for steps in found if steps is not None), default=None)
+
+    def on_loop(self, progress: LoopProgress) -> None:
+        """Update the masks that are due."""
+        for layer in self.layers:
+            layer.prune(progress.step)
+
+    def facts(self) -> dict[str, Json]:
+        """Return the schedules, in the order of the layers."""
+        return {"schedules": [[x.sparsity, x.begin_step, x.end_step, x.every] for x in self.layers]}
+
+
+class TensorBoardScalars(Callback):
+    """Write scalars to `<directory>/train` and `<directory>/eval`."""
+
+    on_chief_only = True
+
+    def __init__(self, directory: str) -> None:
+        """Create the writers.
+
+        Raises:
+            ModuleNotFoundError: The package tensorboard is not installed.
+        """
+        self._train, self._eval = (_writer(f"{directory}/{name}") for name in ("train", "eval"))
+
+    def on_loop(self, progress: LoopProgress) -> None:
+        """Write loss, gradient norm, learning rate, rows per second, noise scale, task weights.
+
+        `seconds_per_step/reading`, `.../computing` and `.../other` are the parts of the wall time.
+        """
+        values = {
+            "loss": progress.loss,
+            "gradient_norm": progress.gradient_norm,
+            "learning_rate": progress.learning_rate,
+            "examples_per_second": progress.rows / max(progress.seconds, 1e-9),
+        }
+        if not math.isnan(progress.noise_scale):
+            values["gradient_noise_scale"] = progress.noise_scale
+        weights = progress.task_weights or {}
+        values |= {f"task_weight/{name}": weight for name, weight in weights.items()}
+        values |= {
+            f"seconds_per_step/{part}": seconds / progress.steps
+            for part, seconds in (progress.parts or {}).items()
+        }
+        _write(self._train, progress.step, values)
+
+    def on_epoch(self, end: EpochEnd) -> bool:
+        """Write the evaluation."""
+        _write(self._eval, end.step, end.metrics)
+        return False
+
+    def on_end(self, result: FitResult) -> None:
+        """Close the files."""
+        self._train.close()
+        self._eval.close()
+
+
+def _writer(directory: str) -> EventFileWriter:
+    try:
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"TensorBoardScalars needs {error.name}, which is not installed: "
+            "uv pip install 'tfx-largebatch[tensorboard]', or leave out TensorBoardScalars "
+            "(tensorboard: false).",
+            name=error.name,
+        ) from error
+    return EventFileWriter(directory, flush_secs=_SECONDS_UNTIL_SEEN)
+
+
+def _write(writer: EventFileWriter, step: int, values: dict[str, float]) -> None:
+    """Queue all values as one event for the writer's thread; tf.summary takes far longer.
+
+    `simple_value` is the most compact way to write a scalar, a few bytes; TensorBoard reads it,
+    too.
+    """
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    if not values:
+        return
+    event = Event(wall_time=time.time(), step=step)
+    for name, value in values.items():
+        event.summary.value.add(tag=name, simple_value=value)
+    writer.add_event(event)

@@ -18,7 +18,7 @@ from trainer_module.common.progress import (
     attached,
     metric_text,
 )
-from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.callback import Callback, EpochEnd, FitResult, LoopProgress
 
 
 class ProgressLog(Callback):
@@ -84,7 +84,7 @@ class ProgressLog(Callback):
         epochs = f" epoch {progress.epoch}/{progress.epochs}" if progress.epochs else ""
         speed = "" if rate is None else f" {rate:.0f} examples/s"
         left = "" if eta is None else f", {_duration(eta)} left"
-        log_line(
+        _log_line(
             f"{self._prefix}step {progress.step}/{progress.total_steps or '?'}{epochs} "
             f"loss {progress.loss:.4f}{speed}{left}",
             record,
@@ -96,7 +96,7 @@ class ProgressLog(Callback):
         shown = "  ".join(f"{name} {metric_text(value)}" for name, value in end.metrics.items())
         if end.metrics:
             record = EvaluationEnded(end.epoch, end.metrics, self._trial)
-            log_line(f"{self._prefix}epoch {end.epoch} eval: {shown}", record)
+            _log_line(f"{self._prefix}epoch {end.epoch} eval: {shown}", record)
         return False
 
     def on_end(self, result: FitResult) -> None:
@@ -115,7 +115,7 @@ class ProgressLog(Callback):
         ended = f"training ended by {result.stopped} after {result.steps} steps"
         left_out = f", windows skipped: {skipped}" if skipped else ""
         advice = f"; {advice}" if advice else ""
-        log_line(f"{self._prefix}{ended}{left_out}{advice}", record)
+        _log_line(f"{self._prefix}{ended}{left_out}{advice}", record)
 
 
 def batch_size_advice(noise_scale: float, global_batch: float) -> str:
@@ -137,14 +137,8 @@ def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def log_line(text: str, record: Progress, *, passes: bool = False) -> None:
-    """Log a line, or write it to standard error if no handler would show it.
-
-    Args:
-        text: The line.
-        record: The same data for programs.
-        passes: Whether the next line replaces this one on a terminal.
-    """
+def _log_line(text: str, record: Progress, *, passes: bool = False) -> None:
+    """Log a line, or write it to standard error if no handler would show it."""
     logger = logging.get_absl_logger()
     logger.info("%s", text, extra=attached(record))
     if not _is_handled(logger):

@@ -11,9 +11,9 @@ import tensorflow as tf
 from trainer_module.common.json_values import Json
 from trainer_module.devices.main_thread import doing
 from trainer_module.devices.worker_group import WorkerGroup
-from trainer_module.loop.callbacks.callback import Callback
-from trainer_module.loop.callbacks.keras_callback import KerasCallback
-from trainer_module.loop.callbacks.progress_log import ProgressLog
+from trainer_module.loop.callback import Callback
+from trainer_module.loop.keras_callback import KerasCallback
+from trainer_module.loop.progress_log import ProgressLog
 from trainer_module.step.reports import Step
 
 AnyCallback = Callback | keras.callbacks.Callback
@@ -89,13 +89,6 @@ def as_callbacks(
     progress: bool,
 ) -> list[Callback]:
     """Return callbacks of the loop; wrap Keras callbacks.
-
-    Args:
-        callbacks: As in `TrainingLoop`; a single one as in Keras.
-        train_step: Its model and optimizer are visible to Keras callbacks.
-        metrics: Names of the evaluated metrics; None if unknown.
-        epochs: Epochs of the run; None if the run is limited by steps.
-        progress: Whether to add a `ProgressLog` if there is none.
 
     Raises:
         ValueError: An object is not a callback, or a callback has no effect in this loop.
