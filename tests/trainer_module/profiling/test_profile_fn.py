@@ -26,8 +26,8 @@ def test_the_default_model_on_packed_features_under_two_replicas(fn_args, packed
 @pytest.mark.parametrize(
     ("changed", "facts"),
     [
-        ({"strategy": "multi_worker"}, ["trainer.strategy='multi_worker'", "mirrored"]),
-        ({"strategy": "parameter_server"}, ["trainer.strategy='parameter_server'"]),
+        ({"strategy": "multi_worker"}, ["strategy='multi_worker'", "mirrored"]),
+        ({"strategy": "parameter_server"}, ["strategy='parameter_server'"]),
         ({"workers": 2}, ["trainer.workers=2", "workers out"]),
         ({"epoch": 2}, ["trainer.epoch", "epochs"]),
     ],
