@@ -15,21 +15,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
 from pipeline.data import data_sources
 from pipeline.data.data_sources import source_of_folder
-from pipeline.data.tables import open_csv, open_parquet
+from pipeline.data.tables import open_csv, open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from components import CsvOptions
-    from components.arrow_example_gen.columns import Kind
+    from components.arrow_example_gen.columns import Kind, Table
     from components.arrow_example_gen.csv_numbers import NumberTexts
+    from components.arrow_example_gen.parquet import ParquetTable
     from pipeline.run.json_lines import JsonRow
 
 InputFormat = Literal["csv", "parquet", "arrow", "tfrecord", "jsonl"]
@@ -147,13 +148,13 @@ def open_rows(
         ConfigError: The file does not have this format.
     """
     if kind == "csv":
-        return _csv(files[0], shown, options, skip=skip)
+        return _open_csv(files[0], shown, options, skip=skip)
     if kind == "parquet" or kind == "arrow":
-        rows = _parquet(files, shown, kind)
+        rows = _open_parquet(files, shown, kind)
     elif kind == "jsonl":
         rows = _jsonl(files[0], shown, options, skip=skip)
     else:
-        rows = _tfrecord(files[0], shown, skip=skip)
+        rows = _open_tfrecord(files[0], shown, skip=skip)
     rows.texts = _number_texts(options)
     rows.batches = (_mask_missing(batch, rows.needed, options) for batch in rows.batches)
     return rows
@@ -200,78 +201,64 @@ def _numbers_in(words: Sequence[str]) -> list[float]:
     return [number for number in found if math.isfinite(number)]
 
 
-def _csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
-    from components.arrow_example_gen import csv_table, csv_types
+def _open_csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
+    from components.arrow_example_gen import csv_types
 
     try:
         table = open_csv([file], options)
     except ConfigError as error:
         raise _error(error, file, shown) from None
-    header = table.headers[str(file)]
-    unreadable: list[str] = []
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        passed = unreadable if skip else None
-        for block in csv_table.blocks(str(file), header, options, unreadable=passed):
-            for start in range(0, block.num_rows, BATCH_ROWS):
-                yield block.slice(start, BATCH_ROWS)
 
     def place(column: str, text: str) -> str:
-        found = csv_table.find(str(file), header, options, lambda row: row[column] == text)
-        return f", line {found.line}" if found else ""
+        record = table.find(str(file), lambda row: row[column] == text)
+        return f", line {record.line}" if record else ""
 
-    first = next(_with_shown_path(batches(), file, shown), None)
-    unreadable.clear()
-    texts = _number_texts(options)
+    rows = _table_rows(table, table.columns, file, shown, skip=skip)
+    first = next(_table_rows(table, table.columns, file, shown, skip=skip).batches, None)
+    rows.texts, rows.place = _number_texts(options), place
     if first is not None:
-        decimal = csv_types.decimal_of(csv_types.count(first), options, header.delimiter)
-        texts = replace(texts, decimal=decimal)
-    found = _with_shown_path(batches(), file, shown)
-    return InputRows(shown, table.columns, found, texts, place, unreadable)
+        delimiter = table.headers[str(file)].delimiter
+        decimal = csv_types.decimal_of(csv_types.count(first), options, delimiter)
+        rows.texts = replace(rows.texts, decimal=decimal)
+    return rows
 
 
-def _parquet(files: Sequence[Path], shown: str, source: Source) -> InputRows:
-    from components.arrow_example_gen.parquet import batches
-
+def _open_parquet(files: Sequence[Path], shown: str, source: Source) -> InputRows:
     folders = [str(files[0].parent)]
     if shown != STANDARD_INPUT:
         folders = data_sources.column_folders(shown, "--data", source=source)
-    table = open_parquet(files, folders)
-    names = list(table.columns)
-    found = (
-        batch.slice(start, BATCH_ROWS)
-        for group in table.groups
-        for batch in batches(group, names)
-        for start in range(0, batch.num_rows, BATCH_ROWS)
-    )
-    return InputRows(shown, names, _with_shown_path(found, files[0], shown))
+    table = cast("ParquetTable", open_table(files, source, folders=folders))
+    return _table_rows(table, list(table.columns), files[0], shown, skip=False)
 
 
-def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
+def _open_tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
     """Return rows with the features of all records; each record keeps its types."""
-    import pyarrow as pa
-
-    from components.arrow_example_gen.tfrecord import blocks, examined
-
-    unreadable: list[str] = []
-    passed = unreadable if skip else None
+    table = open_table([file], "tfrecord")
+    names: dict[str, None] = {}
     try:
-        names = list(examined(str(file), blocks(str(file), unreadable=passed)))
+        for block in table.all_blocks(unreadable=[] if skip else None):
+            names.update(dict.fromkeys(block.cells.schema.names))
     except ValueError as error:
         raise _error(error, file, shown) from None
     if not names:
         raise ConfigError(f"--data={shown}: no record has a feature.")
-    unreadable.clear()
+    rows = _table_rows(table, list(names), file, shown, skip=skip)
+    rows.why_unreadable = "damaged or not a tf.Example"
+    return rows
+
+
+def _table_rows(
+    table: Table, names: Sequence[str], file: Path, shown: str, *, skip: bool
+) -> InputRows:
+    unreadable: list[str] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for block in blocks(str(file), unreadable=passed):
-            of = dict(zip(block.batch.schema.names, block.batch.columns, strict=True))
-            columns = [of[name] if name in of else pa.nulls(block.rows) for name in names]
-            yield pa.RecordBatch.from_arrays(columns, names)
+        for block in table.all_blocks(names, unreadable=unreadable if skip else None):
+            for start in range(0, len(block.places), BATCH_ROWS):
+                yield block.cells.slice(start, BATCH_ROWS)
 
     found = _with_shown_path(batches(), file, shown)
-    why = "damaged or not a tf.Example"
-    return InputRows(shown, names, found, unreadable=unreadable, why_unreadable=why)
+    return InputRows(shown, names, found, unreadable=unreadable)
 
 
 def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
