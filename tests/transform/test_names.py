@@ -149,17 +149,3 @@ def test_serving_gives_the_same_bits(result: Any, tmp_path: Any) -> None:
     served = signature(examples=tf.constant(result.records))
     for i, name in enumerate(("packed_float", "packed_int", "packed_missing")):
         assert served[f"output_{i}"].numpy().tobytes() == result.written[name].tobytes(), name
-
-
-def test_one_output_per_column_has_the_same_names_and_values(
-    run_transform: Any, result: Any
-) -> None:
-    spec, columns = _spec_and_data()
-    kept = [g for g in spec["groups"] if g["name"] in ("größe/0", "größe/7", "t größe/1")]
-    names = [n for g in kept for n in g["columns"]]
-    unpacked = run_transform({"groups": kept, "packed": False}, {n: columns[n] for n in names})
-    for name, values in unpacked.written.items():
-        np.testing.assert_array_equal(values[:, 0], result.column(name), err_msg=name)
-    served = unpacked.output.transform_raw_features(unpacked.raw())
-    for name, values in unpacked.written.items():
-        assert served[name].numpy().tobytes() == values.tobytes(), name
