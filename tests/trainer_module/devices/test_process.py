@@ -81,7 +81,7 @@ def test_a_training_that_requires_a_gpu_fails_without_one(fn_args):
     message = str(failed.value)
     assert "require_gpu=True, but TensorFlow" in message
     assert "CUDA_VISIBLE_DEVICES='-1' hides all GPUs" in message  # as these tests set it
-    assert "remove `accelerator` from the Trainer's resources" in message
+    assert "request no accelerator for the Trainer" in message
     assert "set require_gpu to false" in message
 
 

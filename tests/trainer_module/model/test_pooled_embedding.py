@@ -116,7 +116,8 @@ def _bends(model):
 
 def test_the_linear_baseline_has_a_column_per_term(context):
     columns = Columns(context, list(context.feature_spec))
-    matrix = columns.matrix(_features(context), 2).to_array()
+    parts = columns.matrix(_features(context), 2)
+    matrix = np.hstack([parts.dense, parts.sparse.toarray()])
     assert matrix.shape == (2, columns.width) == (2, 1 + 3 + 4 + 8)
     np.testing.assert_allclose(matrix[:, 0], [0.5, -1.0])
     np.testing.assert_array_equal(matrix[:, 1:4], [[0, 1, 0], [0, 0, 1]])

@@ -25,13 +25,13 @@ def test_the_default_model_on_packed_features_under_two_replicas(fn_args, packed
 
 def test_several_processes_and_wrong_settings_are_rejected_first():
     for changed, facts in [
-        ({"strategy": "multi_worker"}, ["trainer.strategy='multi_worker'", "mirrored"]),
-        ({"strategy": "parameter_server"}, ["trainer.strategy='parameter_server'"]),
-        ({"workers": 2}, ["trainer.workers=2", "workers out"]),
+        ({"strategy": "multi_worker"}, ["strategy='multi_worker'", "mirrored"]),
+        ({"strategy": "parameter_server"}, ["strategy='parameter_server'"]),
+        ({"workers": 2}, ["workers=2", "workers out"]),
         ({"epoch": 2}, ["trainer.epoch", "epochs"]),
     ]:
         args = types.SimpleNamespace(custom_config={"trainer": {**TRAINING, **changed}})
-        with pytest.raises(ValueError, match="trainer") as error:
+        with pytest.raises(ValueError) as error:  # noqa: PT011
             profile_fn(args)
         assert [fact for fact in facts if fact not in str(error.value)] == []
 
