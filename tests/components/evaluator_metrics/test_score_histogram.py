@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from components.evaluator_metrics.score_histogram import BINS, EDGES, histogram_of
 
@@ -16,18 +15,18 @@ def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return y, p, random.integers(0, 3, 500).astype(float)
 
 
-@pytest.mark.parametrize("parts", [1, 7, 500])
-def test_any_parts_give_the_confusion_matrix_at_each_threshold(parts: int) -> None:
+def test_any_parts_give_the_confusion_matrix_at_each_threshold() -> None:
     """Reference: NumPy, exact, as the weights are whole numbers."""
-    y, p, w = rows()
-    pieces = zip(*(np.array_split(values, parts) for values in (y, p, w)), strict=True)
-    negative, positive = np.sum([histogram_of(*piece) for piece in pieces], axis=0)
-    assert positive.shape == (BINS,)
-    for i, threshold in enumerate(EDGES):
-        hit = p[:, 0].astype(float) > threshold
-        assert positive[i + 1 :].sum() == (w * y * hit).sum()
-        assert negative[i + 1 :].sum() == (w * (1 - y) * hit).sum()
-    assert positive.sum() + negative.sum() == w.sum()
+    for parts in [1, 7, 500]:
+        y, p, w = rows()
+        pieces = zip(*(np.array_split(values, parts) for values in (y, p, w)), strict=True)
+        negative, positive = np.sum([histogram_of(*piece) for piece in pieces], axis=0)
+        assert positive.shape == (BINS,)
+        for i, threshold in enumerate(EDGES):
+            hit = p[:, 0].astype(float) > threshold
+            assert positive[i + 1 :].sum() == (w * y * hit).sum()
+            assert negative[i + 1 :].sum() == (w * (1 - y) * hit).sum()
+        assert positive.sum() + negative.sum() == w.sum()
 
 
 def test_the_thresholds_are_few_and_have_hundredths() -> None:

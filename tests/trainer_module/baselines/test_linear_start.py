@@ -191,9 +191,8 @@ def test_the_label_scale_is_the_one_with_the_smaller_held_out_error(make, better
         assert errors["z_score"] == pytest.approx(np.concatenate(expected).mean(), rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "starts"),
-    [
+def test_which_trainings_start_at_a_linear_model():
+    for kind, settings, starts in [
         ("regression", {}, True),
         ("regression", {"loss": "huber"}, True),
         ("regression", {"loss": "poisson"}, False),
@@ -203,12 +202,10 @@ def test_the_label_scale_is_the_one_with_the_smaller_held_out_error(make, better
         ("multiclass", {"loss": "sparse_categorical_crossentropy"}, True),
         ("regression", {"model": {}}, False),
         ("regression", {"model_fn": "user_model.build"}, False),
-    ],
-)
-def test_which_trainings_start_at_a_linear_model(kind, settings, starts):
-    config = TrainerConfig(**{"model": {"linear": True}, **settings})
-    context = ModelContext({}, None, None, "y", kind, 1, {}, config)
-    assert has_linear_start(context) == starts
+    ]:
+        config = TrainerConfig(**{"model": {"linear": True}, **settings})
+        context = ModelContext({}, None, None, "y", kind, 1, {}, config)
+        assert has_linear_start(context) == starts
 
 
 def test_workers_get_every_bit_of_the_chiefs_start():

@@ -77,35 +77,31 @@ def test_weights_by_class_name():
     assert class_names(read) == NAMES
 
 
-@pytest.mark.parametrize(
-    ("setting", "names", "message"),
-    [
+def test_unknown_classes_are_rejected():
+    for setting, names, message in [
         ({"virginca": 3.0}, NAMES, r"'virginca' is not a class of the label; .*'virginica'"),
         ({"yes": 3.0}, [], r"'yes' is not a class .*have no names; or use a number from 0 to 2"),
         ({3: 1.0}, NAMES, r"no class 3; its classes are 0 to 2"),
         ({1: 1.0, "versicolor": 2.0}, NAMES, r"class 1 \('versicolor'\) is listed by number and"),
-    ],
-)
-def test_unknown_classes_are_rejected(setting, names, message):
-    with pytest.raises(ValueError, match=message):
-        by_number(setting, names, outputs=3, kind="multiclass")
+    ]:
+        with pytest.raises(ValueError, match=message):
+            by_number(setting, names, outputs=3, kind="multiclass")
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
+def test_invalid_class_weights_are_rejected():
+    for setting, message in [
         ("balance", r'class_weight.*use "balanced", or weights by class'),
         ({"no": -1}, r"class no has weight -1: use classes 0, 1, \.\.\. or their names"),
-    ],
-)
-def test_invalid_class_weights_are_rejected(setting, message):
-    with pytest.raises(ValueError, match=message):
-        TrainerConfig.parse({"class_weight": setting})
+    ]:
+        with pytest.raises(ValueError, match=message):
+            TrainerConfig.parse({"class_weight": setting})
 
 
-@pytest.mark.parametrize("setting", ["balanced", {"cheap": 2.0}])
-def test_class_weights_of_a_regression_are_rejected(setting):
-    config = TrainerConfig(class_weight=setting)
-    with pytest.raises(ValueError, match=r"^training\.class_weight=.*a number and has no class"):
-        resolve(config, label_kind="regression", section="training")
-    resolve(config, label_kind="binary")
+def test_class_weights_of_a_regression_are_rejected():
+    for setting in ["balanced", {"cheap": 2.0}]:
+        config = TrainerConfig(class_weight=setting)
+        with pytest.raises(
+            ValueError, match=r"^training\.class_weight=.*a number and has no class"
+        ):
+            resolve(config, label_kind="regression", section="training")
+        resolve(config, label_kind="binary")

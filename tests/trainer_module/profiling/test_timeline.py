@@ -86,19 +86,16 @@ def test_operations_have_the_innermost_layer_and_their_phase():
     assert found[1].count == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "phase"),
-    [
+def test_the_innermost_phase_counts():
+    for name, phase in [
         ("step.forward/dense/MatMul", "forward"),
         ("step.forward_1/step.backward/AddN", "backward"),
         ("step.update/gradient_tape/step.update/mul", "update"),  # of a regulariser
         ("gradient_tape/step.forward/dense/MatMul", "backward"),
         ("my_step.forward_pass/MatMul", None),
         ("while/MatMul", None),
-    ],
-)
-def test_the_innermost_phase_counts(name, phase):
-    assert phase_of(name) == phase
+    ]:
+        assert phase_of(name) == phase
 
 
 def test_hints_name_part_and_share_and_a_step_that_computes_has_none():

@@ -72,10 +72,10 @@ def test_every_setting_has_a_path():
     assert {"optimizer", "optimizer.schedule.warmup_steps", "model.dropout"} < set(setting_paths())
 
 
-@pytest.mark.parametrize("path", ["optimizer.lr", "clip_norm.x", "nothing", "model.hidden_units.0"])
-def test_a_path_that_leads_nowhere_is_refused(path):
-    with pytest.raises(ValueError, match=rf"trainer.{path} is not a setting: "):
-        with_values(TrainerConfig(epochs=1), {path: 1})
+def test_a_path_that_leads_nowhere_is_refused():
+    for path in ["optimizer.lr", "clip_norm.x", "nothing", "model.hidden_units.0"]:
+        with pytest.raises(ValueError, match=rf"trainer.{path} is not a setting: "):
+            with_values(TrainerConfig(epochs=1), {path: 1})
 
 
 def test_hyperparameters_without_values_are_refused():
