@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from pipeline.run.json_lines import JsonRow
 
 InputFormat = Literal["csv", "parquet", "arrow", "tfrecord", "jsonl"]
-T = TypeVar("T")
-BATCH_ROWS = 1024
-STANDARD_INPUT = "-"
+_T = TypeVar("_T")
+_BATCH_ROWS = 1024
+_STANDARD_INPUT = "-"
 
 _ENDINGS: dict[str, InputFormat] = {
     **SUFFIXES,
@@ -99,7 +99,7 @@ def format_of(path: str) -> InputFormat:
     Raises:
         ConfigError: The name does not identify the format, or the compression is not supported.
     """
-    if path == STANDARD_INPUT:
+    if path == _STANDARD_INPUT:
         return "csv"
     if Path(path).is_dir():
         return source_of_folder(Path(path))
@@ -119,7 +119,7 @@ def input_files(path: str, kind: InputFormat) -> Iterator[list[Path]]:
     Raises:
         ConfigError: There is no file, or there are several in a format other than a table's.
     """
-    if path == STANDARD_INPUT:
+    if path == _STANDARD_INPUT:
         with tempfile.NamedTemporaryFile(prefix="predict-") as spooled:
             shutil.copyfileobj(sys.stdin.buffer, spooled)
             spooled.flush()
@@ -225,7 +225,7 @@ def _open_csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> Inp
 
 def _open_parquet(files: Sequence[Path], shown: str, source: Source) -> InputRows:
     folders = [str(files[0].parent)]
-    if shown != STANDARD_INPUT:
+    if shown != _STANDARD_INPUT:
         folders = data_sources.column_folders(shown, "--data", source=source)
     table = cast("ParquetTable", open_table(files, source, folders=folders))
     return _table_rows(table, list(table.columns), files[0], shown, skip=False)
@@ -254,8 +254,8 @@ def _table_rows(
 
     def batches() -> Iterator[pa.RecordBatch]:
         for block in table.all_blocks(names, unreadable=unreadable if skip else None):
-            for start in range(0, len(block.places), BATCH_ROWS):
-                yield block.cells.slice(start, BATCH_ROWS)
+            for start in range(0, len(block.places), _BATCH_ROWS):
+                yield block.cells.slice(start, _BATCH_ROWS)
 
     found = _with_shown_path(batches(), file, shown)
     return InputRows(shown, names, found, unreadable=unreadable)
@@ -273,7 +273,7 @@ def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputR
 
     def batches() -> Iterator[pa.RecordBatch]:
         read = rows()
-        while some := list(islice(read, BATCH_ROWS)):
+        while some := list(islice(read, _BATCH_ROWS)):
             lines.extend(row.line for row in some)
             try:
                 batch = json_batch(some, found.columns, found.needed, formatted=options.formatted)
@@ -292,7 +292,7 @@ def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputR
     return found
 
 
-def _with_shown_path(batches: Iterator[T], file: Path, shown: str) -> Iterator[T]:
+def _with_shown_path(batches: Iterator[_T], file: Path, shown: str) -> Iterator[_T]:
     """Yield the batches; errors name the path and options of the command line."""
     try:
         yield from batches

@@ -38,7 +38,7 @@ def show_next_steps(
     commands = []
     pushed = pushed_model(records)
     if pushed and pushed.exists():
-        commands.append(("predict", predict_command(config, pushed, file)))
+        commands.append(("predict", _predict_command(config, pushed, file)))
     run = find_output(records, NodeName.TRAINER, "model_run")
     if run:
         commands.append(("curves", f"tensorboard --logdir {_path(run.uri)}"))
@@ -47,7 +47,7 @@ def show_next_steps(
         console.file.write(f"{name:<10}{command}\n")
 
 
-def predict_command(config: PipelineConfig, model: Path, file: Path | None) -> str:
+def _predict_command(config: PipelineConfig, model: Path, file: Path | None) -> str:
     """Return the command that predicts with a pushed model, if possible on its evaluated rows.
 
     It reads the data as the run did: format, encoding, delimiter.

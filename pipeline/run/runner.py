@@ -90,7 +90,7 @@ def run(
         "metadata.path": config.metadata_path,
     }
     try:
-        with exclusive_run(command(), places, wait=wait, say=say):
+        with exclusive_run(_command(), places, wait=wait, say=say):
             return _run_alone(config, (out, err), consoles_of, file=file)
     except AlreadyRunning as refusal:
         print(refusal, file=sys.stderr)
@@ -185,7 +185,7 @@ def _run(
         where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
         console = consoles.warnings
         console.print(f"\n{where}:", style="bold red", highlight=False)
-        message = print_failure(error, config, console)
+        message = _print_failure(error, config, console)
         if record := keep(state, error=message):
             console.print(f"Page: {short(record.page)}", highlight=False, soft_wrap=True)
         console.print(f"Log: {short(log)}", highlight=False, soft_wrap=True)
@@ -214,7 +214,7 @@ def _keep(
 ) -> RunRecord | None:
     """Write the record and the page of the run, and export it; None if no node started."""
     record = keep_record(
-        config, state, started=started, command=command(), rows=_row_counts(config), error=error
+        config, state, started=started, command=_command(), rows=_row_counts(config), error=error
     )
     if record is not None:
         say, warn = (
@@ -239,7 +239,7 @@ def _record_artifacts(config: PipelineConfig) -> None:
         logging.getLogger("absl").exception("Cannot list the files of the artifacts.")
 
 
-def print_failure(error: Exception, config: PipelineConfig, console: Console) -> str:
+def _print_failure(error: Exception, config: PipelineConfig, console: Console) -> str:
     """Print and return the error of a run."""
     message = _damage(error, config) or error_message(error)
     views.print_text(console, message)
@@ -260,7 +260,7 @@ def _damage(error: Exception, config: PipelineConfig) -> str | None:
     return find_damage(*(each.uri for each in found if each is not None))
 
 
-def command() -> str:
+def _command() -> str:
     """Return the command that started this process, quoted for a shell."""
     return " ".join([program(), *map(shlex.quote, sys.argv[1:])])
 

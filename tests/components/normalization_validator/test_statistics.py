@@ -16,9 +16,9 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
 from components.normalization_validator.report import ColumnStatistics, SplitStatistics
 from components.normalization_validator.statistics import (
-    BINS,
+    _BINS,
     ComputeStatistics,
-    FeatureState,
+    _FeatureState,
 )
 
 _FINITE = st.floats(-(2.0**99), 2.0**99, width=32)
@@ -130,7 +130,7 @@ def test_histogram_counts_what_one_pass_over_its_grid_counts(x, random):
     assert histogram.above == np.count_nonzero(x[~inside] > 0)
     x, imputed = x[inside], imputed[inside]
     bins = np.floor(np.ldexp(x.astype(np.float64), -histogram.exponent)).astype(np.int64)
-    assert len(histogram.observed) <= BINS
+    assert len(histogram.observed) <= _BINS
     assert bins.min() == histogram.first_bin
     for counts, group in ((histogram.observed, ~imputed), (histogram.imputed, imputed)):
         index = bins[group] - histogram.first_bin
@@ -198,7 +198,7 @@ def test_an_empty_split_gives_empty_statistics():
 
 def test_memory_does_not_grow_with_rows():
     def size(rows: int) -> int:
-        state = FeatureState(3)
+        state = _FeatureState(3)
         x = np.random.default_rng(0).normal(size=(rows, 3)) * 1e5
         for part in np.array_split(x, max(rows // 100, 1)):
             state.add(Values(part, None, 0))

@@ -357,7 +357,7 @@ def test_a_split_without_rows_is_refused(write):
         seen = peek(config.data)
         assert seen is not None
         try:
-            preflight_rows.check_split(config, Part("all", config.data.path, seen, config.data))
+            preflight_rows._check_split(config, Part("all", config.data.path, seen, config.data))
         except ConfigError as error:
             messages.append(str(error))
     assert len(messages) == 12

@@ -15,7 +15,7 @@ from trainer_module.common import keras_names
 from trainer_module.common.keras_names import Kind, check_keras_name
 from trainer_module.config import TrainerConfig
 from trainer_module.model.metrics import create_metric
-from trainer_module.model.optimizers import optimizer_class
+from trainer_module.model.optimizers import _optimizer_class
 
 
 def of_keras(kind: Kind) -> set[str]:
@@ -51,7 +51,7 @@ def test_suggested_names_are_valid() -> None:
         assert known is not None
         for name in known.choices:
             if kind == "optimizer":
-                assert optimizer_class(name)
+                assert _optimizer_class(name)
             elif kind == "loss":
                 assert keras.losses.get(name)
             elif kind == "activation":

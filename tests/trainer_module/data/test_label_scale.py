@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from shared_core.feature_layout import MISSING_INT
 from trainer_module import TrainerConfig, run_fn
-from trainer_module.data.label_scale import LabelMoments, LabelScale, Moments, find_label_scale
+from trainer_module.data.label_scale import LabelMoments, LabelScale, _Moments, find_label_scale
 from trainer_module.model.metrics import InOwnUnit, create_metric
 
 RANDOM = np.random.default_rng(0)
@@ -34,7 +34,7 @@ def test_moments_of_batches_are_those_of_all_rows():
         cuts = [1, 3, 1003]
         merged = None
         for part in np.split(values, [cut for cut in cuts if cut < len(values)]):
-            one = Moments.of(part)
+            one = _Moments.of(part)
             merged = merged.merged(one) if merged else one
         assert merged.rows == len(values)
         np.testing.assert_allclose(merged.mean, values.mean(0), rtol=1e-14)

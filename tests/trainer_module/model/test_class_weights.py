@@ -11,7 +11,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from trainer_module import TrainerConfig, run_fn
 from trainer_module.data.input_pipeline import summarise
-from trainer_module.model.class_weights import balanced, by_number, class_names
+from trainer_module.model.class_weights import _by_number, balanced, class_names
 from trainer_module.model.plan import resolve
 from trainer_module.tfx.data import open_data
 
@@ -69,7 +69,7 @@ def test_balanced_training_equals_weights_by_number(fn_args):
 def test_weights_by_class_name():
     setting = TrainerConfig.parse({"class_weight": {"virginica": 3, "0": 2}}).class_weight
     assert isinstance(setting, dict)
-    assert by_number(setting, NAMES, outputs=3, kind="multiclass") == {2: 3.0, 0: 2.0}
+    assert _by_number(setting, NAMES, outputs=3, kind="multiclass") == {2: 3.0, 0: 2.0}
     read = types.SimpleNamespace(
         vocabulary_file_by_name=lambda name: "there",
         vocabulary_by_name=lambda name: [each.encode() for each in NAMES],
@@ -85,7 +85,7 @@ def test_unknown_classes_are_rejected():
         ({1: 1.0, "versicolor": 2.0}, NAMES, r"class 1 \('versicolor'\) is listed by number and"),
     ]:
         with pytest.raises(ValueError, match=message):
-            by_number(setting, names, outputs=3, kind="multiclass")
+            _by_number(setting, names, outputs=3, kind="multiclass")
 
 
 def test_invalid_class_weights_are_rejected():

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from shared_core.feature_layout import Column, FeatureLayout
-from trainer_module.model.default_model import numbers_of
+from trainer_module.model.default_model import _numbers_of
 from trainer_module.model.hinges import Hinges
 
 
@@ -50,6 +50,6 @@ def test_only_scaled_numbers_get_hinges():
         for i, kind in enumerate(kinds)
     )
     layout = FeatureLayout(columns=columns)
-    assert numbers_of(layout, "floats", 6) == [0, 3]
-    assert numbers_of(layout, "another", 2) == [0, 1]
-    assert numbers_of(None, "floats", 2) == [0, 1]
+    assert _numbers_of(layout, "floats", 6) == [0, 3]
+    assert _numbers_of(layout, "another", 2) == [0, 1]
+    assert _numbers_of(None, "floats", 2) == [0, 1]

@@ -31,8 +31,8 @@ from trainer_module import (
     TrainingLoop,
     TrainStep,
 )
-from trainer_module.loop.run_fingerprint import check_fingerprint, model_fingerprint
-from trainer_module.model.default_model import pruning_schedule
+from trainer_module.loop.run_fingerprint import _model_fingerprint, check_fingerprint
+from trainer_module.model.default_model import _pruning_schedule
 from trainer_module.model.plan import resolve
 from trainer_module.options.loop_options import LoopOptions
 from trainer_module.options.step_options import StepOptions
@@ -254,7 +254,7 @@ def default_model(total_steps=100, **settings):
 
 def test_pruning_ends_at_the_half_of_the_run():
     for total_steps in (1, 2, 19, 20, 1000):
-        begin, end, every = pruning_schedule(total_steps)
+        begin, end, every = _pruning_schedule(total_steps)
         assert 0 <= begin < end <= max(1, total_steps // 2)
         assert (end - begin) / every <= 40
         model = default_model(total_steps, sparsity=0.75)
@@ -275,7 +275,7 @@ def test_a_longer_run_may_prune_by_a_longer_schedule():
         callbacks = {"0 Prune": Prune(model).facts()}
         rest = StepOptions(micro_batch_size=1), LoopOptions(epochs=1)
         options = {name: value for each in rest for name, value in each.fingerprint().items()}
-        return {"model": model_fingerprint(model), "callbacks": callbacks, **options}
+        return {"model": _model_fingerprint(model), "callbacks": callbacks, **options}
 
     before = facts(total_steps=100, sparsity=0.5)
     after = facts(total_steps=200, sparsity=0.5)

@@ -16,7 +16,7 @@ from trainer_module import (
     TrainStep,
     profile_step,
 )
-from trainer_module.profiling.timeline import PARTS
+from trainer_module.profiling.timeline import _PARTS
 from trainer_module.step.train_step import SavedState
 
 STEPS = 6
@@ -61,7 +61,7 @@ def test_the_parts_add_up_to_the_wall_time(name, strategies, passes_of_one):
     step = TrainStep(model, optimizer, "mse", micro_batch_size=16, strategy=strategy, clip_norm=1.0)
     profile = profile_step(step, rows(), batch_size=ROWS, steps=STEPS, operations=1000)
     parts = profile.parts
-    assert tuple(parts) == PARTS
+    assert tuple(parts) == _PARTS
     assert all(seconds >= 0 for seconds in parts.values())
     for part in ("forward", "backward", "update", "host overhead"):
         assert parts[part] > 0, part

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainer_module import TrainerConfig, TunerConfig
-from trainer_module.tuning.hyperparameters import as_choices, from_choice
+from trainer_module.tuning.hyperparameters import _from_choice, as_choices
 
 TRAINER = TrainerConfig(epochs=2, metrics=("auc",))
 
@@ -33,7 +33,7 @@ def test_values_get_the_type_of_the_setting():
 def test_sizes_by_step_can_be_searched():
     search = {"global_batch_size": {"values": [128, {0: 64, 100: 128}]}}
     tuning = TunerConfig.parse({"search": search})
-    drawn = [from_choice(each) for each in as_choices(tuning.search["global_batch_size"].ends)]
+    drawn = [_from_choice(each) for each in as_choices(tuning.search["global_batch_size"].ends)]
     found = [tuning.trial_config(TRAINER, {"global_batch_size": each}) for each in drawn]
     assert [config.global_batch_size for config in found] == [128, {0: 64, 100: 128}]
 
