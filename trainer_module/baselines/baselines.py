@@ -38,8 +38,8 @@ from trainer_module.baselines.record import FILE, Baseline, Baselines
 from trainer_module.config import TrainerConfig
 from trainer_module.data.input_pipeline import DataSummary
 from trainer_module.model.data_context import TransformedData, model_context
+from trainer_module.model.metrics import defined_result
 from trainer_module.model.model_context import LabelKind, ModelContext
-from trainer_module.model.undefined import defined_result
 
 _THRESHOLDS = 10_000
 _Predict = Callable[[dict[str, np.ndarray], int], np.ndarray]

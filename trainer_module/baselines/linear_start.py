@@ -30,7 +30,7 @@ from trainer_module.baselines.linear_models import (
     sample_rows,
     why_no_linear,
 )
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.data.label_scale import LabelScale, is_loss_of_differences
 from trainer_module.devices.worker_group import WorkerGroup

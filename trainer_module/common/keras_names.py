@@ -39,11 +39,6 @@ class _KnownNames(NamedTuple):
 def check_keras_name(kind: Kind, name: str, *, field: str) -> None:
     """Check a name, ignoring case and underscores; dotted paths of user objects always pass.
 
-    Args:
-        kind: Kind of the object.
-        name: The name in the configuration.
-        field: The configuration's field.
-
     Raises:
         ValueError: Keras has no such name. The message has the nearest one.
     """

@@ -76,14 +76,10 @@ class _Column(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ParquetRows:
-    """A `RowSource` of Parquet files; a part is a row group, a block is a dict of features.
+    """A `RowSource` of Parquet files; a part is a row group, a block is a dict of features."""
 
-    Attributes:
-        files: Paths, in a fixed order.
-        feature_spec: Feature to tf.io.FixedLenFeature, for the columns to read.
-    """
-
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # paths, in a fixed order
+    # Feature to tf.io.FixedLenFeature, for the columns to read
     feature_spec: dict[str, tf.io.FixedLenFeature]
 
     block_shuffle_rows = 0
@@ -245,18 +241,12 @@ class _Chunk(NamedTuple):
 
 
 class _Footer(NamedTuple):
-    """What the end of a file says.
+    """What the end of a file says."""
 
-    Attributes:
-        version: Another text if the file was written again.
-        columns: (name, Arrow type) of each column.
-        rows: Rows of each row group.
-        chunks: Columns of each row group by name; empty if a column has several parts.
-    """
-
-    version: str
-    columns: tuple[tuple[str, _Arrow], ...]
+    version: str  # another text if the file was written again
+    columns: tuple[tuple[str, _Arrow], ...]  # (name, Arrow type) of each column
     rows: tuple[int, ...]
+    # Columns of each row group by name; empty if a column has several parts
     chunks: tuple[dict[str, _Chunk], ...]
 
 
@@ -293,11 +283,7 @@ def _chunk(column: _Arrow) -> _Chunk:
 
 
 def _open_file(path: str, columns: int = 1) -> _Arrow:
-    """Return a pyarrow.parquet.ParquetFile on any file system that TensorFlow knows.
-
-    Raises:
-        UnreadableRows: The file is damaged, or has another format.
-    """
+    """Return a pyarrow.parquet.ParquetFile on any file system that TensorFlow knows."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -23,22 +23,24 @@ from types import TracebackType
 from absl import logging
 
 from trainer_module.common.differences import differences, summarize_differences
-from trainer_module.common.json_values import Json
-from trainer_module.devices.cluster import EXIT_WORKER_LOST, Cluster, cluster_of_environment
+from trainer_module.common.tensors import Json
+from trainer_module.devices.cluster import (
+    EXIT_WORKER_LOST,
+    Cluster,
+    Message,
+    WorkerLost,
+    check_own_port,
+    cluster_of_environment,
+    connect_all,
+    send,
+    worker_name,
+)
 from trainer_module.devices.main_thread import (
     Activity,
     LateWorkers,
     current_activity,
     doing,
     main_thread_stack,
-)
-from trainer_module.devices.rendezvous import (
-    Message,
-    WorkerLost,
-    check_own_port,
-    connect_all,
-    send,
-    worker_name,
 )
 
 # Time between the log message and the exit of a process whose main thread hangs.

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from shared_core.nearest import nearest
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 from trainer_module.options.task_options import OptimizerConfig, ScheduleConfig
 from trainer_module.step.scaled_learning_rate import ScaledLearningRate
 
@@ -19,11 +19,7 @@ _ANY_RATE = 1e-3
 
 
 def _optimizer_class(name: str) -> type[keras.optimizers.Optimizer]:
-    """Return the Keras class of that name; case is ignored.
-
-    Raises:
-        ValueError: Keras has no such optimizer.
-    """
+    """Return the Keras class of that name; case is ignored."""
     classes = {
         key.lower(): value
         for key, value in vars(keras.optimizers).items()
@@ -48,11 +44,8 @@ def create_optimizer(
 ) -> keras.optimizers.Optimizer:
     """Return the optimizer. Call it in the strategy's scope.
 
-    Args:
-        config: Name, learning rate, schedule and further options.
-        total_steps: Optimizer steps of the whole run, the default end of a schedule.
-        batch_sizes: Rows of a global batch, or sizes by step.
-        scaling: How the learning rate follows the sizes.
+    `total_steps` is the default end of a schedule; `scaling` is how the learning rate follows sizes
+    of global batches by step.
 
     Raises:
         ValueError: An unknown name, or an option that the optimizer does not take.

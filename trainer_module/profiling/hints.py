@@ -44,14 +44,7 @@ _BUSY = 1.5
 def find_hints(
     parts: Mapping[str, float], *, micro_batches: int, load: float, cores: int
 ) -> tuple[str, ...]:
-    """Return one sentence per bottleneck, the largest first; none if the step mostly computes.
-
-    Args:
-        parts: Seconds by part of the step.
-        micro_batches: Micro-batches of a window on one replica.
-        load: Number of threads of all programs that run or wait for a core.
-        cores: Number of cores.
-    """
+    """Return one sentence per bottleneck, the largest first; none if the step mostly computes."""
     total = sum(parts.values())
     if not total > 0:
         return ()

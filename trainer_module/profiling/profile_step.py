@@ -1,28 +1,110 @@
-"""Measure where the time of optimizer steps goes."""
+"""Measure where the time of optimizer steps goes: the profile, its table and its hints."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import tensorflow as tf
 
-from trainer_module.common.positive_int import check_positive_int
+from trainer_module.common.user_values import check_positive_int
 from trainer_module.data.epoch_data import Batches, BatchSource, as_batches
-from trainer_module.devices.memory_budget import memory_status, reset_peak
-from trainer_module.devices.replicas import is_multi_worker, replica_kind
+from trainer_module.devices.memory_budget import format_bytes, memory_status, reset_peak
+from trainer_module.devices.multi_worker import is_multi_worker, replica_kind
 from trainer_module.options.step_options import StepOptions
 from trainer_module.profiling.hints import find_hints
-from trainer_module.profiling.layer_scopes import layer_scopes
-from trainer_module.profiling.step_profile import StepProfile
-from trainer_module.profiling.timeline import CALL, OPEN, XLA_PART, divide_wall_time, most_expensive
-from trainer_module.profiling.xplane import read_trace
+from trainer_module.profiling.timeline import (
+    CALL,
+    OPEN,
+    XLA_PART,
+    OperationTime,
+    divide_wall_time,
+    layer_scopes,
+    most_expensive,
+    read_trace,
+)
 from trainer_module.step.scaled_learning_rate import follow_steps
 from trainer_module.step.train_step import SavedState, TrainStep
+
+_WIDTH = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class StepProfile:
+    """Where the time of optimizer steps went. `print(profile)` shows it as a table.
+
+    Attributes:
+        parts: Seconds per step of each part: reading, forward, backward, forward and backward
+            (XLA), reduction over replicas, update, host overhead, idle. They add up to
+            `recorded_seconds`.
+        recorded_seconds: Wall time of a step while TensorFlow's profiler records, which makes steps
+            slower.
+        seconds: Wall time of a step without the profiler, in a run directly before.
+        rows_per_second: Rows per second of that run.
+        steps: Number of steps in each of the two runs.
+        global_batch_rows: Mean number of rows of a step.
+        micro_batch_size: Rows of a micro-batch on one replica.
+        replicas: Number of replicas.
+        peak_memory_bytes: Peak of the resident memory of this process in the run without the
+            profiler, with TensorFlow itself, the model and the data.
+        operations: The most expensive operations, the longest first.
+        hints: One sentence per bottleneck.
+    """
+
+    parts: dict[str, float]
+    recorded_seconds: float
+    seconds: float
+    rows_per_second: float
+    steps: int
+    global_batch_rows: float
+    micro_batch_size: int
+    replicas: int
+    peak_memory_bytes: int
+    operations: tuple[OperationTime, ...]
+    hints: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the tables and the hints as text of at most 100 columns."""
+        total = sum(self.parts.values())
+        slower = self.recorded_seconds / self.seconds - 1 if self.seconds > 0 else 0.0
+        lines = [
+            f"{self.steps} steps of {self.global_batch_rows:,.0f} rows on {self.replicas} "
+            f"replica{'s' * (self.replicas > 1)}, micro-batches of {self.micro_batch_size:,} rows",
+            "",
+            f"{'part':<28} {'ms per step':>11} {'share':>6}",
+        ]
+        for name, seconds in self.parts.items():
+            if name != XLA_PART or seconds > 0:
+                lines.append(_line(f"{name:<28}", seconds, total))
+        lines += [
+            _line(f"{'wall time':<28}", total, total),
+            "",
+            f"rows/s        {self.rows_per_second:,.0f} ({self.seconds * 1e3:,.2f} ms per step; "
+            f"the profiler adds {max(slower, 0.0):.0%})",
+            f"peak memory   {format_bytes(self.peak_memory_bytes)} of this process",
+            "",
+            f"{'operation':<28} {'layer':<24} {'part':<26} {'ms':>8} {'share':>6}",
+        ]
+        for each in self.operations:
+            text = f"{each.type[:28]:<28} {each.layer[:24]:<24} {each.phase:<26}"
+            lines.append(_line(text, each.seconds, total, width=8))
+        if self.hints:
+            lines.append("")
+        for hint in self.hints:
+            lines += textwrap.wrap(f"hint: {hint}", _WIDTH, subsequent_indent="      ")
+        return "\n".join(lines)
+
+
+def _line(text: str, seconds: float, total: float, *, width: int = 11) -> str:
+    share = seconds / total if total > 0 else 0.0
+    return f"{text} {seconds * 1e3:>{width},.2f} {share:>6.1%}"
+
 
 STEPS, OPERATIONS = 50, 10
 _MOST_STEPS = 1000  # of one trace
@@ -190,11 +272,7 @@ def _copy(step: TrainStep) -> TrainStep:
 
 @contextlib.contextmanager
 def _profiler(folder: str) -> Iterator[None]:
-    """Record a trace, without the calls of Python functions.
-
-    Raises:
-        ValueError: Another profiler is active.
-    """
+    """Record a trace, without the calls of Python functions."""
     # Level 3 has the operations, too, that TensorFlow found to be short.
     options = tf.profiler.experimental.ProfilerOptions(
         host_tracer_level=3, python_tracer_level=0, device_tracer_level=0

@@ -2,15 +2,105 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
+import keras
 import numpy as np
+import tensorflow as tf
 
-from trainer_module.profiling.layer_scopes import layer_of
-from trainer_module.profiling.xplane import TraceEvent
+from trainer_module.common.layers import replaced_calls
 from trainer_module.window.trace import phase_of
+
+_HOST = "/host:CPU"
+_INT64, _STRING, _MESSAGE = 3, 9, 11  # of FieldDescriptorProto.Type
+# Message -> field -> (number, type, repeated message or None).
+_FIELDS: dict[str, dict[str, tuple[int, int, str | None]]] = {
+    "XSpace": {"planes": (1, _MESSAGE, "XPlane")},
+    "XPlane": {
+        "name": (2, _STRING, None),
+        "lines": (3, _MESSAGE, "XLine"),
+        "event_metadata": (4, _MESSAGE, "MetadataEntry"),
+    },
+    # A map field is a repeated message of key and value.
+    "MetadataEntry": {"key": (1, _INT64, None), "value": (2, _MESSAGE, "XEventMetadata")},
+    "XEventMetadata": {"name": (2, _STRING, None)},
+    "XLine": {
+        "name": (2, _STRING, None),
+        "timestamp_ns": (3, _INT64, None),
+        "events": (4, _MESSAGE, "XEvent"),
+    },
+    "XEvent": {
+        "metadata_id": (1, _INT64, None),
+        "offset_ps": (2, _INT64, None),
+        "duration_ps": (3, _INT64, None),
+    },
+}
+_SINGLE = ("value",)
+
+
+class TraceEvent(NamedTuple):
+    """An interval of one thread."""
+
+    name: str  # such as "step.forward/dense/MatMul:MatMul" for an operation (name:type)
+    thread: str
+    start: int  # begin, in picoseconds on the clock of the trace
+    end: int
+
+
+def read_trace(folder: str) -> list[TraceEvent]:
+    """Return the events of this machine's threads in all traces below a folder.
+
+    Raises:
+        ValueError: There is no trace.
+    """
+    files = sorted(tf.io.gfile.glob(f"{folder}/plugins/profile/*/*.xplane.pb"))
+    if not files:
+        raise ValueError(f"{folder} has no plugins/profile/*/*.xplane.pb: TensorFlow wrote none.")
+    found: list[TraceEvent] = []
+    for file in files:
+        with tf.io.gfile.GFile(file, "rb") as stream:
+            found += _host_events(stream.read())
+    return found
+
+
+def _host_events(content: bytes) -> Iterator[TraceEvent]:
+    for plane in _space_class().FromString(content).planes:
+        if plane.name != _HOST:
+            continue
+        names = {entry.key: entry.value.name for entry in plane.event_metadata}
+        for line in plane.lines:
+            zero = line.timestamp_ns * 1000
+            for event in line.events:
+                start = zero + event.offset_ps
+                name = names.get(event.metadata_id, "")
+                yield TraceEvent(name, line.name, start, start + event.duration_ps)
+
+
+@functools.cache
+def _space_class() -> Any:
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    package = "trainer_module_profiling"
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{package}.proto", package=package, syntax="proto3"
+    )
+    for message, fields in _FIELDS.items():
+        declared = file.message_type.add(name=message)
+        for name, (number, kind, of) in fields.items():
+            field = declared.field.add(name=name, number=number)
+            field.type = kind  # pyright: ignore[reportAttributeAccessIssue]
+            is_repeated = of is not None and name not in _SINGLE
+            field.label = field.LABEL_REPEATED if is_repeated else field.LABEL_OPTIONAL
+            if of is not None:
+                field.type_name = f".{package}.{of}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.XSpace"))
+
 
 CALL, OPEN = "trainer_module.call", "trainer_module.open_data"
 """Markers in the trace: a call of the graph, and the creation of an iterator."""
@@ -43,21 +133,13 @@ _CALLS += ("StatelessWhile", "StatelessCase", "MapDefun", "RemoteCall")
 
 
 class OperationTime(NamedTuple):
-    """The operations of one type in one layer and phase.
+    """The operations of one type in one layer and phase."""
 
-    Attributes:
-        type: Type in TensorFlow, such as "MatMul".
-        layer: Name of the Keras layer; in parentheses for operations of no layer.
-        phase: Part of the step.
-        seconds: Time per step. Operations that run at the same time each count in full.
-        count: Number of operations per step.
-    """
-
-    type: str
-    layer: str
+    type: str  # type in TensorFlow, such as "MatMul"
+    layer: str  # name of the Keras layer; in parentheses for operations of no layer
     phase: str
-    seconds: float
-    count: float
+    seconds: float  # time per step. Operations that run at the same time each count in full
+    count: float  # per step
 
 
 def divide_wall_time(events: Sequence[TraceEvent]) -> dict[str, float]:
@@ -139,12 +221,6 @@ def most_expensive(
     """Return the operations that took most time in the calls of the graph, the longest first.
 
     Operations of the data, which run beside the step, have the phase "reading".
-
-    Args:
-        events: The trace.
-        layers: The names that `layer_scopes` yielded.
-        steps: Number of steps in the trace.
-        count: Most operations to return.
     """
     times: dict[tuple[str, str, str], list[int]] = {}
     for event in events:
@@ -179,3 +255,39 @@ def _part(name: str) -> int | None:
     phase = phase_of(found[1])
     is_call = found[2] in _CALLS and phase != "compiled"
     return None if phase is None or is_call else _PART_OF_PHASE[phase]
+
+
+_NUMBER = re.compile(r"\blayer\.(\d+)(?:_\d+)?/")
+
+
+@contextlib.contextmanager
+def layer_scopes(model: keras.Model) -> Iterator[list[str]]:
+    """Give operations that are traced in the block the scopes of their layers.
+
+    The layers have their own `call` again after the block.
+
+    Yields:
+        The names of the layers by their numbers, for `layer_of`.
+    """
+    layers: list[Any] = [
+        layer
+        for layer in model._flatten_layers(include_self=False)
+        if not isinstance(layer, keras.layers.InputLayer)
+    ]
+    with replaced_calls((layer, _scoped(layer.call, i)) for i, layer in enumerate(layers)):
+        yield [str(layer.name) for layer in layers]
+
+
+def layer_of(name: str, layers: list[str]) -> str | None:
+    """Return the innermost layer of an operation by its name; None for an operation of none."""
+    found = _NUMBER.findall(name)
+    return layers[int(found[-1])] if found else None
+
+
+def _scoped(call: Any, number: int) -> Any:
+    @functools.wraps(call)
+    def scoped(*args: Any, **kwargs: Any) -> Any:
+        with tf.name_scope(f"layer.{number}"):
+            return call(*args, **kwargs)
+
+    return scoped

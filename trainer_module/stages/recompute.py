@@ -110,18 +110,12 @@ def _on_device(device: str | None) -> contextlib.AbstractContextManager[object]:
 
 
 class _Ran(NamedTuple):
-    """The results of calling a layer.
-
-    Attributes:
-        outputs: Structure of tensors.
-        masks: The Keras mask of each tensor of `outputs`, or None.
-        losses: Losses that were passed to `add_loss`.
-        updates: New value of each non-trainable variable, including seeds; None if unchanged.
-    """
+    """The results of calling a layer."""
 
     outputs: Tensors
-    masks: list[tf.Tensor | None]
-    losses: list[tf.Tensor]
+    masks: list[tf.Tensor | None]  # the Keras mask of each tensor of `outputs`, or None
+    losses: list[tf.Tensor]  # losses that were passed to `add_loss`
+    # New value of each non-trainable variable, including seeds; None if unchanged
     updates: list[tf.Tensor | None]
 
     def tensors(self) -> list[tf.Tensor]:
@@ -155,16 +149,8 @@ def custom_gradient(
 ) -> Tensors:
     """Return `call(*args, **kwargs)` with the gradient that the module describes.
 
-    Args:
-        layer: The layer with all variables, seeds and losses that the call uses.
-        call: The forward pass.
-        again_call: The forward pass when it is recomputed in the backward pass, where no enclosing
-            layer is being called.
-        args: Structures of tensors and other values.
-        kwargs: Structures of tensors and other values.
-        again: Whether to keep only the inputs, and to recompute the forward pass in the backward
-            pass.
-        device: Device of both passes; None: the current device.
+    With `again`, only the inputs are kept, and the forward pass is computed again in the backward
+    pass, by `again_call`, since no enclosing layer is being called there.
     """
     trained = list(layer.trainable_variables)
     known = {id(variable) for variable in trained}

@@ -13,8 +13,7 @@ import tensorflow as tf
 from absl import logging
 
 from shared_core.feature_layout import Column, FeatureLayout
-from trainer_module.common.json_values import Json
-from trainer_module.common.tensors import Tensors
+from trainer_module.common.tensors import Json, Tensors
 from trainer_module.data.label_scale import LabelScale, label_numbers
 from trainer_module.model.model_context import TransformOutput
 from trainer_module.tfx.input_gradients import SIGNATURE, input_gradients_signature

@@ -15,7 +15,7 @@ from shared_core.feature_layout import FeatureLayout
 from trainer_module.checks.model import check_built
 from trainer_module.common.layers import replaced_calls
 from trainer_module.gradients.inputs import Differentiator, integrate
-from trainer_module.model.default_model import PackedEmbedding
+from trainer_module.model.layers import PackedEmbedding
 
 SIGNATURE = "input_gradients"
 SHARES, WEIGHTS = "path_shares", "path_weights"
@@ -132,17 +132,11 @@ def input_gradients_signature(
 
 
 class _IdEmbedding(NamedTuple):
-    """One call of a layer that gets ids and returns numbers.
-
-    Attributes:
-        layer: Name of the layer.
-        places: Place of each id that it gets, in order; empty if unknown.
-        separate: Whether the output has one part of equal size for each id, in their order.
-    """
+    """One call of a layer that gets ids and returns numbers."""
 
     layer: str
-    places: tuple[_Place, ...]
-    separate: bool
+    places: tuple[_Place, ...]  # place of each id that it gets, in order; empty if unknown
+    separate: bool  # whether the output has one part of equal size for each id, in their order
 
     def owners(self, columns: Mapping[_Place, str], size: int) -> list[str]:
         """Return the column that each of the output's numbers belongs to, else the layer."""

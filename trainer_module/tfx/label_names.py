@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from shared_core.feature_layout import LayoutLabel
 from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss
-from trainer_module.model.class_weights import class_names
+from trainer_module.model.data_context import class_names
 from trainer_module.model.model_context import TransformOutput
 
 FILE = "assets.extra/label.json"
@@ -19,21 +19,14 @@ _Outputs = Literal["probabilities", "logits", "values"]
 
 
 class LabelNames(NamedTuple):
-    """The meaning of a model's outputs.
-
-    Attributes:
-        column: Name of the label column.
-        kind: binary, multiclass or regression.
-        classes: Names in the order of the model's outputs. For a binary label the negative class
-            comes first; it is `not <positive>` if the data has several other values. None for a
-            regression.
-        outputs: Kind of the outputs: probabilities, logits, or values whose meaning only the loss
-            knows.
-    """
+    """The meaning of a model's outputs."""
 
     column: str
-    kind: str | None
+    kind: str | None  # binary, multiclass or regression
+    # Names in the order of the model's outputs. For a binary label the negative class comes first;
+    # it is `not <positive>` if the data has several other values. None for a regression
     classes: list[str] | None
+    # Kind of the outputs: probabilities, logits, or values whose meaning only the loss knows
     outputs: _Outputs
 
 
@@ -118,10 +111,6 @@ def with_classes(outputs: Mapping[str, tf.Tensor], names: LabelNames) -> dict[st
     `prediction` has two axes because BulkInferrer does not accept one string per row. `classes` is
     as in TensorFlow's classification signatures. Their `scores` are named `probabilities` here,
     because TFMA prefers `scores` to `outputs` and would then match labels by `classes`.
-
-    Args:
-        outputs: Tensors by name; `[rows, classes]`, or `[rows, 1]` or `[rows]` for a binary label.
-        names: Names of the label and its classes.
 
     Returns:
         Only the outputs if there are several, or if their meaning is unknown.

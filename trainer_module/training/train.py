@@ -12,12 +12,12 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.baselines.linear_start import set_linear_weights
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 from trainer_module.config import TrainerConfig
-from trainer_module.data.dataset_fingerprint import files_identity
+from trainer_module.data.dataset_steps import files_identity
 from trainer_module.data.input_pipeline import DataSummary, Examples
 from trainer_module.data.label_scale import LabelScale
-from trainer_module.devices.replicas import is_multi_worker
+from trainer_module.devices.multi_worker import is_multi_worker
 from trainer_module.loop.callback import Callback, FitResult
 from trainer_module.loop.callbacks import EarlyStopping, Prune, TensorBoardScalars
 from trainer_module.loop.checkpoint_folder import run_folder
@@ -27,10 +27,10 @@ from trainer_module.loop.progress_log import ProgressLog
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.losses.weighted_loss import LossFunction
 from trainer_module.model.data_context import TransformedData
+from trainer_module.model.layers import PrunedDense
 from trainer_module.model.metrics import InOwnUnit
 from trainer_module.model.model_context import inputs_of
 from trainer_module.model.plan import Plan
-from trainer_module.model.pruned_dense import PrunedDense
 from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
 from trainer_module.step.reports import Step
 from trainer_module.step.train_step import TrainStep
@@ -42,7 +42,7 @@ from trainer_module.training.prepare import (
     prepare,
     run_fingerprint,
 )
-from trainer_module.tuning.auto_learning_rate import with_learning_rate
+from trainer_module.tuning.learning_rate import with_learning_rate
 
 
 class Trained(NamedTuple):

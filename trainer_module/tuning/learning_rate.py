@@ -12,22 +12,32 @@ The growth by a factor, the smoothing, the stop and the tenth are those of fasta
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
+import json
 import math
+import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
+from shared_core.atomic_files import atomic_write_text
 from trainer_module.checks.compiled import is_several
-from trainer_module.common.positive_int import check_positive_int
-from trainer_module.common.tensors import Tensors
+from trainer_module.common.tensors import Json, Tensors
+from trainer_module.common.user_values import check_positive_int
 from trainer_module.data.dataset_steps import has_reshuffle
 from trainer_module.data.epoch_data import BatchSource, as_batches
+from trainer_module.data.input_pipeline import Examples
+from trainer_module.devices.multi_worker import worker_group
+from trainer_module.model.optimizers import create_optimizer
+from trainer_module.model.plan import Plan
 from trainer_module.step.reports import NonFiniteError
 from trainer_module.step.train_step import SavedState, TrainStep
+from trainer_module.tuning.hyperparameters import Setting
 
 LOWEST, HIGHEST, WINDOWS = 1e-6, 10.0, 200
 _OLDER = 0.9
@@ -36,21 +46,13 @@ _SHARE = 0.1
 
 
 class RangeTest(NamedTuple):
-    """Result of a range test.
+    """Result of a range test."""
 
-    Attributes:
-        rate: The rate to train with; the peak if there is a schedule.
-        rates: The tested rates, in order.
-        losses: Loss of the window at each rate, before its update.
-        smoothed: The smoothed losses.
-        diverged: Whether divergence at the last rate ended the test.
-    """
-
-    rate: float
+    rate: float  # the rate to train with; the peak if there is a schedule
     rates: tuple[float, ...]
-    losses: tuple[float, ...]
+    losses: tuple[float, ...]  # loss of the window at each rate, before its update
     smoothed: tuple[float, ...]
-    diverged: bool
+    diverged: bool  # whether divergence at the last rate ended the test
 
     @property
     def best(self) -> int:
@@ -185,3 +187,108 @@ def _check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
             f"the optimizer has {what}, whose learning rate cannot be set: search with one of a "
             "number, and take what is found as the schedule's peak."
         )
+
+
+_RECORD = "learning_rate.json"
+_TABLE = "learning_rate.csv"
+
+
+def with_learning_rate(
+    plan: Plan,
+    model: keras.Model,
+    examples: Examples,
+    strategy: tf.distribute.Strategy,
+    *,
+    micro_batch_size: int,
+    shuffle_buffer_rows: int,
+    record_dir: str | None,
+    run_dir: str | None,
+) -> Plan:
+    """Return the plan with a number as learning rate; unchanged if it has one.
+
+    The model is unchanged afterwards, bit for bit. The rate is kept for a restart in `record_dir`,
+    a table of the test in `run_dir`, if they are given.
+
+    Raises:
+        ValueError: The loss falls at no rate.
+    """
+    config = plan.config
+    if config.optimizer.learning_rate != "auto":
+        return plan
+    record = None if record_dir is None else os.path.join(record_dir, _RECORD)
+    workers = worker_group(strategy)
+    rate = workers.broadcast_from_chief(
+        "learning_rate", None if record is None else _read_record(record)
+    )
+    if rate is None:
+        batches = examples.shuffled_batches(
+            config.batch_sizes.at(0), shuffle_buffer_rows=shuffle_buffer_rows, seed=config.seed
+        )
+        found = _range_test(plan, model, batches, strategy, micro_batch_size)
+        rate = found.rate
+        table = None if run_dir is None else os.path.join(run_dir, _TABLE)
+        if table is not None and workers.is_chief:
+            atomic_write_text(table, found.to_csv())
+        if record is not None and workers.is_chief:
+            atomic_write_text(record, json.dumps({"learning_rate": rate}) + "\n")
+        _log_result(found, table)
+    else:
+        logging.info("Learning rate %.3g, which was found when this run began", rate)
+    return _with_optimizer(plan, {"learning_rate": rate})
+
+
+def _range_test(
+    plan: Plan,
+    model: keras.Model,
+    batches: BatchSource,
+    strategy: tf.distribute.Strategy,
+    micro_batch_size: int,
+) -> RangeTest:
+    with strategy.scope():
+        constant = plan.config.optimizer.model_copy(update={"schedule": None})
+        optimizer = create_optimizer(constant, total_steps=1)
+    assert plan.loss is not None
+    step = TrainStep(
+        model,
+        optimizer,
+        plan.loss,
+        micro_batch_size=micro_batch_size,
+        strategy=strategy,
+        expected_rows=plan.config.batch_sizes.at(0),
+        **plan.step_options,
+    )
+    try:
+        return find_learning_rate(step, batches)
+    except ValueError as error:
+        raise ValueError(f"trainer.optimizer.learning_rate='auto': {error}") from None
+
+
+def _with_optimizer(plan: Plan, update: dict[str, Setting]) -> Plan:
+    optimizer = plan.config.optimizer.model_copy(update=update)
+    config = plan.config.model_copy(update={"optimizer": optimizer})
+    return dataclasses.replace(plan, config=config)
+
+
+def _read_record(path: str) -> float | None:
+    if not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(path) as stream:
+        try:
+            rate: Json = json.loads(stream.read())["learning_rate"]
+        except (ValueError, KeyError, TypeError):
+            return None  # truncated by a kill: the test finds the same rate again
+    return rate if isinstance(rate, float) and 0 < rate < math.inf else None
+
+
+def _log_result(found: RangeTest, table: str | None) -> None:
+    logging.info(
+        "Learning rate %.3g, a tenth of the %.3g at which the smoothed loss of %d windows of "
+        "growing rate is lowest (%.4f, from %.4f)%s%s",
+        found.rate,
+        found.rates[found.best],
+        len(found.rates),
+        found.smoothed[found.best],
+        found.smoothed[0],
+        f"; it diverges at {found.rates[-1]:.3g}" if found.diverged else "",
+        "" if table is None else f": {table}",
+    )

@@ -11,8 +11,8 @@ from absl import logging
 from keras_tuner.engine import base_tuner
 
 from shared_core.nearest import nearest
-from trainer_module.common.improvement import Mode, better_mode, is_better
 from trainer_module.common.progress import TrialEnded, TrialFailed, TrialNumber, attached
+from trainer_module.common.user_values import Mode, better_mode, is_better
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
 from trainer_module.loop.callback import Callback
 from trainer_module.loop.progress_log import ProgressLog
@@ -51,12 +51,8 @@ class SettingsTuner(base_tuner.BaseTuner):
     ) -> None:
         """Prepare the search.
 
-        Args:
-            trainer: The training to tune.
-            tuning: Search space, algorithm and number of trials; checked against `trainer`.
-            train_trial: Trains a configuration, reports its progress to the callback, and returns
-                the metrics of the final model.
-            directory: Folder for KerasTuner's files.
+        `train_trial` trains a configuration, reports its progress to the callback, and returns the
+        metrics of the final model. `directory` is for files of KerasTuner.
         """
         self.trainer = trainer
         self.tuning = tuning

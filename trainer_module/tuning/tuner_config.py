@@ -18,8 +18,8 @@ from pydantic import (
 )
 
 from shared_core.nearest import nearest
-from trainer_module.common.improvement import better_mode
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
+from trainer_module.common.user_values import better_mode
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.options.settings import fix_of, parse_section
 from trainer_module.tuning.hyperparameters import (

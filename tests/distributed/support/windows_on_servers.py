@@ -17,7 +17,7 @@ import tensorflow as tf
 from on_workers import send_to_test
 
 from trainer_module import ParameterServerStep, TrainingLoop, TrainStep, create_strategy
-from trainer_module.model.default_model import PackedEmbedding
+from trainer_module.model.layers import PackedEmbedding
 
 ROWS = (12, 7, 11, 1)
 SCHEDULE = keras.optimizers.schedules.CosineDecay(0.02, 5000)

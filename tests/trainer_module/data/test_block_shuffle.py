@@ -12,7 +12,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer_module.data.block_shuffle import shuffle_blocks
+from trainer_module.data.input_pipeline import shuffle_blocks
 
 
 def blocks_of(sizes):

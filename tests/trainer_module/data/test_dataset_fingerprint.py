@@ -17,7 +17,7 @@ import tensorflow as tf
 from dataset_cases import CASES, identity, numbers
 
 from trainer_module.common.fingerprint import array_digest
-from trainer_module.data.dataset_fingerprint import dataset_fingerprint
+from trainer_module.data.dataset_steps import dataset_fingerprint
 
 
 @pytest.fixture(scope="module")

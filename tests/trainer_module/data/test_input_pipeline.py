@@ -11,9 +11,8 @@ import tensorflow as tf
 
 from shared_core.feature_layout import MISSING_INT
 from trainer_module.data import input_pipeline
-from trainer_module.data.block_shuffle import shuffle_blocks
-from trainer_module.data.input_pipeline import Examples, expand, summarise
-from trainer_module.data.tfrecord_rows import TFRecordRows
+from trainer_module.data.input_pipeline import Examples, expand, shuffle_blocks, summarise
+from trainer_module.data.row_source import TFRecordRows
 
 
 @pytest.fixture

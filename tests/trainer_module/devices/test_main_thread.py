@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from trainer_module.devices import graph_marks
+from trainer_module.devices import multi_worker as graph_marks
 from trainer_module.devices.main_thread import (
     Activity,
     LateWorkers,

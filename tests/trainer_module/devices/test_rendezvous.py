@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from trainer_module.devices import rendezvous
-from trainer_module.devices.cluster import Cluster
-from trainer_module.devices.rendezvous import _PROTOCOL, _read, connect_all, send
+from trainer_module.devices import cluster as rendezvous
+from trainer_module.devices.cluster import _PROTOCOL, Cluster, _read, connect_all, send
 
 SECONDS = 60.0  # longer than any test takes
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from trainer_module import create_strategy
 from trainer_module.devices import strategies as module
-from trainer_module.devices.replicas import replica_devices, replica_kind
+from trainer_module.devices.multi_worker import replica_devices, replica_kind
 
 
 def test_names_and_devices():

@@ -11,7 +11,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from trainer_module import TrainerConfig, run_fn
 from trainer_module.data.input_pipeline import summarise
-from trainer_module.model.class_weights import _by_number, balanced, class_names
+from trainer_module.model.data_context import _by_number, balanced, class_names
 from trainer_module.model.plan import resolve
 from trainer_module.tfx.data import open_data
 

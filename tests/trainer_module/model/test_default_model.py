@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module import StagedModel, TrainerConfig, TrainStep, split_model
-from trainer_module.model.default_model import PackedEmbedding, default_model
+from trainer_module.model.default_model import default_model
+from trainer_module.model.layers import PackedEmbedding
 from trainer_module.model.model_context import ModelContext
 
 

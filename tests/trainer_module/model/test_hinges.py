@@ -9,7 +9,7 @@ import numpy as np
 
 from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module.model.default_model import _numbers_of
-from trainer_module.model.hinges import Hinges
+from trainer_module.model.layers import Hinges
 
 
 def test_a_number_and_its_distance_beyond_each_knot():

@@ -11,8 +11,8 @@ from text_layout import layout_of_texts
 from trainer_module import TrainerConfig
 from trainer_module.baselines.columns import Columns
 from trainer_module.model.default_model import default_model
+from trainer_module.model.layers import PooledEmbedding
 from trainer_module.model.model_context import ModelContext
-from trainer_module.model.pooled_embedding import PooledEmbedding
 
 IDS = np.array([[1, 0, 4], [3, 4, 4], [2, 2, 4]])
 WEIGHTS = np.array([[0.8, 0.6, 0.0], [1.0, 0.0, 0.0], [0.5, 0.25, 0.0]], np.float32)

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import ParameterServerStep
-from trainer_module.parameter_server.server_variables import ServerVariables
+from trainer_module.parameter_server.parameter_server_step import ServerVariables
 
 
 def built(name, **options):

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from trainer_module.profiling.hints import find_hints
-from trainer_module.profiling.timeline import _PARTS, divide_wall_time, most_expensive
-from trainer_module.profiling.xplane import TraceEvent, read_trace
+from trainer_module.profiling.timeline import (
+    _PARTS,
+    TraceEvent,
+    divide_wall_time,
+    most_expensive,
+    read_trace,
+)
 from trainer_module.window.trace import phase_of
 
 ZERO = 10**21  # picoseconds since 1970 do not fit into 64 bits

@@ -199,7 +199,7 @@ def loaded(value):
 
 
 def identity(dataset: tf.data.Dataset) -> str:
-    from trainer_module.data.dataset_fingerprint import dataset_fingerprint
+    from trainer_module.data.dataset_steps import dataset_fingerprint
 
     return json.dumps(dataset_fingerprint(dataset)[0])
 
