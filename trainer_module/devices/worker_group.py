@@ -1,6 +1,6 @@
 """Exchange messages between the workers of a job, in addition to TensorFlow's collectives.
 
-Each worker has a TCP connection to the chief and sends lines of JSON (see `rendezvous`). So a
+Each worker has a TCP connection to the chief and sends lines of JSON (see `cluster`). So a
 worker that differs is reported before the first collective, which would hang, and a worker that is
 lost or makes no progress is detected while the main thread waits in one (see `main_thread`). A
 process that trains alone has `SINGLE_PROCESS`.

@@ -1,12 +1,10 @@
-"""Measure where the time of optimizer steps goes: the profile, its table and its hints."""
+"""Measure where the time of optimizer steps goes, in one process on CPU devices."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import tempfile
-import textwrap
 import time
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -18,21 +16,9 @@ from trainer_module.data.epoch_data import Batches, BatchSource, as_batches
 from trainer_module.devices.memory_budget import format_bytes, memory_status, reset_peak
 from trainer_module.devices.multi_worker import is_multi_worker, replica_kind
 from trainer_module.options.step_options import StepOptions
-from trainer_module.profiling.hints import find_hints
-from trainer_module.profiling.timeline import (
-    CALL,
-    OPEN,
-    XLA_PART,
-    OperationTime,
-    divide_wall_time,
-    layer_scopes,
-    most_expensive,
-    read_trace,
-)
+from trainer_module.profiling.timeline import CALL, OPEN, XLA_PART, divide_wall_time, read_trace
 from trainer_module.step.scaled_learning_rate import follow_steps
 from trainer_module.step.train_step import SavedState, TrainStep
-
-_WIDTH = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +39,6 @@ class StepProfile:
         replicas: Number of replicas.
         peak_memory_bytes: Peak of the resident memory of this process in the run without the
             profiler, with TensorFlow itself, the model and the data.
-        operations: The most expensive operations, the longest first.
-        hints: One sentence per bottleneck.
     """
 
     parts: dict[str, float]
@@ -66,47 +50,31 @@ class StepProfile:
     micro_batch_size: int
     replicas: int
     peak_memory_bytes: int
-    operations: tuple[OperationTime, ...]
-    hints: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the tables and the hints as text of at most 100 columns."""
+        """Return the table as text."""
         total = sum(self.parts.values())
         slower = self.recorded_seconds / self.seconds - 1 if self.seconds > 0 else 0.0
-        lines = [
-            f"{self.steps} steps of {self.global_batch_rows:,.0f} rows on {self.replicas} "
-            f"replica{'s' * (self.replicas > 1)}, micro-batches of {self.micro_batch_size:,} rows",
-            "",
-            f"{'part':<28} {'ms per step':>11} {'share':>6}",
-        ]
-        for name, seconds in self.parts.items():
-            if name != XLA_PART or seconds > 0:
-                lines.append(_line(f"{name:<28}", seconds, total))
-        lines += [
-            _line(f"{'wall time':<28}", total, total),
-            "",
-            f"rows/s        {self.rows_per_second:,.0f} ({self.seconds * 1e3:,.2f} ms per step; "
-            f"the profiler adds {max(slower, 0.0):.0%})",
-            f"peak memory   {format_bytes(self.peak_memory_bytes)} of this process",
-            "",
-            f"{'operation':<28} {'layer':<24} {'part':<26} {'ms':>8} {'share':>6}",
-        ]
-        for each in self.operations:
-            text = f"{each.type[:28]:<28} {each.layer[:24]:<24} {each.phase:<26}"
-            lines.append(_line(text, each.seconds, total, width=8))
-        if self.hints:
-            lines.append("")
-        for hint in self.hints:
-            lines += textwrap.wrap(f"hint: {hint}", _WIDTH, subsequent_indent="      ")
-        return "\n".join(lines)
+        shown = {n: t for n, t in self.parts.items() if n != XLA_PART or t > 0}
+        return "\n".join(
+            [
+                f"{self.steps} steps of {self.global_batch_rows:,.0f} rows on {self.replicas} "
+                f"replica{'s'[: self.replicas - 1]}, micro-batches of {self.micro_batch_size:,} rows",
+                "",
+                f"{'part':<28} {'ms per step':>11} {'share':>6}",
+                *(
+                    f"{name:<28} {seconds * 1e3:>11,.2f} {seconds / max(total, 1e-12):>6.1%}"
+                    for name, seconds in (*shown.items(), ("wall time", total))
+                ),
+                "",
+                f"rows/s        {self.rows_per_second:,.0f} ({self.seconds * 1e3:,.2f} ms per step"
+                f"; the profiler adds {max(slower, 0.0):.0%})",
+                f"peak memory   {format_bytes(self.peak_memory_bytes)} of this process",
+            ]
+        )
 
 
-def _line(text: str, seconds: float, total: float, *, width: int = 11) -> str:
-    share = seconds / total if total > 0 else 0.0
-    return f"{text} {seconds * 1e3:>{width},.2f} {share:>6.1%}"
-
-
-STEPS, OPERATIONS = 50, 10
+STEPS = 50
 _MOST_STEPS = 1000  # of one trace
 _SECONDS_PER_CALL = 0.5  # as in TrainingLoop
 _FIRST_STEPS = 2
@@ -119,7 +87,6 @@ def profile_step(
     steps: int = STEPS,
     batch_size: int | None = None,
     steps_per_loop: int | Literal["auto"] = "auto",
-    operations: int = OPERATIONS,
 ) -> StepProfile:
     """Take optimizer steps with TensorFlow's profiler, and return where their time went.
 
@@ -127,9 +94,9 @@ def profile_step(
 
     - The same steps run twice: without the profiler for rows per second and peak memory, then with
       it for the parts. Both come after the steps that trace the graph.
-    - The profiler records when each operation ran. The names of operations say to which phase and
-      layer they belong. Each instant of the wall time counts for exactly one part, so that the
-      parts add up to it; operations of several parts that run at the same time share it equally.
+    - The profiler records when each operation ran; its name says to which phase it belongs. Each
+      instant of the wall time counts for exactly one part, so that the parts add up to it;
+      operations of several parts that run at the same time share it equally.
     - `reading` is the time in which the step waits for a batch and computes nothing. Reading beside
       the step is free, except that it takes cores from the step, which no part shows.
     - `host overhead` is Python, the start of a call, and TensorFlow's executor between operations;
@@ -150,7 +117,6 @@ def profile_step(
         steps: Optimizer steps of each run, at most 1,000.
         batch_size: As in `TrainingLoop`.
         steps_per_loop: Optimizer steps per call of the graph, as in `TrainingLoop`.
-        operations: Number of most expensive operations to return.
 
     Returns:
         The profile; `print` shows it as a table.
@@ -167,7 +133,6 @@ def profile_step(
     """
     _check_step(train_step)
     steps = check_positive_int("steps", steps)
-    operations = check_positive_int("operations", operations)
     if steps > _MOST_STEPS:
         raise ValueError(
             f"steps={steps}: the trace of so many is too large; use at most {_MOST_STEPS:,}."
@@ -177,16 +142,15 @@ def profile_step(
     data = as_batches(batches, batch_size=batch_size, shuffle=None, seed=None)
     before = SavedState(train_step)
     try:
-        with layer_scopes(train_step.model) as layers:
-            runner = _Runner(_copy(train_step), data)
-            per_call = _steps_per_call(runner, steps, steps_per_loop)
-            reset_peak()
-            seconds, rows = runner.run(steps, per_call)
-            peak = memory_status()["VmHWM"]
-            with tempfile.TemporaryDirectory(prefix="profile-") as folder:
-                with _profiler(folder):
-                    recorded, _ = runner.run(steps, per_call)
-                events = read_trace(folder)
+        runner = _Runner(_copy(train_step), data)
+        per_call = _steps_per_call(runner, steps, steps_per_loop)
+        reset_peak()
+        seconds, rows = runner.run(steps, per_call)
+        peak = memory_status()["VmHWM"]
+        with tempfile.TemporaryDirectory(prefix="profile-") as folder:
+            with _profiler(folder):
+                recorded, _ = runner.run(steps, per_call)
+            events = read_trace(folder)
     finally:
         before.restore()
         follow_steps(train_step.optimizer, train_step.step)  # not the copy's
@@ -196,7 +160,6 @@ def profile_step(
             f"jit_compile=True: TensorFlow {tf.__version__} does not record the operations of XLA, "
             "whose time would count as host overhead; profile with jit_compile=False."
         )
-    replicas, micro_batch = train_step.strategy.num_replicas_in_sync, runner.micro_batch_size
     return StepProfile(
         parts=parts,
         recorded_seconds=recorded / steps,
@@ -204,16 +167,9 @@ def profile_step(
         rows_per_second=rows / seconds,
         steps=steps,
         global_batch_rows=rows / steps,
-        micro_batch_size=micro_batch,
-        replicas=replicas,
+        micro_batch_size=train_step.options.micro_batch_size,
+        replicas=train_step.strategy.num_replicas_in_sync,
         peak_memory_bytes=peak,
-        operations=most_expensive(events, layers, steps=steps, count=operations),
-        hints=find_hints(
-            parts,
-            micro_batches=round(rows / steps / replicas / micro_batch),
-            load=os.getloadavg()[0],
-            cores=os.cpu_count() or 1,
-        ),
     )
 
 
@@ -221,7 +177,6 @@ class _Runner:
     """Takes steps over data that is repeated as often as needed."""
 
     def __init__(self, step: TrainStep, data: Batches) -> None:
-        self.micro_batch_size = step.options.micro_batch_size
         self._step, self._data = step, data
         self._epoch = 0
         self._iterator: Iterator[Any] | None = None

@@ -1,52 +1,36 @@
-"""Divide the wall time of traced steps into parts that add up to it."""
+"""Read a trace of TensorFlow's profiler, and divide its wall time into parts that add up to it."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.common.layers import replaced_calls
 from trainer_module.window.trace import phase_of
 
 _HOST = "/host:CPU"
-_INT64, _STRING, _MESSAGE = 3, 9, 11  # of FieldDescriptorProto.Type
-# Message -> field -> (number, type, repeated message or None).
-_FIELDS: dict[str, dict[str, tuple[int, int, str | None]]] = {
-    "XSpace": {"planes": (1, _MESSAGE, "XPlane")},
-    "XPlane": {
-        "name": (2, _STRING, None),
-        "lines": (3, _MESSAGE, "XLine"),
-        "event_metadata": (4, _MESSAGE, "MetadataEntry"),
-    },
-    # A map field is a repeated message of key and value.
-    "MetadataEntry": {"key": (1, _INT64, None), "value": (2, _MESSAGE, "XEventMetadata")},
-    "XEventMetadata": {"name": (2, _STRING, None)},
-    "XLine": {
-        "name": (2, _STRING, None),
-        "timestamp_ns": (3, _INT64, None),
-        "events": (4, _MESSAGE, "XEvent"),
-    },
-    "XEvent": {
-        "metadata_id": (1, _INT64, None),
-        "offset_ps": (2, _INT64, None),
-        "duration_ps": (3, _INT64, None),
-    },
+_TYPES = {"int64": 3, "string": 9}  # of FieldDescriptorProto.Type
+_MESSAGE = 11
+# The fields that are needed of tsl/profiler/protobuf/xplane.proto, whose generated classes have
+# another module in each TensorFlow: name, number, type; * is repeated.
+_FIELDS = {
+    "XSpace": "planes 1 XPlane*",
+    "XPlane": "name 2 string, lines 3 XLine*, event_metadata 4 Entry*",
+    "Entry": "key 1 int64, value 2 XEventMetadata",  # of a map
+    "XEventMetadata": "name 2 string",
+    "XLine": "timestamp_ns 3 int64, events 4 XEvent*",
+    "XEvent": "metadata_id 1 int64, offset_ps 2 int64, duration_ps 3 int64",
 }
-_SINGLE = ("value",)
 
 
 class TraceEvent(NamedTuple):
-    """An interval of one thread."""
+    """What a thread did in an interval."""
 
     name: str  # such as "step.forward/dense/MatMul:MatMul" for an operation (name:type)
-    thread: str
     start: int  # begin, in picoseconds on the clock of the trace
     end: int
 
@@ -77,7 +61,7 @@ def _host_events(content: bytes) -> Iterator[TraceEvent]:
             for event in line.events:
                 start = zero + event.offset_ps
                 name = names.get(event.metadata_id, "")
-                yield TraceEvent(name, line.name, start, start + event.duration_ps)
+                yield TraceEvent(name, start, start + event.duration_ps)
 
 
 @functools.cache
@@ -90,12 +74,13 @@ def _space_class() -> Any:
     )
     for message, fields in _FIELDS.items():
         declared = file.message_type.add(name=message)
-        for name, (number, kind, of) in fields.items():
-            field = declared.field.add(name=name, number=number)
-            field.type = kind  # pyright: ignore[reportAttributeAccessIssue]
-            is_repeated = of is not None and name not in _SINGLE
-            field.label = field.LABEL_REPEATED if is_repeated else field.LABEL_OPTIONAL
-            if of is not None:
+        for text in fields.split(", "):
+            name, number, kind = text.split()
+            of = kind.rstrip("*")
+            field = declared.field.add(name=name, number=int(number))
+            field.label = field.LABEL_REPEATED if of != kind else field.LABEL_OPTIONAL
+            field.type = _TYPES.get(of, _MESSAGE)  # pyright: ignore[reportAttributeAccessIssue]
+            if of not in _TYPES:
                 field.type_name = f".{package}.{of}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
@@ -130,16 +115,6 @@ _EXECUTOR = "ExecutorState::Process"
 # Operations that call a function, whose operations are counted.
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "Case")
 _CALLS += ("StatelessWhile", "StatelessCase", "MapDefun", "RemoteCall")
-
-
-class OperationTime(NamedTuple):
-    """The operations of one type in one layer and phase."""
-
-    type: str  # type in TensorFlow, such as "MatMul"
-    layer: str  # name of the Keras layer; in parentheses for operations of no layer
-    phase: str
-    seconds: float  # time per step. Operations that run at the same time each count in full
-    count: float  # per step
 
 
 def divide_wall_time(events: Sequence[TraceEvent]) -> dict[str, float]:
@@ -215,38 +190,6 @@ def _hulls(
     return found
 
 
-def most_expensive(
-    events: Sequence[TraceEvent], layers: list[str], *, steps: int, count: int
-) -> tuple[OperationTime, ...]:
-    """Return the operations that took most time in the calls of the graph, the longest first.
-
-    Operations of the data, which run beside the step, have the phase "reading".
-    """
-    times: dict[tuple[str, str, str], list[int]] = {}
-    for event in events:
-        found, part = _OPERATION.fullmatch(event.name), _part(event.name)
-        is_call = part is None and found is not None and found[2] in _CALLS
-        if found is None or is_call or _WAIT.fullmatch(event.name):
-            continue
-        phase = "reading" if part is None else _PARTS[part]
-        layer = layer_of(event.name, layers) or _PLACES.get(phase, "(loss and sums)")
-        times.setdefault((found[2], layer, phase), []).append(event.end - event.start)
-    longest = sorted(times.items(), key=lambda item: -sum(item[1]))[:count]
-    return tuple(
-        OperationTime(*key, seconds=sum(each) / 1e12 / steps, count=len(each) / steps)
-        for key, each in longest
-    )
-
-
-_PLACES = {
-    "reading": "(data)",
-    "reduction over replicas": "(replicas)",
-    "update": "(optimizer)",
-    XLA_PART: "(model)",
-    "host overhead": "(step)",
-}
-
-
 def _part(name: str) -> int | None:
     """Return the index of an operation's part; None for operations of no step."""
     found = _OPERATION.fullmatch(name)
@@ -255,39 +198,3 @@ def _part(name: str) -> int | None:
     phase = phase_of(found[1])
     is_call = found[2] in _CALLS and phase != "compiled"
     return None if phase is None or is_call else _PART_OF_PHASE[phase]
-
-
-_NUMBER = re.compile(r"\blayer\.(\d+)(?:_\d+)?/")
-
-
-@contextlib.contextmanager
-def layer_scopes(model: keras.Model) -> Iterator[list[str]]:
-    """Give operations that are traced in the block the scopes of their layers.
-
-    The layers have their own `call` again after the block.
-
-    Yields:
-        The names of the layers by their numbers, for `layer_of`.
-    """
-    layers: list[Any] = [
-        layer
-        for layer in model._flatten_layers(include_self=False)
-        if not isinstance(layer, keras.layers.InputLayer)
-    ]
-    with replaced_calls((layer, _scoped(layer.call, i)) for i, layer in enumerate(layers)):
-        yield [str(layer.name) for layer in layers]
-
-
-def layer_of(name: str, layers: list[str]) -> str | None:
-    """Return the innermost layer of an operation by its name; None for an operation of none."""
-    found = _NUMBER.findall(name)
-    return layers[int(found[-1])] if found else None
-
-
-def _scoped(call: Any, number: int) -> Any:
-    @functools.wraps(call)
-    def scoped(*args: Any, **kwargs: Any) -> Any:
-        with tf.name_scope(f"layer.{number}"):
-            return call(*args, **kwargs)
-
-    return scoped
