@@ -71,5 +71,4 @@ from .model.layers import PrunedDense as PrunedDense
 # Models that do not fit on one device
 from .stages.staged_model import split_model as split_model
 from .stages.staged_model import StagedModel as StagedModel
-from .stages.staged_model import stage_strategy as stage_strategy
 from .stages.recompute import recompute as recompute

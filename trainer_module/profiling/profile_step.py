@@ -59,7 +59,8 @@ class StepProfile:
         return "\n".join(
             [
                 f"{self.steps} steps of {self.global_batch_rows:,.0f} rows on {self.replicas} "
-                f"replica{'s'[: self.replicas - 1]}, micro-batches of {self.micro_batch_size:,} rows",
+                f"replica{'s'[: self.replicas - 1]}, micro-batches of "
+                f"{self.micro_batch_size:,} rows",
                 "",
                 f"{'part':<28} {'ms per step':>11} {'share':>6}",
                 *(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterable, Sequence
 
 import keras
@@ -14,43 +15,12 @@ from trainer_module.stages.recompute import custom_gradient, uses_custom_gradien
 from trainer_module.window.spec import Placement, Result
 
 
-def stage_strategy(stages: int, devices: Sequence[str] | None = None) -> tf.distribute.Strategy:
-    """Return a strategy for a `StagedModel` with several replicas.
-
-    Args:
-        stages: Number of stages of the model.
-        devices: Devices of the stages of all replicas, as for `StagedModel`. Their number divided
-            by `stages` is the number of replicas. None: as for `StagedModel`.
-
-    Raises:
-        ValueError: The number of devices is not a multiple of the number of stages.
-    """
-    devices = [_known_device(name) for name in devices or _local_devices()]
-    if stages < 1 or len(devices) % stages:
-        raise ValueError(
-            f"devices={devices}: give a multiple of {stages} devices, one for each stage of each "
-            "replica."
-        )
-    first = devices[::stages]
-    if any("CPU" in name for name in first):
-        reduction = tf.distribute.ReductionToOneDevice()  # see `create_strategy`
-        return tf.distribute.MirroredStrategy(first, cross_device_ops=reduction)
-    return tf.distribute.MirroredStrategy(first)
-
-
-class _Devices:
-    """Stands in for a variable as the `colocate_with` argument of tf.distribute."""
-
-    def __init__(self, devices: Sequence[str]) -> None:
-        self._devices = tuple(devices)  # read by MirroredStrategy
-        self.device = devices[0]  # read by OneDeviceStrategy
-
-
-def move(stage: keras.layers.Layer, devices: Sequence[str]) -> None:
-    """Recreate a stage's variables on its devices, with their current values."""
+def _move(stage: keras.layers.Layer, device: str) -> None:
+    """Recreate a stage's variables on its device, with their current values."""
 
     def create_colocated(next_creator: Callable[..., tf.Variable], **kwargs: object) -> tf.Variable:
-        return next_creator(**{**kwargs, "colocate_with": _Devices(devices)})
+        # OneDeviceStrategy reads nothing of the argument but its device.
+        return next_creator(**{**kwargs, "colocate_with": types.SimpleNamespace(device=device)})
 
     values = [variable.numpy() for variable in stage.variables]
     for variable, value in zip(stage.variables, values, strict=True):
@@ -58,15 +28,14 @@ def move(stage: keras.layers.Layer, devices: Sequence[str]) -> None:
             with tf.variable_creator_scope(create_colocated):
                 variable._initialize(value)
         else:
-            with tf.device(devices[0]):
+            with tf.device(device):
                 variable._initialize(value)
 
 
-def colocate_updates(optimizer: keras.optimizers.Optimizer) -> None:
+def _colocate_updates(optimizer: keras.optimizers.Optimizer) -> None:
     """Make an optimizer compute each variable's update on the device of the variable.
 
-    MirroredStrategy does this automatically. Without a strategy, or on one device, TensorFlow would
-    compute all updates on the first device, and hold a stage's slots there during the update.
+    TensorFlow would compute all updates on the first device, and hold a stage's slots there.
     """
     update_step, apply_weight_decay = optimizer.update_step, optimizer._apply_weight_decay
 
@@ -85,11 +54,6 @@ def colocate_updates(optimizer: keras.optimizers.Optimizer) -> None:
     optimizer._apply_weight_decay = colocated_weight_decay
 
 
-def _local_devices() -> list[str]:
-    found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
-    return [device.name for device in found]
-
-
 def _known_device(name: str) -> str:
     """Return the full name of a device, or raise ValueError if it does not exist."""
     if "/job:" in name and "/job:localhost" not in name:
@@ -104,70 +68,37 @@ def _known_device(name: str) -> str:
     return names[short]
 
 
-def stage_devices(devices: Sequence[str] | None, stages: int, replicas: int) -> list[str]:
-    """Return the full names of the devices of all replicas' stages.
-
-    Raises:
-        ValueError: A device does not exist, or the number of devices is not stages * replicas.
-    """
-    wanted = stages * replicas
-    known = [_known_device(name) for name in (_local_devices() if devices is None else devices)]
-    if len(known) < wanted or (devices is not None and len(known) > wanted):
+def _stage_devices(devices: Sequence[str] | None, stages: int) -> list[str]:
+    """Return the full names of the stages' devices."""
+    if devices is None:
+        found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        known = [device.name for device in found]
+    else:
+        known = [_known_device(name) for name in devices]
+    if len(known) < stages or (devices is not None and len(known) > stages):
         raise ValueError(
-            f"{stages} stages on {replicas} replica(s) need {wanted} devices, and there are "
-            f"{len(known)}: {', '.join(known)}. Give one for each stage of each replica (the same "
-            "one may occur twice), or use fewer stages."
+            f"{stages} stages need {stages} devices, and there are {len(known)}: "
+            f"{', '.join(known)}. Give one for each stage (the same one may occur twice), or use "
+            "fewer stages."
         )
-    return known[:wanted]
-
-
-def check_strategy_of_stages(
-    strategy: tf.distribute.Strategy, devices: list[str], stages: int
-) -> None:
-    """Raise ValueError if the strategy's replicas are not on the devices of the first stages."""
-    if not tf.distribute.has_strategy():
-        return
-    if isinstance(strategy, tf.distribute.OneDeviceStrategy):
-        return
-    if not isinstance(strategy, tf.distribute.MirroredStrategy):
-        raise ValueError(
-            f"a StagedModel assigns its stages to devices, so {type(strategy).__name__} cannot: "
-            "create the model outside of any strategy, under 'one_device', or for several "
-            f"replicas under stage_strategy(stages={stages})."
-        )
-    first = [_known_device(name) for name in strategy.extended.worker_devices]
-    if first != devices[::stages]:
-        raise ValueError(
-            f"the strategy's replicas are on {', '.join(first)}, and their first stages on "
-            f"{', '.join(devices[::stages])}: take stage_strategy(stages={stages}, devices=...)."
-        )
+    return known[:stages]
 
 
 class Stage(keras.layers.Layer):
     """A layer that runs forward and backward on the device of its variables.
 
-    Attributes:
-        inner: The layer or model of the stage.
-        devices: One device per replica.
-        recomputed: Whether the backward pass recomputes the activations.
+    If it is `recomputed`, the backward pass computes its activations again.
     """
 
-    def __init__(
-        self, inner: keras.layers.Layer, devices: tuple[str, ...], *, recomputed: bool = False
-    ) -> None:
-        """Wrap a built layer."""
+    def __init__(self, inner: keras.layers.Layer, device: str, *, recomputed: bool = False) -> None:
+        """Wrap a built layer or model."""
         # The inputs are the outputs of the previous stage and are not cast here.
         super().__init__(name=f"stage_of_{inner.name}", dtype=inner.dtype_policy, autocast=False)
         self.inner = inner
-        self.devices = devices
+        self.device = device
         self.recomputed = recomputed
         self.supports_masking = True
         self.built = True
-
-    @property
-    def device(self) -> str:
-        """The device of the replica whose graph is being built."""
-        return self.devices[_replica()]
 
     def call(self, inputs: Tensors, training: bool | None = None) -> Tensors:
         """Return the stage's outputs."""
@@ -226,34 +157,35 @@ class StagedModel(keras.Model):
         Args:
             stages: Layers and models, the first with an `Input`. The input of each stage is the
                 output of the previous one. `split_model` splits a model into stages.
-            devices: One device per stage, such as "GPU:0" or "CPU:1". For N replicas N times as
-                many: those of the first replica's stages, then those of the second's. None: the
-                GPUs, or the logical CPU devices if there are none, in order.
+            devices: One device per stage, such as "GPU:0" or "CPU:1". None: the GPUs, or the
+                logical CPU devices if there are none, in order.
             recompute: Names of stages whose activations the backward pass recomputes.
             name: Name of the model.
 
         Raises:
             ValueError: There are no stages, the first stage has no inputs, the number of devices
                 does not fit, a device does not exist, a name in `recompute` is not a stage's, two
-                stages have the same name or share a variable, or the strategy's replicas are not on
-                the devices of the first stages.
+                stages have the same name or share a variable, or the strategy has replicas.
         """
         stages = list(stages)
         _check_stages(stages)
         strategy = tf.distribute.get_strategy()
-        replicas = strategy.num_replicas_in_sync
-        devices = stage_devices(devices, len(stages), replicas)
-        check_strategy_of_stages(strategy, devices, len(stages))
+        one_device = isinstance(strategy, tf.distribute.OneDeviceStrategy)
+        if tf.distribute.has_strategy() and not one_device:
+            raise ValueError(
+                f"a StagedModel assigns its stages to devices, so {type(strategy).__name__} cannot:"
+                " create the model outside of any strategy, or under 'one_device'."
+            )
+        devices = _stage_devices(devices, len(stages))
         again = set(recompute)
         _check_names(again, stages)
         inputs = _new_inputs(_inputs_of(stages[0]))
         outputs = inputs
-        for number, stage in enumerate(stages):
+        for number, (stage, device) in enumerate(zip(stages, devices, strict=True)):
             stage(outputs)  # builds it
-            own = tuple(devices[number :: len(stages)])
             _check_shared(stages[: number + 1])
-            move(stage, own)
-            outputs = Stage(stage, own, recomputed=stage.name in again)(outputs)
+            _move(stage, device)
+            outputs = Stage(stage, device, recomputed=stage.name in again)(outputs)
         super().__init__(inputs, outputs, name=name)
 
     @property
@@ -311,7 +243,7 @@ class _StagePlacement(Placement):
         """Make a built optimizer compute each update on the variable's device."""
         if len(self._model.stages) > 1:
             for one in each_optimizer(optimizer):
-                colocate_updates(one)
+                _colocate_updates(one)
 
 
 def _inputs_of(model: keras.Model) -> Tensors:
@@ -361,14 +293,6 @@ def _check_shared(stages: Sequence[keras.layers.Layer]) -> None:
                     f"{stage.name!r}, but can be on one device only. Split the model elsewhere, so "
                     "that the layers that share it are in one stage."
                 )
-
-
-def _replica() -> int:
-    """Return the number of the replica whose graph is being built; 0 in cross-replica context."""
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        return 0
-    return int(tf.get_static_value(context.replica_id_in_sync_group))
 
 
 def split_model(model: keras.Model, after: Sequence[str]) -> list[keras.Model]:
