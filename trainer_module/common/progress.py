@@ -17,7 +17,7 @@ from typing import IO, NamedTuple
 
 from trainer_module.common.tensors import Json
 
-LOG_SECONDS = 1.0
+_LOG_SECONDS = 1.0
 """Least time between two records of one `RowCounter`."""
 
 _ATTRIBUTE = "progress"
@@ -150,7 +150,7 @@ class RowCounter:
         """Add the rows of a batch."""
         self._rows += rows
         now = time.monotonic()
-        if now - self._logged >= LOG_SECONDS and self._rows:
+        if now - self._logged >= _LOG_SECONDS and self._rows:
             record = RowsProcessed(self._rows)
             logging.getLogger("absl").info("%d rows more", record.rows, extra=attached(record))
             self._rows, self._logged = 0, now

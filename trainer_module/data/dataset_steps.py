@@ -21,14 +21,14 @@ _SHUFFLES = ("ShuffleDataset", "ShuffleDatasetV2", "ShuffleDatasetV3")
 _RANDOM = ("Random", "Multinomial", "TruncatedNormal", "ParameterizedTruncatedNormal")
 
 
-def steps_of(dataset: tf.data.Dataset) -> Iterator[tuple[str, tf.data.Dataset]]:
+def _steps_of(dataset: tf.data.Dataset) -> Iterator[tuple[str, tf.data.Dataset]]:
     """Yield (kind, dataset) of each step, the last first: ("Batch", ...), ("Shuffle", ...)."""
     yield kind_of(dataset), dataset
     for below in _inputs(dataset):
-        yield from steps_of(below)
+        yield from _steps_of(below)
 
 
-def functions_of(dataset: tf.data.Dataset) -> list[tf.types.experimental.ConcreteFunction]:
+def _functions_of(dataset: tf.data.Dataset) -> list[tf.types.experimental.ConcreteFunction]:
     """Return the functions of a step, each with its concrete `function`."""
     return list(_private(dataset, "_functions")())
 
@@ -37,7 +37,7 @@ def has_reshuffle(dataset: tf.data.Dataset) -> bool:
     """Return whether each new iterator of the dataset has another order."""
     return any(
         kind == "Shuffle" and _private(each, "_reshuffle_each_iteration")
-        for kind, each in steps_of(dataset)
+        for kind, each in _steps_of(dataset)
     )
 
 
@@ -52,7 +52,7 @@ def reshuffles_at_once(dataset: tf.data.Dataset) -> bool:
 
 def unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
     """Return whether the dataset shuffles with a seed that no other process has."""
-    for kind, each in steps_of(dataset):
+    for kind, each in _steps_of(dataset):
         if kind in ("Shuffle", "Random") and _no_seed(*_seeds(each)):
             return True
         for operation in _operations(each):
@@ -65,7 +65,7 @@ def random_operations(dataset: tf.data.Dataset) -> list[str]:
     """Return TensorFlow's random operations in the dataset's functions, without duplicates."""
     found = {
         operation.type
-        for _, each in steps_of(dataset)
+        for _, each in _steps_of(dataset)
         for operation in _operations(each)
         if operation.type.startswith(_RANDOM) and "Dataset" not in operation.type
     }
@@ -120,7 +120,7 @@ def _constant(value: tf.Tensor) -> np.ndarray | None:
 def _operations(dataset: tf.data.Dataset) -> list[tf.Operation]:
     return [
         operation
-        for function in functions_of(dataset)
+        for function in _functions_of(dataset)
         for operation in function.function.graph.get_operations()
     ]
 
@@ -163,11 +163,11 @@ def dataset_fingerprint(
     facts: dict[str, Json] = {"elements": str(dataset.element_spec)}
     unreadable: set[str] = set()
     own = {id(each) for variable in restored for each in (variable, *_handles(variable))}
-    steps = [(kind, each) for kind, each in steps_of(dataset) if kind not in _WITHOUT_EFFECT]
+    steps = [(kind, each) for kind, each in _steps_of(dataset) if kind not in _WITHOUT_EFFECT]
     for place, (kind, each) in enumerate(reversed(steps)):
         step = _options(each, unreadable)
         captured: list[str] = []
-        for number, function in enumerate(functions_of(each)):
+        for number, function in enumerate(_functions_of(each)):
             step[f"function {number}"] = to_fingerprint(function._func, without=own)
             captured += _captured(function.function.graph, own, unreadable)
         step |= {f"captured {number}": value for number, value in enumerate(captured)}

@@ -173,7 +173,7 @@ class Examples:
             buffer_rows = max(buffer_rows, block_rows(self.feature_spec))
             held = buffer_rows // 2
             blocks = self._ready(source.in_turn(order)).rebatch(buffer_rows - held)
-            return shuffle_blocks(blocks, held_rows=held, seed=seed).prefetch(1)
+            return _shuffle_blocks(blocks, held_rows=held, seed=seed).prefetch(1)
         # Large rows take longer to read than to move one by one, which needs the least memory.
         tf.random.set_seed(1)  # for this graph: the order does not depend on the global seed
         rows = source.one_by_one(order)
@@ -354,7 +354,7 @@ def expand(patterns: Sequence[str], *, what: str) -> tuple[str, ...]:
     return tuple(files)
 
 
-def shuffle_blocks(blocks: tf.data.Dataset, *, held_rows: int, seed: tf.Tensor) -> tf.data.Dataset:
+def _shuffle_blocks(blocks: tf.data.Dataset, *, held_rows: int, seed: tf.Tensor) -> tf.data.Dataset:
     """Return the rows of blocks in random order, again in blocks, some of which may be empty.
 
     `held_rows` rows are held back. Each incoming block is mixed with them, and as many rows as it

@@ -15,7 +15,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -98,8 +98,7 @@ class ParquetRows:
             if sum(footer.rows) == 0:  # its columns may have no types
                 continue
             self._check_types(path, footer.columns)
-            for number, (rows, chunks) in enumerate(zip(footer.rows, footer.chunks, strict=True)):
-                self._check_counts(f"{path}, row group {number}", rows, chunks)
+            for number, rows in enumerate(footer.rows):
                 groups.append(_Group(path, footer.version, number, rows, first_row))
                 first_row += rows
         return tuple(groups) or (_Group(self.files[0], "", 0, 0, 0),)
@@ -185,7 +184,7 @@ class ParquetRows:
         most = 1
         for chunks in itertools.chain(*(_footer(path).chunks for path in self.files)):
             found = (chunks.get(name) for name in self.feature_spec)
-            most = max(most, sum(min(_PAGE_BYTES, chunk.bytes) for chunk in found if chunk))
+            most = max(most, sum(min(_PAGE_BYTES, size) for size in found if size))
         fitting = _OPEN_BYTES // (_OPEN_PER_TURN * most)
         return max(1, min(_GROUPS_AT_A_TIME, self.parts, fitting))
 
@@ -201,23 +200,6 @@ class ParquetRows:
             if reason := _why_not(types[0], feature):
                 raise _UnreadableRows(f"{path}: column {name!r} is {types[0]}, {reason}.")
 
-    def _check_counts(self, where: str, rows: int, chunks: Mapping[str, _Chunk]) -> None:
-        """Compare the numbers of values in a row group's metadata with the features."""
-        for name, feature in self.feature_spec.items():
-            chunk, expected = chunks.get(name), rows * math.prod(feature.shape)
-            if chunk is None or expected == 0:
-                continue
-            if chunk.values != expected:
-                raise _UnreadableRows(
-                    f"{where}, column {name!r}: {chunk.values:,} values in {rows:,} rows, but the "
-                    f"feature has the shape {list(feature.shape)}: {_LENGTHS}"
-                )
-            if chunk.nulls:
-                raise _UnreadableRows(
-                    f"{where}, column {name!r}: {chunk.nulls:,} null values or empty lists: "
-                    f"{_NULLS}"
-                )
-
 
 _LENGTHS = "write as many values in each row as the feature has."
 _NULLS = "replace missing values in Transform."
@@ -232,22 +214,14 @@ def is_parquet(path: str) -> bool:
         return False
 
 
-class _Chunk(NamedTuple):
-    """A column of a row group: its values, its null values if they are known, its bytes."""
-
-    values: int
-    nulls: int
-    bytes: int
-
-
 class _Footer(NamedTuple):
     """What the end of a file says."""
 
     version: str  # another text if the file was written again
     columns: tuple[tuple[str, _Arrow], ...]  # (name, Arrow type) of each column
     rows: tuple[int, ...]
-    # Columns of each row group by name; empty if a column has several parts
-    chunks: tuple[dict[str, _Chunk], ...]
+    # Bytes of each column of each row group; empty if a column has several parts
+    chunks: tuple[dict[str, int], ...]
 
 
 def _footer(path: str) -> _Footer:
@@ -270,16 +244,11 @@ def _read_footer(path: str, size: int, mtime_nsec: int) -> _Footer:
             f"{size} {mtime_nsec}",
             tuple(zip(schema.names, schema.types, strict=True)),
             tuple(group.num_rows for group in groups),
-            tuple({n: _chunk(group.column(i)) for i, n in enumerate(names)} for group in groups),
+            tuple(
+                {name: group.column(i).total_uncompressed_size for i, name in enumerate(names)}
+                for group in groups
+            ),
         )
-
-
-def _chunk(column: _Arrow) -> _Chunk:
-    statistics = column.statistics
-    nulls = 0
-    if statistics is not None and statistics.has_null_count:
-        nulls = statistics.null_count
-    return _Chunk(column.num_values, nulls, column.total_uncompressed_size)
 
 
 def _open_file(path: str, columns: int = 1) -> _Arrow:

@@ -65,7 +65,7 @@ def create_strategy(
     if name == "tpu":
         return _tpu_strategy()
     if name == "parameter_server":
-        return parameter_server_strategy(cluster, start_timeout_seconds=start_timeout_seconds)
+        return _parameter_server_strategy(cluster, start_timeout_seconds=start_timeout_seconds)
     if name == "multi_worker":
         if cluster is None:
             raise ValueError(
@@ -237,7 +237,7 @@ class _ChiefMissing(RuntimeError):
     """The chief did not start in time."""
 
 
-def parameter_server_strategy(
+def _parameter_server_strategy(
     cluster: Cluster | None, *, start_timeout_seconds: float
 ) -> tf.distribute.Strategy:
     """Return the strategy on the chief; on workers and servers, serve it and end the process.

@@ -18,11 +18,10 @@ import tensorflow as tf
 from absl import logging
 
 from shared_core.atomic_files import atomic_write_text
-from shared_core.nearest import nearest
 from trainer_module.checks.batch import check_batch
 from trainer_module.common.progress import MemoryProbe, attached
 from trainer_module.common.tensors import Json, LossLike, Tensors
-from trainer_module.common.user_values import import_dotted
+from trainer_module.common.user_values import check_positive_int, import_dotted
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.devices.main_thread import doing
 from trainer_module.devices.memory_budget import (
@@ -37,7 +36,6 @@ from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.memory.probe import ProbeRequest, StepOption, measure_in_child
 from trainer_module.model.model_context import ModelContext, inputs_of
 from trainer_module.model.plan import Plan, build_resolved
-from trainer_module.options.step_options import StepOptions
 
 _KERAS_OPTIONS = ("floatx", "dtype_policy", "image_data_format")
 
@@ -95,7 +93,11 @@ def find_micro_batch_size(
         ValueError: An argument is wrong, or `build` or `TrainStep` reject it.
         RuntimeError: A child process failed for another reason than memory.
     """
-    _check(global_batch_size, memory_budget, step_options)
+    check_positive_int("global_batch_size", global_batch_size)
+    try:
+        allowed = parse_memory_budget(memory_budget)
+    except ValueError as error:
+        raise ValueError(f"memory_budget={memory_budget!r}: {error}.") from None
     # Listing devices starts TensorFlow, which then takes all GPU memory. If it has started already,
     # `_free_memory` raises the error for replicas on GPUs.
     with contextlib.suppress(ValueError):
@@ -112,13 +114,14 @@ def find_micro_batch_size(
         step_options=step_options,
         keras_options={name: getattr(keras.config, name)() for name in _KERAS_OPTIONS},
     )
-    return _halve_until_it_fits(request, memory_budget)
+    free = _free_memory(devices)
+    return _halve_until_it_fits(request, free, allowed.of(free), memory_budget)
 
 
-def _halve_until_it_fits(request: ProbeRequest, memory_budget: int | str) -> _MicroBatchSize:
+def _halve_until_it_fits(
+    request: ProbeRequest, free: int, budget: int, memory_budget: int | str
+) -> _MicroBatchSize:
     devices = len(request.devices)
-    free = _free_memory(request.devices)
-    budget = parse_memory_budget(memory_budget).of(free)
     rows, next_rows = math.ceil(request.global_batch_rows / devices), None
     while True:
         logging.get_absl_logger().info(
@@ -150,21 +153,6 @@ def _halve_until_it_fits(request: ProbeRequest, memory_budget: int | str) -> _Mi
         f"; {next_rows} do not fit" if next_rows else "",
     )
     return _MicroBatchSize(rows, needed, budget, next_rows)
-
-
-def _check(
-    global_batch_size: int, memory_budget: int | str, step_options: dict[str, StepOption]
-) -> None:
-    if global_batch_size < 1:
-        raise ValueError(f"global_batch_size={global_batch_size}: use at least 1 row.")
-    try:
-        parse_memory_budget(memory_budget)
-    except ValueError as error:
-        raise ValueError(f"memory_budget={memory_budget!r}: {error}.") from None
-    known = StepOptions.model_fields.keys() - {"micro_batch_size"}
-    for option in step_options:
-        if option not in known:
-            raise ValueError(f"{option!r} is not an argument here; {nearest(option, known)}")
 
 
 def _importable(build: _BuildStep | str) -> str:

@@ -44,7 +44,7 @@ class _Pair(NamedTuple):
     there: Variable
 
 
-class ServerVariables:
+class _ServerVariables:
     """The variables of a model and its optimizer on the servers.
 
     Attributes:
@@ -239,7 +239,7 @@ class ParameterServerStep:
         self._servers = tasks.addresses["ps"]
         self._cluster = cluster
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(cluster)
-        self._variables_there = ServerVariables(model, optimizer, cluster)
+        self._variables_there = _ServerVariables(model, optimizer, cluster)
         self._functions: dict[Hashable, Callable[..., _Done]] = {}
 
     def run(

@@ -27,7 +27,7 @@ _FIELDS = {
 }
 
 
-class TraceEvent(NamedTuple):
+class _TraceEvent(NamedTuple):
     """What a thread did in an interval."""
 
     name: str  # such as "step.forward/dense/MatMul:MatMul" for an operation (name:type)
@@ -35,7 +35,7 @@ class TraceEvent(NamedTuple):
     end: int
 
 
-def read_trace(folder: str) -> list[TraceEvent]:
+def read_trace(folder: str) -> list[_TraceEvent]:
     """Return the events of this machine's threads in all traces below a folder.
 
     Raises:
@@ -44,14 +44,14 @@ def read_trace(folder: str) -> list[TraceEvent]:
     files = sorted(tf.io.gfile.glob(f"{folder}/plugins/profile/*/*.xplane.pb"))
     if not files:
         raise ValueError(f"{folder} has no plugins/profile/*/*.xplane.pb: TensorFlow wrote none.")
-    found: list[TraceEvent] = []
+    found: list[_TraceEvent] = []
     for file in files:
         with tf.io.gfile.GFile(file, "rb") as stream:
             found += _host_events(stream.read())
     return found
 
 
-def _host_events(content: bytes) -> Iterator[TraceEvent]:
+def _host_events(content: bytes) -> Iterator[_TraceEvent]:
     for plane in _space_class().FromString(content).planes:
         if plane.name != _HOST:
             continue
@@ -61,7 +61,7 @@ def _host_events(content: bytes) -> Iterator[TraceEvent]:
             for event in line.events:
                 start = zero + event.offset_ps
                 name = names.get(event.metadata_id, "")
-                yield TraceEvent(name, start, start + event.duration_ps)
+                yield _TraceEvent(name, start, start + event.duration_ps)
 
 
 @functools.cache
@@ -117,7 +117,7 @@ _CALLS = ("PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Wh
 _CALLS += ("StatelessWhile", "StatelessCase", "MapDefun", "RemoteCall")
 
 
-def divide_wall_time(events: Sequence[TraceEvent]) -> dict[str, float]:
+def divide_wall_time(events: Sequence[_TraceEvent]) -> dict[str, float]:
     """Return the seconds of each part; they add up to the time from the first marker to the last.
 
     Each instant counts for exactly one part, or in equal shares for the parts of the operations
@@ -174,7 +174,7 @@ def _sweep(spans: np.ndarray, length: int) -> dict[str, float]:
 
 
 def _hulls(
-    calls: Sequence[TraceEvent], spans: Sequence[tuple[int, int, int]], begin: int
+    calls: Sequence[_TraceEvent], spans: Sequence[tuple[int, int, int]], begin: int
 ) -> list[tuple[int, int]]:
     """Return the time from the first to the last activity in each call: before it is Python."""
     if not spans:

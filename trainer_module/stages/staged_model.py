@@ -84,7 +84,7 @@ def _stage_devices(devices: Sequence[str] | None, stages: int) -> list[str]:
     return known[:stages]
 
 
-class Stage(keras.layers.Layer):
+class _Stage(keras.layers.Layer):
     """A layer that runs forward and backward on the device of its variables.
 
     If it is `recomputed`, the backward pass computes its activations again.
@@ -185,7 +185,7 @@ class StagedModel(keras.Model):
             stage(outputs)  # builds it
             _check_shared(stages[: number + 1])
             _move(stage, device)
-            outputs = Stage(stage, device, recomputed=stage.name in again)(outputs)
+            outputs = _Stage(stage, device, recomputed=stage.name in again)(outputs)
         super().__init__(inputs, outputs, name=name)
 
     @property
@@ -202,9 +202,9 @@ class StagedModel(keras.Model):
         )
 
     @property
-    def stages(self) -> list[Stage]:
+    def stages(self) -> list[_Stage]:
         """The stages, in order."""
-        return [layer for layer in self.layers if isinstance(layer, Stage)]
+        return [layer for layer in self.layers if isinstance(layer, _Stage)]
 
     def in_one_piece(self) -> keras.Model:
         """Return a plain model of the same layers and variables, without stages and devices."""

@@ -95,7 +95,7 @@ def run_fn(fn_args: FnArgs) -> FitResult | None:
         config = with_hyperparameters(config, fn_args.hyperparameters)
     cluster = cluster_of_environment()
     if (config.workers or 1) > 1 and cluster is None:
-        return train_on_local_workers(
+        return _train_on_local_workers(
             fn_args, config, log_dir=os.path.join(_run_dir(fn_args), "workers")
         )
     prepare_process(config)
@@ -239,7 +239,7 @@ _ARGUMENTS = (
 )
 
 
-def train_on_local_workers(fn_args: FnArgs, config: TrainerConfig, *, log_dir: str) -> FitResult:
+def _train_on_local_workers(fn_args: FnArgs, config: TrainerConfig, *, log_dir: str) -> FitResult:
     """Train by `run_fn` in several processes of this machine; return the chief's result.
 
     This process reports the chief's progress. Each worker's output is written to its log file.

@@ -39,13 +39,13 @@ from trainer_module.step.reports import NonFiniteError
 from trainer_module.step.train_step import SavedState, TrainStep
 from trainer_module.tuning.hyperparameters import Setting
 
-LOWEST, HIGHEST, WINDOWS = 1e-6, 10.0, 200
+_LOWEST, _HIGHEST, _WINDOWS = 1e-6, 10.0, 200
 _OLDER = 0.9
 _DIVERGED = 4.0
 _SHARE = 0.1
 
 
-class RangeTest(NamedTuple):
+class _RangeTest(NamedTuple):
     """Result of a range test."""
 
     rate: float  # the rate to train with; the peak if there is a schedule
@@ -75,10 +75,10 @@ def find_learning_rate(
     batch_size: int | None = None,
     shuffle: bool | None = None,
     seed: int | None = None,
-    lowest: float = LOWEST,
-    highest: float = HIGHEST,
-    windows: int = WINDOWS,
-) -> RangeTest:
+    lowest: float = _LOWEST,
+    highest: float = _HIGHEST,
+    windows: int = _WINDOWS,
+) -> _RangeTest:
     """Train windows at growing learning rates, then restore the previous state.
 
     Model, optimizer (including its learning rate), averages, counters and random state are restored
@@ -121,7 +121,7 @@ def find_learning_rate(
     return found
 
 
-def _run_test(step: TrainStep, batches: Iterator[Tensors], rates: np.ndarray) -> RangeTest:
+def _run_test(step: TrainStep, batches: Iterator[Tensors], rates: np.ndarray) -> _RangeTest:
     losses: list[float] = []
     smoothed: list[float] = []
     mean = weight = 0.0
@@ -148,7 +148,7 @@ def _run_test(step: TrainStep, batches: Iterator[Tensors], rates: np.ndarray) ->
             + ": look at labels and features, or give a number."
         )
     tried = tuple(float(rate) for rate in rates[: len(losses)])
-    return RangeTest(
+    return _RangeTest(
         rate=_SHARE * tried[best],
         rates=tried,
         losses=tuple(losses),
@@ -243,7 +243,7 @@ def _range_test(
     batches: BatchSource,
     strategy: tf.distribute.Strategy,
     micro_batch_size: int,
-) -> RangeTest:
+) -> _RangeTest:
     with strategy.scope():
         constant = plan.config.optimizer.model_copy(update={"schedule": None})
         optimizer = create_optimizer(constant, total_steps=1)
@@ -280,7 +280,7 @@ def _read_record(path: str) -> float | None:
     return rate if isinstance(rate, float) and 0 < rate < math.inf else None
 
 
-def _log_result(found: RangeTest, table: str | None) -> None:
+def _log_result(found: _RangeTest, table: str | None) -> None:
     logging.info(
         "Learning rate %.3g, a tenth of the %.3g at which the smoothed loss of %d windows of "
         "growing rate is lowest (%.4f, from %.4f)%s%s",

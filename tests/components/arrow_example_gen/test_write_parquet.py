@@ -55,7 +55,7 @@ def test_batches_are_joined_up_to_the_size_of_a_row_group(tmp_path, monkeypatch,
 
 
 def test_progress_counts_the_rows(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_LOG_SECONDS", 0.0)
     with caplog.at_level(logging.INFO, logger="absl"):
         written(tmp_path, [batch(0, 20), batch(20, 50)])
     records = [progress.progress_of(line) for line in caplog.records]

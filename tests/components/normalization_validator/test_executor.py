@@ -216,7 +216,7 @@ def test_a_constant_that_the_raw_data_had_not_is_no_normalised_column(packed_exa
 
 
 def test_progress_reaches_the_console(packed_examples, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_LOG_SECONDS", 0.0)
     with caplog.at_level(logging.INFO, logger="absl"):
         run = Run(packed_examples, tmp_path)
     *running, ended = [record for line in caplog.records if (record := progress_of(line))]

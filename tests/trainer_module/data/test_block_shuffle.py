@@ -12,7 +12,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer_module.data.input_pipeline import shuffle_blocks
+from trainer_module.data.input_pipeline import _shuffle_blocks
 
 
 def blocks_of(sizes):
@@ -32,7 +32,7 @@ def blocks_of(sizes):
 
 def drawn(sizes, held_rows, seed=1):
     """The numbers, block by block."""
-    shuffled = shuffle_blocks(
+    shuffled = _shuffle_blocks(
         blocks_of(sizes), held_rows=held_rows, seed=tf.constant(seed, tf.int64)
     )
     found = []
@@ -65,7 +65,7 @@ def test_each_order_is_as_likely_as_another(sizes, held_rows):
     """24 orders, 600 seeds. Reference: chi-square of 23 degrees, below 60 in all but 4e-5."""
     seeds = tf.data.Dataset.range(600)
     shuffled = seeds.flat_map(
-        lambda seed: shuffle_blocks(blocks_of(sizes), held_rows=held_rows, seed=seed)
+        lambda seed: _shuffle_blocks(blocks_of(sizes), held_rows=held_rows, seed=seed)
     )
     numbers = np.concatenate([row["number"][:, 0] for row, _ in shuffled.as_numpy_iterator()])
     counts = collections.Counter(map(tuple, numbers.reshape(600, 4).tolist()))

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from shared_core.feature_layout import MISSING_INT
 from trainer_module.data import input_pipeline
-from trainer_module.data.input_pipeline import Examples, expand, shuffle_blocks, summarise
+from trainer_module.data.input_pipeline import Examples, _shuffle_blocks, expand, summarise
 from trainer_module.data.row_source import TFRecordRows
 
 
@@ -158,7 +158,9 @@ def test_large_shuffles_draw_rows_one_by_one(monkeypatch, buffer_rows, columns, 
     """Up to 128 MiB: 32,768 rows of 1,024 float32, the label included."""
     calls = []
     monkeypatch.setattr(
-        input_pipeline, "shuffle_blocks", lambda *a, **o: calls.append(a) or shuffle_blocks(*a, **o)
+        input_pipeline,
+        "shuffle_blocks",
+        lambda *a, **o: calls.append(a) or _shuffle_blocks(*a, **o),
     )
     spec = {
         "x": tf.io.FixedLenFeature([columns], tf.float32),

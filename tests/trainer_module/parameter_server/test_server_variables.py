@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import ParameterServerStep
-from trainer_module.parameter_server.parameter_server_step import ServerVariables
+from trainer_module.parameter_server.parameter_server_step import _ServerVariables
 
 
 def built(name, **options):
@@ -32,7 +32,7 @@ def gradients(model, seed):
 @pytest.mark.parametrize("name", ["SGD", "AdamW", "Ftrl", "Lamb"])
 def test_updates_are_those_of_the_optimizer(strategies, name):
     model, optimizer = built(name)
-    there = ServerVariables(model, optimizer, strategies["one_device"])
+    there = _ServerVariables(model, optimizer, strategies["one_device"])
     expected, whole = built(name)
     expected.set_weights(model.get_weights())
     for number in range(3):
@@ -49,7 +49,7 @@ def test_updates_are_those_of_the_optimizer(strategies, name):
 
 def test_values_travel_from_the_chief_to_the_servers_and_back(strategies):
     model, optimizer = built("Adam")
-    there = ServerVariables(model, optimizer, strategies["one_device"])
+    there = _ServerVariables(model, optimizer, strategies["one_device"])
     restored = [np.full(v.shape, 2.0, "float32") for v in model.variables]
     model.set_weights(restored)
     momentum = next(v for v in optimizer.variables if "momentum" in v.path)
@@ -85,4 +85,4 @@ def test_optimizers_that_cannot_work_there_are_refused(strategies):
             optimizer.exclude_from_weight_decay(var_names=["bias"])
         optimizer.build(model.trainable_variables)
         with pytest.raises(ValueError, match=message):
-            ServerVariables(model, optimizer, strategies["one_device"])
+            _ServerVariables(model, optimizer, strategies["one_device"])

@@ -6,7 +6,7 @@ import pytest
 
 from trainer_module.profiling.timeline import (
     _PARTS,
-    TraceEvent,
+    _TraceEvent,
     divide_wall_time,
     read_trace,
 )
@@ -19,9 +19,9 @@ BACKWARD = f"{BODY}/gradient_tape/while/step.forward/layer.1/dense/MatMul:MatMul
 EXECUTOR = "ExecutorState::Process"
 
 
-def event(name: str, start: int, end: int) -> TraceEvent:
+def event(name: str, start: int, end: int) -> _TraceEvent:
     """An event from and to a number of milliseconds."""
-    return TraceEvent(name, ZERO + start * 10**9, ZERO + end * 10**9)
+    return _TraceEvent(name, ZERO + start * 10**9, ZERO + end * 10**9)
 
 
 EVENTS = [
