@@ -156,11 +156,9 @@ def test_block_shuffle_draws_from_the_configured_number_of_rows(many_files, monk
 )
 def test_large_shuffles_draw_rows_one_by_one(monkeypatch, buffer_rows, columns, many):
     """Up to 128 MiB: 32,768 rows of 1,024 float32, the label included."""
-    calls = []
+    calls, shuffle = [], _shuffle_blocks
     monkeypatch.setattr(
-        input_pipeline,
-        "shuffle_blocks",
-        lambda *a, **o: calls.append(a) or _shuffle_blocks(*a, **o),
+        input_pipeline, "_shuffle_blocks", lambda *a, **o: calls.append(a) or shuffle(*a, **o)
     )
     spec = {
         "x": tf.io.FixedLenFeature([columns], tf.float32),
