@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import dataset_cases
@@ -45,12 +44,6 @@ def test_the_same_program_has_the_same_identity_and_another_value_another(elsewh
         assert identity(CASES[name](1.0)) == here
         assert identity(CASES[name](2.0)) != here
         assert elsewhere[name] == here
-
-
-def test_every_captured_value_is_read():
-    for name in ["variable", "normalization", "large_constant"]:
-        _, unreadable = dataset_fingerprint(CASES[name](1.0))
-        assert unreadable == set()
 
 
 def test_python_functions_are_named_and_keep_the_identity():
@@ -105,13 +98,6 @@ def test_variables_that_a_checkpoint_restores_do_not_count():
     assert dataset_fingerprint(dataset)[0] != before
 
 
-def test_options_of_speed_do_not_affect_the_identity():
-    mean = tf.constant(dataset_cases.many(1.0))
-    slow = numbers().map(lambda x: x - mean)
-    fast = numbers().map(lambda x: x - mean, num_parallel_calls=3).prefetch(2)
-    assert dataset_fingerprint(slow)[0] == dataset_fingerprint(fast)[0]
-
-
 def test_saved_data_may_be_moved_and_saved_again(tmp_path):
     found = []
     for name in ("one", "two"):
@@ -163,11 +149,8 @@ def test_texts_that_are_cut_elsewhere_have_another_digest():
         assert array_digest(one) != array_digest(other)
 
 
-def test_a_large_array_is_hashed_and_not_stored():
-    """100 MB. A bound of 10 s says only that nothing is done per element."""
-    held = tf.constant(np.ones(25_000_000, "float32"))
-    started = time.perf_counter()
-    facts, unreadable = dataset_fingerprint(numbers().map(lambda x: x + held[0]))
-    assert time.perf_counter() - started < 10
-    assert len(json.dumps(facts)) < 1000
-    assert unreadable == set()
+def test_options_of_speed_do_not_affect_the_identity():
+    mean = tf.constant(dataset_cases.many(1.0))
+    slow = numbers().map(lambda x: x - mean)
+    fast = numbers().map(lambda x: x - mean, num_parallel_calls=3).prefetch(2)
+    assert dataset_fingerprint(slow)[0] == dataset_fingerprint(fast)[0]

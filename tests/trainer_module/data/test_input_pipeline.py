@@ -44,13 +44,6 @@ def test_an_epoch_is_on_the_cpu_whatever_the_device(examples):
         assert iter(epoch)._iterator_resource.device.endswith("CPU:0")
 
 
-def test_no_autotuner_makes_the_end_of_an_epoch_wait(examples):
-    """Its turns are 10, 20, 40, ... ms apart, and an iterator's end waits for one at times."""
-    epochs = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)
-    for dataset in (examples.batches(64), epochs(0)):
-        assert dataset.options().autotune.enabled is False
-
-
 @pytest.fixture
 def many_files(tmp_path):
     """Eleven files of 0 to 2,000 rows, each row's only feature its number, and their numbers."""
@@ -116,28 +109,6 @@ def test_sizes_by_step_cut_the_same_rows(many_files):
             assert rows(epoch.skip(2)) == in_order[sum(wanted[:2]) :]
 
 
-def test_block_shuffle_is_as_random_as_a_row_shuffle(many_files):
-    """Each part of an epoch holds about as many rows of each file as another: 4 deviations."""
-    examples, numbers = many_files
-    for buffer_rows in (10_000, 40_000):
-        epochs = examples.shuffled_batches(64, shuffle_buffer_rows=buffer_rows, seed=3)
-        for epoch in (0, 1):
-            first = set(rows(epochs(epoch))[:2622])
-            for file in numbers:
-                expected, share = len(file) / 2, len(file) / 5244
-                deviation = (2622 * share * (1 - share) / 2) ** 0.5
-                assert abs(len(first & set(file)) - expected) <= max(4 * deviation, 2)
-
-
-def test_the_order_of_files_is_drawn_for_each_epoch(many_files):
-    examples, numbers = many_files
-    epochs = examples.shuffled_batches(64, shuffle_buffer_rows=1, seed=3)
-    drawn = [rows(epochs(epoch)) for epoch in range(3)]
-    assert len({tuple(order) for order in drawn}) == 3
-    for order in drawn:
-        assert [row for row in order if row in numbers[4]] == numbers[4]  # one row is no shuffle
-
-
 def test_block_shuffle_draws_from_the_configured_number_of_rows(many_files, monkeypatch):
     """Half of them are held back, so that rows may stay longer than any block."""
     examples, numbers = many_files
@@ -166,14 +137,6 @@ def test_large_shuffles_draw_rows_one_by_one(monkeypatch, buffer_rows, columns, 
     }
     Examples(("rows",), spec, "y").shuffled_batches(8, shuffle_buffer_rows=buffer_rows, seed=3)
     assert bool(calls) == many
-
-
-def test_weights_are_one_per_row(transformed, examples):
-    weighted = Examples(examples.files, examples.feature_spec, "generous", "fare_scaled")
-    features, labels, weights = next(iter(weighted.batches(8)))
-    assert weights.shape == (8,)
-    assert labels.shape == (8, 1)
-    assert "fare_scaled" not in features
 
 
 def test_summary_of_rows_labels_and_ids(examples):

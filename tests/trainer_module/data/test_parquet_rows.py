@@ -252,14 +252,6 @@ def test_columns_that_are_not_the_features_are_rejected(tmp_path, x, y, options,
         list(Examples((path,), spec, "y").batches(1000))
 
 
-def test_a_missing_column_is_named_with_those_that_are_there(examples):
-    missing = dataclasses.replace(
-        examples, feature_spec={**SPEC, "other": tf.io.FixedLenFeature([], tf.int64)}
-    )
-    with pytest.raises(ValueError, match=r"column 'other' is not in the file.*row, pair"):
-        missing.batches(10)
-
-
 def test_damaged_files_are_named(tmp_path):
     """A page that is no longer snappy; half a file; an empty one; text; an absent one."""
     row = np.random.default_rng(0).integers(0, 9, (30_000, 1))
@@ -287,12 +279,6 @@ def test_damaged_files_are_named(tmp_path):
             list(found.batches(1000))
 
 
-def test_files_of_two_formats_are_rejected(examples):
-    mixed = dataclasses.replace(examples, files=(*examples.files, "rows-1.gz"))
-    with pytest.raises(ValueError, match=r"examples-0\.parquet is a Parquet file and rows-1\.gz"):
-        mixed.batches(10)
-
-
 def test_a_parquet_file_with_another_name_is_rejected(tmp_path):
     path = parquet_files.write_parquet(tmp_path / "rows", {"y": np.zeros((9, 1))})
     with pytest.raises(ValueError, match=r"rows is a Parquet file: end its name with \.parquet"):
@@ -302,9 +288,15 @@ def test_a_parquet_file_with_another_name_is_rejected(tmp_path):
     assert expand([f"{path}*"], what="the train split") == (f"{path}.parquet",)
 
 
-def test_no_rows(tmp_path):
-    path = parquet_files.write_parquet(tmp_path / "a.parquet", columns(0, 0))
-    empty = Examples((path,), SPEC, "y")
-    assert list(empty.batches(10)) == []
-    with pytest.raises(ValueError, match="no training rows"):
-        summarise(empty)
+def test_a_missing_column_is_named_with_those_that_are_there(examples):
+    missing = dataclasses.replace(
+        examples, feature_spec={**SPEC, "other": tf.io.FixedLenFeature([], tf.int64)}
+    )
+    with pytest.raises(ValueError, match=r"column 'other' is not in the file.*row, pair"):
+        missing.batches(10)
+
+
+def test_files_of_two_formats_are_rejected(examples):
+    mixed = dataclasses.replace(examples, files=(*examples.files, "rows-1.gz"))
+    with pytest.raises(ValueError, match=r"examples-0\.parquet is a Parquet file and rows-1\.gz"):
+        mixed.batches(10)

@@ -20,17 +20,12 @@ def test_an_invalid_cluster_is_rejected():
     for cluster, task, index, message in [
         ({"worker": ["a:1", "a:1"]}, "worker", 0, r"'a:1' is there 2 times"),
         ({"worker": TWO}, "worker", 2, r"task\.index=2, and cluster\.worker has 2: .* 0 to 1"),
-        ({"worker": TWO}, "worker", -1, r"task\.index=-1"),
         ({"worker": TWO}, "worker", 1.5, r"task\.index=1\.5 is not a whole number"),
-        ({"worker": TWO}, "worker", "one", r"invalid literal for int"),
         ({"worker": TWO}, "wroker", 0, r"task\.type='wroker' .* did you mean 'worker'\?"),
-        ({"worker": TWO}, "chief", 0, r"task\.type='chief' is not in the cluster"),
         ({"wroker": TWO}, "wroker", 0, r"cluster\.wroker is not a role: did you mean 'worker'\?"),
         ({"worker": TWO, "chief": ["c:3", "d:4"]}, "chief", 0, r"cluster\.chief has several"),
         ({"worker": "a:1,b:2"}, "worker", 0, r"'a:1,b:2' is not a list of addresses"),
-        ({"worker": ["a:1", 2]}, "worker", 0, r"is not a list of addresses"),
         ({"worker": ["a:1", "b"]}, "worker", 0, r"'b' is not host:port"),
-        ({"worker": ["a:1", "b:65536"]}, "worker", 0, r"'b:65536' is not host:port"),
         (["a:1", "b:2"], "worker", 0, r"AttributeError"),
     ]:
         with pytest.raises(ValueError, match=rf"is not a cluster and a task .*{message}"):

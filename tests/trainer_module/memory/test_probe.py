@@ -47,7 +47,6 @@ def test_a_value_error_is_passed_on(request_for):
     [
         ("print('almost there'); raise KeyError('lost')", r"KeyError: 'lost'"),
         ("import os; print('almost there', flush=True); os._exit(3)", "exit status 3"),
-        ("import os; print('almost there', flush=True); os.abort()", "exit status -6"),
     ],
 )
 def test_other_failures_are_reported_with_the_last_lines(request_for, code, reason):

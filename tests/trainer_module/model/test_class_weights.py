@@ -35,15 +35,6 @@ def test_balanced_equals_scikit_learn_and_uses_row_weights(fn_args):
     np.testing.assert_allclose(sums, weights.sum() / len(classes), rtol=1e-12)
 
 
-def test_class_without_weight_is_ignored():
-    assert balanced({0: 30.0, 1: 10.0, 2: 0.0}) == {0: 20 / 30, 1: 2.0}
-
-
-def test_numbers_and_fractions_have_no_sums(fn_args):
-    data = open_data(fn_args(), TrainerConfig(label="fare_scaled"))
-    assert summarise(data.train).class_sums is None
-
-
 def test_balanced_training_equals_weights_by_number(fn_args):
     """The loss on the eval rows: equal bit for bit, and another without weights."""
     counts = summarise(open_data(fn_args(), TrainerConfig(label="generous")).train).class_sums

@@ -34,15 +34,6 @@ def test_knots_begin_at_quantiles_of_the_normal_distribution():
         np.testing.assert_allclose(shares, (np.arange(8) + 0.5) / 8, atol=1e-6)
 
 
-def test_weights_of_the_outputs_are_any_piecewise_linear_function():
-    """Reference: |x| bends at 0 alone: -x + 2 max(x, 0); within 1e-6."""
-    layer = Hinges(1)
-    layer.build((None, 1))
-    x = np.linspace(-2, 2, 41, dtype=np.float32)[:, None]
-    found = keras.ops.convert_to_numpy(layer(x)) @ np.array([[-1.0], [2.0]], np.float32)
-    np.testing.assert_allclose(found, np.abs(x), atol=1e-6)
-
-
 def test_only_scaled_numbers_get_hinges():
     kinds = ("z_score", "one_hot", "missing_indicator", "log1p+z_score", "cyclic", "none")
     columns = tuple(

@@ -61,14 +61,6 @@ def test_each_instant_counts_for_one_part():
     assert sum(parts.values()) == pytest.approx(0.1)
 
 
-def test_an_iterator_that_is_opened_before_the_first_call_is_reading():
-    before = [event("trainer_module.open_data", -30, -10), *EVENTS]
-    parts = divide_wall_time(before)
-    assert sum(parts.values()) == pytest.approx(0.13)
-    assert 1000 * parts["reading"] == pytest.approx(EXPECTED["reading"] + 20)
-    assert 1000 * parts["host overhead"] == pytest.approx(EXPECTED["host overhead"] + 10)
-
-
 def test_a_trace_without_a_call_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="no call"):
         divide_wall_time(EVENTS[1:7])

@@ -5,11 +5,8 @@ Reference: the Keras model on the features that Transform itself wrote. Toleranc
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
-import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -24,13 +21,11 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from components.input_gradients.executor import _attributions_of
 from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module.tfx.export import (
-    _INPUT_CHECKS,
     _argument_names,
     _input_checks,
     _to_parsed,
     _unused_columns,
     export_model,
-    write_input_checks,
 )
 from trainer_module.tfx.label_names import LabelNames
 
@@ -143,30 +138,6 @@ def test_a_session_style_loader_finds_the_vocabulary(exported):
     wanted = expected(data, model)[0]
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert classes[:, 0].tolist() == class_names(wanted)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("exported", ["packed"], indirect=True)
-def test_a_process_without_this_package_reads_the_classes(exported, tmp_path):
-    data, model, folder = exported
-    examples = [small_transform.serialized(without_label(row)) for row in eval_rows(data)]
-    np.save(tmp_path / "examples.npy", np.array(examples, object))
-    code = f"""
-import sys
-sys.modules.update(dict.fromkeys(["trainer_module", "keras", "tensorflow_transform"]))
-import numpy as np
-import tensorflow as tf
-serve = tf.saved_model.load({folder!r}).signatures["serving_default"]
-examples = np.load("examples.npy", allow_pickle=True).tolist()
-found = serve(examples=tf.constant(examples))
-np.savez("found.npz", **{{name: tensor.numpy() for name, tensor in found.items()}})
-"""
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=300)
-    found = dict(np.load(tmp_path / "found.npz", allow_pickle=True))
-    wanted = expected(data, model)[0]
-    assert found["prediction"][:, 0].tolist() == class_names(wanted)
-    assert found["classes"][0].tolist() == [b"short", "lange Fahrt, über 5 €".encode()]
-    np.testing.assert_allclose(found["probabilities"][:, 1], wanted[:, 0], atol=1e-6)
 
 
 @pytest.mark.slow
@@ -354,10 +325,3 @@ def test_ids_of_unseen_values_and_bits_of_dates():
         ],
     }
     assert _input_checks(LAYOUT.model_copy(update={"missing": None}))["dates"] == []
-
-
-def test_the_file_has_a_version(tmp_path):
-    (tmp_path / "assets.extra").mkdir()
-    write_input_checks(str(tmp_path), LAYOUT)
-    written = json.loads((tmp_path / _INPUT_CHECKS).read_text())
-    assert written == {"version": 1, **_input_checks(LAYOUT)}

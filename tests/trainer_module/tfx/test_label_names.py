@@ -92,10 +92,6 @@ def test_outputs_of_unknown_meaning_are_unchanged():
         assert set(found) == set(outputs)
 
 
-def test_zero_rows():
-    assert served(np.zeros([0, 3]), KINDS)["classes"].shape == (0, 3)
-
-
 def test_evaluator_reads_the_same_outputs():
     """TFMA picks one of several outputs by their names, and may read labels by others."""
     for values, names in [(LOGITS[:, :1], BINARY), (LOGITS, KINDS)]:

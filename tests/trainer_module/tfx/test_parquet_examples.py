@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import parquet_files
-import pyarrow as pa
 import pytest
 import tensorflow as tf
 
@@ -110,29 +109,3 @@ def weights(checkpoint) -> list[bytes]:
     tensors = checkpoint.get_variable_to_dtype_map()
     numbers = [name for name, dtype in tensors.items() if dtype != tf.string]
     return sorted(np.asarray(checkpoint.get_tensor(name)).tobytes() for name in numbers)
-
-
-def test_a_damaged_row_group_is_named(transformed, parquet, tmp_path):
-    """A null in a feature that is not read before training."""
-    import pyarrow.parquet as pq
-
-    damaged = tmp_path / "examples"
-    for split in ("train", "eval"):
-        (damaged / f"Split-{split}").mkdir(parents=True)
-        for file in (parquet / f"Split-{split}").iterdir():
-            (damaged / f"Split-{split}" / file.name).symlink_to(file)
-    last = max((damaged / "Split-train").iterdir())
-    table = pq.read_table(last)
-    values = table["fare_scaled"].to_pylist()
-    values[-1] = [None]
-    place = table.schema.get_field_index("fare_scaled")
-    table = table.set_column(place, "fare_scaled", pa.array(values, table.schema.field(place).type))
-    last.unlink()
-    pq.write_table(table, last, row_group_size=70, write_statistics=False)
-    with pytest.raises(ValueError, match=rf"^{last}, row group 4, row \d+, column 'fare_scaled'"):
-        train_by_tfx(
-            damaged,
-            transformed.graph,
-            tmp_path,
-            {**TRAINER, "epochs": 1, "model": {"hidden_units": [8], "linear": False}},
-        )

@@ -62,28 +62,6 @@ def test_training_without_a_layout(fn_args, progress_records):
     assert len(result.history["val_auc"]) == 8
 
 
-@pytest.mark.slow
-def test_pruned_layers_are_trained_and_exported(fn_args, packed):
-    """The best epoch is one after the pruning."""
-    args = fn_args(
-        packed,
-        **QUICK,
-        model={"hidden_units": [16, 8], "linear": True, "sparsity": 0.5},
-        micro_batch_size=10,
-        epochs=6,
-        precision="mixed_bfloat16",
-        early_stopping={"monitor": "auc", "mode": "max"},
-    )
-    result = run_fn(args)
-    assert result.metrics["auc"] > 0.85
-    loaded, serve = signature(args.serving_model_dir)
-    assert serve.structured_outputs["outputs"].shape.as_list() == [None, 1]
-    masks = [v.numpy() for v in loaded.variables if v.name.rpartition("/")[2] == "mask:0"]
-    assert len(masks) == 2
-    for mask in masks:
-        assert abs(np.mean(mask == 0) - 0.5) <= 0.5 / mask.size
-
-
 def test_passed_through_features_are_not_model_inputs(fn_args, packed, monkeypatch):
     """A key with missing values is in the files; a model that takes it is rejected with a fix."""
     settings = {"global_batch_size": 50, "steps": 1, "model_fn": "user_model.takes_the_key"}
@@ -247,16 +225,6 @@ def test_the_process_is_prepared_before_a_metric_starts_tensorflow(fn_args, monk
 
 
 @pytest.mark.slow
-def test_a_regression_of_tfx_train_args(fn_args):
-    """Other tests show that they do not replace `steps` and `epochs`."""
-    args = fn_args(**{**QUICK, "label": "fare_scaled", "loss": "mean_squared_error"})
-    args.train_steps = 3
-    result = run_fn(args)
-    assert result.steps == 3
-    assert "mean_absolute_error" in result.metrics
-
-
-@pytest.mark.slow
 def test_all_options_at_once(fn_args, packed):
     args = fn_args(
         packed,
@@ -301,15 +269,3 @@ def test_hyperparameters_replace_settings_of_a_multiclass_label(fn_args):
     assert [4, 24] in shapes.values()
     assert set(result.metrics) == {"loss", "accuracy"}
     assert result.metrics["loss"] == pytest.approx(np.log(24), rel=0.2)  # hours are uniform noise
-
-
-def test_invalid_hyperparameters_are_rejected(fn_args):
-    for values, message in [
-        ({"learning_rate": 0.1}, r"trainer.learning_rate is not a .*'optimizer.learning_rate'"),
-        ({"clip_norm": -1}, r"do not fit the Trainer: trainer.clip_norm=-1: use a number above"),
-        ({"micro_batch_size": 64}, r"trainer.micro_batch_size=64 exceeds global_batch_size=32"),
-    ]:
-        args = fn_args(**QUICK, epochs=1)
-        args.hyperparameters = {"space": [], "values": values}
-        with pytest.raises(ValueError, match=message):
-            run_fn(args)

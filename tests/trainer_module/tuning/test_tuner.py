@@ -16,7 +16,6 @@ from trainer_module.common.progress import (
     TrialEnded,
     TrialFailed,
 )
-from trainer_module.devices import strategies
 from trainer_module.tuning.hyperparameters import setting_values
 from trainer_module.tuning.tuner import SettingsTuner
 
@@ -153,19 +152,6 @@ def test_hyperband_gives_better_trials_more_epochs(tmp_path):
     assert {rate for _, rate, _ in rounds[2, 1]} == {rate for _, rate, _ in best}
 
 
-def test_undefined_objective_is_reported(tmp_path):
-    """With eval rows of one class the loss is a number: a smaller learning rate would not help."""
-    config = TrainerConfig.parse({**TRAINER, "metrics": ["auc"]})
-    tuning = TunerConfig.parse({"search": SEARCH, "trials": 2, "objective": "auc"})
-    found = SettingsTuner(
-        config, tuning, lambda *_: {"loss": 0.5, "auc": math.nan}, directory=str(tmp_path)
-    )
-    with pytest.raises(
-        ValueError, match=r"all 2 trials failed.*auc is undefined for the eval rows"
-    ):
-        found.search()
-
-
 @pytest.mark.slow(15)
 def test_diverged_trial_fails_and_the_search_continues(search, progress_records):
     ranges = {"optimizer.learning_rate": {"values": [1e30, 0.01]}}
@@ -239,17 +225,6 @@ def test_trials_find_their_micro_batch_size_once_or_fail(search, fn_args, progre
 def test_invalid_searches_are_rejected_before_the_first_trial(search, tuner, trainer, message):
     with pytest.raises(ValueError, match=message):
         search(tuner, **trainer)
-
-
-@pytest.mark.parametrize(("sizes", "wanted"), [([8, "auto"], 1), ([8, 16], 0)])
-def test_gpu_memory_grows_if_a_trial_measures_memory(fn_args, monkeypatch, sizes, wanted):
-    # On a machine without a GPU what is asked of it can only be counted.
-    asked = []
-    monkeypatch.setattr(strategies, "grow_gpu_memory", lambda: asked.append(True))
-    args = fn_args(**TRAINER)
-    args.custom_config["tuner"] = {"search": {"micro_batch_size": {"values": sizes}}}
-    tuner_fn(args)
-    assert len(asked) == wanted
 
 
 def test_the_tuner_needs_a_search_and_an_eval_split(fn_args):
