@@ -145,7 +145,7 @@ def test_another_program_on_a_workers_port(kind, number):
 
 
 def test_two_tasks_with_the_same_index():
-    """The two processes of a worker are in tests/trainer_module/devices/test_rendezvous.py."""
+    """The two processes of a worker are in tests/trainer_module/devices/test_cluster.py."""
     # Two chiefs on one machine, and none.
     addresses = local(free_ports(2))
     (one, text), (two, more) = ended([config(addresses, 0)] * 2)

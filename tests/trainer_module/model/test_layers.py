@@ -1,8 +1,7 @@
-"""PrunedDense, the callback Prune, and `model.sparsity`.
+"""Hinges, pooled embeddings, and pruning by PrunedDense, the callback Prune and `model.sparsity`.
 
-References: the schedule of Zhu and Gupta (2017) and the selection by size, in NumPy; of training,
-full_batch.train (one device, one full batch, float64) to 1e-12; of a saved model the model itself,
-bit for bit; of an export the model, to 1e-6.
+References: NumPy; of training, full_batch.train (one device, one full batch, float64) to 1e-12; of
+a saved model the model itself, bit for bit.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from statistics import NormalDist
 
 import exactness
 import full_batch
@@ -18,7 +18,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from cells import Cell
+from text_layout import layout_of_texts
 
+from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module import (
     Callback,
     Checkpoints,
@@ -29,11 +31,159 @@ from trainer_module import (
     TrainingLoop,
     TrainStep,
 )
+from trainer_module.baselines.columns import Columns
 from trainer_module.loop.run_fingerprint import _model_fingerprint, check_fingerprint
-from trainer_module.model.default_model import _pruning_schedule
+from trainer_module.model.default_model import _numbers_of, _pruning_schedule, default_model
+from trainer_module.model.layers import Hinges, PooledEmbedding
 from trainer_module.model.plan import resolve
 from trainer_module.options.loop_options import LoopOptions
 from trainer_module.options.step_options import StepOptions
+
+
+def test_a_number_and_its_distance_beyond_each_knot():
+    """Reference: the formula in NumPy; equal bit for bit, float32 throughout."""
+    layer = Hinges(3)
+    layer.build((None, 2))
+    knots = np.array([[-1.0, 0.25, 2.0], [0.0, 0.5, 1.0]], np.float32)
+    layer.knots.assign(knots)
+    x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    each = np.concatenate([x[:, :, None], np.maximum(x[:, :, None] - knots, 0)], axis=2)
+    found = keras.ops.convert_to_numpy(layer(x))
+    np.testing.assert_array_equal(found, each.reshape(50, 8))
+    assert layer.compute_output_shape((50, 2)) == (50, 8)
+
+
+def test_knots_begin_at_quantiles_of_the_normal_distribution():
+    """Reference: the share of the standard normal distribution below each, within 1e-6."""
+    layer = Hinges(8)
+    layer.build((None, 3))
+    for knots in keras.ops.convert_to_numpy(layer.knots):
+        shares = [NormalDist().cdf(float(knot)) for knot in knots]
+        np.testing.assert_allclose(shares, (np.arange(8) + 0.5) / 8, atol=1e-6)
+
+
+def test_only_scaled_numbers_get_hinges():
+    kinds = ("z_score", "one_hot", "missing_indicator", "log1p+z_score", "cyclic", "none")
+    columns = tuple(
+        Column(name=f"c{i}", source="c", group="g", kind=kind, output="floats", position=i)
+        for i, kind in enumerate(kinds)
+    )
+    layout = FeatureLayout(columns=columns)
+    assert _numbers_of(layout, "floats", 6) == [0, 3]
+    assert _numbers_of(layout, "another", 2) == [0, 1]
+    assert _numbers_of(None, "floats", 2) == [0, 1]
+
+
+IDS = np.array([[1, 0, 4], [3, 4, 4], [2, 2, 4]])
+WEIGHTS = np.array([[0.8, 0.6, 0.0], [1.0, 0.0, 0.0], [0.5, 0.25, 0.0]], np.float32)
+
+
+def as_matrix(ids, weights, count):
+    """Ids and weights as one column per id."""
+    matrix = np.zeros((len(ids), count))
+    np.add.at(matrix, (np.arange(len(ids))[:, None], ids), weights)
+    return matrix
+
+
+def test_output_is_a_product_with_the_matrix_of_weights():
+    """Reference: NumPy in float64; the gradient is the transposed product. Tolerance 1e-6."""
+    layer = PooledEmbedding(5, 4)
+    with tf.GradientTape() as tape:
+        found = layer([IDS, WEIGHTS])
+        loss = keras.ops.sum(found * np.arange(4.0, dtype="float32"))
+    matrix = as_matrix(IDS, WEIGHTS, 5)
+    np.testing.assert_allclose(found, matrix @ np.asarray(layer.table), atol=1e-6)
+    gradient = tf.convert_to_tensor(tape.gradient(loss, layer.table.value))
+    expected = matrix.T @ np.tile(np.arange(4.0), (3, 1))
+    np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
+
+def test_an_id_outside_counts_as_the_last():
+    for unknown in [-1, -3, 5, 10**6]:
+        layer = PooledEmbedding(5, 2)
+        one = np.ones((1, 1), np.float32)
+        np.testing.assert_array_equal(
+            layer([np.array([[unknown]]), one]), layer([np.array([[4]]), one])
+        )
+
+
+def _context(layout):
+    spec = {}
+    for column in layout.columns:
+        dtype = tf.int64 if column.is_id else tf.float32
+        width = len(layout.of(column.output))
+        spec[column.output] = tf.io.FixedLenFeature([width], dtype)
+    return ModelContext(
+        feature_spec=spec,
+        transformed_schema=None,
+        layout=layout,
+        label="y",
+        label_kind="binary",
+        outputs=1,
+        id_sizes={},
+        config=TrainerConfig.model_validate({"label": "y", "model": {"knots": 2}}),
+    )
+
+
+@pytest.fixture(params=[True, False], ids=["packed", "unpacked"])
+def context(request):
+    return _context(layout_of_texts(packed=request.param))
+
+
+def _features(context):
+    """Two rows: x, then the terms 2 and 0 of `a`, no term of `b`; and a row without terms."""
+    values = {
+        "x": [0.5, -1.0],
+        "a_term_0": [2, 4],
+        "a_term_1": [0, 4],
+        "a_weight_0": [0.8, 0.0],
+        "a_weight_1": [0.6, 0.0],
+        "c": [1, 2],
+        "b_term_0": [8, 8],
+        "b_weight_0": [0.0, 0.0],
+    }
+    return {
+        name: np.stack([values[column.name] for column in context.layout.of(name)], axis=1).astype(
+            spec.dtype.as_numpy_dtype
+        )
+        for name, spec in context.feature_spec.items()
+    }
+
+
+def test_the_default_model_pools_each_text(context, tmp_path):
+    """Its dense layers see x, the embedding of c, and the sums of the texts; only x bends."""
+    model = default_model(context)
+    pools = [layer for layer in model.layers if isinstance(layer, PooledEmbedding)]
+    assert [(pool.name, pool.count) for pool in pools] == [("text_0", 5), ("text_1", 9)]
+    table = model.get_layer("embeddings")
+    assert table.sizes == [3]
+    first = next(layer for layer in model.layers if isinstance(layer, keras.layers.Dense))
+    assert first.kernel.shape[0] == 1 + table.size + pools[0].size + pools[1].size + _bends(model)
+    features = _features(context)
+    seen = keras.Model(model.input, pools[0].output)(features)
+    expected = 0.8 * np.asarray(pools[0].table)[2] + 0.6 * np.asarray(pools[0].table)[0]
+    np.testing.assert_allclose(seen, [expected, np.zeros_like(expected)], atol=1e-6)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(again(features), model(features), atol=1e-6)
+
+
+def _bends(model):
+    hinges = model.get_layer("hinges")
+    assert hinges.input.shape[1] == 1  # x, and no weight of a term
+    return hinges.output.shape[1]
+
+
+def test_the_linear_baseline_has_a_column_per_term(context):
+    columns = Columns(context, list(context.feature_spec))
+    parts = columns.matrix(_features(context), 2)
+    matrix = np.hstack([parts.dense, parts.sparse.toarray()])
+    assert matrix.shape == (2, columns.width) == (2, 1 + 3 + 4 + 8)
+    np.testing.assert_allclose(matrix[:, 0], [0.5, -1.0])
+    np.testing.assert_array_equal(matrix[:, 1:4], [[0, 1, 0], [0, 0, 1]])
+    np.testing.assert_allclose(matrix[:, 4:8], [[0.6, 0, 0.8, 0], [0, 0, 0, 0]])
+    assert not matrix[:, 8:].any()
+
 
 X = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")
 Y = X.sum(axis=1, keepdims=True)
@@ -208,7 +358,7 @@ def test_bad_arguments_are_reported():
             PrunedDense(*arguments)
 
 
-def default_model(total_steps=100, **settings):
+def pruned_model(total_steps=100, **settings):
     """The model of the plan for a `model` section, as in a new process."""
     config = TrainerConfig(model={"hidden_units": (8, 4), **settings})
     spec = {"numbers": tf.io.FixedLenFeature([6], tf.float32)}
@@ -222,21 +372,21 @@ def test_pruning_ends_at_the_half_of_the_run():
         begin, end, every = _pruning_schedule(total_steps)
         assert 0 <= begin < end <= max(1, total_steps // 2)
         assert (end - begin) / every <= 40
-        model = default_model(total_steps, sparsity=0.75)
+        model = pruned_model(total_steps, sparsity=0.75)
         layers = [layer for layer in model.layers if isinstance(layer, PrunedDense)]
         assert [(each.end_step, each.sparsity) for each in layers] == [(end, 0.75)] * 2
         for each in layers:
             each.prune(total_steps)
             assert np.mean(each.mask.numpy() == 0) == 0.75
     with pytest.raises(ValueError, match=r"total_steps=0: give ModelContext"):
-        default_model(0, sparsity=0.75)
+        pruned_model(0, sparsity=0.75)
 
 
 def test_a_longer_run_may_prune_by_a_longer_schedule():
     """As it may have another learning-rate schedule; another sparsity is another run."""
 
     def facts(**settings):
-        model = default_model(**settings)
+        model = pruned_model(**settings)
         callbacks = {"0 Prune": Prune(model).facts()}
         rest = StepOptions(micro_batch_size=1), LoopOptions(epochs=1)
         options = {name: value for each in rest for name, value in each.fingerprint().items()}
