@@ -103,11 +103,8 @@ def other_program(kind: str):
         def accept(over: threading.Event) -> None:
             while not over.is_set():
                 with contextlib.suppress(OSError):
-                    connection, _ = listener.accept()
-                    if kind == "closes":
-                        connection.close()
-                    held.append(connection)
-                for connection in held if kind == "drips" else ():
+                    held.append(listener.accept()[0])
+                for connection in held:
                     with contextlib.suppress(OSError):
                         connection.send(b"x")
 
@@ -117,15 +114,7 @@ def other_program(kind: str):
             connection.close()
 
 
-def test_workers_start_without_faults():
-    """What the others are compared with: the same programs do meet."""
-    addresses = local(free_ports(3))
-    for code, output in ended([config(addresses, index) for index in range(3)], timeout=PATIENT):
-        assert code == 0, output
-
-
-@pytest.mark.parametrize("kind", ["http", "silent", "closes", "drips"])
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize(("kind", "number"), [("http", 1), ("drips", 0)])
 def test_another_program_on_a_workers_port(kind, number):
     with other_program(kind) as port:
         addresses = local(free_ports(1))
@@ -165,25 +154,23 @@ def test_a_wrong_tf_config_ends_its_worker_and_the_other_names_it():
     assert f"worker 1 ({two[1]}) did not start within start_timeout_seconds={TIMEOUT:g}" in text
 
 
-@pytest.mark.parametrize("milliseconds", [0, 200])
-def test_a_worker_that_is_killed_right_after_all_have_met(milliseconds):
+def test_a_worker_that_is_killed_right_after_all_have_met():
     """While TensorFlow's servers and collectives start on the others."""
     addresses = local(free_ports(2))
     # TensorFlow is loaded first, which takes its time on a busy machine.
     configs = [config(addresses, index) for index in range(2)]
-    found = ended(configs, f"trains:{milliseconds}", timeout=120)
+    found = ended(configs, "trains:200", timeout=120)
     assert found[1][0] == -9
     code, text = found[0]
     assert code == 75, text
     assert f"worker 1 ({addresses[1]}) is lost: its process ended; see its log." in text
 
 
-@pytest.mark.parametrize("role", ["worker", "ps"])
-def test_another_program_on_the_port_of_a_served_task(role):
+def test_another_program_on_the_port_of_a_served_task():
     with other_program("http") as port:
         chief, other = local(free_ports(2))
         cluster = {"chief": [chief], "worker": [other], "ps": [other]}
-        cluster[role] = [f"127.0.0.1:{port}"]
-        ((code, text),) = ended([config(cluster, 0, role)], "serves")
+        cluster["ps"] = [f"127.0.0.1:{port}"]
+        ((code, text),) = ended([config(cluster, 0, "ps")], "serves")
     assert code == 1
     assert f"cannot listen on 127.0.0.1:{port}" in text
