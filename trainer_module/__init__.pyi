@@ -47,9 +47,8 @@ from .devices.local_cluster import WorkersFailed as WorkersFailed
 from .devices.cluster import WorkerLost as WorkerLost
 from .devices.worker_group import Disagreement as Disagreement
 
-# Find settings
+# Find a size
 from .memory.micro_batch_size import find_micro_batch_size as find_micro_batch_size
-from .tuning.learning_rate import find_learning_rate as find_learning_rate
 
 # Your own training loop
 from .window.accumulation import accumulate_gradients as accumulate_gradients

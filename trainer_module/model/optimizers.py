@@ -15,8 +15,6 @@ from trainer_module.common.tensors import Json
 from trainer_module.options.task_options import OptimizerConfig, ScheduleConfig
 from trainer_module.step.scaled_learning_rate import ScaledLearningRate
 
-_ANY_RATE = 1e-3
-
 
 def _optimizer_class(name: str) -> type[keras.optimizers.Optimizer]:
     """Return the Keras class of that name; case is ignored."""
@@ -51,11 +49,9 @@ def create_optimizer(
         ValueError: An unknown name, or an option that the optimizer does not take.
     """
     kind = _optimizer_class(config.name)
-    # "auto" is replaced by a number before training. To check names, any number works.
-    peak = _ANY_RATE if config.learning_rate == "auto" else config.learning_rate
-    rate: float | keras.optimizers.schedules.LearningRateSchedule = peak
+    rate: float | keras.optimizers.schedules.LearningRateSchedule = config.learning_rate
     if config.schedule is not None:
-        rate = _Schedule(peak, config.schedule, total_steps)
+        rate = _Schedule(config.learning_rate, config.schedule, total_steps)
     if scaling != "none" and isinstance(batch_sizes, Mapping):
         rate = ScaledLearningRate(rate, batch_sizes, scaling)
     options = dict(config.options)

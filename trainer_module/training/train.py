@@ -42,7 +42,6 @@ from trainer_module.training.prepare import (
     prepare,
     run_fingerprint,
 )
-from trainer_module.tuning.learning_rate import with_learning_rate
 
 
 class Trained(NamedTuple):
@@ -159,7 +158,7 @@ class _Built(NamedTuple):
 
 
 def build(prepared: Prepared) -> _Built:
-    """Build the objects, create the run's folder and measure "auto" settings."""
+    """Build the objects, and create the run's folder."""
     plan, config, strategy = prepared.plan, prepared.config, prepared.strategy
     scale = prepared.label_scale
     with strategy.scope():
@@ -177,8 +176,6 @@ def build(prepared: Prepared) -> _Built:
         replicas=replicas_here(strategy) if is_multi_worker(strategy) else None,
     )
     folder = _run_folder(prepared, examples)
-    if config.optimizer.learning_rate == "auto":
-        optimizer = _optimizer_of_measured_rate(prepared, model, examples, folder)
     step = _step(prepared, model, optimizer, loss_fn)
     return _Built(
         model=model,
@@ -204,23 +201,6 @@ def _run_folder(prepared: Prepared, examples: Examples) -> str | None:
     if shared:  # the same rows give a model of another shape
         fingerprint["shared_ids"] = shared
     return run_folder(parent, fingerprint, makes=prepared.workers.is_chief)
-
-
-def _optimizer_of_measured_rate(
-    prepared: Prepared, model: keras.Model, examples: Examples, folder: str | None
-) -> keras.optimizers.Optimizer:
-    plan = with_learning_rate(
-        prepared.plan,
-        model,
-        examples,
-        prepared.strategy,
-        micro_batch_size=prepared.micro_batch_size,
-        shuffle_buffer_rows=prepared.shuffle_buffer_rows,
-        record_dir=folder,
-        run_dir=prepared.folders.run,
-    )
-    with prepared.strategy.scope():
-        return plan.create_optimizer(prepared.length.total_steps)
 
 
 def _step(

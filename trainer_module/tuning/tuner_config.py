@@ -225,12 +225,6 @@ class TunerConfig(BaseModel):
                 f"{own}.algorithm=hyperband counts epochs, and {section}.steps={trainer.steps}: "
                 f"give {own}.epochs."
             )
-        if trainer.optimizer.learning_rate == "auto" and "optimizer.learning_rate" in self.search:
-            raise ValueError(
-                f"{own}.search: optimizer.learning_rate is searched, and "
-                f"{section}.optimizer.learning_rate='auto' finds it before each training: remove "
-                "one of them."
-            )
         if self.objective == "loss" and "loss" in self.search:
             raise ValueError(
                 f"{own}.search: {section}.loss is searched, and {own}.objective='loss' is not "
