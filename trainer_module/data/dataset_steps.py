@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,36 +23,34 @@ _RANDOM = ("Random", "Multinomial", "TruncatedNormal", "ParameterizedTruncatedNo
 def _steps_of(dataset: tf.data.Dataset) -> Iterator[tuple[str, tf.data.Dataset]]:
     """Yield (kind, dataset) of each step, the last first: ("Batch", ...), ("Shuffle", ...)."""
     yield kind_of(dataset), dataset
-    for below in _inputs(dataset):
+    for below in dataset._inputs():
         yield from _steps_of(below)
-
-
-def _functions_of(dataset: tf.data.Dataset) -> list[tf.types.experimental.ConcreteFunction]:
-    """Return the functions of a step, each with its concrete `function`."""
-    return list(_private(dataset, "_functions")())
 
 
 def has_reshuffle(dataset: tf.data.Dataset) -> bool:
     """Return whether each new iterator of the dataset has another order."""
     return any(
-        kind == "Shuffle" and _private(each, "_reshuffle_each_iteration")
-        for kind, each in _steps_of(dataset)
+        kind == "Shuffle" and each._reshuffle_each_iteration for kind, each in _steps_of(dataset)
     )
 
 
-def reshuffles_at_once(dataset: tf.data.Dataset) -> bool:
+def reshuffles_at_once(dataset: tf.data.Dataset, *, at_once: bool = True) -> bool:
     """Return whether the n-th iterator has the n-th order however far earlier ones were read.
 
     A shuffle draws its order when its iterator is created. Below `repeat`, `cache`, `concatenate`
     or another shuffle, that happens later or never.
     """
-    return _reshuffles_at_once(dataset, at_once=True)
+    kind = kind_of(dataset)
+    if kind == "Shuffle" and dataset._reshuffle_each_iteration and not at_once:
+        return False
+    at_once = at_once and (kind in _EAGER or kind in _WITHOUT_EFFECT)
+    return all(reshuffles_at_once(below, at_once=at_once) for below in dataset._inputs())
 
 
 def unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
     """Return whether the dataset shuffles with a seed that no other process has."""
     for kind, each in _steps_of(dataset):
-        if kind in ("Shuffle", "Random") and _no_seed(*_seeds(each)):
+        if kind in ("Shuffle", "Random") and _no_seed(each._seed, each._seed2):
             return True
         for operation in _operations(each):
             if operation.type in _SHUFFLES and _no_seed(*operation.inputs[2:4]):
@@ -70,34 +67,6 @@ def random_operations(dataset: tf.data.Dataset) -> list[str]:
         if operation.type.startswith(_RANDOM) and "Dataset" not in operation.type
     }
     return sorted(found)
-
-
-def _reshuffles_at_once(dataset: tf.data.Dataset, *, at_once: bool) -> bool:
-    kind = kind_of(dataset)
-    if kind == "Shuffle" and _private(dataset, "_reshuffle_each_iteration") and not at_once:
-        return False
-    at_once = at_once and (kind in _EAGER or kind in _WITHOUT_EFFECT)
-    return all(_reshuffles_at_once(below, at_once=at_once) for below in _inputs(dataset))
-
-
-def _inputs(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
-    return _private(dataset, "_inputs")()
-
-
-def _seeds(dataset: tf.data.Dataset) -> tuple[tf.Tensor, tf.Tensor]:
-    return _private(dataset, "_seed"), _private(dataset, "_seed2")
-
-
-def _private(dataset: tf.data.Dataset, name: str) -> Any:
-    """Return an attribute without a public name in TensorFlow; other versions may lack it."""
-    try:
-        return getattr(dataset, name)
-    except AttributeError:
-        raise ValueError(
-            f"a {type(dataset).__name__} of TensorFlow {tf.__version__} has no {name!r}, which "
-            "identifies the dataset: give NumPy arrays or a list of batches in its place, "
-            "or install a TensorFlow that this package's requirements allow."
-        ) from None
 
 
 def kind_of(dataset: tf.data.Dataset) -> str:
@@ -120,7 +89,7 @@ def _constant(value: tf.Tensor) -> np.ndarray | None:
 def _operations(dataset: tf.data.Dataset) -> list[tf.Operation]:
     return [
         operation
-        for function in _functions_of(dataset)
+        for function in dataset._functions()
         for operation in function.function.graph.get_operations()
     ]
 
@@ -156,9 +125,6 @@ def dataset_fingerprint(
     """Return what identifies a dataset as JSON values by step, and the parts that cannot be read.
 
     Values of the variables in `restored`, which a checkpoint restores, do not count.
-
-    Raises:
-        ValueError: This TensorFlow does not show the dataset's steps.
     """
     facts: dict[str, Json] = {"elements": str(dataset.element_spec)}
     unreadable: set[str] = set()
@@ -167,7 +133,7 @@ def dataset_fingerprint(
     for place, (kind, each) in enumerate(reversed(steps)):
         step = _options(each, unreadable)
         captured: list[str] = []
-        for number, function in enumerate(_functions_of(each)):
+        for number, function in enumerate(each._functions()):
             step[f"function {number}"] = to_fingerprint(function._func, without=own)
             captured += _captured(function.function.graph, own, unreadable)
         step |= {f"captured {number}": value for number, value in enumerate(captured)}

@@ -165,15 +165,10 @@ def _cpu_devices_per_worker(count: int) -> Iterator[None]:
     lists the devices is private. The collectives work with any number and kind of devices.
     """
     extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
-    original = getattr(extended, "_initialize_local_devices", None)
+    original = extended._initialize_local_devices
     if count == 1:
         yield
         return
-    if original is None:
-        raise ValueError(
-            f"logical_devices={count}: TensorFlow {tf.__version__} takes one CPU device in each "
-            "worker; leave it out."
-        )
 
     def list_cpu_devices(
         self: object, cluster_resolver: object, worker_device: str

@@ -91,22 +91,9 @@ def profile_step(
 ) -> StepProfile:
     """Take optimizer steps with TensorFlow's profiler, and return where their time went.
 
-    How the numbers are made:
-
-    - The same steps run twice: without the profiler for rows per second and peak memory, then with
-      it for the parts. Both come after the steps that trace the graph.
-    - The profiler records when each operation ran; its name says to which phase it belongs. Each
-      instant of the wall time counts for exactly one part, so that the parts add up to it;
-      operations of several parts that run at the same time share it equally.
-    - `reading` is the time in which the step waits for a batch and computes nothing. Reading beside
-      the step is free, except that it takes cores from the step, which no part shows.
-    - `host overhead` is Python, the start of a call, and TensorFlow's executor between operations;
-      `idle` is the rest: no thread of the step runs.
-    - `backward` includes the sum over micro-batches, and layers that are recomputed. XLA
-      (`jit_compile`) makes one operation of forward and backward, which have one part then.
-    - The profiler costs about a microsecond per operation. So small operations appear longer than
-      they are; compare `recorded_seconds` with `seconds`. Other programs on the same cores make
-      the parts longer in which they interrupt the step.
+    The same steps run twice, after those that trace the graph: without the profiler for rows per
+    second and peak memory, then with it for the parts (docs/profiling.md). The profiler costs about
+    a microsecond per operation: compare `recorded_seconds` with `seconds`.
 
     Model, optimizer, averages and counters have their previous values afterwards. A dataset that
     reshuffles has another order in its next iterator.

@@ -60,15 +60,8 @@ def export_model(
     `assets.extra/raw_columns.json` lists the raw columns for serving: name, dtype, and argument of
     `raw`.
 
-    Args:
-        model: A Keras model over transformed features.
-        transform_output: tft.TFTransformOutput.
-        directory: Folder to write.
-        inputs: Transformed features that the model takes, as a dict.
-        label_scale: Scale of the model's outputs; they are converted back to the label's unit.
-        names: Meaning of the outputs. None: return the outputs unchanged.
-        layout: Names of packed columns, for `input_gradients`; None: Transform writes none.
-        with_gradients: Whether to export `input_gradients`.
+    The model takes `inputs`, transformed features, as a dict; its outputs are converted back by
+    `label_scale`, and `names` are their meaning.
 
     Raises:
         ValueError: With `with_gradients`; see `input_gradients_signature`.

@@ -112,8 +112,7 @@ def with_classes(outputs: Mapping[str, tf.Tensor], names: LabelNames) -> dict[st
     as in TensorFlow's classification signatures. Their `scores` are named `probabilities` here,
     because TFMA prefers `scores` to `outputs` and would then match labels by `classes`.
 
-    Returns:
-        Only the outputs if there are several, or if their meaning is unknown.
+    Only the outputs are returned if there are several, or if their meaning is unknown.
     """
     values = outputs.get(OUTPUTS)
     if names.classes is None or names.outputs == "values" or values is None or len(outputs) > 1:

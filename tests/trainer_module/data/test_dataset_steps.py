@@ -16,7 +16,6 @@ import tensorflow as tf
 from dataset_cases import CASES, identity, numbers
 
 from trainer_module.common.fingerprint import array_digest
-from trainer_module.data import dataset_steps
 from trainer_module.data.dataset_steps import dataset_fingerprint
 
 
@@ -155,30 +154,3 @@ def test_options_of_speed_do_not_affect_the_identity():
     slow = numbers().map(lambda x: x - mean)
     fast = numbers().map(lambda x: x - mean, num_parallel_calls=3).prefetch(2)
     assert dataset_fingerprint(slow)[0] == dataset_fingerprint(fast)[0]
-
-
-class _Without:
-    """Stands for a dataset of a version that lacks one attribute."""
-
-    def __init__(self, whole, missing):
-        self._whole, self._missing = whole, missing
-
-    def __getattr__(self, name):
-        if name == self._missing:
-            raise AttributeError(name)
-        return getattr(self._whole, name)
-
-
-@pytest.mark.parametrize("missing", ["_inputs", "_functions", "_seed", "_reshuffle_each_iteration"])
-def test_a_missing_private_attribute_is_an_error_with_its_name(missing, monkeypatch):
-    dataset = tf.data.Dataset.range(4).shuffle(4, seed=3)
-    stranger = _Without(dataset, missing)
-    monkeypatch.setattr(dataset_steps, "kind_of", lambda each: "Shuffle")
-    reader = {
-        "_inputs": dataset_steps.reshuffles_at_once,
-        "_functions": dataset_steps.random_operations,
-        "_seed": dataset_steps.unseeded_shuffle,
-        "_reshuffle_each_iteration": dataset_steps.has_reshuffle,
-    }[missing]
-    with pytest.raises(ValueError, match=f"TensorFlow {tf.__version__} has no '{missing}'"):
-        reader(stranger)
