@@ -10,6 +10,15 @@ from typing import Any, Literal
 from shared_core.nearest import nearest
 from trainer_module.common.tensors import Json
 
+_SMALLER_IS_BETTER = (
+    *("loss", "error", "entropy", "mse", "mae", "mape", "msle"),
+    *("hinge", "poisson", "divergence", "cosh", "huber", "false_"),
+)
+_LARGER_IS_BETTER = (
+    *("acc", "auc", "precision", "recall", "score", "specificity", "sensitivity"),
+    *("similarity", "correlation", "iou", "true_"),
+)
+
 
 def import_dotted(path: str, *, field: str) -> Any:
     """Return the object at `package.module.name`.
@@ -55,15 +64,6 @@ def check_positive_int(name: str, value: Json) -> int:
 
 
 Mode = Literal["min", "max"]
-
-_SMALLER_IS_BETTER = (
-    *("loss", "error", "entropy", "mse", "mae", "mape", "msle"),
-    *("hinge", "poisson", "divergence", "cosh", "huber", "false_"),
-)
-_LARGER_IS_BETTER = (
-    *("acc", "auc", "precision", "recall", "score", "specificity", "sensitivity"),
-    *("similarity", "correlation", "iou", "true_"),
-)
 
 
 def better_mode(monitor: str, mode: str = "auto", *, field: str = "mode") -> Mode:

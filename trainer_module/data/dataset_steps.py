@@ -18,6 +18,20 @@ _WITHOUT_EFFECT = ("Prefetch", "Options", "Model", "Finalize")
 _EAGER = ("Batch", "PaddedBatch", "Map", "Filter", "Take", "Skip", "Zip", "Unbatch", "Rebatch")
 _SHUFFLES = ("ShuffleDataset", "ShuffleDatasetV2", "ShuffleDatasetV3")
 _RANDOM = ("Random", "Multinomial", "TruncatedNormal", "ParameterizedTruncatedNormal")
+# Steps and options that change the speed, not the elements.
+_IGNORED = (
+    *_WITHOUT_EFFECT, "_name", "_num_parallel_calls",
+    "_num_parallel_reads", "_deterministic", "_use_inter_op_parallelism", "_preserve_cardinality",
+    "_force_synchronous", "_use_unbounded_threadpool", "_buffer_output_elements",
+    "_prefetch_input_elements", "_filename", "_path", "_variant_tensor_attr",
+)  # fmt: skip
+_PYTHON = {
+    "GeneratorDataset": "a Python generator",
+    **{name: f"a Python function ({name})" for name in ("PyFunc", "EagerPyFunc")},
+}
+_RANDOM_STATE = ("seed_generator_state", "StateVar")  # in names of variables
+_CHUNK_BYTES = 8 << 20
+_TAIL_BYTES = 64 << 10
 
 
 def _steps_of(dataset: tf.data.Dataset) -> Iterator[tuple[str, tf.data.Dataset]]:
@@ -97,22 +111,6 @@ def _operations(dataset: tf.data.Dataset) -> list[tf.Operation]:
 def _no_seed(*seeds: tf.Tensor | None) -> bool:
     values = [_constant(seed) for seed in seeds]
     return all(value is not None and value == 0 for value in values)
-
-
-# Steps and options that change the speed, not the elements.
-_IGNORED = (
-    *_WITHOUT_EFFECT, "_name", "_num_parallel_calls",
-    "_num_parallel_reads", "_deterministic", "_use_inter_op_parallelism", "_preserve_cardinality",
-    "_force_synchronous", "_use_unbounded_threadpool", "_buffer_output_elements",
-    "_prefetch_input_elements", "_filename", "_path", "_variant_tensor_attr",
-)  # fmt: skip
-_PYTHON = {
-    "GeneratorDataset": "a Python generator",
-    **{name: f"a Python function ({name})" for name in ("PyFunc", "EagerPyFunc")},
-}
-_RANDOM_STATE = ("seed_generator_state", "StateVar")  # in names of variables
-_CHUNK_BYTES = 8 << 20
-_TAIL_BYTES = 64 << 10
 
 
 class _Unreadable(Exception):

@@ -14,6 +14,7 @@ from trainer_module.options.batch_sizes import BatchSizes
 
 # (number of the pass, rows of its batches int64 `[batches]`, repeated as needed) -> batches.
 SizedBatches: TypeAlias = Callable[[int, np.ndarray], tf.data.Dataset]
+_AHEAD = 2
 
 
 class ScheduledBatches:
@@ -59,9 +60,6 @@ class ScheduledBatches:
     def get_config(self) -> dict[str, Json]:
         """Return what decides the batches."""
         return self._config
-
-
-_AHEAD = 2
 
 
 def array_batches(

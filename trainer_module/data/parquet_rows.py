@@ -39,6 +39,8 @@ _MOST_OPEN = _GROUPS_AT_A_TIME + 4
 _BLOCKS_IN_ORDER = 8
 
 _Arrow: TypeAlias = Any  # objects of pyarrow, which has no types
+_LENGTHS = "write as many values in each row as the feature has."
+_NULLS = "replace missing values in Transform."
 
 
 class _UnreadableRows(ValueError):
@@ -199,10 +201,6 @@ class ParquetRows:
                 )
             if reason := _why_not(types[0], feature):
                 raise _UnreadableRows(f"{path}: column {name!r} is {types[0]}, {reason}.")
-
-
-_LENGTHS = "write as many values in each row as the feature has."
-_NULLS = "replace missing values in Transform."
 
 
 def is_parquet(path: str) -> bool:

@@ -13,6 +13,8 @@ from trainer_module.common.tensors import Tensors
 
 _BLOCK_ROWS = 1024
 _BLOCK_BYTES = 4 << 20
+_READ_BUFFER_BYTES = 8 << 20
+_FILES_AT_A_TIME = 8
 
 
 class RowSource(Protocol):
@@ -65,10 +67,6 @@ def row_bytes(feature_spec: Mapping[str, tf.io.FixedLenFeature]) -> int:
 def block_rows(feature_spec: Mapping[str, tf.io.FixedLenFeature]) -> int:
     """Return the rows of a block: 1,024, or as many as fit into 4 MiB."""
     return max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // row_bytes(feature_spec)))
-
-
-_READ_BUFFER_BYTES = 8 << 20
-_FILES_AT_A_TIME = 8
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,6 +30,10 @@ from trainer_module.common.tensors import Json
 EXIT_WORKER_LOST = 75
 
 _ROLES = ("chief", "worker", "ps")
+_PROTOCOL = 5  # value of "protocol" in a worker's first message
+_SECONDS_FOR_HELLO = 5.0
+_SECONDS_BETWEEN_TRIES = 0.2
+_LONGEST_LINE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -155,11 +159,6 @@ def _check_tasks(cluster: Cluster) -> None:
 
 
 Message = dict[str, Json]
-
-_PROTOCOL = 5  # value of "protocol" in a worker's first message
-_SECONDS_FOR_HELLO = 5.0
-_SECONDS_BETWEEN_TRIES = 0.2
-_LONGEST_LINE = 1 << 20
 
 
 class WorkerLost(RuntimeError):

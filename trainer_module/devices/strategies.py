@@ -24,6 +24,9 @@ from trainer_module.devices.cluster import (
 # Device files of a TPU VM's chips, by the generation of the driver.
 _TPU_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
 _STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "parameter_server", "tpu")
+_SECONDS_BETWEEN_CHECKS = 1.0
+# The chief's server listens until its process ends.
+_CHECKS_UNTIL_GONE = 3
 
 
 def create_strategy(
@@ -226,11 +229,6 @@ def grow_gpu_memory() -> None:
                     "other process can use them: set TF_FORCE_GPU_ALLOW_GROWTH=true, or call "
                     "trainer_module.prepare_process(config) before anything else uses TensorFlow."
                 ) from None
-
-
-_SECONDS_BETWEEN_CHECKS = 1.0
-# The chief's server listens until its process ends.
-_CHECKS_UNTIL_GONE = 3
 
 
 class _ChiefMissing(RuntimeError):

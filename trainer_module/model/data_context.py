@@ -15,6 +15,9 @@ from trainer_module.config import TrainerConfig
 from trainer_module.data.input_pipeline import DataSummary, Examples
 from trainer_module.model.model_context import LabelKind, ModelContext, TransformOutput
 
+_LABEL_CLASSES = "label_classes"
+"""Asset of a transform graph that lists the classes of a text label, one per line."""
+
 
 class TransformedData(NamedTuple):
     """The output of Transform for this trainer."""
@@ -113,10 +116,6 @@ def _domains(transform_output: TransformOutput) -> dict[str, tuple[int, int]]:
         for feature in schema.feature
         if feature.HasField("int_domain") and feature.int_domain.max > feature.int_domain.min
     }
-
-
-_LABEL_CLASSES = "label_classes"
-"""Asset of a transform graph that lists the classes of a text label, one per line."""
 
 
 def find_class_weights(

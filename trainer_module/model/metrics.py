@@ -27,6 +27,13 @@ from trainer_module.model.model_context import LabelKind
 
 # Keras' default of 200 thresholds gives AUC to about two decimals.
 _AUC_THRESHOLDS = 1000
+_OF_TWO_CLASSES = (
+    keras.metrics.AUC,
+    keras.metrics.SensitivityAtSpecificity,
+    keras.metrics.SpecificityAtSensitivity,
+    keras.metrics.PrecisionAtRecall,
+    keras.metrics.RecallAtPrecision,
+)
 
 
 def create_metric(name: str, kind: LabelKind) -> keras.metrics.Metric:
@@ -218,15 +225,6 @@ def _custom_metric(path: str) -> keras.metrics.Metric:
             "arguments: return one from a function, or give a function (labels, outputs) -> values."
         )
     return made
-
-
-_OF_TWO_CLASSES = (
-    keras.metrics.AUC,
-    keras.metrics.SensitivityAtSpecificity,
-    keras.metrics.SpecificityAtSensitivity,
-    keras.metrics.PrecisionAtRecall,
-    keras.metrics.RecallAtPrecision,
-)
 
 
 def defined_result(metric: keras.metrics.Metric) -> Tensors:

@@ -36,6 +36,17 @@ from trainer_module.step.window_loop import unpack_batch
 from trainer_module.window.describe import Description
 from trainer_module.window.spec import Batch, StepInputs
 
+_UNDER_WAY_PER_WORKER = 3
+_NEEDS_AN_ORDER = {
+    "ema_momentum": "updates have no order, so there is no moving average",
+    "clip_per_example": (
+        "the gradients of rows are computed from the variables of one model, not from a copy of "
+        "the servers'; clip_norm is supported"
+    ),
+    "task_balance": "the weights of the tasks change from step to step, and steps have no order",
+    "gradient_noise_scale": "windows have no order to average over",
+}
+
 
 class _Pair(NamedTuple):
     """A variable of the chief, and the one on a server."""
@@ -155,18 +166,6 @@ def _copy(variable: Variable) -> Variable:
 def _read(variable: Variable) -> tf.Tensor:
     """Read without the casts of a dtype policy, and copy, so that a window uses one value."""
     return tf.identity(variable.value)
-
-
-_UNDER_WAY_PER_WORKER = 3
-_NEEDS_AN_ORDER = {
-    "ema_momentum": "updates have no order, so there is no moving average",
-    "clip_per_example": (
-        "the gradients of rows are computed from the variables of one model, not from a copy of "
-        "the servers'; clip_norm is supported"
-    ),
-    "task_balance": "the weights of the tasks change from step to step, and steps have no order",
-    "gradient_noise_scale": "windows have no order to average over",
-}
 
 
 class ParameterServerStep:

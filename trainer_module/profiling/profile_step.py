@@ -20,6 +20,11 @@ from trainer_module.profiling.timeline import CALL, OPEN, XLA_PART, divide_wall_
 from trainer_module.step.scaled_learning_rate import follow_steps
 from trainer_module.step.train_step import SavedState, TrainStep
 
+STEPS = 50
+_MOST_STEPS = 1000  # of one trace
+_SECONDS_PER_CALL = 0.5  # as in TrainingLoop
+_FIRST_STEPS = 2
+
 
 @dataclasses.dataclass(frozen=True)
 class StepProfile:
@@ -73,12 +78,6 @@ class StepProfile:
                 f"peak memory   {format_bytes(self.peak_memory_bytes)} of this process",
             ]
         )
-
-
-STEPS = 50
-_MOST_STEPS = 1000  # of one trace
-_SECONDS_PER_CALL = 0.5  # as in TrainingLoop
-_FIRST_STEPS = 2
 
 
 def profile_step(

@@ -25,6 +25,33 @@ _FIELDS = {
     "XLine": "timestamp_ns 3 int64, events 4 XEvent*",
     "XEvent": "metadata_id 1 int64, offset_ps 2 int64, duration_ps 3 int64",
 }
+CALL, OPEN = "trainer_module.call", "trainer_module.open_data"
+"""Markers in the trace: a call of the graph, and the creation of an iterator."""
+XLA_PART = "forward and backward (XLA)"
+_PARTS: tuple[str, ...] = (
+    "reading",
+    "forward",
+    "backward",
+    XLA_PART,
+    "reduction over replicas",
+    "update",
+    "host overhead",
+    "idle",
+)
+_PART_OF_PHASE = {
+    "forward": 1,
+    "backward": 2,
+    "compiled": 3,
+    "reduction": 4,
+    "update": 5,
+    "other": 6,
+}
+_OPERATION = re.compile(r"([^\s:]+):([A-Za-z_]\w*)")
+_WAIT = re.compile(r"(?:\S+:)?IteratorGetNext\w*(?:::DoCompute)?")
+_EXECUTOR = "ExecutorState::Process"
+# Operations that call a function, whose operations are counted.
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "Case")
+_CALLS += ("StatelessWhile", "StatelessCase", "MapDefun", "RemoteCall")
 
 
 class _TraceEvent(NamedTuple):
@@ -85,36 +112,6 @@ def _space_class() -> Any:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.XSpace"))
-
-
-CALL, OPEN = "trainer_module.call", "trainer_module.open_data"
-"""Markers in the trace: a call of the graph, and the creation of an iterator."""
-
-XLA_PART = "forward and backward (XLA)"
-_PARTS: tuple[str, ...] = (
-    "reading",
-    "forward",
-    "backward",
-    XLA_PART,
-    "reduction over replicas",
-    "update",
-    "host overhead",
-    "idle",
-)
-_PART_OF_PHASE = {
-    "forward": 1,
-    "backward": 2,
-    "compiled": 3,
-    "reduction": 4,
-    "update": 5,
-    "other": 6,
-}
-_OPERATION = re.compile(r"([^\s:]+):([A-Za-z_]\w*)")
-_WAIT = re.compile(r"(?:\S+:)?IteratorGetNext\w*(?:::DoCompute)?")
-_EXECUTOR = "ExecutorState::Process"
-# Operations that call a function, whose operations are counted.
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "Case")
-_CALLS += ("StatelessWhile", "StatelessCase", "MapDefun", "RemoteCall")
 
 
 def divide_wall_time(events: Sequence[_TraceEvent]) -> dict[str, float]:

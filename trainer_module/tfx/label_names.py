@@ -16,6 +16,10 @@ from trainer_module.model.model_context import TransformOutput
 FILE = "assets.extra/label.json"
 
 _Outputs = Literal["probabilities", "logits", "values"]
+# Bools of CSV files become ints; the raw schema does not list their names.
+_BOOLS = {"True": "False", "true": "false", "TRUE": "FALSE"}
+_OPPOSITES = _BOOLS | {other: word for word, other in _BOOLS.items()}
+OUTPUTS = "outputs"
 
 
 class LabelNames(NamedTuple):
@@ -28,11 +32,6 @@ class LabelNames(NamedTuple):
     classes: list[str] | None
     # Kind of the outputs: probabilities, logits, or values whose meaning only the loss knows
     outputs: _Outputs
-
-
-# Bools of CSV files become ints; the raw schema does not list their names.
-_BOOLS = {"True": "False", "true": "false", "TRUE": "FALSE"}
-_OPPOSITES = _BOOLS | {other: word for word, other in _BOOLS.items()}
 
 
 def label_names(
@@ -95,9 +94,6 @@ def _outputs(loss: LossFunction | None) -> _Outputs:
         if getattr(loss.loss, "from_logits", False):
             return "logits"
     return "values"
-
-
-OUTPUTS = "outputs"
 
 
 def with_classes(outputs: Mapping[str, tf.Tensor], names: LabelNames) -> dict[str, tf.Tensor]:

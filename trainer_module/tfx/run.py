@@ -52,6 +52,12 @@ from trainer_module.tuning.hyperparameters import with_hyperparameters
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs
 
+# The fields of TFX's FnArgs that run_fn reads; others hold functions, which are not serializable.
+_ARGUMENTS = (
+    *("train_files", "eval_files", "transform_output", "transform_graph_path", "schema_path"),
+    *("serving_model_dir", "model_run_dir", "train_steps", "hyperparameters", "custom_config"),
+)
+
 
 def run_fn(fn_args: FnArgs) -> FitResult | None:
     """Train on Transform's output and export a SavedModel.
@@ -230,13 +236,6 @@ def _train_as_local_worker(arguments: str, result: str) -> None:
 
 if __name__ == "__main__":
     _train_as_local_worker(*sys.argv[1:])
-
-
-# The fields of TFX's FnArgs that run_fn reads; others hold functions, which are not serializable.
-_ARGUMENTS = (
-    *("train_files", "eval_files", "transform_output", "transform_graph_path", "schema_path"),
-    *("serving_model_dir", "model_run_dir", "train_steps", "hyperparameters", "custom_config"),
-)
 
 
 def _train_on_local_workers(fn_args: FnArgs, config: TrainerConfig, *, log_dir: str) -> FitResult:
