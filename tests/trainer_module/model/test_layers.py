@@ -31,7 +31,6 @@ from trainer_module import (
     TrainingLoop,
     TrainStep,
 )
-from trainer_module.baselines.columns import Columns
 from trainer_module.loop.run_fingerprint import _model_fingerprint, check_fingerprint
 from trainer_module.model.default_model import _numbers_of, _pruning_schedule, default_model
 from trainer_module.model.layers import Hinges, PooledEmbedding
@@ -98,15 +97,6 @@ def test_output_is_a_product_with_the_matrix_of_weights():
     np.testing.assert_allclose(gradient, expected, atol=1e-6)
 
 
-def test_an_id_outside_counts_as_the_last():
-    for unknown in [-1, -3, 5, 10**6]:
-        layer = PooledEmbedding(5, 2)
-        one = np.ones((1, 1), np.float32)
-        np.testing.assert_array_equal(
-            layer([np.array([[unknown]]), one]), layer([np.array([[4]]), one])
-        )
-
-
 def _context(layout):
     spec = {}
     for column in layout.columns:
@@ -123,11 +113,6 @@ def _context(layout):
         id_sizes={},
         config=TrainerConfig.model_validate({"label": "y", "model": {"knots": 2}}),
     )
-
-
-@pytest.fixture(params=[True, False], ids=["packed", "unpacked"])
-def context(request):
-    return _context(layout_of_texts(packed=request.param))
 
 
 def _features(context):
@@ -150,8 +135,9 @@ def _features(context):
     }
 
 
-def test_the_default_model_pools_each_text(context, tmp_path):
+def test_the_default_model_pools_each_text(tmp_path):
     """Its dense layers see x, the embedding of c, and the sums of the texts; only x bends."""
+    context = _context(layout_of_texts())
     model = default_model(context)
     pools = [layer for layer in model.layers if isinstance(layer, PooledEmbedding)]
     assert [(pool.name, pool.count) for pool in pools] == [("text_0", 5), ("text_1", 9)]
@@ -172,17 +158,6 @@ def _bends(model):
     hinges = model.get_layer("hinges")
     assert hinges.input.shape[1] == 1  # x, and no weight of a term
     return hinges.output.shape[1]
-
-
-def test_the_linear_baseline_has_a_column_per_term(context):
-    columns = Columns(context, list(context.feature_spec))
-    parts = columns.matrix(_features(context), 2)
-    matrix = np.hstack([parts.dense, parts.sparse.toarray()])
-    assert matrix.shape == (2, columns.width) == (2, 1 + 3 + 4 + 8)
-    np.testing.assert_allclose(matrix[:, 0], [0.5, -1.0])
-    np.testing.assert_array_equal(matrix[:, 1:4], [[0, 1, 0], [0, 0, 1]])
-    np.testing.assert_allclose(matrix[:, 4:8], [[0.6, 0, 0.8, 0], [0, 0, 0, 0]])
-    assert not matrix[:, 8:].any()
 
 
 X = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")

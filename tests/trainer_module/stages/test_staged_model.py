@@ -13,10 +13,9 @@ import full_batch
 import keras
 import numpy as np
 import pytest
-import small_transform
 import tensorflow as tf
 
-from trainer_module import StagedModel, TrainStep, run_fn, split_model
+from trainer_module import StagedModel, TrainStep, split_model
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.window.spec import plan_passes
 
@@ -195,31 +194,3 @@ def test_a_split_through_a_skip_connection_is_rejected():
     with pytest.raises(ValueError, match=r"'hiden' is not a layer .*did you mean 'hidden'"):
         split_model(model, ["hiden"])
     assert len(split_model(model, ["sum"])) == 2
-
-
-@pytest.mark.slow
-def test_it_is_trained_evaluated_and_exported_as_any_model(fn_args, tmp_path):
-    """Reference: the default model in one piece; metrics equal to 1e-6 after an epoch."""
-    settings = {
-        "strategy": "one_device",
-        "global_batch_size": 100,
-        "micro_batch_size": 30,
-        "epochs": 1,
-        "label": "generous",
-        "metrics": ["auc"],
-    }
-    results = []
-    for number, more in enumerate(
-        ({}, {"model_fn": "user_model.staged", "recompute": ["outputs"]})
-    ):
-        args = fn_args(**settings, **more)
-        args.model_run_dir = str(tmp_path / f"run{number}")
-        args.serving_model_dir = str(tmp_path / f"serving{number}")
-        results.append(run_fn(args).metrics)
-    assert results[1] == pytest.approx(results[0], rel=1e-6)
-    rows = [small_transform.serialized(row) for row in small_transform.raw_rows(20, seed=9)]
-    served = []
-    for number in range(2):
-        saved = tf.saved_model.load(str(tmp_path / f"serving{number}"))
-        served.append(saved.signatures["serving_default"](tf.constant(rows))["outputs"].numpy())
-    assert served[1] == pytest.approx(served[0], rel=1e-5)

@@ -1,11 +1,10 @@
-"""The SavedModel as servers, session-style loaders and TFX's BulkInferrer see it.
+"""The SavedModel as servers and session-style loaders see it.
 
 Reference: the Keras model on the features that Transform itself wrote. Tolerance: 1e-6 (float32).
 """
 
 from __future__ import annotations
 
-import os
 import re
 import types
 from pathlib import Path
@@ -138,59 +137,6 @@ def test_a_session_style_loader_finds_the_vocabulary(exported):
     wanted = expected(data, model)[0]
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert classes[:, 0].tolist() == class_names(wanted)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("exported", ["packed"], indirect=True)
-def test_tfx_bulk_inferrer_predicts_with_it(exported, tmp_path):
-    """The component's own executor, on tf.Example files, against the same reference."""
-    from tfx.components.bulk_inferrer import executor
-    from tfx.dsl.components.base import base_beam_executor
-    from tfx.proto import bulk_inferrer_pb2
-    from tfx.types import artifact_utils, standard_artifacts
-    from tfx.utils import proto_utils
-
-    data, model, folder = exported
-    # Written once: a second time, the order of an Example's features may be another.
-    records = [small_transform.serialized(without_label(row)) for row in eval_rows(data)]
-    examples = standard_artifacts.Examples()
-    examples.uri = str(tmp_path / "examples")
-    examples.split_names = artifact_utils.encode_split_names(["eval"])
-    split = Path(examples.uri) / "Split-eval"
-    split.mkdir(parents=True)
-    options = tf.io.TFRecordOptions(compression_type="GZIP")
-    with tf.io.TFRecordWriter(str(split / "data-00000-of-00001.gz"), options) as writer:
-        for record in records:
-            writer.write(record)
-    served = standard_artifacts.Model()
-    served.uri = str(tmp_path / "model")
-    os.makedirs(served.uri)
-    os.symlink(folder, Path(served.uri) / "Format-Serving")
-    result = standard_artifacts.InferenceResult()
-    result.uri = str(tmp_path / "result")
-    context = base_beam_executor.BaseBeamExecutor.Context(
-        beam_pipeline_args=["--runner=FnApiRunner"], tmp_dir=str(tmp_path / "tmp"), unique_id="1"
-    )
-    executor.Executor(context).Do(
-        {"examples": [examples], "model": [served]},
-        {"inference_result": [result]},
-        {
-            "data_spec": proto_utils.proto_to_json(bulk_inferrer_pb2.DataSpec()),
-            "model_spec": proto_utils.proto_to_json(bulk_inferrer_pb2.ModelSpec()),
-        },
-    )
-    from tensorflow_serving.apis import prediction_log_pb2
-
-    files = [str(path) for path in Path(result.uri).rglob("*.gz")]
-    found = {}
-    for record in tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator():
-        log = prediction_log_pb2.PredictionLog.FromString(record).predict_log
-        (value,) = tf.make_ndarray(log.response.outputs["outputs"]).ravel()
-        (chosen,) = tf.make_ndarray(log.response.outputs["prediction"]).ravel()
-        assert [chosen] == class_names([[value]])
-        found[tf.make_ndarray(log.request.inputs["examples"]).item()] = value
-    predicted = [found[record] for record in records]
-    np.testing.assert_allclose(predicted, expected(data, model)[0][:, 0], atol=1e-6)
 
 
 @pytest.mark.slow

@@ -126,10 +126,6 @@ def test_invalid_settings_are_rejected_with_a_fix(fn_args, monkeypatch):
             r"trainer.global_batch_size=10000 exceeds the 600 training rows: use 600 or less",
         ),
         (
-            {"global_batch_size": {"0": 32, "9": 601}},
-            r"trainer.global_batch_size=601 exceeds the 600 training rows: use 600 or less",
-        ),
-        (
             {"global_batch_size": {"0": 32, "9": 8}, "micro_batch_size": 16},
             r"trainer.micro_batch_size=16 exceeds global_batch_size={0: 32, 9: 8}: .* 8 or less",
         ),
@@ -138,7 +134,6 @@ def test_invalid_settings_are_rejected_with_a_fix(fn_args, monkeypatch):
             r"trainer.scale_learning_rate='linear' has no effect: global_batch_size=32 does not",
         ),
         ({"label": "generus"}, r"trainer.label='generus' is not among .* mean 'generous'"),
-        ({"label": None}, r"trainer.label is not set"),
         ({"weight": "fares"}, r"trainer.weight='fares' is not among the transformed features"),
         ({"weight": "generous"}, r"trainer.weight='generous' is the label too.*leave it out"),
         (
@@ -149,22 +144,16 @@ def test_invalid_settings_are_rejected_with_a_fix(fn_args, monkeypatch):
             {"loss": "user_model.blurred_in_full", "class_weight": {"1": 3}},
             r"class_weight=.*'user_model.blurred_in_full' weighs the rows",
         ),
-        ({"model_fn": "no_such_package.model"}, r"trainer.model_fn='no_such_package.model' cannot"),
         ({"model_fn": "keras.Modle"}, r"has no 'Modle'; did you mean 'Model'"),
         ({"model_fn": "user_model.not_a_model"}, r"model_fn='user_model.not_a_model' returned"),
         ({"optimizer": {"options": {"beta": 1}}}, r"trainer.optimizer.options=.*it takes"),
         ({"strategy": "multi_worker"}, r"strategy='multi_worker' needs TF_CONFIG"),
-        ({"strategy": "mirored"}, r"strategy='mirored': did you mean 'mirrored'"),
         ({"logical_devices": 64}, r"logical_devices=64, but TensorFlow already runs"),
         ({"intra_op_threads": 3}, r"intra_op_threads=3, but TensorFlow already runs in"),
         ({"recompute": ["outputt"]}, r"trainer.recompute='outputt' is not a layer.*mean 'outputs'"),
         (
             {"metrics": ["auc"], "early_stopping": {"monitor": "acc"}},
             r"trainer.early_stopping.monitor='acc' is not evaluated; did you mean 'auc'",
-        ),
-        (
-            {"early_stopping": {"monitor": "mean_absolute_error"}},
-            r"monitor='mean_absolute_error' is not evaluated; use one of accuracy, auc, loss",
         ),
     ]:
         args = fn_args(**{**QUICK, "steps": 1, **settings})

@@ -11,7 +11,6 @@ import pytest
 
 from trainer_module import TrainerConfig, TunerConfig, run_fn, tuner_fn
 from trainer_module.common.progress import (
-    MemoryProbe,
     TrainingStep,
     TrialEnded,
     TrialFailed,
@@ -160,36 +159,6 @@ def test_diverged_trial_fails_and_the_search_continues(search, progress_records)
     failed = next(record for record in progress_records if isinstance(record, TrialFailed))
     assert failed.values == {"optimizer.learning_rate": 1e30}
     assert re.search("NaN|infinite", failed.error)
-
-
-@pytest.mark.slow(50)
-def test_trials_find_their_micro_batch_size_once_or_fail(search, fn_args, progress_records):
-    """[8] needs 60 MiB, [4096, 4096] some 400. Reference: run_fn with that size, to the bit."""
-    ranges = {
-        "optimizer.learning_rate": {"values": [0.01, 0.02]},
-        "model.hidden_units": {"values": [[8], [4096, 4096]]},
-    }
-    tuner = search(
-        {"search": ranges, "algorithm": "grid", "trials": 3, "objective": "auc"},
-        micro_batch_size="auto",
-        memory_budget="200MiB",
-        global_batch_size=4,
-    )
-    found = [(t.status, t.hyperparameters.values) for t in tuner.oracle.trials.values()]
-    assert [(status, values["model.hidden_units"]) for status, values in found] == [
-        ("COMPLETED", "[8]"),
-        ("FAILED", "[4096, 4096]"),
-        ("COMPLETED", "[8]"),
-    ]
-    failed = next(record for record in progress_records if isinstance(record, TrialFailed))
-    assert failed.error.startswith("trainer.memory_budget='200MiB' is 200.0 MiB, and a step of")
-    # The trials with [8] share a size, the one with [4096, 4096] fails.
-    assert [r.rows for r in progress_records if isinstance(r, MemoryProbe)] == [4, 4, 2, 1]
-    score, values = trials(tuner)[0]
-    rate = {"learning_rate": values["optimizer.learning_rate"]}
-    settings = {"model": {"hidden_units": [8]}, "micro_batch_size": 4, "optimizer": rate}
-    changed = {**TRAINER, **settings, "global_batch_size": 4}
-    assert run_fn(fn_args(**changed)).metrics["auc"] == score
 
 
 @pytest.mark.parametrize(
