@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -24,6 +24,7 @@ from trainer_module.devices.cluster import (
 # Device files of a TPU VM's chips, by the generation of the driver.
 _TPU_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
 _STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "parameter_server", "tpu")
+_FAIL_FAST = "use_caller"  # gRPC reports a lost task instead of waiting for it forever
 _SECONDS_BETWEEN_CHECKS = 1.0
 # The chief's server listens until its process ends.
 _CHECKS_UNTIL_GONE = 3
@@ -231,10 +232,6 @@ def grow_gpu_memory() -> None:
                 ) from None
 
 
-class _ChiefMissing(RuntimeError):
-    """The chief did not start in time."""
-
-
 def _parameter_server_strategy(
     cluster: Cluster | None, *, start_timeout_seconds: float
 ) -> tf.distribute.Strategy:
@@ -242,7 +239,6 @@ def _parameter_server_strategy(
 
     Raises:
         ValueError: TF_CONFIG has no chief, worker or server, or not all tasks started in time.
-        ChiefMissing: On a worker or server: the chief did not start in time.
         SystemExit: 0, on a worker or server, when the chief has ended.
     """
     roles = ("chief", "worker", "ps")
@@ -255,8 +251,8 @@ def _parameter_server_strategy(
     if cluster.is_served:
         serve_until_chief_exits(cluster, start_timeout_seconds=start_timeout_seconds)
         sys.exit(0)
-    _fail_fast_on_lost_tasks()
-    _wait_for_tasks(cluster, start_timeout_seconds)
+    os.environ.setdefault("GRPC_FAIL_FAST", _FAIL_FAST)
+    _wait_for_tasks(cluster, ("ps", "worker"), start_timeout_seconds)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     return tf.distribute.ParameterServerStrategy(resolver)
 
@@ -270,10 +266,9 @@ def serve_until_chief_exits(
     """Serve the chief until it exits, or until `is_done` returns True.
 
     Raises:
-        ChiefMissing: The chief did not start in time.
-        ValueError: Another program uses the port of this task.
+        ValueError: The chief did not start in time, or another program uses the port of this task.
     """
-    _fail_fast_on_lost_tasks()
+    os.environ.setdefault("GRPC_FAIL_FAST", _FAIL_FAST)
     check_own_port(cluster)
     addresses = {role: list(found) for role, found in cluster.addresses.items()}
     server = tf.distribute.Server(
@@ -281,26 +276,13 @@ def serve_until_chief_exits(
     )
     chief = cluster.addresses["chief"][0]
     logging.info("%s %d serves the chief, %s", cluster.role, cluster.index, chief)
-    deadline = time.monotonic() + start_timeout_seconds
-    while not _listens(chief):
-        if time.monotonic() > deadline:
-            raise _ChiefMissing(
-                f"the chief ({chief}) did not start within "
-                f"start_timeout_seconds={start_timeout_seconds:g}: see its log, whether it started "
-                "at all, and whether this process reaches its address."
-            )
-        time.sleep(_SECONDS_BETWEEN_CHECKS)
+    _wait_for_tasks(cluster, ("chief",), start_timeout_seconds)
     missed = 0
     while missed < _CHECKS_UNTIL_GONE and not is_done():
         time.sleep(_SECONDS_BETWEEN_CHECKS)
         missed = 0 if _listens(chief) else missed + 1
     del server
     logging.info("The chief has ended, and so does %s %d", cluster.role, cluster.index)
-
-
-def _fail_fast_on_lost_tasks() -> None:
-    """Let gRPC report a lost task instead of waiting for it forever."""
-    os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
 
 
 def _listens(address: str) -> bool:
@@ -312,12 +294,12 @@ def _listens(address: str) -> bool:
         return False
 
 
-def _wait_for_tasks(cluster: Cluster, timeout_seconds: float) -> None:
-    """Wait until all workers and servers listen; TensorFlow would wait forever."""
+def _wait_for_tasks(cluster: Cluster, roles: Sequence[str], timeout_seconds: float) -> None:
+    """Wait until all tasks of these roles listen; TensorFlow would wait forever."""
     deadline = time.monotonic() + timeout_seconds
     missing = [
         (role, index, address)
-        for role in ("ps", "worker")
+        for role in roles
         for index, address in enumerate(cluster.addresses.get(role, ()))
     ]
     while missing := [task for task in missing if not _listens(task[2])]:
