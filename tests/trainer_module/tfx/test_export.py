@@ -29,25 +29,20 @@ from trainer_module.tfx.export import (
 from trainer_module.tfx.label_names import LabelNames
 
 
-@pytest.fixture(scope="module", params=["plain", "packed"])
-def exported(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def exported(packed, tmp_path_factory):
     """(Transform output, model, folder of the SavedModel)."""
     import tensorflow_transform as tft
 
-    data = request.getfixturevalue("transformed" if request.param == "plain" else "packed")
+    data = packed
     keras.utils.set_random_seed(0)
-    if request.param == "plain":
-        fare = keras.Input((1,), name="fare_scaled")
-        company = keras.Input((1,), name="company_id", dtype="int64")
-        inputs = {"fare_scaled": fare, "company_id": company}
-    else:
-        fare = keras.Input((1,), name="packed_float")
-        company = keras.Input((2,), name="packed_int", dtype="int64")
-        inputs = {"packed_float": fare, "packed_int": company}
+    fare = keras.Input((1,), name="packed_float")
+    company = keras.Input((2,), name="packed_int", dtype="int64")
+    inputs = {"packed_float": fare, "packed_int": company}
     table = keras.layers.Embedding(30, 4)
     hidden = keras.layers.Concatenate()([fare, keras.layers.Flatten()(table(company))])
     model = keras.Model(inputs, keras.layers.Dense(1, activation="sigmoid")(hidden))
-    folder = str(tmp_path_factory.mktemp("exported") / request.param)
+    folder = str(tmp_path_factory.mktemp("exported") / "packed")
     export_model(
         model,
         tft.TFTransformOutput(data.graph),
@@ -75,7 +70,7 @@ def expected(data, model, count=40):
         name: tf.sparse.to_dense(tensor) if isinstance(tensor, tf.SparseTensor) else tensor
         for name, tensor in features.items()
     }
-    by_fare = np.argsort(features.get("fare_scaled", features.get("packed_float"))[:, 0])[:count]
+    by_fare = np.argsort(features["packed_float"][:, 0])[:count]
     outputs = model({name: features[name] for name in model.input}).numpy()[by_fare]
     return outputs, {name: tensor.numpy()[by_fare] for name, tensor in features.items()}
 
