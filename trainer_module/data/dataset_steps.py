@@ -177,14 +177,14 @@ def _options(dataset: tf.data.Dataset, unreadable: set[str]) -> dict[str, Json]:
                 unreadable.add("names of files in a dataset")
             else:
                 found["files"] = _names_and_sizes(tensors)
-        elif name not in _IGNORED and leaves and all(map(_is_plain, leaves)):
+        elif (
+            name not in _IGNORED
+            and leaves
+            and all(isinstance(v, (bool, int, float, str)) or tf.is_tensor(v) for v in leaves)
+        ):
             texts = [_value_or_note(each, unreadable) for each in leaves]
             found[name.strip("_")] = " ".join(texts)
     return found
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, (bool, int, float, str)) or tf.is_tensor(value)
 
 
 def _names_and_sizes(paths: Tensors) -> list[str]:

@@ -39,8 +39,7 @@ def as_batches(
     Raises:
         ValueError: `data` has an unsupported type, or an option does not fit it.
     """
-    is_arrays = isinstance(data, tuple) and len(data) in (2, 3)
-    if is_arrays:
+    if _is_batch(data):
         if batch_size is None:
             raise ValueError("batch_size=None: arrays need the rows of a global batch.")
         if not isinstance(batch_size, Mapping):

@@ -97,7 +97,9 @@ def multi_worker_strategy(
         start_timeout_seconds=start_timeout_seconds, worker_timeout_seconds=worker_timeout_seconds
     )
     with workers.reporting_failures():
-        devices = None if gpus else logical_devices or _configured_devices()
+        physical = tf.config.list_physical_devices("CPU")[0]
+        configured = len(tf.config.get_logical_device_configuration(physical) or [None])
+        devices = None if gpus else logical_devices or configured
         workers.assert_same_on_all_workers(
             "software and devices",
             {
@@ -150,11 +152,6 @@ def _strategy(cpus: int | None) -> tf.distribute.Strategy:
             f"process ({error}): call create_strategy first, or run the training in a separate "
             "process."
         ) from error
-
-
-def _configured_devices() -> int:
-    physical = tf.config.list_physical_devices("CPU")[0]
-    return len(tf.config.get_logical_device_configuration(physical) or [None])
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import keras
 
-from shared_core.feature_layout import FeatureLayout
+from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module.data.text_bags import WEIGHT, other_places, text_bags
 from trainer_module.model.layers import Hinges, PackedEmbedding, PooledEmbedding, PrunedDense
 from trainer_module.model.model_context import ModelContext
@@ -50,8 +50,8 @@ def default_model(context: ModelContext) -> keras.Model:
             ids += _columns_of(flat[name], places)
             sizes = id_ranges(context, name, width)
             ranges += [sizes[place] for place in places]
-            names = _shared_ids(context.layout, name, width)
-            shared += [names[place] for place in places]
+            columns = _columns(context.layout, name, width)
+            shared += [columns[i].shared_ids if columns else None for i in places]
         else:
             raise ValueError(
                 f"transformed feature {name!r} has type {feature.dtype.name}, which the default "
@@ -176,20 +176,10 @@ def _linear_scores(
 
 def id_ranges(context: ModelContext, name: str, width: int) -> list[tuple[int, int]]:
     """Return (smallest id, number of ids) of each position of an integer feature."""
-    if context.layout is not None:
-        columns = context.layout.of(name)
-        sizes = [column.vocabulary_size for column in columns]
-        if len(columns) == width and all(size is not None for size in sizes):
-            return [(0, max(1, size or 1)) for size in sizes]
+    sizes = [column.vocabulary_size for column in _columns(context.layout, name, width)]
+    if sizes and None not in sizes:
+        return [(0, max(1, size or 1)) for size in sizes]
     return [context.id_sizes[name]] * width
-
-
-def _shared_ids(layout: FeatureLayout | None, name: str, width: int) -> list[str | None]:
-    """Return `Column.shared_ids` of each position of an integer feature."""
-    columns = layout.of(name) if layout is not None else ()
-    if len(columns) != width:
-        return [None] * width
-    return [column.shared_ids for column in columns]
 
 
 def _first_rows(counts: Sequence[int], shared: Sequence[str | None]) -> list[int]:
@@ -212,10 +202,14 @@ def _first_rows(counts: Sequence[int], shared: Sequence[str | None]) -> list[int
 
 def _numbers_of(layout: FeatureLayout | None, name: str, width: int) -> list[int]:
     """Return the positions of a float feature with scaled numbers; without a layout, all."""
+    columns = _columns(layout, name, width)
+    return [i for i in range(width) if not columns or columns[i].kind not in _NO_HINGES]
+
+
+def _columns(layout: FeatureLayout | None, name: str, width: int) -> Sequence[Column]:
+    """Return the columns of a feature; empty if the layout does not have as many."""
     columns = layout.of(name) if layout is not None else ()
-    if len(columns) != width:
-        return list(range(width))
-    return [place for place, column in enumerate(columns) if column.kind not in _NO_HINGES]
+    return columns if len(columns) == width else ()
 
 
 def _columns_of(tensor: keras.KerasTensor, places: list[int]) -> list[keras.KerasTensor]:

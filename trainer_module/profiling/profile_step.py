@@ -176,7 +176,10 @@ class _Runner:
             is_new = self._iterator is None
             if self._iterator is None:
                 with tf.profiler.experimental.Trace(OPEN):
-                    self._iterator = self._open()
+                    data = self._data
+                    dataset: BatchSource = data(self._epoch) if callable(data) else data
+                    self._iterator = iter(dataset)
+                    self._epoch += 1
             with tf.profiler.experimental.Trace(CALL):
                 report = self._step.run(self._iterator, min(per_call, steps - done))
             if is_new and not report.steps:
@@ -185,12 +188,6 @@ class _Runner:
             if report.exhausted:
                 self._iterator = None
         return time.perf_counter() - started, rows
-
-    def _open(self) -> Iterator[Any]:
-        data = self._data
-        dataset: BatchSource = data(self._epoch) if callable(data) else data
-        self._epoch += 1
-        return iter(dataset)
 
 
 def _steps_per_call(runner: _Runner, steps: int, wanted: int | Literal["auto"]) -> int:

@@ -50,9 +50,15 @@ def recompute(layer: keras.layers.Layer) -> keras.layers.Layer:
         return layer
 
     def call_recomputed(*args: object, **kwargs: object) -> Tensors:
-        if not uses_custom_gradient(layer) or _is_symbolic(args, kwargs):
+        flat = tf.nest.flatten((args, kwargs))
+        is_symbolic = any(isinstance(x, keras.KerasTensor) for x in flat)
+        if is_symbolic or not uses_custom_gradient(layer):
             return call(*args, **kwargs)
-        return custom_gradient(layer, call, _whole(layer), args, kwargs, again=True)
+        return custom_gradient(layer, call, whole, args, kwargs, again=True)
+
+    def whole(*args: object, **kwargs: object) -> Tensors:
+        # The layer with its casts: the backward pass calls it, where no call of it is active.
+        return layer(*args, **{**kwargs, "training": True})
 
     vars(call_recomputed).update(
         recomputes=True,
@@ -81,22 +87,6 @@ def recompute_layers(model: keras.Model, names: Iterable[str], *, field: str = "
             )
         for layer in found[name]:
             recompute(layer)
-
-
-def _whole(layer: keras.layers.Layer) -> Callable[..., Tensors]:
-    """Return a call of the whole layer in training mode, including its casts.
-
-    The backward pass uses it, where no call of the layer is active.
-    """
-
-    def call(*args: object, **kwargs: object) -> Tensors:
-        return layer(*args, **{**kwargs, "training": True})
-
-    return call
-
-
-def _is_symbolic(*structures: object) -> bool:
-    return any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(structures))
 
 
 def uses_custom_gradient(layer: keras.layers.Layer) -> bool:

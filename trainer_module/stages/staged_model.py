@@ -177,8 +177,9 @@ class StagedModel(keras.Model):
                 " create the model outside of any strategy, or under 'one_device'."
             )
         devices = _stage_devices(devices, len(stages))
-        again = set(recompute)
-        _check_names(again, stages)
+        again, names = set(recompute), [stage.name for stage in stages]
+        for wrong in sorted(again - set(names)):
+            raise ValueError(f"recompute={wrong!r} is not a stage; {nearest(wrong, names)}")
         inputs = _new_inputs(_inputs_of(stages[0]))
         outputs = inputs
         for number, (stage, device) in enumerate(zip(stages, devices, strict=True)):
@@ -275,12 +276,6 @@ def _check_stages(stages: list[keras.layers.Layer]) -> None:
     names = [stage.name for stage in stages]
     if len(set(names)) < len(names):
         raise ValueError(f"stages={names}: names repeat; give each stage another name.")
-
-
-def _check_names(recompute: set[str], stages: Sequence[keras.layers.Layer]) -> None:
-    names = [stage.name for stage in stages]
-    for name in sorted(recompute - set(names)):
-        raise ValueError(f"recompute={name!r} is not a stage; {nearest(name, names)}")
 
 
 def _check_shared(stages: Sequence[keras.layers.Layer]) -> None:

@@ -106,8 +106,12 @@ def export_model(
     }
     archive = keras.export.ExportArchive()
     archive.track(model)
-    for table in _resources(layer):
-        archive.track(table)
+    # The layer's vocabulary tables, which the signatures need besides variables. It is a tf_keras
+    # model: session-style loaders would not find the tables of an attribute of the Keras 3 model,
+    # and tracked whole it would be traced again, which takes longer than the rest of the export.
+    for part in tf.train.TrackableView(layer).descendants():
+        if isinstance(part, tf.saved_model.experimental.TrackableResource):
+            archive.track(part)
     archive.add_endpoint("serving_default", serve, [examples_spec])
     archive.add_endpoint("transform_features", transform_features, [examples_spec])
     archive.add_endpoint("raw", raw, [raw_specs])
@@ -123,18 +127,6 @@ def export_model(
     archive.write_out(directory, verbose=False)
     _write_raw_columns(directory, serving_spec, arguments)
     logging.info("Exported the model to %s", directory)
-
-
-def _resources(layer: _TransformLayer) -> list[tf.saved_model.experimental.TrackableResource]:
-    """Return the transform layer's vocabulary tables, which the signatures need besides variables.
-
-    The layer is a tf_keras model. If it were an attribute of the Keras 3 model, session-style
-    loaders would not find its tables. If it were tracked whole, it would be traced again with
-    another signature, which takes longer than the rest of the export.
-    """
-    found = tf.train.TrackableView(layer).descendants()
-    resource = tf.saved_model.experimental.TrackableResource
-    return [trackable for trackable in found if isinstance(trackable, resource)]
 
 
 def _argument_names(columns: Sequence[str]) -> dict[str, str]:

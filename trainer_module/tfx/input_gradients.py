@@ -67,7 +67,10 @@ def input_gradients_signature(
             the same name.
     """
     check_built(model)
-    specs = {name: _named(spec, argument_name(name)) for name, spec in features.items()}
+    specs = {
+        name: tf.TensorSpec([None, *spec.shape[1:]], spec.dtype, name=argument_name(name))
+        for name, spec in features.items()
+    }
     _check_names(features)
     embeddings = _find_id_embeddings(model, features)
     _check_gradients(features, embeddings)
@@ -286,7 +289,3 @@ def _check_outputs(shapes: list[tuple[int | None, ...]]) -> None:
 
 def _width(spec: tf.TensorSpec) -> int:
     return int(np.prod(spec.shape[1:].as_list()))
-
-
-def _named(spec: tf.TensorSpec, name: str) -> tf.TensorSpec:
-    return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype, name=name)

@@ -256,6 +256,8 @@ def _train_on_local_workers(fn_args: FnArgs, config: TrainerConfig, *, log_dir: 
         )
         logs = Path(log_dir) if local else Path(tempfile.mkdtemp(prefix="worker-logs-"))
         logging.info("Training on %d workers of this machine; their logs are in %s", workers, logs)
+        # So that workers find the user's modules.
+        here = [os.getcwd(), *(os.path.abspath(entry) for entry in sys.path if entry != "")]
         try:
             launch(
                 [
@@ -265,18 +267,12 @@ def _train_on_local_workers(fn_args: FnArgs, config: TrainerConfig, *, log_dir: 
                 workers=workers,
                 parameter_servers=servers,
                 log_dir=logs,
-                env=_environment(),
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(here)},
                 on_line=functools.partial(_relay, "chief" if servers else "worker 0"),
             )
         except WorkersFailed as error:
             raise RuntimeError(f"training on {workers} workers of this machine: {error}") from None
         return FitResult(**json.loads(result.read_text()))
-
-
-def _environment() -> dict[str, str]:
-    """Return this process's environment with its import path, so that workers find user modules."""
-    here = [os.path.abspath(entry) for entry in sys.path if entry != ""]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *here])}
 
 
 def _relay(chief: str, name: str, line: str) -> None:

@@ -26,7 +26,7 @@ from trainer_module.tuning.hyperparameters import (
     setting_values,
     type_of,
 )
-from trainer_module.tuning.tuner_config import SearchRange, TunerConfig
+from trainer_module.tuning.tuner_config import TunerConfig
 
 _TrainTrial = Callable[[TrainerConfig, Callback], Mapping[str, float]]
 
@@ -138,7 +138,10 @@ def _search_space(tuning: TunerConfig) -> keras_tuner.HyperParameters:
         if searched.values is not None:
             space.Choice(path, as_choices(searched.values))
             continue
-        number = space.Float if _has_fractions(path, searched) else space.Int
+        declared = alternatives(type_of(path))
+        given = {type(number) for number in (searched.min, searched.max, searched.step)}
+        has_fractions = float in declared or (object in declared and float in given)
+        number = space.Float if has_fractions else space.Int
         number(path, searched.min, searched.max, step=searched.step, sampling=searched.sampling)
     return space
 
@@ -159,12 +162,6 @@ def _why_nan(metrics: Mapping[str, float], objective: str) -> str:
         "example, all labels are of one class, or no row is predicted positive. Choose another "
         "tuner.objective, such as loss, or another split."
     )
-
-
-def _has_fractions(path: str, searched: SearchRange) -> bool:
-    declared = alternatives(type_of(path))
-    given = {type(number) for number in (searched.min, searched.max, searched.step)}
-    return float in declared or (object in declared and float in given)
 
 
 def _oracle(
