@@ -23,6 +23,7 @@ from .loop.callback import FitResult as FitResult
 from .step.scaled_learning_rate import ScaledLearningRate as ScaledLearningRate
 from .loop.evaluation import Evaluation as Evaluation
 from .loop.checkpoints import Checkpoints as Checkpoints
+from .memory.micro_batch_size import find_micro_batch_size as find_micro_batch_size
 
 # Callbacks of a training loop
 from .loop.callback import Callback as Callback
@@ -46,9 +47,6 @@ from .launch import launch as launch
 from .devices.local_cluster import WorkersFailed as WorkersFailed
 from .devices.cluster import WorkerLost as WorkerLost
 from .devices.worker_group import Disagreement as Disagreement
-
-# Find a size
-from .memory.micro_batch_size import find_micro_batch_size as find_micro_batch_size
 
 # Your own training loop
 from .window.accumulation import accumulate_gradients as accumulate_gradients
