@@ -12,7 +12,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -75,48 +75,17 @@ class _Quiet(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def running(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Run `work` in a thread, which ends when the event that it is given is set."""
-    over = threading.Event()
-    thread = threading.Thread(target=work, args=(over,))
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-@contextlib.contextmanager
-def other_program(kind: str):
+def other_program() -> Iterator[int]:
     """Something that is no worker listens at the yielded port."""
-    if kind == "http":
-        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Quiet) as server:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            yield server.server_port
-            server.shutdown()
-        return
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(0.1)
-        held = []
-
-        def accept(over: threading.Event) -> None:
-            while not over.is_set():
-                with contextlib.suppress(OSError):
-                    held.append(listener.accept()[0])
-                for connection in held:
-                    with contextlib.suppress(OSError):
-                        connection.send(b"x")
-
-        with running(accept):
-            yield listener.getsockname()[1]
-        for connection in held:
-            connection.close()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Quiet) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
 
 
-@pytest.mark.parametrize(("kind", "number"), [("http", 1), ("drips", 0)])
-def test_another_program_on_a_workers_port(kind, number):
-    with other_program(kind) as port:
+@pytest.mark.parametrize("number", [0, 1])
+def test_another_program_on_a_workers_port(number):
+    with other_program() as port:
         addresses = local(free_ports(1))
         addresses.insert(number, f"127.0.0.1:{port}")
         timeout = PATIENT if number else TIMEOUT  # worker 1 reports to the chief why it ends
@@ -167,7 +136,7 @@ def test_a_worker_that_is_killed_right_after_all_have_met():
 
 
 def test_another_program_on_the_port_of_a_served_task():
-    with other_program("http") as port:
+    with other_program() as port:
         chief, other = local(free_ports(2))
         cluster = {"chief": [chief], "worker": [other], "ps": [other]}
         cluster["ps"] = [f"127.0.0.1:{port}"]
