@@ -10,10 +10,6 @@ def dense(units=4, rate=0.1, loss="mean_squared_error", optimizer=keras.optimize
     return model, optimizer(rate), loss
 
 
-def model_alone():
-    return dense()[0]
-
-
 class Doubled(keras.Model):
     """A model without a configuration: what it is made of cannot be written as JSON."""
 
@@ -24,9 +20,3 @@ class Doubled(keras.Model):
 
     def call(self, x):
         return self.scale(self.dense(x))
-
-
-def subclassed():
-    model = Doubled(lambda x: 2 * x)
-    model.build((None, 3))
-    return model, keras.optimizers.SGD(0.1), "mean_squared_error"
