@@ -30,8 +30,6 @@ _GIB_OF_A_PROCESS = 1.0
 _GIB_PER_GIB = 8.0
 # Assumed memory of a container without a request: the memory of a common node.
 _GIB_OF_A_POD = 16.0
-# TPUs in both targets: google.com/tpu, TPU_V3.
-_TPU = re.compile(r"tpu", re.IGNORECASE)
 
 
 def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfig) -> list[str]:
@@ -47,7 +45,7 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
         *field_refusals(profile),
         *place_refusals(there, profile),
         *_functions(there),
-        *_workers(there, profile),
+        *_workers(there),
         *_job_server(there, profile),
         *_data_in_memory(config, there, profile),
         *_tracking(there),
@@ -124,19 +122,12 @@ def _functions(there: PipelineConfig) -> Iterator[str]:
             )
 
 
-def _workers(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
+def _workers(there: PipelineConfig) -> Iterator[str]:
     training = there.training
     if (training.workers or 1) == 1 and training.strategy in ("multi_worker", "parameter_server"):
         yield (
             f"training.strategy={training.strategy} with one worker: give training.workers, or "
             "use mirrored or one_device."
-        )
-    accelerator = profile.of_node(NodeName.TRAINER).accelerator
-    if training.strategy == "tpu" and not _TPU.search(accelerator or ""):
-        yield (
-            f"training.strategy=tpu, and {profile.section}.resources.Trainer has "
-            f"{f'accelerator={accelerator}' if accelerator else 'no accelerator'}: ask for a TPU "
-            "there, or use mirrored."
         )
 
 

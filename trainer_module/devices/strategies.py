@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import socket
 import sys
@@ -21,9 +20,7 @@ from trainer_module.devices.cluster import (
     split_address,
 )
 
-# Device files of a TPU VM's chips, by the generation of the driver.
-_TPU_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
-_STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "parameter_server", "tpu")
+_STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "parameter_server")
 _FAIL_FAST = "use_caller"  # gRPC reports a lost task instead of waiting for it forever
 _SECONDS_BETWEEN_CHECKS = 1.0
 # The chief's server listens until its process ends.
@@ -43,8 +40,8 @@ def create_strategy(
         name: "one_device", "mirrored" (every GPU; without one, every logical CPU device),
             "multi_worker" (the devices of all workers in TF_CONFIG; call it before anything else
             uses TensorFlow), "parameter_server" (see `ParameterServerStep`; on workers and servers
-            this function serves the chief and then exits the process), "tpu" (the one of TPU_NAME),
-            or "auto": parameter_server if TF_CONFIG has servers, multi_worker if it has several
+            this function serves the chief and then exits the process), or "auto":
+            parameter_server if TF_CONFIG has servers, multi_worker if it has several
             workers, mirrored for more than one GPU or `logical_devices` above 1, otherwise
             one_device. The log shows the choice of auto.
         logical_devices: Number of logical CPU devices of each process, for "mirrored" and
@@ -66,8 +63,6 @@ def create_strategy(
     if name == "auto":
         name, why = _resolve_auto(cluster, logical_devices)
         logging.info("strategy: auto is %s: %s", name, why)
-    if name == "tpu":
-        return _tpu_strategy()
     if name == "parameter_server":
         return _parameter_server_strategy(cluster, start_timeout_seconds=start_timeout_seconds)
     if name == "multi_worker":
@@ -105,8 +100,8 @@ def check_strategy(name: str) -> None:
     """Raise an error for a strategy that cannot be created here; start nothing.
 
     Raises:
-        ValueError: An unknown name, "tpu" without a TPU, or a strategy other than multi_worker or
-            parameter_server although TF_CONFIG has several tasks.
+        ValueError: An unknown name, or a strategy other than multi_worker or parameter_server although
+            TF_CONFIG has several tasks.
     """
     if name not in _STRATEGIES:
         raise ValueError(f"strategy={name!r}: {nearest(name, _STRATEGIES)}")
@@ -118,13 +113,6 @@ def check_strategy(name: str) -> None:
                 "to do: use 'parameter_server' or 'auto', or leave them out."
             )
         return
-    if name == "tpu" and not _tpu_name():
-        raise ValueError(
-            f"strategy='tpu': this machine has no {' or '.join(_TPU_CHIPS)}, and TPU_NAME is not "
-            "set. On a TPU VM set TPU_NAME=local; else name its address, "
-            "TPU_NAME=grpc://10.0.0.2:8470. Without a TPU: strategy 'auto', 'mirrored' or "
-            "'one_device'."
-        )
     workers = 1 if cluster is None else len(cluster.workers)
     if workers > 1 and name not in ("auto", "multi_worker"):
         raise ValueError(
@@ -132,29 +120,6 @@ def check_strategy(name: str) -> None:
             "model; use 'multi_worker' or 'auto', or unset TF_CONFIG to train on this machine "
             "alone."
         )
-
-
-def _tpu_name() -> str:
-    """Return the name of the TPU for TensorFlow, which searches the network without one; or ""."""
-    chips = [path for pattern in _TPU_CHIPS for path in glob.glob(pattern)]
-    return os.environ.get("TPU_NAME", "") or ("local" if chips else "")
-
-
-def _tpu_strategy() -> tf.distribute.Strategy:
-    name = _tpu_name()
-    try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
-        if name != "local":
-            tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-        return tf.distribute.TPUStrategy(resolver)
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(
-            f"strategy='tpu': TensorFlow {tf.__version__} cannot use the TPU {name!r} "
-            f"({type(error).__name__}: {reason}). It needs a build for TPUs: pip install "
-            "tensorflow-tpu."
-        ) from error
 
 
 def _resolve_auto(cluster: Cluster | None, logical_devices: int | None) -> tuple[str, str]:

@@ -97,7 +97,6 @@ kubeflow .beam={engine: in_memory, options: [--s3_secret_access_key=tell-nobody]
   -> s3_secret_access_key: its name.*cluster\.kubeflow\.secrets
 vertex .beam={engine: dataflow} -> dataflow needs .*--project=.*--region=
 vertex training.strategy=multi_worker -> multi_worker with one worker: give
-kubeflow training.strategy=tpu -> strategy=tpu, and .*has no accelerator: ask
 vertex training.workers=2 | .resources.Trainer.accelerator=NVIDIA_L4
   -> machine_type=n1-standard-8: has no NVIDIA_L4; use g2-standard-8
 vertex training.workers=2 | .resources.Trainer.cpu=4

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import create_strategy
-from trainer_module.devices import strategies as module
 
 
 def test_names_and_devices():
@@ -63,15 +62,3 @@ def test_parameter_servers_need_tf_config(monkeypatch):
         create_strategy("auto", start_timeout_seconds=0.5)
     with pytest.raises(ValueError, match=r"'mirrored' with parameter servers in TF_CONFIG"):
         create_strategy("mirrored")
-
-
-def test_a_missing_tpu_is_an_error_with_the_fix(monkeypatch, tmp_path):
-    """Before TensorFlow searches the network for one; this build has no operations for TPUs."""
-    for name in ("TPU_NAME", "TF_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(module, "_TPU_CHIPS", (str(tmp_path / "accel*"),))
-    with pytest.raises(ValueError, match=r"machine has no .*accel.*set TPU_NAME=local; else name"):
-        create_strategy("tpu")
-    (tmp_path / "accel0").touch()
-    with pytest.raises(ValueError, match=r"cannot use the TPU 'local' .*install tensorflow-tpu"):
-        create_strategy("tpu")
