@@ -100,8 +100,7 @@ def check_strategy(name: str) -> None:
     """Raise an error for a strategy that cannot be created here; start nothing.
 
     Raises:
-        ValueError: An unknown name, or a strategy other than multi_worker or parameter_server although
-            TF_CONFIG has several tasks.
+        ValueError: An unknown name, or a strategy of one process although TF_CONFIG has several.
     """
     if name not in _STRATEGIES:
         raise ValueError(f"strategy={name!r}: {nearest(name, _STRATEGIES)}")
