@@ -197,9 +197,8 @@ PAIRS, Y = [[1.0, 2.0]] * 3000, pa.array([0, 1] * 1500)
 NO_STATISTICS = {"write_statistics": False}
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "options", "message"),
-    [
+def test_columns_that_are_not_the_features_are_rejected(tmp_path):
+    for x, y, options, message in [
         (large_lists([*PAIRS[:2999], [1.0]]), Y, {}, r"row group 2, row 999, column 'x': 1 values"),
         (
             large_lists([*PAIRS[:2000], [1.0], [1.0, 2.0, 3.0], *PAIRS[2002:]]),
@@ -224,13 +223,14 @@ NO_STATISTICS = {"write_statistics": False}
         (large_lists(PAIRS), Y.cast(pa.string()), {}, "column 'y' is string.*int64"),
         (pa.array([1.0] * 3000, pa.float32()), Y, {}, r"column 'x' is float.*\[2\]: write lists"),
         (pa.array([[1.0] * 3] * 3000, pa.list_(pa.float32(), 3)), Y, {}, r"\[3\].*shape \[2\]"),
-    ],
-)
-def test_columns_that_are_not_the_features_are_rejected(tmp_path, x, y, options, message):
-    path = parquet_files.write_parquet(tmp_path / "a.parquet", {"x": x, "y": y}, **options)
-    spec = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
-    with pytest.raises(ValueError, match=rf"a\.parquet.*{message}"), translate_tf_errors():
-        list(Examples((path,), spec, "y").batches(1000))
+    ]:
+        path = parquet_files.write_parquet(tmp_path / "a.parquet", {"x": x, "y": y}, **options)
+        spec = {
+            "x": tf.io.FixedLenFeature([2], tf.float32),
+            "y": tf.io.FixedLenFeature([], tf.int64),
+        }
+        with pytest.raises(ValueError, match=rf"a\.parquet.*{message}"), translate_tf_errors():
+            list(Examples((path,), spec, "y").batches(1000))
 
 
 def test_damaged_files_are_named(tmp_path):

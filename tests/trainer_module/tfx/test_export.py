@@ -168,24 +168,21 @@ def test_the_readmes_export_explains_raw_rows_behind_plain_tft(transformed, tmp_
     np.testing.assert_allclose(found[names].sum(axis=1), found["prediction"] - start, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "rows", "filler"),
-    [
+def test_raw_takes_rows_of_different_length():
+    """Reference: what parse_example makes of the same rows, which is what Transform has seen."""
+    for dtype, rows, filler in [
         (tf.int64, [[1, 2], [], [-3], [4, 5, 6]], np.iinfo(np.int64).min),
         (tf.float32, [[1.0, 2.0], [], [-3.0], [4.0, 5.0, 6.0]], np.nan),
         (tf.string, [[b"a", b"b"], [], [b"c"], [b"d", b"e", b"f"]], b""),
-    ],
-)
-def test_raw_takes_rows_of_different_length(dtype, rows, filler):
-    """Reference: what parse_example makes of the same rows, which is what Transform has seen."""
-    spec = tf.io.VarLenFeature(dtype)
-    longest = max(map(len, rows))
-    filled = [row + [filler] * (longest - len(row)) for row in rows]
-    found = _to_parsed(tf.constant(filled, dtype))
-    examples = [small_transform.serialized({"x": row}) for row in rows]
-    parsed = tf.io.parse_example(examples, {"x": spec})["x"]
-    for name in ("indices", "values", "dense_shape"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(parsed, name), err_msg=name)
+    ]:
+        spec = tf.io.VarLenFeature(dtype)
+        longest = max(map(len, rows))
+        filled = [row + [filler] * (longest - len(row)) for row in rows]
+        found = _to_parsed(tf.constant(filled, dtype))
+        examples = [small_transform.serialized({"x": row}) for row in rows]
+        parsed = tf.io.parse_example(examples, {"x": spec})["x"]
+        for name in ("indices", "values", "dense_shape"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(parsed, name), err_msg=name)
 
 
 def test_argument_names_of_raw_are_what_tensorflow_accepts_and_unique():

@@ -14,26 +14,25 @@ from trainer_module.tfx.label_names import LabelNames, label_names, with_classes
 TEXTS = 'feature {{ name: "y" type: BYTES string_domain {{ {} }} }}'
 
 
-@pytest.mark.parametrize(
-    ("positive", "values", "expected"),
-    [
+def test_two_classes(tmp_path):
+    """Without values the column holds ints, as a bool of CSV does."""
+    for positive, values, expected in [
         ("yes", ["no", "yes"], ["no", "yes"]),
         ("yes", ["maybe", "no", "yes"], ["not yes", "yes"]),
         ("true", ["false", "true", "unknown"], ["not true", "true"]),
         ("True", None, ["False", "True"]),
         (None, None, ["0", "1"]),
-    ],
-)
-def test_two_classes(positive: Any, values: list[str] | None, expected: list[str], tmp_path):
-    """Without values the column holds ints, as a bool of CSV does."""
-    schema = tmp_path / "schema.pbtxt"
-    text = 'feature { name: "y" type: INT }'
-    if values is not None:
-        text = TEXTS.format(" ".join(f'value: "{value}"' for value in values))
-    schema.write_text(text)
-    label = LayoutLabel(name="y", kind="binary", positive=positive)
-    found = label_names(label, numbers=2, transform_output=None, loss=None, raw_schema=str(schema))
-    assert found.classes == expected
+    ]:
+        schema = tmp_path / "schema.pbtxt"
+        text = 'feature { name: "y" type: INT }'
+        if values is not None:
+            text = TEXTS.format(" ".join(f'value: "{value}"' for value in values))
+        schema.write_text(text)
+        label = LayoutLabel(name="y", kind="binary", positive=positive)
+        found = label_names(
+            label, numbers=2, transform_output=None, loss=None, raw_schema=str(schema)
+        )
+        assert found.classes == expected
 
 
 # Reference of the outputs: NumPy in float64, to 1e-6.

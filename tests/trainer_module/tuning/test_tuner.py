@@ -161,9 +161,8 @@ def test_diverged_trial_fails_and_the_search_continues(search, progress_records)
     assert re.search("NaN|infinite", failed.error)
 
 
-@pytest.mark.parametrize(
-    ("tuner", "trainer", "message"),
-    [
+def test_invalid_searches_are_rejected_before_the_first_trial(search):
+    for tuner, trainer, message in [
         (
             {"search": {"global_batch_size": {"min": 64, "max": 1024}}},
             {},
@@ -189,11 +188,9 @@ def test_diverged_trial_fails_and_the_search_continues(search, progress_records)
             {"intra_op_threads": 3},
             r"intra_op_threads=3, but TensorFlow already runs in this process",
         ),
-    ],
-)
-def test_invalid_searches_are_rejected_before_the_first_trial(search, tuner, trainer, message):
-    with pytest.raises(ValueError, match=message):
-        search(tuner, **trainer)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            search(tuner, **trainer)
 
 
 def test_the_tuner_needs_a_search_and_an_eval_split(fn_args):
