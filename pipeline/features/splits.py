@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,15 +23,8 @@ _LARGE_TABLE = 150  # rows: from here on, a fifth of them is enough for evaluati
 _BY_HAND = "or write the YAML by hand, with files for evaluation in data.eval_path"
 
 
-@dataclass(frozen=True)
-class SplitSizes:
-    """Rows of each split: the exact number in small tables, else the expected number.
-
-    Attributes:
-        train: Rows of the train split.
-        eval: Rows of the eval split.
-        eval_percent: Share of rows that is held out, in percent.
-    """
+class SplitSizes(NamedTuple):
+    """Rows of each split: the exact number in small tables, else the expected number."""
 
     train: int
     eval: int
@@ -110,12 +102,7 @@ _PARTS = {
 
 
 class _TimeOrder(NamedTuple):
-    """The column that orders the rows.
-
-    Attributes:
-        column: Its name.
-        problem: Why `split: {by: time}` cannot use it; "" if it can.
-    """
+    """The column that orders the rows, and why `split: {by: time}` cannot use it, or ""."""
 
     column: str
     problem: str = ""
@@ -128,13 +115,7 @@ def time_order(
 
     Rows are ordered by a column if they are in its order in the file, as events are, or if it is a
     series: the same number of rows at each time, at equal distances. Dates that only describe a
-    row, as a date of birth does, are neither.
-
-    Args:
-        data: Statistics of the data.
-        label: The column to predict.
-        held_out: Percent of the rows for evaluation.
-        classes: Whether the label is classes.
+    row, as a date of birth does, are neither. `held_out` percent of the rows are for evaluation.
     """
     orders = list(_orders(data, data.values[label], label, held_out if classes else 0))
     return next((each for each in orders if not each.problem), orders[0] if orders else None)
@@ -186,13 +167,7 @@ def _of_parts(columns: Sequence[Rows], units: Sequence[str]) -> np.ndarray:
 
 
 def _is_ordered(times: np.ndarray, distinct: int, data: DataFacts) -> bool:
-    """Return whether times are in order or a series.
-
-    Args:
-        times: Of the rows of a sample, in the order of the file; NaT for none.
-        distinct: Number of distinct times of all rows; 0 if unknown.
-        data: Statistics of the table.
-    """
+    """Return whether the times of a sample, of so many distinct ones, are in order or a series."""
     present = len(times)
     times = times[~np.isnat(times)]
     if 2 * len(times) < present:

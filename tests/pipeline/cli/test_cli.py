@@ -130,7 +130,6 @@ VALUES = {
     "submit": ["--config"],
     "replay": ["--spec"],
     "init": ["--data"],
-    "features suggest": ["--data"],
     "predict": ["--model", "--data"],
 }
 

@@ -313,7 +313,7 @@ def test_a_parquet_column_that_examples_cannot_hold(tmp_path):
 
 @pytest.mark.parametrize("ending", ["parquet", "feather"])
 def test_two_columns_of_one_name_are_refused_by_every_look_at_the_data(ending, tmp_path):
-    """As `run`, `init` and `features suggest` read it, and `predict`."""
+    """As `run` and `init` read it, and `predict`."""
     file = tmp_path / f"rows.{ending}"
     table = pa.table([[1, 2], [3, 4], [0, 1]], names=["x", "x", "y"])
     if ending == "parquet":

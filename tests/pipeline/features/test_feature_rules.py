@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
-from pipeline.features.column_facts import ColumnFacts, Numbers, Texts, measure
-from pipeline.features.dates import DateCounter, counted_dates
+from pipeline.cli.cli import main
+from pipeline.config.config_file import load_config
+from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
+from pipeline.features.dates import number_dates, text_dates
 from pipeline.features.feature_rules import TableFacts, free_text, keeps_numbers, label_of, propose
-from pipeline.features.features_suggest import suggest
 
 ROWS = 10_000
 RNG = np.random.default_rng(5)
@@ -43,7 +43,6 @@ def numbers(values: np.ndarray) -> Numbers:
         percentiles=tuple(np.percentile(values, np.arange(101)).tolist()),
         distinct=len(np.unique(values)),
         whole=bool(np.all(values == np.floor(values))),
-        increasing=bool(np.all(np.diff(values) > 0)),
     )
 
 
@@ -57,23 +56,20 @@ def an_int(values: np.ndarray, name: str = "x") -> ColumnFacts:
         zip(*np.unique(values, return_counts=True), strict=True), key=lambda pair: -pair[1]
     )
     top = tuple((str(value), int(count)) for value, count in counts[:1000])
-    texts = Texts(len(counts), top, 3.0)
-    dates = DateCounter("int")
-    dates.add(values)
+    texts = Texts(len(counts), top)
+    low, high = int(values.min()), int(values.max())
     return ColumnFacts(
         *(name, "int", len(values), 0),
         numbers=numbers(values),
         texts=texts,
-        dates=counted_dates(dates),
+        dates=number_dates(np.unique(values).tolist(), low, high),
     )
 
 
 def a_text(values: list[str], name: str = "x", distinct: int | None = None) -> ColumnFacts:
     top = tuple((value, ROWS // len(values)) for value in values)
-    texts = Texts(distinct or len(values), top, 10.0)
-    dates = DateCounter("string")
-    dates.add(np.array(values, object))
-    return ColumnFacts(name, "string", ROWS, 0, texts=texts, dates=counted_dates(dates))
+    texts = Texts(distinct or len(values), top)
+    return ColumnFacts(name, "string", ROWS, 0, texts=texts, dates=text_dates(values))
 
 
 def options(facts: ColumnFacts, table: TableFacts = TABLE) -> dict[str, Any] | None:
@@ -376,32 +372,16 @@ def test_characters_without_spaces_are_words() -> None:
     assert found.words == pytest.approx(9)
 
 
-def test_suggest_proposes_it(tmp_path: Any) -> None:
+def test_init_proposes_it(tmp_path: Any) -> None:
+    """Also where many texts come again: a hash of the whole text would share nothing."""
     rng = random.Random(3)
-    lines = ["label,review,name"]
-    lines += [
-        f'{i % 2},"{_sentence(rng, 20)}",{rng.choice(RARE)} {rng.choice(RARE)}' for i in range(400)
-    ]
-    path = tmp_path / "reviews.csv"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    suggestion = suggest(measure(str(path)), str(path), label="label")
-    (group,) = yaml.safe_load(suggestion.text)["features"]["groups"]
-    assert group == {
-        "name": "texts",
-        "columns": ["review"],
-        "encode": {"text": {"max_terms": 32}},
-    }
-    assert "400 different texts of 20 words on average" in suggestion.text
-    assert [left.column for left in suggestion.left_out] == ["name"]
-
-
-def test_texts_that_come_again_are_free_text_where_many_differ(tmp_path: Any) -> None:
-    """A hash of the whole text would share nothing between texts."""
-    rng = random.Random(5)
-    comments = [_sentence(rng, 8) for _ in range(1_200)]
-    path = tmp_path / "comments.csv"
-    rows = [f'{i % 2},"{comments[i % 1_200]}"' for i in range(3_000)]
-    path.write_text("\n".join(["label,comment", *rows]) + "\n", encoding="utf-8")
-    suggestion = suggest(measure(str(path)), str(path), label="label")
-    (group,) = yaml.safe_load(suggestion.text)["features"]["groups"]
-    assert (group["name"], group["columns"]) == ("texts", ["comment"])
+    texts = [_sentence(rng, 20) for _ in range(1_200)]
+    lines = [f'{i % 2},"{texts[i % 1_200]}",{rng.choice(RARE)} {i}' for i in range(3_000)]
+    (tmp_path / "t.csv").write_text("\n".join(["label,review,name", *lines]), encoding="utf-8")
+    output = tmp_path / "t.yaml"
+    assert main(["init", str(tmp_path / "t.csv"), "--label", "label", "--output", str(output)]) == 0
+    (group,) = load_config(output).features.groups
+    assert (group.name, group.columns) == ("texts", ("review",))
+    assert group.encode is not None
+    assert group.encode.text is not None
+    assert "different texts of 20 words on average" in output.read_text()

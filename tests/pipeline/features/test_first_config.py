@@ -18,7 +18,6 @@ from pipeline.config.config_file import load_config
 from pipeline.data.data_sources import split_column
 from pipeline.features.column_facts import measure
 from pipeline.features.first_config import (
-    _is_wide,
     _likely_label,
     init_file,
     pipeline_name,
@@ -186,19 +185,6 @@ def test_a_file_as_a_stranger_has_it(tmp_path, capsys):
     (row,) = (line for line in printed.splitlines() if line.startswith("copy: "))
     assert row.split(None, 1)[1].startswith("leaks the label: it maps one-to-one")
     assert "leaks the label" in output.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(("suffix", "steps"), [("parquet", {"due": 128, "paid": 1}), ("csv", {})])
-def test_floats_that_float32_rounds_are_reported(tmp_path, suffix, steps):
-    """Each has its distance between float32 numbers; CSV's whole numbers are read as int64."""
-    random = np.random.default_rng(6)
-    due = 1.7e9 + random.integers(0, 5_000, 300)
-    frame = pd.DataFrame({"paid": 1e7 + random.integers(0, 30, 300), "due": due})
-    data = tmp_path / f"t.{suffix}"
-    frame.to_parquet(data) if suffix == "parquet" else frame.to_csv(data, index=False)
-    written = init_file(str(data), label="due", output=tmp_path / "t.yaml")
-    assert {each.column: each.number for each in written.warnings} == steps
-    assert not load_config(written.path).warnings  # Transform repeats them
 
 
 def test_few_different_rows_are_reported(tmp_path, capsys):
@@ -379,17 +365,6 @@ def test_any_names_and_values_give_a_yaml_that_can_be_read(tmp_path, capsys):
 @pytest.mark.parametrize(("rows", "percent"), [(10, 30), (149, 30), (150, 20), (10**6, 20)])
 def test_small_tables_hold_out_more(rows, percent):
     assert eval_percent(rows) == percent
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "wide"),
-    [
-        *((201, 750, True), (200, 50, True), (201, 50, False), (120, 49, False)),
-        *((455, 30, False), (1_437, 64, False), (3_000, 750, True), (3_001, 750, False)),
-    ],
-)
-def test_wide_is_four_rows_for_a_column_or_fewer(rows: int, columns: int, wide: bool) -> None:
-    assert _is_wide(rows, columns) == wide
 
 
 @pytest.mark.parametrize(("constant", "wide"), [(0, True), (50, False)])
