@@ -7,7 +7,6 @@ weight. A row has one id of hundreds, so these columns are stored sparsely.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -28,44 +27,6 @@ _MIN_IDS = 4
 _MIN_TERMS = 32  # of each text
 
 
-@dataclasses.dataclass(frozen=True)
-class DesignMatrix:
-    """A matrix `[rows, width]`; the dense columns are the first ones.
-
-    Attributes:
-        dense: `[rows, numbers]` float64.
-        sparse: `[rows, width - numbers]` float64.
-    """
-
-    dense: np.ndarray
-    sparse: csr_array
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[DesignMatrix]) -> DesignMatrix:
-        """Return the rows of all parts."""
-        vstack = load("scipy.sparse", "vstack", extra="tfx")
-        dense = np.concatenate([part.dense for part in parts])
-        return cls(dense, vstack([part.sparse for part in parts], format="csr"))
-
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return self.dense.shape[1] + self.sparse.shape[1]
-
-    def without_last(self, columns: int) -> DesignMatrix:
-        """Return the matrix without so many of the last columns, which are sparse."""
-        return DesignMatrix(self.dense, self.sparse[:, : self.sparse.shape[1] - columns])
-
-    def __getitem__(self, rows: np.ndarray | slice) -> DesignMatrix:
-        """Return the rows with these indices."""
-        return DesignMatrix(self.dense[rows], self.sparse[rows])
-
-    def __matmul__(self, kernel: np.ndarray) -> np.ndarray:
-        """Return the product with a kernel `[width, outputs]`."""
-        numbers = self.dense.shape[1]
-        return self.dense @ kernel[:numbers] + self.sparse @ kernel[numbers:]
-
-
 class Columns:
     """The columns of a linear model for a model's inputs.
 
@@ -80,12 +41,7 @@ class Columns:
     """
 
     def __init__(self, context: ModelContext, inputs: Sequence[str]) -> None:
-        """Assign columns to features.
-
-        Args:
-            context: Kinds of the features.
-            inputs: Names of the features that the model uses.
-        """
+        """Assign columns to the features that the model uses."""
         spec = {name: context.feature_spec[name] for name in inputs}
         self._bags = [
             bag
@@ -118,20 +74,14 @@ class Columns:
     def _of_ids(self, counts: Sequence[int]) -> int:
         return sum(min(count, self._cap) for count in counts)
 
-    def matrix(self, features: Mapping[str, np.ndarray], rows: int) -> DesignMatrix:
-        """Return the matrix `[rows, width]` of a batch; non-finite values become 0.
-
-        Args:
-            features: Arrays `[rows, ...]` by feature name.
-            rows: Number of rows.
-        """
-        dense = [np.zeros((rows, 0))]
-        for name, places in self._floats.items():
-            values = features[name].reshape(rows, -1)[:, places].astype(np.float64)
-            dense.append(np.nan_to_num(values, copy=False, nan=0.0, posinf=0.0, neginf=0.0))
-        columns = [np.zeros((rows, 0), np.int32)]
+    def matrix(self, features: Mapping[str, np.ndarray], rows: int) -> csr_array:
+        """Return the matrix `[rows, width]` of a batch; non-finite values become 0."""
+        columns = [np.tile(np.arange(self.floats, dtype=np.int32), (rows, 1))]
         values = [np.zeros((rows, 0))]
-        start = 0
+        for name, places in self._floats.items():
+            floats = features[name].reshape(rows, -1)[:, places].astype(np.float64)
+            values.append(np.nan_to_num(floats, copy=False, nan=0.0, posinf=0.0, neginf=0.0))
+        start = self.floats
         for name, ranges in self._ids.items():
             ids = features[name].reshape(rows, -1)
             for position, first, count in ranges:
@@ -154,10 +104,8 @@ class Columns:
             columns.append(np.where(other, 0, start + local).astype(np.int32))
             values.append(np.where(other, 0.0, weights))
             start += terms
-        sparse = np.hstack(values)
+        table = np.hstack(values)
         csr_array = load("scipy.sparse", "csr_array", extra="tfx")
-        ends = np.arange(rows + 1, dtype=np.int32) * sparse.shape[1]
-        return DesignMatrix(
-            np.hstack(dense),
-            csr_array((sparse.ravel(), np.hstack(columns).ravel(), ends), shape=(rows, start)),
-        )
+        ends = np.arange(rows + 1, dtype=np.int32) * table.shape[1]
+        places = np.hstack(columns).ravel()
+        return csr_array((table.ravel(), places, ends), shape=(rows, self.width))

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trainer_module.baselines.columns import MAX_COLUMNS, Columns, DesignMatrix
+from trainer_module.baselines.columns import MAX_COLUMNS, Columns
 from trainer_module.common.extras import load
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.model.model_context import ModelContext
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
     from sklearn.linear_model import LogisticRegression, Ridge
 
 MAX_ROWS = 100_000
@@ -32,17 +33,15 @@ _MAX_BATCH_NUMBERS = 8_000_000
 class LinearModel(NamedTuple):
     """A linear function of columns: predictions for regression, logits for classes.
 
-        outputs = rows @ kernel + bias
+        outputs = rows @ kernel [columns, outputs] + bias [outputs]
 
-    Attributes:
-        kernel: `[columns, outputs]`.
-        bias: `[outputs]`; -inf for a class without rows.
+    The bias of a class without rows is -inf.
     """
 
     kernel: np.ndarray
     bias: np.ndarray
 
-    def __call__(self, rows: DesignMatrix) -> np.ndarray:
+    def __call__(self, rows: csr_array) -> np.ndarray:
         """Return the outputs `[rows, outputs]` for rows `[rows, columns]`."""
         return rows @ self.kernel + self.bias
 
@@ -54,19 +53,25 @@ class Sample(NamedTuple):
         rows: `[rows, columns]`.
         labels: `[rows]`.
         weights: `[rows]` float64.
+        floats: Number of columns that are no 0/1 columns or terms; they are the first ones.
     """
 
-    rows: DesignMatrix
+    rows: csr_array
     labels: np.ndarray
     weights: np.ndarray
+    floats: int
 
 
-def max_rows(columns: Columns, outputs: int) -> int:
-    """Return the largest number of rows to fit a linear model of these columns and outputs on."""
+def max_rows(columns: Columns, context: ModelContext) -> int:
+    """Return the largest number of rows to fit a linear model of these columns on."""
     # A softmax takes the time of ten columns.
-    products = outputs * (10 + columns.floats / 2 + columns.nonzeros)
+    products = _outputs(context) * (10 + columns.floats / 2 + columns.nonzeros)
     most = min(_MAX_NUMBERS // _row_numbers(columns), int(_MAX_PRODUCTS / products))
     return max(_MIN_ROWS, min(MAX_ROWS, most))
+
+
+def _outputs(context: ModelContext) -> int:
+    return context.outputs if context.label_kind == "multiclass" else 1
 
 
 def batch_rows(columns: Columns) -> int:
@@ -78,8 +83,9 @@ def _row_numbers(columns: Columns) -> int:
     return max(1, columns.floats + columns.nonzeros)
 
 
-def why_no_linear(columns: Columns, rows: int, outputs: int) -> str:
+def why_no_linear(columns: Columns, rows: int, context: ModelContext) -> str:
     """Return the reason why there is no linear model; empty if there is one."""
+    outputs = _outputs(context)
     if columns.width == 0:
         return "linear: no feature is a number or an id"
     most = _MAX_WEIGHTS * max(1, _MIN_ROWS / rows)
@@ -89,27 +95,19 @@ def why_no_linear(columns: Columns, rows: int, outputs: int) -> str:
 
 
 def sample_rows(examples: Examples, columns: Columns, rows: int, most: int) -> Sample:
-    """Read every nth row, with the smallest n that gives at most `most` rows.
-
-    Args:
-        examples: Files and features to read.
-        columns: Columns of the matrix.
-        rows: Number of rows in the files.
-        most: Largest number of rows in the sample.
+    """Read every nth of so many rows, with the smallest n that gives at most `most` rows.
 
     Raises:
         ValueError: The weights of the sampled rows sum to 0.
     """
-    parts: list[Sample] = []
+    parts = []
     batches = examples.every(-(-rows // most), batch_rows(columns))
     for features, label, *rest in batches.as_numpy_iterator():
         matrix = columns.matrix(features, len(label))
-        parts.append(Sample(matrix, label[:, 0], row_weights(rest, len(label))))
-    sample = Sample(
-        DesignMatrix.concatenate([part.rows for part in parts]),
-        np.concatenate([part.labels for part in parts]),
-        np.concatenate([part.weights for part in parts]),
-    )
+        parts.append((matrix, label[:, 0], row_weights(rest, len(label))))
+    matrices, labels, weights = zip(*parts, strict=True)
+    rows_of = load("scipy.sparse", "vstack", extra="tfx")(matrices, format="csr")
+    sample = Sample(rows_of, np.concatenate(labels), np.concatenate(weights), columns.floats)
     if not sample.weights.sum() > 0:
         raise ValueError("the weights of the sampled training rows sum to 0.")
     return sample
@@ -134,43 +132,28 @@ def fit_linear(sample: Sample, context: ModelContext) -> LinearModel:
         usable &= (sample.labels >= 0) & (sample.labels < classes)
     if not usable.any():
         raise ValueError(f"no sampled training row has a usable trainer.label={context.label!r}.")
-    rows, labels, weights = sample.rows[usable], sample.labels[usable], sample.weights[usable]
-    if kind == "regression":
-        return fit_ridge(rows, labels.astype(np.float64), weights)
-    return _fit_logistic(rows, labels.astype(np.int64), weights, classes=classes)
+    sample = Sample(*(each[usable] for each in sample[:3]), sample.floats)
+    return fit_ridge(sample) if kind == "regression" else _fit_logistic(sample, classes=classes)
 
 
-def fit_ridge(rows: DesignMatrix, labels: np.ndarray, weights: np.ndarray) -> LinearModel:
-    """Fit Ridge(alpha=1).
-
-    Args:
-        rows: `[rows, columns]`, finite.
-        labels: `[rows]`, finite.
-        weights: `[rows]`, at least 0, not all 0.
-    """
+def fit_ridge(sample: Sample) -> LinearModel:
+    """Fit Ridge(alpha=1) to finite rows; the weights are at least 0, and not all 0."""
     ridge = load("sklearn.linear_model", "Ridge", extra="tfx")
-    solver = "sparse_cg" if rows.sparse.shape[1] else "cholesky"
-    return _fitted(ridge(solver=solver, tol=1e-7, max_iter=1000), rows, labels, weights)
+    solver = "sparse_cg" if sample.rows.shape[1] > sample.floats else "cholesky"
+    sample = sample._replace(labels=sample.labels.astype(np.float64))
+    return _fitted(ridge(solver=solver, tol=1e-7, max_iter=1000), sample)
 
 
-def _fit_logistic(
-    rows: DesignMatrix, labels: np.ndarray, weights: np.ndarray, *, classes: int
-) -> LinearModel:
-    """Fit LogisticRegression(C=1).
-
-    Args:
-        rows: `[rows, columns]`, finite.
-        labels: `[rows]` int64 from 0 to `classes` - 1.
-        weights: `[rows]`, at least 0, not all 0.
-        classes: Number of outputs.
-    """
-    kernel, bias = np.zeros((rows.width, classes)), np.full(classes, -np.inf)
-    seen = np.unique(labels)
+def _fit_logistic(sample: Sample, *, classes: int) -> LinearModel:
+    """Fit LogisticRegression(C=1) to labels from 0 to `classes` - 1."""
+    sample = sample._replace(labels=sample.labels.astype(np.int64))
+    kernel, bias = np.zeros((sample.rows.shape[1], classes)), np.full(classes, -np.inf)
+    seen = np.unique(sample.labels)
     if len(seen) == 1:
         bias[seen] = 0.0
         return LinearModel(kernel, bias)
     logistic = load("sklearn.linear_model", "LogisticRegression", extra="tfx")
-    model = _fitted(logistic(solver="newton-cg", tol=1e-5, max_iter=100), rows, labels, weights)
+    model = _fitted(logistic(solver="newton-cg", tol=1e-5, max_iter=100), sample)
     if len(seen) == 2:  # one output, the difference of two logits
         kernel[:, seen[1:]], bias[seen] = model.kernel, [0.0, model.bias[0]]
     else:
@@ -184,19 +167,20 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def _fitted(
-    model: Ridge | LogisticRegression, rows: DesignMatrix, labels: np.ndarray, weights: np.ndarray
-) -> LinearModel:
+def _fitted(model: Ridge | LogisticRegression, sample: Sample) -> LinearModel:
     """Fit on standardised numbers, and return the coefficients for the numbers as they are."""
+    rows, labels, weights, floats = sample
+    dense = rows[:, :floats].toarray()
     weights = weights / weights.mean()
-    mean = weights @ rows.dense / len(weights)
-    centred = rows.dense - mean
+    mean = weights @ dense / len(weights)
+    centred = dense - mean
     spread = np.sqrt(weights @ centred**2 / len(weights))
     spread[spread <= 1e-12 * np.abs(mean)] = 1.0  # constant, but for rounding
     matrix: Any = centred / spread
-    if rows.sparse.shape[1]:
-        matrix = load("scipy.sparse", "hstack", extra="tfx")([matrix, rows.sparse], format="csr")
+    if rows.shape[1] > floats:
+        hstack = load("scipy.sparse", "hstack", extra="tfx")
+        matrix = hstack([matrix, rows[:, floats:]], format="csr")
     model.fit(matrix, labels, sample_weight=weights)
     kernel = np.atleast_2d(model.coef_).T.copy()
-    kernel[: len(mean)] /= spread[:, None]
-    return LinearModel(kernel, np.atleast_1d(model.intercept_) - mean @ kernel[: len(mean)])
+    kernel[:floats] /= spread[:, None]
+    return LinearModel(kernel, np.atleast_1d(model.intercept_) - mean @ kernel[:floats])

@@ -103,39 +103,6 @@ def test_only_csv_has_a_header(tmp_path, capsys):
     assert "--no-header: only for CSV" in capsys.readouterr().err
 
 
-def test_the_node_reads_what_the_look_at_the_data_does(tmp_path):
-    """Without a header, with a word for missing values in one column, and amounts in another."""
-    import apache_beam as beam
-    from apache_beam.testing.util import assert_that, equal_to
-
-    from components import ArrowExampleGen, CsvOptions
-    from components.arrow_example_gen.executor import open_source
-
-    (tmp_path / "rows.csv").write_text('"$1,234",x,2.520\n($6),y,948\nn/a,n/a,-1.234.567\n')
-    options = CsvOptions.model_validate(
-        {
-            "header": False,
-            "missing_in": {"column_1": ["n/a"]},
-            "formatted": {
-                "column_1": {"unit": "$", "thousands": ","},
-                "column_3": {"thousands": ".", "decimal": ","},
-            },
-        }
-    )
-    node = ArrowExampleGen(input_base=str(tmp_path), csv=options)
-    source = open_source(dict(node.exec_properties), "rows.csv")
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        types = pipeline | "Types" >> source.types()
-        batches = pipeline | "Rows" >> source.rows(types)
-        columns = batches | beam.Map(lambda rows: rows[1].to_pydict())
-        expected = {
-            "column_1": [[1234], [-6], []],
-            "column_2": [[b"x"], [b"y"], [b"n/a"]],
-            "column_3": [[2520], [948], [-1234567]],
-        }
-        assert_that(columns, equal_to([expected]))
-
-
 def table(**columns: list[str]) -> str:
     """CSV of quoted cells, with a feature of plain numbers before and a class behind."""
     rows = len(next(iter(columns.values())))
@@ -170,12 +137,10 @@ def accounting(value: float) -> str:
         (german, {"unit": "€", "thousands": ".", "decimal": ","}),
         (accounting, {"thousands": ","}),
         (lambda value: f"{value:.1f}%", {"unit": "%"}),
-        (lambda value: f"{value:,.2f}".replace(",", "\u00a0"), {"thousands": " "}),
         (lambda value: f"CHF {value:,.2f}".replace(",", "'"), {"unit": "CHF", "thousands": "'"}),
-        (lambda value: f"{value:,.2f} £", {"unit": "£", "thousands": ","}),
         (lambda value: f"({abs(value):.2f})", {}),
     ],
-    ids=["dollars", "euros", "accounting", "percent", "spaces", "francs", "pounds", "negative"],
+    ids=["dollars", "euros", "accounting", "percent", "francs", "negative"],
 )
 def test_numbers_for_people_become_numbers(tmp_path, capsys, write, form):
     """Reference: the numbers that were written, as float32 holds them."""
@@ -194,41 +159,35 @@ def test_numbers_for_people_become_numbers(tmp_path, capsys, write, form):
     assert "# formatted: 'amount' writes" in found.text
 
 
-def test_the_label_may_be_written_so(tmp_path, capsys):
-    values = amounts()
-    found = first(tmp_path, capsys, table(price=[english(v) for v in values]), "--label", "price")
-    assert found.config.label.kind == "regression"
-    assert found.values("price") == pytest.approx(values)
+def test_the_label_may_be_written_so_and_whole_numbers_are_ints(tmp_path, capsys):
+    values, visitors = amounts(), [int(value) for value in RANDOM.integers(0, 10**7, 60)]
+    content = table(
+        visitors=[f"{value:,}" for value in visitors], price=[english(v) for v in values]
+    )
+    written = first(tmp_path, capsys, content, "--label", "price")
+    assert written.config.label.kind == "regression"
+    assert written.values("price") == pytest.approx(values)
+    assert written.columns()["visitors"] == "int"
+    assert written.values("visitors") == visitors
 
 
-def test_whole_numbers_in_groups_are_ints(tmp_path, capsys):
-    values = [int(value) for value in RANDOM.integers(0, 10**7, 60)]
-    found = first(tmp_path, capsys, table(visitors=[f"{value:,}" for value in values]))
-    assert found.columns()["visitors"] == "int"
-    assert found.values("visitors") == values
+def test_what_looks_like_numbers_stays_text(tmp_path, capsys):
+    columns = {  # names that say nothing
+        "a": ["1,2,3", "4,5", "7", "8,9,10,11"],
+        "b": ["612 345 678", "555 444 333"],
+        "c": ["1.2.3", "2.0.1", "10.4.2"],
+        "d": ["01234", "99821", "10115"],
+        "e": ["+49 30 1234567", "555-1234"],
+        "f": ["192.168.0.1", "10.0.0.1"],
+        "g": ["12kg", "15kg"],
+    }
+    cells = {name: [texts[i % len(texts)] for i in range(60)] for name, texts in columns.items()}
+    written = first(tmp_path, capsys, table(**cells))
+    assert {written.columns()[name] for name in columns} == {"string"}
+    assert not written.config.data.csv.formatted
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ["1,2,3", "4,5", "7", "8,9,10,11"],
-        ["612 345 678", "555 444 333"],
-        ["1.2.3", "2.0.1", "10.4.2"],
-        ["01234", "99821", "10115"],
-        ["+49 30 1234567", "555-1234"],
-        ["192.168.0.1", "10.0.0.1"],
-        ["A12", "B7"],
-        ["12kg", "15kg"],
-    ],
-    ids=["lists", "phones", "versions", "zip", "more phones", "addresses", "codes", "weights"],
-)
-def test_what_looks_like_numbers_stays_text(tmp_path, capsys, texts):
-    found = first(tmp_path, capsys, table(entry=texts * 15))  # a name that says nothing
-    assert found.columns()["entry"] == "string"
-    assert not found.config.data.csv.formatted
-
-
-@pytest.mark.parametrize("wrong", ["1,23,4", "€5", "5%", "3 or 4"])
+@pytest.mark.parametrize("wrong", ["1,23,4", "€5"])
 def test_one_number_of_another_form_keeps_the_column_text_and_is_reported(tmp_path, capsys, wrong):
     texts = [english(value) for value in amounts()]
     found = first(tmp_path, capsys, table(amount=[*texts, wrong, "", ""]))
@@ -251,11 +210,9 @@ def test_a_mark_that_may_be_either_is_asked_about(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("odd", "is_noted"),
     [
-        ("2,345", True),
         ("2", True),  # whole numbers below 1,000 have no separator
         ("2,5", False),  # a decimal comma
         ("0,345", False),  # no group of thousands begins with 0
-        ("2,3456", False),
     ],
 )
 def test_a_comma_that_may_be_one_of_thousands_is_noted(tmp_path, capsys, odd, is_noted):
@@ -273,14 +230,10 @@ def test_a_comma_that_may_be_one_of_thousands_is_noted(tmp_path, capsys, odd, is
         assert seen.sample.values("price").values.to_pylist()[0] == 1100
 
 
-@pytest.mark.parametrize("signs", ["plain", "negative"])
-@pytest.mark.parametrize(
-    ("delimiter", "mark"),
-    [(";", "."), ("\t", "."), (",", "."), ("|", "."), (";", ","), ("\t", ",")],
-)
-def test_thousands_that_the_numbers_show(tmp_path, capsys, delimiter, mark, signs):
+@pytest.mark.parametrize(("delimiter", "mark"), [(";", "."), (",", "."), ("\t", ",")])
+@pytest.mark.parametrize("low", [0, -3_000])
+def test_thousands_that_the_numbers_show(tmp_path, capsys, delimiter, mark, low):
     """Numbers below 1,000 and zeros at the end exclude decimals, in a feature and in the label."""
-    low = 0 if signs == "plain" else -3_000
     values, goals = (RANDOM.integers(low, high, 80).tolist() for high in (5_000, 2_000_000))
     lines = [
         delimiter.join([f"{v:,}".replace(",", mark), f"{g:,}".replace(",", mark), "ab"[v % 2]])
@@ -301,17 +254,12 @@ def test_thousands_that_the_numbers_show(tmp_path, capsys, delimiter, mark, sign
     ("delimiter", "cells", "read", "note"),
     [
         (";", ["1.200", "45.300"], b"1.200", "column 'price' has numbers like 1.200"),
-        ("\t", ["1.200", "45.300"], b"1.200", "column 'price' has numbers like 1.200"),
         (",", ["1.200", "45.300"], 1.2, "column 'price' has numbers like 1.200, which is read"),
-        (";", ["1.201", "45"], b"1.201", "column 'price' has numbers like 1.201"),
         (";", ["1.200", "4530"], 1.2, ""),  # in thousands it would be 4.530
         (";", ["1.200", "0.300"], 1.2, ""),
-        (";", ["1.200", "45.30"], 1.2, ""),
         (";", ["1.200;0.5", "45.300;1.5"], 1.2, ""),  # another column has decimal points
-        (",", ["1.200,0.5", "45.300,1.5"], 1.2, ""),
         (";", ["1.200;1.000.000", "45.300;1.500"], 1200, ""),  # another one has thousands
         (";", ["1.200;0.5", "45;1.5"], b"1.200", "column 'price' has numbers like 1.200"),
-        (",", ["1.200,0.5", "45,1.5"], b"1.200", "column 'price' has numbers like 1.200"),
     ],
 )
 def test_marks_that_nothing_decides(tmp_path, capsys, delimiter, cells, read, note):
@@ -340,16 +288,6 @@ def test_a_label_whose_mark_nothing_decides(tmp_path, capsys):
     error = refusal(tmp_path, capsys, "\n".join(["price;n", *rows]), "--label", "price")
     assert "60 different texts" in error
     assert 'data.csv.formatted: {"price": {"thousands": ".", "decimal": ","}}' in error
-
-
-def test_points_beside_decimal_commas_are_of_thousands(tmp_path, capsys):
-    lines = [
-        "sales;rate;kind",
-        *(f"{1 + i % 9}.{i:03d};{i},5;{'ab'[i % 2]}" for i in range(100, 180)),
-    ]
-    found = first(tmp_path, capsys, "\n".join(lines))
-    assert found.values("sales") == [(1 + i % 9) * 1000 + i for i in range(100, 180)]
-    assert found.values("rate") == [i + 0.5 for i in range(100, 180)]
 
 
 def test_rare_words_among_numbers_and_dates_are_missing_values(tmp_path, capsys):
@@ -381,15 +319,17 @@ def test_rare_words_among_numbers_and_dates_are_missing_values(tmp_path, capsys)
 
 
 def test_rare_words_among_amounts(tmp_path, capsys):
+    """Words that say nothing may be many."""
     values = amounts(100)
     texts = [english(value) for value in values[:95]] + ["call us", "unknown", "-", "n/a", "TBD"]
-    found = first(tmp_path, capsys, table(price=texts))
-    assert set(found.config.data.csv.missing_in["price"]) == set(texts[95:])
-    assert found.values("price") == pytest.approx(values[:95])
+    sizes = ["n/a"] * 30 + ["-"] * 10 + [f"{value:.2f}" for value in values[40:]]
+    written = first(tmp_path, capsys, table(price=texts, size=sizes))
+    assert set(written.config.data.csv.missing_in["price"]) == set(texts[95:])
+    assert written.values("price") == pytest.approx(values[:95])
+    assert written.columns()["size"] == "float"
 
 
-@pytest.mark.parametrize("kind", ["numbers", "dates"])
-@pytest.mark.parametrize("share", [0.3, 0.15])
+@pytest.mark.parametrize(("kind", "share"), [("numbers", 0.3), ("dates", 0.15)])
 def test_a_word_that_means_something_keeps_the_column_text_and_is_reported(
     tmp_path, capsys, kind, share
 ):
@@ -406,30 +346,18 @@ def test_a_word_that_means_something_keeps_the_column_text_and_is_reported(
     assert printed in str(found.config.warnings[0])
 
 
-def test_words_that_say_nothing_may_be_many(tmp_path, capsys):
-    texts = [f"{value:.2f}" for value in amounts(100)]
-    texts[:40] = ["n/a"] * 30 + ["-"] * 10
-    found = first(tmp_path, capsys, table(price=texts))
-    assert found.columns()["price"] == "float"
-
-
 def test_codes_among_numbers_are_no_missing_values(tmp_path, capsys):
-    texts = [str(i % 90) for i in range(200)]
-    texts[7] = "12a"
-    found = first(tmp_path, capsys, table(house=texts))
-    assert found.columns()["house"] == "string"
-    assert found.config.data.csv.text == ("house",)
-
-
-def test_many_different_codes_among_numbers_are_reported(tmp_path, capsys):
-    texts = [f"{value:.2f}" for value in amounts(2_000)]
-    texts[100:150] = [f"X{i}" for i in range(50)]
-    found = first(tmp_path, capsys, table(item=texts))
-    assert found.columns()["item"] == "string"
-    printed = (
-        "'item' has texts among its numbers, 'X0' and others in 50 of 2,000 cells: it stays text"
+    houses = [str(i % 90) for i in range(2_000)]
+    houses[7] = "12a"
+    items = [f"{value:.2f}" for value in amounts(2_000)]
+    items[100:150] = [f"X{i}" for i in range(50)]
+    written = first(tmp_path, capsys, table(house=houses, item=items))
+    assert (written.columns()["house"], written.columns()["item"]) == ("string", "string")
+    assert written.config.data.csv.text == ("house",)
+    shown = (
+        "'item' has texts among its numbers, 'X0' and others in 50 of 2,000 cells: it stays"
     )
-    assert printed in found.printed
+    assert shown in written.printed
 
 
 @pytest.mark.slow

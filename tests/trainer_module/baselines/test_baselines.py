@@ -163,8 +163,8 @@ def test_rows_without_a_usable_label_or_weight_are_not_fitted(fn_args):
     }
     labels = np.array([0, 0, 1, 1, -1, 5])
     weights = np.array([1.0, 1, 1, 1, 1, 1])
-    sample = Sample(columns.matrix(features, 6), labels, weights)
-    kept = Sample(*(each[:4] for each in sample))
+    sample = Sample(columns.matrix(features, 6), labels, weights, columns.floats)
+    kept = Sample(*(each[:4] for each in sample[:3]), columns.floats)
     found, expected = (_fit_linear(context, columns, each)(features, 6) for each in (sample, kept))
     np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match=r"trainer.label='generous'"):

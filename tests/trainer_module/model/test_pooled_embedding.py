@@ -116,8 +116,7 @@ def _bends(model):
 
 def test_the_linear_baseline_has_a_column_per_term(context):
     columns = Columns(context, list(context.feature_spec))
-    parts = columns.matrix(_features(context), 2)
-    matrix = np.hstack([parts.dense, parts.sparse.toarray()])
+    matrix = columns.matrix(_features(context), 2).toarray()
     assert matrix.shape == (2, columns.width) == (2, 1 + 3 + 4 + 8)
     np.testing.assert_allclose(matrix[:, 0], [0.5, -1.0])
     np.testing.assert_array_equal(matrix[:, 1:4], [[0, 1, 0], [0, 0, 1]])
