@@ -116,8 +116,7 @@ class FeatureLayout(_Record):
         missing: Transformed feature that shows which values were missing, if any.
         label: What is predicted.
         weight: Transformed feature that weighs the rows.
-        passthrough: Transformed features for who reads the rows, keys and ids: no model takes
-            them.
+        passthrough: Keys and ids for who reads the rows: no model takes them.
         features: The specification, as `FeatureSpec.model_validate` takes it.
     """
 

@@ -125,11 +125,8 @@ class ColumnFacts:
 class DataFacts:
     """Statistics of all columns of a file.
 
-    Attributes:
-        rows: Number of rows in the file.
-        every: One of `every` rows is in the sample, by a hash of its number.
-        columns: Statistics of each column.
-        values: Column -> the values of each row of the sample, None for none.
+    One of `every` rows is in the sample, by a hash of its number. `values` are those of each row of
+    the sample, None for none.
     """
 
     rows: int
@@ -156,14 +153,9 @@ def measure(
     csv: CsvOptions | None = None,
     max_rows: int = _MAX_ROWS,
 ) -> DataFacts:
-    """Read a file and return the statistics of its columns.
+    """Read a file, a folder, a glob or `package://...`; return the statistics of its columns.
 
-    Args:
-        path: A file, a folder of Parquet or Arrow files, a glob, or `package://...`.
-        source: Its format; None: derived from its name.
-        csv: The CSV dialect; None: the defaults, which detect most of it.
-        max_rows: Approximate maximum number of rows in the sample. The sample of a longer file has
-            at least about half as many.
+    The sample has at most about `max_rows` rows, and of a longer file at least half as many.
 
     Raises:
         ConfigError: The file does not exist, is empty, has another format or no row.

@@ -111,10 +111,7 @@ def text_dates(texts: Sequence[str]) -> DateFacts | None:
 def number_dates(values: Sequence[int], low: int, high: int) -> DateFacts | None:
     """Return the dates of ints since 1970 or such as 20130506; None if they are none.
 
-    Args:
-        values: Distinct values.
-        low: The smallest value of all rows.
-        high: The largest value of all rows.
+    `values` are distinct; `low` and `high` are the limits of all rows.
     """
     if low >= 19_000_101 and high <= 20_991_231:
         return text_dates([str(value) for value in values])
@@ -166,12 +163,7 @@ _FINER = ("week", "day_of_year")  # than months
 
 
 class DateParts(NamedTuple):
-    """The parts of a date to use.
-
-    Attributes:
-        parts: Parts in the order of the YAML.
-        dropped: Parts that vary but do not predict the label.
-    """
+    """The parts of a date in the order of the YAML, and those that do not predict the label."""
 
     parts: tuple[str, ...]
     dropped: tuple[str, ...] = ()

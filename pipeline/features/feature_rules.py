@@ -103,13 +103,9 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class _FreeText(NamedTuple):
-    """Statistics of a column of free text.
+    """Statistics of a column of free text: `again` is the share of words in `least` or more rows.
 
-    Attributes:
-        words: Words per text on average.
-        again: Share of the words that are in `least` rows or more, but not in nearly all.
-        least: Minimum number of rows.
-        max_terms: Positions that hold the known terms of 95 % of the texts; a power of two.
+    `max_terms` positions, a power of two, hold the known terms of 95 % of the texts.
     """
 
     words: float
@@ -118,7 +114,7 @@ class _FreeText(NamedTuple):
     max_terms: int
 
 
-def free_text(rows: Rows) -> _FreeText | None:
+def _text_statistics(rows: Rows) -> _FreeText | None:
     """Return the statistics of a sample of a text column; None if it is not free text."""
     present = [row[0] for row in rows if row]
     texts = [_plain(text) for text in present[:: max(1, -(-len(present) // _MOST_ROWS))]]
@@ -160,7 +156,7 @@ def _terms(text: str) -> set[str]:
     return {*words, *map("_".join, itertools.pairwise(words))}
 
 
-MOSTLY_MISSING = 0.95
+_MOSTLY_MISSING = 0.95
 _INDICATOR_SHARE = 0.01  # at least this share: the model gets an indicator of missing values
 _OWN_VALUE = 0.5  # distinct texts per row; with more, a text identifies its row
 _FEW = 10  # distinct values that get a 0/1 column each
@@ -180,13 +176,7 @@ _DATE_NAME = re.compile(r"(^|_)(time|date|timestamp|datetime|epoch|ts|at)(_|$)",
 
 
 class Step(NamedTuple):
-    """The step of a group; columns with equal steps share a group.
-
-    Attributes:
-        name: Name of the group, which is made unique later.
-        options: Options of the group in the YAML, except name and columns.
-        why: The rule, in a sentence.
-    """
+    """The step of a group: its name, its options in the YAML, and the rule, in a sentence."""
 
     name: str
     options: JsonObject
@@ -194,13 +184,9 @@ class Step(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """The proposed step for a column; None: leave it out.
+    """The proposed step for a column, and the numbers that decided; no step: leave it out.
 
-    Attributes:
-        column: Name of the column.
-        step: The step, or None.
-        measured: The numbers that decided.
-        group: Whether rows with equal values belong in the same split.
+    `group`: rows with equal values belong in the same split.
     """
 
     column: str
@@ -230,11 +216,11 @@ def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
     """Return the step for a column."""
     if facts.present == 0:
         return Proposal(facts.name, None, "no row has a value")
-    if facts.missing_share > MOSTLY_MISSING:
+    if facts.missing_share > _MOSTLY_MISSING:
         return Proposal(facts.name, None, f"{facts.missing_share:.1%} of the rows have no value")
     if facts.several:
         return _several(facts)
-    if is_constant(facts):
+    if _is_constant(facts):
         return _constant(facts, table)
     if facts.numbers is None:
         assert facts.texts is not None
@@ -266,7 +252,7 @@ def label_of(facts: ColumnFacts) -> JsonObject:
     if facts.several:
         raise ValueError(f"--label={name}: rows hold several values; use a column with one")
     values = facts.texts
-    if is_constant(facts):
+    if _is_constant(facts):
         raise ValueError(f"--label={name}: constant, nothing can be learned; use another column")
     if facts.numbers is None:
         assert values is not None
@@ -285,7 +271,7 @@ def label_of(facts: ColumnFacts) -> JsonObject:
     if values is not None and values.distinct == 2:
         return {"column": name, "kind": "binary", "positive": int(high)}
     if values is not None and low == 0 and high < _CODES and values.distinct == high + 1:
-        return {"column": name, "kind": "regression" if _are_counts(facts) else "multiclass"}
+        return {"column": name, "kind": "regression" if _are_counts(values) else "multiclass"}
     return {"column": name, "kind": "regression"}
 
 
@@ -300,23 +286,18 @@ def is_small_whole(facts: ColumnFacts) -> bool:
     return max(-numbers.minimum, numbers.maximum) < _CODES
 
 
-def _are_counts(facts: ColumnFacts) -> bool:
-    """Return whether a label's whole numbers count something, and so are no classes.
+def _are_counts(values: Texts) -> bool:
+    """Return whether whole numbers from 0 on, without gaps, count something and are no classes.
 
-    Counts have no gaps from 0 on, at least `_FEWEST_COUNTS` values, and 20 rows for each on
-    average. Above 0, which may be frequent, they rise to one peak in the lower half and then fall,
-    except for chance, to hardly any row with the largest. Classes rarely have this order, and
-    ratings often are the largest.
+    Counts have at least `_FEWEST_COUNTS` values, and 20 rows for each on average. Above 0, which
+    may be frequent, they rise to one peak in the lower half and then fall, except for chance, to
+    hardly any row with the largest. Classes rarely have this order, and ratings often are the
+    largest.
     """
-    numbers, texts = facts.numbers, facts.texts
-    if numbers is None or texts is None or not texts.exact or facts.type != "int":
+    rows = np.array([count for _, count in sorted(values.top, key=lambda each: int(each[0]))])
+    largest, least = len(rows) - 1, max(200, _ROWS_PER_CODE * len(rows))
+    if not values.exact or largest + 1 < _FEWEST_COUNTS or rows.sum() < least:
         return False
-    largest = int(numbers.maximum)
-    if numbers.minimum != 0 or not _FEWEST_COUNTS - 1 <= largest < _CODES:
-        return False
-    if texts.distinct != largest + 1 or facts.present < max(200, _ROWS_PER_CODE * texts.distinct):
-        return False
-    rows = np.array([count for _, count in sorted(texts.top, key=lambda each: int(each[0]))])
     positive = rows[1:]
     peak = int(positive.argmax())
     rises = np.diff(positive) * np.where(np.arange(len(positive) - 1) < peak, 1, -1)
@@ -344,7 +325,7 @@ def keeps_numbers(columns: Iterable[ColumnFacts], label: ColumnFacts, kind: str)
     return rows < _ROWS_PER_VALUE * values
 
 
-def is_constant(facts: ColumnFacts) -> bool:
+def _is_constant(facts: ColumnFacts) -> bool:
     """Return whether all present values are equal."""
     numbers, texts = facts.numbers, facts.texts
     equal = numbers is not None and numbers.minimum == numbers.maximum
@@ -415,7 +396,7 @@ def _text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
 
 
 def _free_text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal | None:
-    found = free_text(table.values.get(facts.name, ()))
+    found = _text_statistics(table.values.get(facts.name, ()))
     if found is None:
         return None
     default = found.max_terms == Text().max_terms

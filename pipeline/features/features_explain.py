@@ -32,11 +32,7 @@ _SHORT = {"standard_deviation": "std", "lower_quartile": "q25", "upper_quartile"
 
 @dataclass(frozen=True)
 class Explained:
-    """A column's chain, and its missing values in the train split.
-
-    `missing` is a share in [0, 1]; None if the run's statistics are missing, or if its transform
-    graph is from a version that did not count the values of encoded columns.
-    """
+    """A column's chain, and its share of missing values in the train split, None if unknown."""
 
     chain: Chain
     missing: float | None

@@ -91,7 +91,7 @@ def init_file(
         ConfigError: The data cannot be read, or has no such label, no usable column or too few
             rows; or `output` exists or cannot be written; or `check` refuses the configuration.
     """
-    name = pipeline_name(path)
+    name = _pipeline_name(path)
     output = output or Path(f"{name}.yaml")
     check_output(output, force=force)
     source = source or source_of(path)
@@ -121,7 +121,7 @@ def init_file(
             *_group_split(suggestion.group_columns),
             f"data: {flow(section)}",
             *suggestion.lines,
-            *training(
+            *_training(
                 *(sizes.train, len(data.columns) - 1 - len(suggestion.left_out)),
                 as_is=_predicts_means(facts, target),
             ),
@@ -149,11 +149,7 @@ def init_file(
 
 
 def _guess_of(path: str, source: Source, header: bool | None) -> CsvGuess | None:
-    """Return the CSV dialect; None for other formats.
-
-    Raises:
-        ConfigError: As in `guess_csv`; or `header` is set for another format.
-    """
+    """Return the CSV dialect; None for other formats, for which `header` must not be set."""
     if source == "csv":
         return guess_csv(files(path, "--data", base="the working directory"), header)
     if header is not None:
@@ -165,11 +161,7 @@ def _guess_of(path: str, source: Source, header: bool | None) -> CsvGuess | None
 def _target_of(
     data: DataFacts, label: str, path: str, guess: CsvGuess | None
 ) -> tuple[ColumnFacts, JsonObject]:
-    """Return the statistics of the label and the content of `label:`.
-
-    Raises:
-        ConfigError: It does not exist or has nothing to learn.
-    """
+    """Return the statistics of the label and the content of `label:`."""
     columns = {column.name: column for column in data.columns}
     if label not in columns:
         raise ConfigError(f"--label={label}: not in {path}; {nearest_column(label, columns)}")
@@ -207,7 +199,7 @@ def _warnings(found: Sequence[RunWarning]) -> list[str]:
     return [*heading, *lines] if lines else []
 
 
-def pipeline_name(path: str) -> str:
+def _pipeline_name(path: str) -> str:
     """Return a pipeline name derived from the data's name: `My Houses.csv.gz` -> `my-houses`."""
     stem = Path(path.rstrip("/")).name
     while Path(stem).suffix.lower() in (*COMPRESSED, *SUFFIXES):
@@ -218,11 +210,7 @@ def pipeline_name(path: str) -> str:
 
 
 def _likely_label(data: DataFacts) -> tuple[str, str]:
-    """Return the most likely label, and why.
-
-    Raises:
-        ConfigError: No column can be a label.
-    """
+    """Return the most likely label, and why."""
     by_name = {column.name.lower(): column for column in data.columns}
     named = [by_name[name] for name in _TARGET_NAMES if name in by_name]
     if data.rows < LEAST_ROWS:
@@ -239,7 +227,7 @@ def _likely_label(data: DataFacts) -> tuple[str, str]:
     raise ConfigError("--data: no column can be a label; name one with --label")
 
 
-def training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
+def _training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
     """Return the lines of `training:` for a number of training rows and of feature columns.
 
     From `_MANY` rows on, a network of this size does not memorize them. Then there is no dropout,

@@ -6,8 +6,7 @@ kinds:
 
     copy    the label under other names: equal to it, a one-to-one mapping, or a code or missing
             values that determine it
-    law     a number in the label's order or on a line with it, or that explains it, or whose ranges
-            separate its classes
+    law     a number in the label's order, or that explains it, or whose ranges separate its classes
     strong  a column that alone explains much of the label
 
 For copies and laws, 99.5 % of the rows or of the variance are enough. `choose` leaves out copies,
@@ -47,7 +46,6 @@ MAY_GIVE_AWAY = (
 )
 
 _ALIKE = 0.995  # of the rows or of the variance
-_NEAR = 0.01  # interquartile ranges of the label: closer is equal
 _MOST_WARNINGS = 5
 _FEW_CLASSES = 20  # distinct numbers that are classes
 _MOST_CODES = 20  # distinct numbers that are codes rather than amounts
@@ -76,7 +74,7 @@ class _Leaks(NamedTuple):
     explained: dict[str, float]
 
 
-class Choice(NamedTuple):
+class _Choice(NamedTuple):
     """The decision on leaking columns, column -> reason."""
 
     left_out: dict[str, str]
@@ -84,12 +82,7 @@ class Choice(NamedTuple):
 
 
 def find_leaks(columns: Mapping[str, Rows], label: str) -> _Leaks:
-    """Find the columns that leak the label; none with fewer than 50 rows with a label.
-
-    Args:
-        columns: Name -> the values of each row, None for none.
-        label: The column to predict.
-    """
+    """Find the columns that leak the label; none with fewer than 50 rows with a label."""
     every = -(-len(columns[label]) // _MOST_ROWS)
     labels = _Column.of(columns[label][::every])
     with_label = np.flatnonzero(labels.present)
@@ -108,7 +101,7 @@ def find_leaks(columns: Mapping[str, Rows], label: str) -> _Leaks:
     return _Leaks(found, shares)
 
 
-def choose(leaks: _Leaks, usable: Collection[str]) -> Choice:
+def choose(leaks: _Leaks, usable: Collection[str]) -> _Choice:
     """Choose the columns to leave out, among them the `usable` ones that would be features.
 
     Copies and laws are left out. Laws are kept if no other usable column predicts anything of the
@@ -127,7 +120,7 @@ def choose(leaks: _Leaks, usable: Collection[str]) -> Choice:
                 sides[1][name] = leak.reason
         else:
             sides[0][name] = leak.reason
-    return Choice(*sides)
+    return _Choice(*sides)
 
 
 def warnings_of(kept: Mapping[str, str]) -> tuple[RunWarning, ...]:
@@ -296,8 +289,6 @@ def _copy_or_law(column: _Column, truth: _Truth) -> _Leak | None:
         order = float(np.corrcoef(_ranks(values), _ranks(labels))[0, 1])
         if order**2 >= _ALIKE:
             return _Leak("law", f"is in the label's order (rank correlation {order:.4f})")
-        if _determines(line := _on_a_line(values, labels)):
-            return _Leak("law", f"is on a line with the label in {line.right:.1%} of the rows")
         share = float(np.corrcoef(_clipped(values), _clipped(labels))[0, 1]) ** 2
         if share >= _ALIKE:
             return _Leak("law", f"alone explains {share:.2%} of the label's variance")
@@ -323,20 +314,6 @@ def _copy_or_law(column: _Column, truth: _Truth) -> _Leak | None:
         how = f"separates the label's {distinct} values by ranges of its values"
         return _Leak("law", how if right == 1 else f"{how} in {right:.1%} of the rows")
     return None
-
-
-def _on_a_line(values: np.ndarray, labels: np.ndarray) -> _Score:
-    """Return the share of rows on the line of most rows, and of those of a usual label."""
-    order = np.argsort(values, kind="stable")
-    x, y = values[order], labels[order]
-    half = len(x) // 2
-    rise, run = y[half:] - y[: len(y) - half], x[half:] - x[: len(x) - half]
-    if not (run > 0).any():
-        return _Score(0.0)
-    slope = np.median(rise[run > 0] / run[run > 0])
-    near = _NEAR * np.subtract(*np.quantile(y, [0.75, 0.25]))
-    off = [np.abs(each - np.median(each)) <= near for each in (y - slope * x, y)]
-    return _Score(0.0, float(off[0].mean()), float(off[1].mean()))
 
 
 def _clipped(values: np.ndarray) -> np.ndarray:
@@ -429,13 +406,10 @@ def _codes_of_numbers(values: np.ndarray) -> np.ndarray:
 
 
 class _Score(NamedTuple):
-    """How well a column predicts the label.
+    """How well a column predicts the label: the explained share of the variance, held out.
 
-    Attributes:
-        share: Explained share of the variance on held-out rows, at most 1. For numbers, the larger
-            of the shares of the number and of its rank.
-        right: For classes, the share of held-out rows with the right class (accuracy).
-        usual: For classes, the share of the most frequent class.
+    For numbers, it is the larger of the shares of the number and of its rank. For classes, `right`
+    is the share of held-out rows with the right class, `usual` that of the most frequent class.
     """
 
     share: float

@@ -52,13 +52,7 @@ def eval_percent(rows: int) -> int:
 
 
 def split_sizes(groups: Sequence[int], *, label: str, kind: str, path: str) -> SplitSizes:
-    """Return the number of rows in the splits.
-
-    Args:
-        groups: Labeled rows of each class if rows are split by class, else of the table.
-        label: The column to predict.
-        kind: Kind of the label.
-        path: Path of the data, for messages.
+    """Return the number of rows in the splits of labeled rows: one number, or one of each class.
 
     Raises:
         ConfigError: There are too few rows to train on some and evaluate on others.

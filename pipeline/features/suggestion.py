@@ -44,14 +44,11 @@ def show_left_out(columns: Sequence[LeftOut], stream: TextIO) -> None:
 
 
 @dataclass(frozen=True)
-class Suggestion:
-    """The section.
+class _Suggestion:
+    """The lines of the section, and what to say of it.
 
-    Attributes:
-        lines: Its lines of YAML, with comments.
-        left_out: The columns that are in no group, in the order of the data.
-        warnings: What to check about the other columns.
-        group_columns: Columns that are left out, but whose equal values belong in one split.
+    `left_out` are the columns in no group, in the order of the data. Equal values of
+    `group_columns`, which are among them, belong in one split.
     """
 
     lines: list[str]
@@ -62,15 +59,8 @@ class Suggestion:
 
 def suggest(
     data: DataFacts, path: str, label: ColumnFacts, target: JsonObject, comments: Sequence[str] = ()
-) -> Suggestion:
-    """Return the section for a label.
-
-    Args:
-        data: Statistics of the data.
-        path: Path of the data, for messages.
-        label: The column to predict.
-        target: The content of `label:`.
-        comments: Comments on it.
+) -> _Suggestion:
+    """Return the section for a label, whose content is `target`, with comments on it.
 
     Raises:
         ConfigError: No column is usable.
@@ -105,7 +95,7 @@ def suggest(
     for column, reason in left_out:
         lines += _comment(f"{column}: {reason}", "  #   ")
     by = tuple(p.column for p in proposals if p.group)
-    return Suggestion(lines, left_out, warnings_of(leaks.kept), by)
+    return _Suggestion(lines, left_out, warnings_of(leaks.kept), by)
 
 
 def _date_parts(

@@ -32,15 +32,7 @@ _SHOWN_VALUES = 8
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one path of the data.
-
-    Attributes:
-        split: The split of the rows, or "all": they are split as `data` says.
-        path: The path, for messages.
-        seen: The rows that were read.
-        data: The section `data` of the configuration.
-        column: The column that determines the split, or None.
-    """
+    """Rows of one path of the data; "all": they are split as `data` says, by a column or none."""
 
     split: Literal["train", "eval", "all"]
     path: str
@@ -95,11 +87,7 @@ class Part:
 
 
 def _check_split(config: PipelineConfig, part: Part) -> None:
-    """Check the column by which rows are split, and that no split is empty.
-
-    Raises:
-        ConfigError: Names the column or the split, and the number of rows.
-    """
+    """Check the column by which rows are split, and that no split is empty."""
     if part.split != "all":
         return
     if part.data.split.by not in ("content", "row"):
@@ -175,14 +163,7 @@ def check_rows(
     seen: DataPeek,
     held_out: DataPeek | None,
 ) -> None:
-    """Check the values of the columns in use.
-
-    Args:
-        config: The configuration.
-        groups: Its groups, with their columns.
-        used: The raw columns in use.
-        seen: Rows of `data.path`.
-        held_out: Rows of `data.eval_path`, or None.
+    """Check the values of the `used` columns in the rows of `data.path` and `data.eval_path`.
 
     Raises:
         ConfigError: Names the column, the split and the number of rows.

@@ -20,7 +20,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.object_stores import register_file_systems
 from pipeline.common.program import program
 from pipeline.config.config import PipelineConfig
-from pipeline.engines.beam_errors import error_message
+from pipeline.engines.engine import error_message
 from pipeline.graph.node_names import NodeName
 from pipeline.preflight import preflight
 from pipeline.report import console as views

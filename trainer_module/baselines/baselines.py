@@ -22,9 +22,9 @@ import numpy as np
 from absl import logging
 
 from shared_core.atomic_files import atomic_write_text
-from trainer_module.baselines.columns import Columns
 from trainer_module.baselines.linear_models import (
     MAX_ROWS,
+    Columns,
     Sample,
     batch_rows,
     fit_linear,
@@ -106,16 +106,9 @@ def write_baselines(
     config: TrainerConfig,
     inputs: Sequence[str],
 ) -> None:
-    """Compute the baselines and write `baselines.json`.
+    """Compute the baselines of a model with these inputs and write `baselines.json` to a folder.
 
     A failure is logged as a warning, because the trained model does not need the baselines.
-
-    Args:
-        folder: Folder of the run.
-        data: Files of the train and eval splits.
-        summary: Summary of the training rows.
-        config: Configuration of the training.
-        inputs: Names of the transformed features that the model uses.
     """
     try:
         found = _compute_baselines(model_context(config, data, summary), data, summary, inputs)

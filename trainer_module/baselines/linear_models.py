@@ -1,4 +1,9 @@
-"""Sample the training rows and fit scikit-learn's Ridge or LogisticRegression on them.
+"""Fit scikit-learn's Ridge and LogisticRegression on a sample of the transformed training rows.
+
+Floats are columns as they are, ids 0/1 columns. Ids from a limit on share one column; the ids of a
+vocabulary are ordered by frequency, so the rarest ids share it. A text has one column for each of
+its most frequent terms, with the term's weight. A row has one id of hundreds, so the matrix is
+sparse.
 
 Row weights are divided by their mean, so that the penalty does not depend on their unit, and
 numbers are standardised, so that neither penalty nor solver depends on theirs.
@@ -6,20 +11,26 @@ numbers are standardised, so that neither penalty nor solver depends on theirs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trainer_module.baselines.columns import MAX_COLUMNS, Columns
 from trainer_module.common.extras import load
 from trainer_module.data.input_pipeline import Examples
+from trainer_module.data.text_bags import other_places, text_bags
+from trainer_module.model.default_model import id_ranges
 from trainer_module.model.model_context import ModelContext
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
     from sklearn.linear_model import LogisticRegression, Ridge
 
+_MAX_COLUMNS = 1000
+_MAX_IDS = 256
+_MIN_IDS = 4
+_MIN_TERMS = 32  # of each text
 MAX_ROWS = 100_000
 _MIN_ROWS = 1000
 _MAX_NUMBERS = 20_000_000  # rows x numbers of a row
@@ -28,6 +39,90 @@ _MAX_WEIGHTS = 50_000  # columns x outputs
 # Numbers of a batch. A batch is large, because Keras metrics take 5 ms for each.
 _MAX_BATCH_ROWS = 32_768
 _MAX_BATCH_NUMBERS = 8_000_000
+
+
+class Columns:
+    """The columns of a linear model for a model's inputs.
+
+        {feature: [rows, ...]} -> [rows, width]
+
+    Attributes:
+        width: Number of columns: first those of floats, then ids, then terms of texts.
+        floats: Number of columns of floats.
+        id_widths: (number of ids, number of columns) of each id feature value.
+        terms: Number of columns of the terms of texts.
+        nonzeros: Largest number of ids and terms of a row, which have a column each.
+    """
+
+    def __init__(self, context: ModelContext, inputs: Sequence[str]) -> None:
+        """Assign columns to the features that the model uses."""
+        spec = {name: context.feature_spec[name] for name in inputs}
+        self._bags = [
+            bag
+            for bag in text_bags(context.layout)
+            if all(name in spec for name, _ in (*bag.ids, *bag.weights))
+        ]
+        places = {
+            name: other_places(self._bags, name, math.prod(f.shape)) for name, f in spec.items()
+        }
+        self._floats = {name: places[name] for name, f in spec.items() if f.dtype.is_floating}
+        self._ids: dict[str, list[tuple[int, int, int]]] = {}
+        for name, feature in spec.items():
+            if feature.dtype.is_integer:
+                ranges = id_ranges(context, name, math.prod(feature.shape))
+                self._ids[name] = [(place, *ranges[place]) for place in places[name]]
+        counts = [count for ranges in self._ids.values() for _, _, count in ranges]
+        floats = sum(map(len, self._floats.values()))
+        self._cap = _MAX_IDS
+        while self._cap > _MIN_IDS and floats + self._of_ids(counts) > _MAX_COLUMNS:
+            self._cap //= 2
+        self.width = floats + self._of_ids(counts)
+        left = (_MAX_COLUMNS - self.width) // max(1, len(self._bags))
+        self._terms = [min(bag.count - 1, max(left, _MIN_TERMS)) for bag in self._bags]
+        self.floats = floats
+        self.id_widths = [(count, min(count, self._cap)) for count in counts]
+        self.terms = sum(self._terms)
+        self.width += self.terms
+        self.nonzeros = len(counts) + sum(len(bag.ids) for bag in self._bags)
+
+    def _of_ids(self, counts: Sequence[int]) -> int:
+        return sum(min(count, self._cap) for count in counts)
+
+    def matrix(self, features: Mapping[str, np.ndarray], rows: int) -> csr_array:
+        """Return the matrix `[rows, width]` of a batch; non-finite values become 0."""
+        columns = [np.tile(np.arange(self.floats, dtype=np.int32), (rows, 1))]
+        values = [np.zeros((rows, 0))]
+        for name, places in self._floats.items():
+            floats = features[name].reshape(rows, -1)[:, places].astype(np.float64)
+            values.append(np.nan_to_num(floats, copy=False, nan=0.0, posinf=0.0, neginf=0.0))
+        start = self.floats
+        for name, ranges in self._ids.items():
+            ids = features[name].reshape(rows, -1)
+            for position, first, count in ranges:
+                last = min(count, self._cap) - 1
+                local = ids[:, position] - first
+                # Like PackedEmbedding: an id outside its range becomes the last one.
+                local = np.where((local < 0) | (local > last), last, local)
+                columns.append((start + local[:, None]).astype(np.int32))
+                values.append(np.ones((rows, 1)))
+                start += last + 1
+        for bag, terms in zip(self._bags, self._terms, strict=True):
+            if not terms:
+                continue
+            ids, weights = (
+                np.stack([features[name].reshape(rows, -1)[:, at] for name, at in places], axis=1)
+                for places in (bag.ids, bag.weights)
+            )
+            local = np.clip(ids, 0, terms)
+            other = local == terms  # all other terms have no column
+            columns.append(np.where(other, 0, start + local).astype(np.int32))
+            values.append(np.where(other, 0.0, weights))
+            start += terms
+        table = np.hstack(values)
+        csr_array = load("scipy.sparse", "csr_array", extra="tfx")
+        ends = np.arange(rows + 1, dtype=np.int32) * table.shape[1]
+        places = np.hstack(columns).ravel()
+        return csr_array((table.ravel(), places, ends), shape=(rows, self.width))
 
 
 class LinearModel(NamedTuple):
@@ -47,14 +142,7 @@ class LinearModel(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A sample of the training rows.
-
-    Attributes:
-        rows: `[rows, columns]`.
-        labels: `[rows]`.
-        weights: `[rows]` float64.
-        floats: Number of columns that are no 0/1 columns or terms; they are the first ones.
-    """
+    """A sample of the training rows; the first columns are floats, in this number."""
 
     rows: csr_array
     labels: np.ndarray
@@ -89,7 +177,7 @@ def why_no_linear(columns: Columns, rows: int, context: ModelContext) -> str:
     if columns.width == 0:
         return "linear: no feature is a number or an id"
     most = _MAX_WEIGHTS * max(1, _MIN_ROWS / rows)
-    if columns.width > 2 * MAX_COLUMNS or columns.width * outputs > most:
+    if columns.width > 2 * _MAX_COLUMNS or columns.width * outputs > most:
         return f"linear: {columns.width:,} columns and {outputs} output(s) take too long"
     return ""
 

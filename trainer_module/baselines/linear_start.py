@@ -20,8 +20,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.baselines.columns import Columns
 from trainer_module.baselines.linear_models import (
+    Columns,
     LinearModel,
     Sample,
     fit_linear,

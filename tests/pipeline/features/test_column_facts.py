@@ -96,15 +96,6 @@ def test_facts_are_those_of_all_rows(folder: Path, ending: str) -> None:
         assert ("hour" in dates.varying) == (name == "seen")  # `ordered` is at nine, always
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_every_row_is_in_a_sample_of_all(folder: Path, ending: str) -> None:
-    data = measure(str(folder / f"t.{ending}"))
-    assert data.every == 1
-    assert [row[0] for row in data.values["kind"] if row] == (
-        table()["kind"].tolist() if ending == "csv" else [k.encode() for k in table()["kind"]]
-    )
-
-
 def test_init_prints_counts_of_all_rows(folder: Path, tmp_path: Path, capsys, monkeypatch) -> None:
     from pipeline.features import first_config
 

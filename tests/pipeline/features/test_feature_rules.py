@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,13 @@ from pipeline.cli.cli import main
 from pipeline.config.config_file import load_config
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
 from pipeline.features.dates import number_dates, text_dates
-from pipeline.features.feature_rules import TableFacts, free_text, keeps_numbers, label_of, propose
+from pipeline.features.feature_rules import (
+    TableFacts,
+    _text_statistics,
+    keeps_numbers,
+    label_of,
+    propose,
+)
 
 ROWS = 10_000
 RNG = np.random.default_rng(5)
@@ -138,11 +144,9 @@ def test_what_is_said_of_categories_is_true() -> None:
     [
         (np.arange(ROWS) % 2, "x", {"scale": "none"}),
         (np.arange(ROWS) % 3 - 1, "x", {"encode": {"one_hot": {"values": ["-1", "0", "1"]}}}),
-        (np.arange(ROWS) % 24, "start_hour", {"encode": {"integer": {"size": 24}}}),
         (np.arange(ROWS) % 25 + 1, "store", {"encode": {"integer": {"size": 26}}}),
         (np.arange(ROWS) % 24, "age", {"scale": "min_max"}),  # an amount: 23 is next to 22
         (np.arange(ROWS) % 700 * 100 + 10_000, "zip_code", {"encode": {"vocabulary": {}}}),
-        (np.arange(ROWS) % 700 * 100, "weight", {"scale": "min_max"}),
         (np.arange(ROWS) + 5, "x", None),  # a dense range, each once
         (RNG.permutation(10**6)[:ROWS], "user_id", None),
         (np.full(ROWS, 3), "x", None),
@@ -185,14 +189,11 @@ def test_whole_numbers_stay_numbers_with_few_rows_for_each_value(
         ([f"v{i}" for i in range(11)], None, {"encode": {"vocabulary": {}}}),
         ([f"v{i}" for i in range(1000)], 1001, {"encode": {"hash": {"buckets": 1024}}}),
         ([f"v{i}" for i in range(1000)], 5001, None),  # more than half of the rows
-        (["a"], None, None),
         ([f"{i}.5" for i in range(20)] + ["N/A"], None, None),
         (["2020-01-31", "2020-03-01"], None,
          {"encode": {"date": {"parts": ["weekday", "day", "month"]}}}),
         (["2020-01-31T00:00", "2020-02-29T00:00:00"], None,  # midnight alone: no hour
          {"encode": {"date": {"parts": ["weekday", "day", "month"]}}}),
-        (["2020-01-31", "2021-01-31"], None,
-         {"encode": {"date": {"parts": ["weekday", "year"]}}}),
         (["2020-01-31", "2020-02-30"], None, None),  # of two days one is none
         (["2020-01-01T10:00Z", "2020-01-02 11:00:30+02:00"], None,
          {"encode": {"date": {"parts": ["hour", "weekday", "day"]}}}),
@@ -258,19 +259,15 @@ def without_gaps(values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
-        *((RNG.poisson(mean, 3_000), "regression") for mean in (1.0, 1.7, 3.0, 5.0, 6.0)),
-        (RNG.negative_binomial(1, 0.3, 3_000), "regression"),
+        *((RNG.poisson(mean, 3_000), "regression") for mean in (1.0, 6.0)),
         (RNG.negative_binomial(3, 0.5, 3_000), "regression"),
         (np.where(RNG.random(3_000) < 0.4, 0, RNG.poisson(4.0, 3_000)), "regression"),
-        (RNG.binomial(10, 0.3, 3_000), "regression"),
         (RNG.poisson(3.0, 100), "multiclass"),  # too few rows
         (shares(7, 2, 1), "multiclass"),
         (shares(53, 36, 9, 2, 0.1), "multiclass"),  # classes in the order of their frequency
         (shares(*[1] * 10), "multiclass"),  # digits
         (shares(*(1 / np.arange(1, 13))), "multiclass"),
         (shares(2, 1, 1, 2, 2, 6, 6, 14, 25, 20, 20), "multiclass"),  # ratings
-        (shares(36, 49, 6, 0.5, 2, 3, 4), "multiclass"),
-        (shares(5, 10, 15, 25, 30, 15), "multiclass"),
     ],
 )
 def test_counts_are_numbers_and_codes_are_classes(values: np.ndarray, kind: str) -> None:
@@ -291,22 +288,7 @@ def test_what_cannot_be_learned_is_no_label(facts: ColumnFacts, message: str) ->
         label_of(facts)
 
 
-COMMON = [
-    "the",
-    "of",
-    "a",
-    "to",
-    "in",
-    "and",
-    "is",
-    "it",
-    "was",
-    "not",
-    "very",
-    "good",
-    "bad",
-    "film",
-]
+COMMON = "the of a to in and is it was not very good bad film".split()  # noqa: SIM905
 RARE = [f"word{chr(97 + i % 26)}{chr(97 + i // 26 % 26)}{chr(97 + i // 676)}" for i in range(3000)]
 
 
@@ -322,7 +304,7 @@ def _sentence(rng: random.Random, words: int = 12) -> str:
 
 def test_sentences_are_free_text() -> None:
     rows = _rows(_sentence)
-    found = free_text([None, *rows, None])
+    found = _text_statistics([None, *rows, None])
     assert found is not None
     assert found.words == pytest.approx(12)
     # Counted here: different words of a row, of which others hold each at least 3 times.
@@ -331,16 +313,14 @@ def test_sentences_are_free_text() -> None:
     expected = sum(len(row & often) for row in held) / sum(map(len, held))
     assert (found.again, found.least) == (pytest.approx(expected), 3)
     assert found.max_terms == 32  # 12 words and some of their pairs
-    assert free_text([[row[0].encode()] for row in rows]) == found
+    assert _text_statistics([[row[0].encode()] for row in rows]) == found
 
 
 def test_longer_texts_get_more_places() -> None:
-    found = free_text(_rows(lambda rng: _sentence(rng, 60)))
+    found = _text_statistics(_rows(lambda rng: _sentence(rng, 60)))
     assert found is not None
     assert found.max_terms == 128
-    found = free_text(_rows(lambda rng: _sentence(rng, 2_000), 60))
-    assert found is not None
-    assert found.max_terms == 256
+    assert all(_text_statistics(rows) is None for rows in ([], [None, None], [[""]]))
 
 
 @pytest.mark.parametrize(
@@ -348,26 +328,19 @@ def test_longer_texts_get_more_places() -> None:
     [
         lambda rng: str(uuid.UUID(int=rng.getrandbits(128))),
         lambda rng: f"https://shop.example/{rng.choice(COMMON)}/{rng.choice(RARE)}?page=the-end",
-        lambda rng: f"{rng.randrange(10**6)} {rng.randrange(10**6)} {rng.randrange(10**6)} 12",
         lambda rng: f"{rng.choice(RARE).title()}, Mr. {rng.choice(COMMON)} {rng.choice(COMMON)}",
         lambda rng: " ".join(f"x{rng.getrandbits(64)}" for _ in range(8)),
-        lambda rng: f"2024-05-{rng.randrange(1, 28)} 12:{rng.randrange(10, 60)}",
         lambda rng: f"Order {rng.getrandbits(40)}, placed by phone for our old customer",
         lambda rng: "",
     ],
-    ids=["uuids", "urls", "numbers", "names", "random words", "dates", "forms", "empty"],
+    ids=["uuids", "urls", "names", "random words", "forms", "empty"],
 )
 def test_other_texts_are_not(make: Callable[[random.Random], str]) -> None:
-    assert free_text(_rows(make)) is None
-
-
-@pytest.mark.parametrize("rows", [[], [None, None], [[""]]])
-def test_no_text_is_none(rows: Sequence[Any]) -> None:
-    assert free_text(rows) is None
+    assert _text_statistics(_rows(make)) is None
 
 
 def test_characters_without_spaces_are_words() -> None:
-    found = free_text(_rows(lambda rng: "".join(rng.choices("今日は天気がいい火事だ", k=9))))
+    found = _text_statistics(_rows(lambda rng: "".join(rng.choices("今日は天気がいい火事だ", k=9))))
     assert found is not None
     assert found.words == pytest.approx(9)
 

@@ -19,11 +19,11 @@ from pipeline.data.data_sources import split_column
 from pipeline.features.column_facts import measure
 from pipeline.features.first_config import (
     _likely_label,
+    _pipeline_name,
+    _training,
     init_file,
-    pipeline_name,
-    training,
 )
-from pipeline.features.splits import eval_percent, split_sizes
+from pipeline.features.splits import split_sizes
 from pipeline.preflight.preflight import check_data
 from pipeline.preflight.preflight_rows import Part
 
@@ -94,14 +94,12 @@ def test_a_missing_label_option_is_an_error(table, tmp_path, capsys, monkeypatch
 
 
 def test_without_a_usual_name_it_is_the_last_that_can_be_one(tmp_path):
-    path = tmp_path / "t.csv"
     frame = pd.DataFrame({"a": range(50), "b": [0, 1] * 25, "note": [f"n{i}" for i in range(50)]})
-    frame.to_csv(path, index=False)
-    assert _likely_label(measure(str(path)))[0] == "b"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert _likely_label(measure(str(tmp_path / "t.csv")))[0] == "b"
 
 
-@pytest.mark.parametrize("lowest", [0, 1, -3])
-@pytest.mark.parametrize("gap", [0, 5])
+@pytest.mark.parametrize(("lowest", "gap"), [(0, 0), (-3, 5)])
 def test_small_whole_numbers_are_judged_by_squared_errors(tmp_path, lowest, gap):
     """Reference: NumPy, of all rows, to the digits that the comment shows."""
     random = np.random.default_rng(4)
@@ -132,20 +130,15 @@ def test_what_exists_is_not_overwritten(table, tmp_path):
 
 @pytest.mark.parametrize(
     ("path", "name"),
-    [
-        ("a/My Houses.csv.gz", "my-houses"),
-        ("2024_sales.parquet", "data-2024-sales"),
-        ("päiviö.csv", "p-ivi"),
-        ("x" * 80 + ".csv", "x" * 63),
-    ],
+    [("a/My Höuses.csv.gz", "my-h-uses"), ("2024_s.parquet", "data-2024-s"), ("x" * 80, "x" * 63)],
 )
 def test_the_name_is_made_of_the_files(path, name):
-    assert pipeline_name(path) == name
+    assert _pipeline_name(path) == name
 
 
 @pytest.mark.parametrize("rows", [1, 10, 150, 3_000, 54_000, 2_000_000])
 def test_a_training_fits_the_rows(rows):
-    text = "\n".join(training(rows))
+    text = "\n".join(_training(rows))
     batch = int(text.partition("global_batch_size: ")[2].split()[0])
     assert 1 <= batch <= rows
     values = yaml.safe_load(text)["training"]
@@ -217,25 +210,6 @@ def test_a_rare_class_is_split_by_class(tmp_path):
     assert "Rows of 'c': 73." in output.read_text(encoding="utf-8")
 
 
-def test_rows_of_tfrecords_are_split_and_left_out_as_others(tmp_path):
-    import tensorflow as tf
-
-    with tf.io.TFRecordWriter(str(tmp_path / "rows.tfrecord")) as writer:
-        for i in range(300):
-            example = tf.train.Example()
-            example.features.feature["size"].float_list.value.append((i * 37 % 101) / 7)
-            if i % 10:
-                kind = b"rare" if i % 13 == 0 else (b"a", b"b")[i % 2]
-                example.features.feature["kind"].bytes_list.value.append(kind)
-            writer.write(example.SerializeToString())
-    output = tmp_path / "first.yaml"
-    command = ["init", "--data", str(tmp_path / "rows.tfrecord"), "--output", str(output)]
-    assert main([*command, "--label", "kind"]) == 0
-    data = load_config(output).data
-    assert (data.source, data.split.by) == ("tfrecord", "stratified")
-    assert data.drop_rows_without_label
-
-
 def table_of(kind: str, rows: int) -> pd.DataFrame:
     """A number, a text, and a label of a kind, the n-th class in the n-th row and so on."""
     random = np.random.default_rng(rows)
@@ -290,22 +264,16 @@ def test_a_small_table_is_refused_or_passes_the_checks_of_run(
         (["a"] * 5 + [""] * 25, "constant"),
         (["a", "b"] * 4 + [""] * 22, "8 rows with a value of 'y' are too few"),
         (list(range(30)), "30 different values"),
+        ([1], "1 row is too few"),
     ],
 )
 def test_a_label_that_no_model_can_be_judged_on(labels, printed, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     frame = table_of("regression", len(labels)).assign(y=labels)
     frame.to_csv("small.csv", index=False)
-    assert main(["init", "small.csv", "--label", "y"]) == 2
+    assert main(["init", "small.csv", *(["--label", "y"] if len(labels) > 1 else [])]) == 2
     assert printed in capsys.readouterr().err
     assert not (tmp_path / "small.yaml").exists()
-
-
-def test_a_table_of_one_row_is_too_small(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "one.csv").write_text("a,b,y\n1.5,x,1\n")
-    assert main(["init", "one.csv"]) == 2
-    assert "1 row is too few" in capsys.readouterr().err
 
 
 def test_what_run_would_refuse_is_not_written(table, tmp_path):
@@ -361,11 +329,6 @@ def test_any_names_and_values_give_a_yaml_that_can_be_read(tmp_path, capsys):
     }
     comments = [line for line in output.read_text().split("\n") if line.strip().startswith("#")]
     assert all(line.isprintable() for line in comments)
-
-
-@pytest.mark.parametrize(("rows", "percent"), [(10, 30), (149, 30), (150, 20), (10**6, 20)])
-def test_small_tables_hold_out_more(rows, percent):
-    assert eval_percent(rows) == percent
 
 
 @pytest.mark.parametrize(("constant", "wide"), [(0, True), (50, False)])

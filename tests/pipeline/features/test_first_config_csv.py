@@ -354,9 +354,7 @@ def test_codes_among_numbers_are_no_missing_values(tmp_path, capsys):
     written = first(tmp_path, capsys, table(house=houses, item=items))
     assert (written.columns()["house"], written.columns()["item"]) == ("string", "string")
     assert written.config.data.csv.text == ("house",)
-    shown = (
-        "'item' has texts among its numbers, 'X0' and others in 50 of 2,000 cells: it stays"
-    )
+    shown = "'item' has texts among its numbers, 'X0' and others in 50 of 2,000 cells: it stays"
     assert shown in written.printed
 
 

@@ -20,8 +20,7 @@ from trainer_module.baselines.baselines import (
     _weighted_median,
     write_baselines,
 )
-from trainer_module.baselines.columns import Columns
-from trainer_module.baselines.linear_models import Sample
+from trainer_module.baselines.linear_models import Columns, Sample
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.model.data_context import model_context, unsized_ids
 from trainer_module.tfx.data import open_data
@@ -120,7 +119,7 @@ def test_metrics_of_several_classes_and_the_size_limit(fn_args, monkeypatch):
 
 
 def test_ids_beyond_the_cap_share_a_column_and_rows_are_sampled(fn_args, monkeypatch):
-    monkeypatch.setattr("trainer_module.baselines.columns.MAX_COLUMNS", 12)
+    monkeypatch.setattr("trainer_module.baselines.linear_models._MAX_COLUMNS", 12)
     monkeypatch.setattr("trainer_module.baselines.linear_models.MAX_ROWS", 100)
     monkeypatch.setattr("trainer_module.baselines.linear_models._MIN_ROWS", 100)
     found = _compute_baselines(*opened(fn_args(), label="generous"))

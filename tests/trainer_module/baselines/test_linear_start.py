@@ -223,7 +223,6 @@ def test_workers_get_every_bit_of_the_chiefs_start():
         ("generous", "binary_crossentropy", {}),
         ("generous", "auc", {"early_stopping": {}, "optimizer": {"learning_rate": 3.0}}),
         ("hour_id", "mean_absolute_error", {"loss": "mse"}),
-        ("company_id", "sparse_categorical_accuracy", {"loss": "sparse_categorical_crossentropy"}),
     ],
 )
 def test_a_training_starts_at_the_linear_baseline(fn_args, tmp_path, label, metric, settings):

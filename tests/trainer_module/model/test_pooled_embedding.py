@@ -9,7 +9,7 @@ import tensorflow as tf
 from text_layout import layout_of_texts
 
 from trainer_module import TrainerConfig
-from trainer_module.baselines.columns import Columns
+from trainer_module.baselines.linear_models import Columns
 from trainer_module.model.default_model import default_model
 from trainer_module.model.model_context import ModelContext
 from trainer_module.model.pooled_embedding import PooledEmbedding
