@@ -31,7 +31,6 @@ import numpy as np
 from pipeline.common.plain_line import plain_line
 from pipeline.data.tables import Rows
 from pipeline.features.column_facts import FLOAT_MERGES
-from pipeline.features.dates import text_dates, times_of
 from shared_core.run_warning import RunWarning
 
 _FEW_ROWS = 50  # with fewer, a leak may be due to chance
@@ -254,22 +253,7 @@ def _codes(column: _Column) -> list[np.ndarray]:
     found = [of_texts.astype(np.int64)]
     if len(column.texts) > _FEW_ROWS:
         found.append(bins)  # texts in sorted order: ISO dates, numbers of equal length
-        dates = _dates(column)
-        if dates is not None:
-            found.append(_codes_of_numbers(dates))
     return found
-
-
-def _dates(column: _Column) -> np.ndarray | None:
-    """Return the values in seconds, if they are dates whose texts do not sort by time."""
-    assert column.texts is not None
-    dates = text_dates(column.texts.tolist())
-    if dates is None or dates.form is None or dates.form.startswith("%Y"):
-        return None
-    seconds = times_of(dates, [[text] for text in column.texts]).astype(np.float64)
-    values = np.full(len(column.numbers), np.nan)
-    values[column.present] = seconds[column.numbers[column.present].astype(np.int64)]
-    return values
 
 
 def _copy_or_law(column: _Column, truth: _Truth) -> _Leak | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -87,12 +87,12 @@ _MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 _NOT_SORTED = "only times like 2013-05-31 can be sorted, and not {!r}"
 _OF_BIRTH = {"birth", "birthday", "birthdate", "born", "dob"}
 _PARTS = {
-    "Y": ("year", "yr"),
-    "M": ("month", "mo", "mnth"),
-    "D": ("day", "date_of_month", "day_of_month", "dayofmonth", "mday"),
-    "h": ("hour", "hr"),
-    "m": ("minute", "min"),
-}  # unit of NumPy -> names of columns
+    "year": ("year", "yr"),
+    "month": ("month", "mo", "mnth"),
+    "day": ("day", "date_of_month", "day_of_month", "dayofmonth", "mday"),
+    "hour": ("hour", "hr"),
+    "minute": ("minute", "min"),
+}  # part of a time -> names of columns
 
 
 class _TimeOrder(NamedTuple):
@@ -137,27 +137,22 @@ def _orders(data: DataFacts, labels: Rows, label: str, held_out: int) -> Iterato
             yield _TimeOrder(
                 facts.name, _problem(facts, data.values[facts.name], times, labels, held_out)
             )
-    if {"Y", "M"} <= set(parts):
-        units = [unit for unit in _PARTS if unit in parts]
-        times = _of_parts([data.values[parts[unit]] for unit in units], units)
-        if _is_ordered(times, 0, data):
-            names = ", ".join(parts[unit] for unit in units)
-            yield _TimeOrder(names, "no column has the whole time, as 2013-05-31T17:30 does")
+    if {"year", "month"} <= set(parts):
+        parts = {unit: parts[unit] for unit in _PARTS if unit in parts}
+        if _is_ordered(_of_parts({unit: data.values[parts[unit]] for unit in parts}), 0, data):
+            problem = "no column has the whole time, as 2013-05-31T17:30 does"
+            yield _TimeOrder(", ".join(parts.values()), problem)
 
 
-def _of_parts(columns: Sequence[Rows], units: Sequence[str]) -> np.ndarray:
+def _of_parts(columns: Mapping[str, Rows]) -> np.ndarray:
     """Return `datetime64[s]` of rows with a year, a month, ... each; NaT where one is missing."""
-    whole = [all(cells) for cells in zip(*columns, strict=True)]
-    times = np.full(len(whole), np.datetime64("NaT", "s"))
-    found = np.zeros(sum(whole), "M8[Y]")
-    for unit, rows in zip(units, columns, strict=True):
-        values = np.array(
-            [row[0] for row, is_whole in zip(rows, whole, strict=True) if row and is_whole]
-        )
-        first = {"Y": 1970, "M": 1, "D": 1}.get(unit, 0)
-        found = found.astype(f"M8[{unit}]") + (values - first).astype(f"m8[{unit}]")
-    times[whole] = found
-    return times
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {unit: [row[0] if row else None for row in rows] for unit, rows in columns.items()}
+    )
+    times = pd.to_datetime(frame.assign(day=frame.get("day", 1)), errors="coerce")
+    return times.to_numpy().astype("M8[s]")
 
 
 def _is_ordered(times: np.ndarray, distinct: int, data: DataFacts) -> bool:

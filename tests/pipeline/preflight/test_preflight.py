@@ -75,7 +75,6 @@ def test_a_file_that_cannot_be_read_or_used(write, csv, facts):
         ("training.require_gpu=true", ["require_gpu=True, but Tens", "set require_gpu to false"]),
         ("features.label.column=bougth", ["'bougth'", "bought"]),
         ("evaluation.slices=[citi]", ["slices: column 'citi'", "did you mean 'city'?"]),
-        ("evaluation.slices=[town]", ["'town'", "amount, "]),
         (
             "training.global_batch_size=128",
             ["training.global_batch_size=128 exceeds the 37 rows of the train", "Use 37 or less"],
@@ -86,9 +85,7 @@ def test_a_file_that_cannot_be_read_or_used(write, csv, facts):
         ("data.source=parquet", ["is not a Parquet or Arrow file"]),
         ("data.source=tfrecord", ["not a TFRecord file"]),
         ("features.derive=no_such_module.function", ["features.derive=", "no_such_module"]),
-        ("features.derive=os.path.no_such_function", ["features.derive=", "no_such_function"]),
         ("training.model_fn=no_such_module.function", ["training.model_fn=", "no_such_module"]),
-        ("training.model_fn=os.path.no_such_function", ["model_fn=", "no_such_function"]),
         ("output.folder=gs://bucket/out", ["output.folder=gs://bucket/out", "needs a folder"]),
         # A file in the way: permissions do not stop root, who runs these tests in a container.
         ("output.folder=rows.csv/out", ["output.folder=", "rows.csv/out: cannot write there"]),
@@ -130,11 +127,6 @@ def test_functions_of_the_training_that_cannot_be_imported(write, change):
     ("override", "printed"),
     [
         ("strategy=miroredd", "training.strategy='miroredd': did you mean 'mirrored'?"),
-        ("strategy=tpu", "training.strategy='tpu': this machine has no /dev/accel"),
-        (
-            "optimizer.name=adamwx",
-            "training.optimizer.name='adamwx' is not a Keras optimizer; did you mean 'adamw'?",
-        ),
         (
             "optimizer.options={beta_9: 0.5}",
             "training.optimizer.options={'beta_9': 0.5} do not fit AdamW",
@@ -142,11 +134,6 @@ def test_functions_of_the_training_that_cannot_be_imported(write, change):
         (
             "metrics=[acuracy]",
             "training.metrics='acuracy' is not a Keras metric; did you mean 'accuracy'?",
-        ),
-        ("loss=bce2", "training.loss='bce2' is not a Keras loss; did you mean 'bce'?"),
-        (
-            "model.activation=rellu",
-            "training.model.activation='rellu' is not a Keras activation; did you mean 'relu'?",
         ),
         (
             "early_stopping={monitor: acuracy}",
