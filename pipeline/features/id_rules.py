@@ -84,7 +84,7 @@ def is_id_name(name: str) -> bool:
 
 
 def _has(name: str, words: frozenset[str]) -> bool:
-    return any(word in words for word in words_of(name))
+    return not words.isdisjoint(words_of(name))
 
 
 def _entity_of(name: str) -> str | None:

@@ -331,7 +331,7 @@ def test_codes_among_numbers_are_no_missing_values(tmp_path, capsys):
     items[100:150] = [f"X{i}" for i in range(50)]
     written = first(tmp_path, capsys, table(house=houses, item=items))
     assert (written.columns()["house"], written.columns()["item"]) == ("string", "string")
-    assert written.config.data.csv.text == ("house",)
+    assert written.config.data.csv.text == ("house", "item")
     shown = "'item' has texts among its numbers, 'X0' and others in 50 of 2,000 cells: it stays"
     assert shown in written.printed
 
