@@ -79,7 +79,6 @@ def test_a_file_that_cannot_be_read_or_used(write, csv, facts):
             "training.global_batch_size=128",
             ["training.global_batch_size=128 exceeds the 37 rows of the train", "Use 37 or less"],
         ),
-        ("training.global_batch_size={0:8,5:128}", ["global_batch_size=128 exceeds the 37 rows"]),
         ("data.csv.text=[agee]", ["data.csv.text names 'agee'", "did you mean 'age'?"]),
         ("data.csv.missing_in={agee:[x]}", ["data.csv.missing_in names 'agee'"]),
         ("data.source=parquet", ["is not a Parquet or Arrow file"]),
@@ -104,7 +103,9 @@ def test_number_of_another_form_than_the_options_say(write):
     assert "line 32: column 'age': '$1,23' is not a number like $1,234.5" in text
 
 
-def test_searched_global_batch_larger_than_the_data(write):
+def test_a_later_or_searched_global_batch_larger_than_the_data(write):
+    text = refusal(write(), "training.global_batch_size={0: 8, 5: 128}")
+    assert "training.global_batch_size=128 exceeds the 37 rows of the train split" in text
     tuning = {"search": {"global_batch_size": {"min": 8, "max": 128}}}
     text = refusal(write(lambda c: c.update(tuning=tuning)))
     assert "tuning.search.global_batch_size=128 exceeds the 37 rows of the train split" in text
