@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from transform.spec.group import ResolvedGroup
 
 _MOST_CLASSES = 1_000
-_SPLIT_CELLS = 500_000  # of a table whose rows are split here
+_SPLIT_CELLS = 200_000  # of a table whose rows are split here
 _RARE_ROWS = 20  # of a class or a column that may all be in the eval split by chance
 _MOST_RARE_ROWS = 20_000
 _SHOWN_VALUES = 8
