@@ -175,7 +175,7 @@ _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})([ T].*)?|\d{4}[
 _DATE_NAME = re.compile(r"(^|_)(time|date|timestamp|datetime|epoch|ts|at)(_|$)", re.IGNORECASE)
 
 
-class Step(NamedTuple):
+class _Step(NamedTuple):
     """The step of a group: its name, its options in the YAML, and the rule, in a sentence."""
 
     name: str
@@ -190,7 +190,7 @@ class Proposal(NamedTuple):
     """
 
     column: str
-    step: Step | None
+    step: _Step | None
     measured: str
     group: bool = False
 
@@ -343,7 +343,7 @@ def _constant(facts: ColumnFacts, table: TableFacts) -> Proposal:
         return _category(facts, facts.texts, table)
     if f"{facts.name}_missing" in table.names:
         return Proposal(facts.name, None, f"constant: always {value} or missing")
-    step = Step(
+    step = _Step(
         "marks",
         {"impute": "mean", "missing_indicator": True, "scale": "z_score"},
         "One value or missing: a 0/1 column marks the missing values.",
@@ -358,7 +358,7 @@ def _several(facts: ColumnFacts) -> Proposal:
         option: JsonObject = {"values": _listed(facts.texts)}
     else:
         option = {"top_k": min(facts.texts.distinct, _CODES)}
-    step = Step(
+    step = _Step(
         facts.name,
         {"encode": {"multi_hot": option}},
         "Rows hold several values: a 0/1 column for each.",
@@ -400,7 +400,7 @@ def _free_text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal 
     if found is None:
         return None
     default = found.max_terms == Text().max_terms
-    step = Step(
+    step = _Step(
         "texts",
         {"encode": "text" if default else {"text": {"max_terms": found.max_terms}}},
         "Free text: the words and pairs of words of each row, by TF-IDF.",
@@ -417,7 +417,7 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
     values = _listed(texts)
     outputs = {f"{name}={value}" for value in values} | {f"{name}_other", f"{name}_missing"}
     if distinct <= _FEW and not outputs & set(table.names):
-        step = Step(
+        step = _Step(
             name,
             {"encode": {"one_hot": {"values": values}}},
             f"At most {_FEW} different values: a 0/1 column for each, one for other values and one "
@@ -428,7 +428,7 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
             measured = f"{_shown(values[0])} or nothing; {facts.missing_share:.1%} missing"
         return Proposal(name, step, measured)
     if distinct <= _MANY:
-        step = Step(
+        step = _Step(
             "categories",
             {"encode": {"vocabulary": {}}},
             f"At most {_MANY:,} different values: an id for each, by frequency.",
@@ -438,7 +438,7 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
             measured += "; names of 0/1 columns would be those of other columns"
         return Proposal(name, step, measured)
     buckets = min(1 << (distinct - 1).bit_length(), _HASH_LARGEST)
-    step = Step(
+    step = _Step(
         "many_values",
         {"encode": {"hash": {"buckets": buckets}}},
         f"More than {_MANY:,} different values: ids by hash, without a vocabulary.",
@@ -460,7 +460,7 @@ def _codes(
     frequent = facts.present >= _ROWS_PER_CODE * distinct
     if numbers.minimum >= 0 and numbers.maximum < _CODES and frequent:
         size = int(numbers.maximum) + 1
-        step = Step(
+        step = _Step(
             f"codes_below_{size}",
             {"encode": {"integer": {"size": size}}},
             f"Few small integers, each in {_ROWS_PER_CODE} rows or more on average: codes, an id "
@@ -546,17 +546,17 @@ def _scaled(
 ) -> Proposal:
     """Return the step, extended for missing values."""
     if not facts.missing:
-        return Proposal(facts.name, Step(name, options, why), measured)
+        return Proposal(facts.name, _Step(name, options, why), measured)
     measured += f"; {facts.missing_share:.1%} missing"
     options = {"impute": impute, **options}
     why += f" Missing values become the {impute.replace('most_frequent', 'most frequent value')}"
     indicator = f"{facts.name}_missing"
     if facts.missing_share < _INDICATOR_SHARE or indicator in table.names:
-        step = Step(f"{name}_imputed", options, why + ".")
+        step = _Step(f"{name}_imputed", options, why + ".")
         return Proposal(facts.name, step, measured)
     why += f"; {_INDICATOR_SHARE:.0%} or more are missing: a 0/1 column marks them."
     options = {"impute": impute, "missing_indicator": True, **options}
-    return Proposal(facts.name, Step(f"{name}_with_missing", options, why), measured)
+    return Proposal(facts.name, _Step(f"{name}_with_missing", options, why), measured)
 
 
 def has_dates(facts: ColumnFacts) -> bool:
@@ -591,7 +591,7 @@ def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:
     parts = [part for part in chosen.parts if f"{facts.name}_{part}" not in table.names]
     if not parts:
         return Proposal(facts.name, None, f"a date whose parts are columns already; {measured}")
-    step = Step(
+    step = _Step(
         f"dates_{'_'.join(parts)}",
         {"encode": {"date": {"parts": parts, **options}}},
         "Dates: an id for each part"
