@@ -18,9 +18,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from shared_core.coarse_floats import LABEL_STEPS, coarse_float32
 from shared_core.feature_layout import Column, FeatureLayout
-from shared_core.run_warning import RunWarning
+from shared_core.run_warning import LABEL_STEPS, RunWarning, coarse_float32
 from transform.analyzers.counts import COUNTS, EXAMPLES, MOST_FREQUENT, DateCounts
 from transform.analyzers.fitted import Fitted, FittedColumn, fitted_numbers
 from transform.analyzers.moments import (

@@ -100,23 +100,6 @@ class Sample:
         """Return int `[rows]`: a column's number of values in each row; the values are not kept."""
         return np.diff(self._lists(name).offsets.to_numpy(zero_copy_only=False))
 
-    def exact(self, name: str) -> np.ndarray:
-        """Return usable values of a float column as float64, before ExampleGen rounds them.
-
-        They are those of all first rows, which serve as well to check the rounding.
-        """
-        import pyarrow as pa
-        import pyarrow.types as types
-
-        with config_errors("data: "):
-            columns = [self.table.typed(each, name, self.types) for each in self._blocks([name])]
-        if not all(types.is_float64(c.type) or types.is_decimal(c.type) for c in columns):
-            values = self.values(name)
-            return values.values.to_numpy(zero_copy_only=False)[values.usable].astype(np.float64)
-        cells = [column.drop_null().cast(pa.float64()) for column in columns]
-        found = np.concatenate([c.to_numpy(zero_copy_only=False) for c in cells])
-        return found[np.isfinite(found)]
-
     def texts(self, name: str) -> list[bytes]:
         """Return the usable values of a string column."""
         import pyarrow as pa

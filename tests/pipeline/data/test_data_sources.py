@@ -35,7 +35,7 @@ from pipeline.data.csv_guess import guess_csv
 from pipeline.data.data_sources import column_folders, files, place, source_of_folder
 from pipeline.engines.engine import BeamConfig
 from pipeline.features.column_facts import measure, source_of
-from pipeline.preflight.part import Part
+from pipeline.preflight.preflight_rows import Part
 from pipeline.run.input_rows import format_of, input_files, open_rows
 from transform import FeatureSpec, Label
 
@@ -146,7 +146,7 @@ def test_every_row_arrives_once(source, tmp_path):
     # The preflight knows the split of each row before it is made.
     seen = peek.peek(data)
     assert seen is not None
-    in_train = Part("all", data.path, seen, data).of_train(np.arange(len(ROWS)))
+    in_train = Part("all", data.path, seen, data).in_train(np.arange(len(ROWS)))
     expected = [row for row, train in zip(ROWS, in_train, strict=True) if train]
     assert sorted(map(key, splits["train"])) == sorted(map(key, expected))
 
@@ -166,7 +166,7 @@ def test_rows_without_a_label_are_left_out_where_that_is_said(source, tmp_path):
     assert read is not None
     seen = read.having("sold")
     assert (read.rows, seen.rows) == (len(rows), len(wanted))
-    in_train = Part("all", data.path, seen, data).of_train(np.arange(len(wanted)))
+    in_train = Part("all", data.path, seen, data).in_train(np.arange(len(wanted)))
     expected = [row for row, train in zip(wanted, in_train, strict=True) if train]
     assert sorted(map(key, splits["train"])) == sorted(map(key, expected))
 
@@ -195,7 +195,8 @@ def run_and_expect(data: DataConfig, rows: list[dict[str, Any]], folder: Path) -
     seen = peek.peek(data)
     assert seen is not None
     column = data_sources.split_column(data, features)
-    found = Part("all", data.path, seen, data, column).split_of(np.arange(len(rows)))
+    found = Part("all", data.path, seen, data, column).splits
+    assert found is not None
     for name, written in splits.items():
         expected = [row for row, split in zip(rows, found, strict=True) if split == name]
         assert sorted(map(key, written)) == sorted(map(key, expected)), name
@@ -313,7 +314,7 @@ def test_a_parquet_column_that_examples_cannot_hold(tmp_path):
 
 @pytest.mark.parametrize("ending", ["parquet", "feather"])
 def test_two_columns_of_one_name_are_refused_by_every_look_at_the_data(ending, tmp_path):
-    """As `run`, `init` and `features suggest` read it, and `predict`."""
+    """As `run` and `init` read it, and `predict`."""
     file = tmp_path / f"rows.{ending}"
     table = pa.table([[1, 2], [3, 4], [0, 1]], names=["x", "x", "y"])
     if ending == "parquet":
