@@ -11,8 +11,15 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
+from components import CsvOptions
+from components.arrow_example_gen import csv_types
+from components.arrow_example_gen.csv_header import InvalidEncoding
+from components.arrow_example_gen.csv_options import NumberFormat
+from components.arrow_example_gen.csv_table import CsvTable
+from components.arrow_example_gen.csv_types import CellCounts, Counts
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.number_text import is_number
@@ -28,13 +35,6 @@ from pipeline.data.csv_readings import (
 )
 from pipeline.data.tables import all_blocks, open_csv
 from shared_core.run_warning import RunWarning
-
-if TYPE_CHECKING:
-    from components import CsvOptions
-    from components.arrow_example_gen.csv_options import NumberFormat
-    from components.arrow_example_gen.csv_table import CsvTable
-    from components.arrow_example_gen.csv_types import CellCounts, Counts
-
 
 _MOST = 0.5  # minimum share of numbers or dates for a reason why a column stays text
 _DATES = 5  # minimum number of dates in a column of dates
@@ -103,11 +103,8 @@ def _examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) 
         counts: Counts of all their cells.
         skip: Columns that are known to be texts.
     """
-    from components.arrow_example_gen.csv_types import decimal_of
-
-    delimiter = table.headers[table.files[0]].delimiter
     others = {name: cells for name, cells in counts.items() if name not in skip}
-    decimal = decimal_of(others, table.options, delimiter)
+    decimal = csv_types.decimal_of(others, table.options, table.delimiter)
     odd = [name for name, cells in others.items() if not _is_plain(cells, decimal)]
     doubtful = _may_have_thousands(table, set(others) - set(odd), decimal)
     if not odd and not doubtful:
@@ -125,14 +122,12 @@ def _examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) 
     marks = _known_marks(columns, others, doubtful, decimal)
     for column in columns:
         if column.name in doubtful or column.name in odd:
-            _decide(column, findings, delimiter, marks)
+            _decide(column, findings, table.delimiter, marks)
     return findings
 
 
 def _may_have_thousands(table: CsvTable, names: set[str], decimal: str) -> list[str]:
     """Return columns of plain numbers whose mark may separate thousands, by the first block."""
-    import pyarrow.compute as pc
-
     first = next(all_blocks(table), None)
     if first is None or not names:
         return []
@@ -246,8 +241,6 @@ def _choose_mark(grouped: Reading, delimiter: str, marks: set[str]) -> str:
 
 
 def _format(reading: Reading) -> NumberFormat:
-    from components.arrow_example_gen.csv_options import NumberFormat
-
     assert isinstance(reading.form, NumberFormat)
     return reading.form
 
@@ -333,10 +326,6 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
         ConfigError: A file is not CSV in any encoding that is tried, or its first line looks like
             data.
     """
-    from components import CsvOptions
-    from components.arrow_example_gen import csv_types
-    from components.arrow_example_gen.csv_header import InvalidEncoding
-
     options = CsvOptions(header=header)
     reasons: list[str] = []
     for encoding in (None, "cp1252", "latin-1"):
@@ -370,10 +359,9 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
         options = options.model_copy(update=updates)
         counts = _counted(open_csv(found, options))
     reasons += findings.reasons
-    delimiter = table.headers[table.files[0]].delimiter
     while True:
         try:
-            csv_types.decide(counts, options, delimiter)
+            csv_types.decide(counts, options, table.delimiter)
             return CsvGuess(options, tuple(reasons), tuple(findings.doubts))
         except csv_types.MixedColumn as mixed:
             options = options.model_copy(update={"text": (*options.text, mixed.column)})

@@ -1,50 +1,60 @@
-"""Values of CSV files, byte for byte: as Python's `csv` module reads them, wherever blocks end."""
+"""Values of CSV files, byte for byte: as Python's `csv` module reads them, wherever blocks end.
+
+Every file is read as a whole and in the parts that several workers would read.
+"""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import os
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from components import CsvOptions
-from components.arrow_example_gen import csv_chunks, csv_table
-from components.arrow_example_gen.csv_chunks import Chunk, chunks
+from components.arrow_example_gen import csv_table, csv_text
+from components.arrow_example_gen.columns import Block
 from components.arrow_example_gen.csv_table import open_table
-from components.arrow_example_gen.csv_text import Utf8Stream
+from components.arrow_example_gen.csv_text import WHOLE, _Chunk
+from components.arrow_example_gen.executor import ReadRows, ReadTypes
+from components.arrow_example_gen.splitting import SplitRows, Splitting, find_cuts, splits_of
 
-ROOT = Path(__file__).resolve().parents[3]
 RAW = CsvOptions(missing=(), delimiter=",")
-BLOCK = 1024
 
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(csv_table, "BLOCK_BYTES", BLOCK)
+    monkeypatch.setattr(csv_table, "_BLOCK_BYTES", 1024)
     monkeypatch.setattr(csv_table, "_BYTES_A_COLUMN", 1)
-    monkeypatch.setattr(csv_chunks, "PART_BYTES", 500)
-    monkeypatch.setattr(csv_chunks, "_PIECE_BYTES", 256)
+    monkeypatch.setattr(csv_text, "_PART_BYTES", 500)
+    monkeypatch.setattr(csv_text, "_PIECE_BYTES", 256)
 
 
-def rows_of(file: Path, options: CsvOptions = RAW) -> list[list[str]]:
+def rows_of(file: Path, options: CsvOptions = RAW, *, least_parts: int = 1) -> list[list[str]]:
     """The cells below the header as ExampleGen's reader has them, of the whole and of its parts."""
     table = open_table([str(file)], options)
-    whole = _rows(table.blocks(str(file)))
-    parts = [table.blocks(str(file), part=part) for _, part, _ in table.parts(str(file))]
-    assert [row for blocks in parts for row in _rows(blocks)] == whole
+    whole = _rows(table.all_blocks())
+    parts = [_rows(table.read_blocks(part)) for part in table.parts(str(file))]
+    assert [row for part in parts for row in part] == whole
+    assert len(parts) >= least_parts
     return whole
 
 
-def _rows(blocks: Iterable[pa.RecordBatch]) -> list[list[str]]:
-    return [list(row) for block in blocks for row in zip(*block.to_pydict().values(), strict=True)]
+def _rows(blocks: Iterable[Block]) -> list[list[str]]:
+    cells = (each.cells.to_pydict().values() for each in blocks)
+    return [list(row) for columns in cells for row in zip(*columns, strict=True)]
 
 
 def by_python(text: str) -> list[list[str]]:
@@ -52,14 +62,17 @@ def by_python(text: str) -> list[list[str]]:
     return [row for row in csv.reader(io.StringIO(text, newline="")) if row][1:]
 
 
-def written(folder: Path, content: str | bytes, name: str = "rows.csv") -> Path:
-    file = folder / name
+def written(folder: Path, content: str | bytes) -> Path:
+    file = folder / "rows.csv"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     return file
 
 
-CHARACTERS = st.sampled_from('ab,"\r\n\0 \t\\é€😀\x85\u2028\ufeff;#')
-TEXTS = st.text(CHARACTERS, max_size=60)
+FOR_FILES = settings(
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+TEXTS = st.text(st.sampled_from('ab,"\r\n\0 \t\\é€😀\x85\u2028\ufeff;#'), max_size=60)
 STYLES = st.sampled_from(
     [
         *({"lineterminator": end, "quoting": csv.QUOTE_ALL} for end in ("\n", "\r\n", "\r")),
@@ -68,10 +81,7 @@ STYLES = st.sampled_from(
 )
 
 
-@settings(
-    max_examples=100,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@FOR_FILES
 @given(
     rows=st.lists(st.tuples(TEXTS, TEXTS), max_size=40),
     shift=st.integers(0, 80),
@@ -88,14 +98,10 @@ def test_any_text_in_cells_is_unchanged(tmp_path, rows, shift, style, encoding, 
     whole = text.getvalue()
     if not last_end:
         whole = whole.removesuffix(style["lineterminator"])
-    file = written(tmp_path, whole.encode(encoding))
-    assert rows_of(file) == by_python(whole)
+    assert rows_of(written(tmp_path, whole.encode(encoding))) == by_python(whole)
 
 
-@settings(
-    max_examples=100,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@FOR_FILES
 @given(
     lines=st.lists(
         st.text(st.sampled_from('ab"" é\0'), max_size=12).map(lambda cell: f"{cell},1"), max_size=60
@@ -117,7 +123,7 @@ def test_quotes_within_cells_are_read_as_by_python(tmp_path, lines, end):
             rows_of(file)
 
 
-@pytest.mark.parametrize("what", ["\r\n", '""', "\n", "\r", "é", "😀", "\0", "\\"])
+@pytest.mark.parametrize("what", ["\r\n", '""', "\r", "é", "😀", "\0", "\\"])
 def test_wherever_a_block_ends(tmp_path, what):
     """Text of one kind, moved byte by byte over the edge of blocks."""
     for shift in range(9):
@@ -125,42 +131,38 @@ def test_wherever_a_block_ends(tmp_path, what):
         assert rows_of(written(tmp_path, text)) == by_python(text), shift
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\n\r\n"])
-def test_line_ends_at_the_edge_of_a_block(tmp_path, end):
+def test_line_ends_at_the_edge_of_a_block(tmp_path):
     """A CRLF that is cut in two makes no row, and an empty line neither."""
-    for shift in range(7):
-        rows = [["x" * shift, "y"], *([str(i), "1"] for i in range(1000))]
-        text = "".join(",".join(row) + end for row in [["a", "b"], *rows])
-        assert rows_of(written(tmp_path, text)) == rows, shift
+    for end in ("\n", "\r\n", "\r", "\r\n\r\n"):
+        for shift in range(7):
+            rows = [["x" * shift, "y"], *([str(i), "1"] for i in range(1000))]
+            text = "".join(",".join(row) + end for row in [["a", "b"], *rows])
+            assert rows_of(written(tmp_path, text), least_parts=4) == rows, (end, shift)
 
 
-def test_a_chunk_with_a_nul_is_parsed_by_python(tmp_path):
-    """The count of records does not see a doubled quote that newer versions of Arrow miss."""
-    file = written(tmp_path, 'a,b\n"x\0""y",1\n')
-    with Utf8Stream(str(file), "utf-8") as stream:
-        (chunk,) = chunks(stream, ",", RAW, BLOCK)
-    assert chunk.rows == [["a", "b"], ['x\0"y', "1"]]
-
-
-def test_records_are_read_again_where_arrow_counts_others():
+def test_records_are_read_again_where_arrow_counts_others(tmp_path, monkeypatch):
     data = b"#x,1\n2,3\n"  # Arrow reads the comment as a record
     options = CsvOptions(missing=(), comment="#")
-    parser = csv_chunks.ChunkParser(2, ",", options, [0, 1], None)
-    columns = parser.columns(Chunk(memoryview(data), count=1))
+    parser = csv_text.ChunkParser(2, ",", options, [0, 1], None)
+    columns = parser.columns(_Chunk(memoryview(data), count=1))
     assert [column.to_pylist() for column in columns] == [["2"], ["3"]]
 
-
-@pytest.mark.parametrize("count", [1, 2, 3, 64, 1000])
-def test_a_nul_loses_no_row(tmp_path, count):
-    """Arrow's scanner does not see what stands behind a NUL within 16 bytes."""
-    rows = [["x\0y" if i % count == 0 else "plain", str(i)] for i in range(3000)]
+    parse = csv_text.ChunkParser.columns
+    rows = [["x\0y", str(i)] for i in range(300)]
     text = "a,label\n" + "".join(",".join(row) + "\n" for row in rows)
-    assert rows_of(written(tmp_path, text)) == rows
+    with monkeypatch.context() as patch:  # the count alone finds the rows that Arrow merges
+        patch.setattr(
+            csv_text.ChunkParser,
+            "columns",
+            lambda self, chunk: parse(self, chunk._replace(rows=None)),
+        )
+        assert rows_of(written(tmp_path, text)) == rows
 
 
-def test_a_byte_order_mark_within_a_file_is_text(tmp_path):
-    """Wherever a chunk begins: files that were written one behind the other have such."""
-    rows = [["\ufeffx", str(i)] for i in range(300)]
+def test_nuls_and_byte_order_marks_are_text(tmp_path):
+    """Arrow's scanner does not see what stands behind a NUL within 16 bytes."""
+    rows = [["x\0y" if i % 64 == 0 else "plain", str(i)] for i in range(3000)]
+    rows += [["\ufeffx", str(i)] for i in range(300)]  # files written one behind the other
     text = "a,label\n" + "".join(",".join(row) + "\n" for row in rows)
     assert rows_of(written(tmp_path, text)) == rows
 
@@ -168,25 +170,7 @@ def test_a_byte_order_mark_within_a_file_is_text(tmp_path):
 def test_an_open_quote_is_an_error_where_rows_of_other_lengths_are_skipped(tmp_path):
     file = str(written(tmp_path, 'a,b\n1\n2,"x\n3,y\n'))
     with pytest.raises(ValueError, match=r"line 3: a cell begins with \" that does not end"):
-        list(open_table([file], RAW).blocks(file, unreadable=[]))
-
-
-def test_a_nul_in_a_name_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match=r"rows\.csv: the column name 'a\\x00b' has a NUL byte"):
-        open_table([str(written(tmp_path, "a\0b,c\n1,2\n"))], CsvOptions())
-
-
-def test_rows_that_arrow_merges_are_counted(tmp_path, monkeypatch):
-    """The count alone finds them: here Arrow parses a chunk with NULs."""
-    rows = [["x\0y", str(i)] for i in range(300)]
-    text = "a,label\n" + "".join(",".join(row) + "\n" for row in rows)
-    parse = csv_chunks.ChunkParser.columns
-
-    def by_arrow(self, chunk):
-        return parse(self, chunk._replace(rows=None))
-
-    monkeypatch.setattr(csv_chunks.ChunkParser, "columns", by_arrow)
-    assert rows_of(written(tmp_path, text)) == rows
+        list(open_table([file], RAW).all_blocks(unreadable=[]))
 
 
 def test_comments_between_rows_of_any_line_end(tmp_path):
@@ -195,11 +179,8 @@ def test_comments_between_rows_of_any_line_end(tmp_path):
         lines = ["# it's \"odd", "a,b", *['5",x', "# no", '"#1' + end + '#2",y'] * 200, "#"]
         file = written(tmp_path, end.join(lines))
         assert rows_of(file, options) == [['5"', "x"], [f"#1{end}#2", "y"]] * 200
-
-
-def test_a_long_comment_above_the_header(tmp_path):
     text = "# terms and conditions\n" * 10_000 + "a,b\n1,2\n"
-    assert rows_of(written(tmp_path, text), CsvOptions(comment="#")) == [["1", "2"]]
+    assert rows_of(written(tmp_path, text), options) == [["1", "2"]]
 
 
 LONG_HEADERS = {
@@ -211,16 +192,13 @@ LONG_HEADERS = {
 
 
 @pytest.mark.parametrize("names", LONG_HEADERS.values(), ids=LONG_HEADERS)
-@pytest.mark.parametrize("delimiter", ",;\t")
-def test_headers_of_any_length(tmp_path, names, delimiter):
-    text = io.StringIO()
-    csv.writer(text, delimiter=delimiter).writerows([names, range(len(names))])
-    file = written(tmp_path, text.getvalue())
-    table = open_table([str(file)], CsvOptions())
-    assert table.columns == tuple(name.strip() for name in names)
-    (batch,) = table.blocks(str(file))
-    assert batch.num_columns == len(names)
-    assert [column[0].as_py() for column in batch.columns] == [str(i) for i in range(len(names))]
+def test_headers_of_any_length(tmp_path, names):
+    for delimiter in ",;":
+        text = io.StringIO()
+        csv.writer(text, delimiter=delimiter).writerows([names, range(len(names))])
+        table = open_table([str(written(tmp_path, text.getvalue()))], CsvOptions())
+        assert table.columns == tuple(name.strip() for name in names)
+        assert _rows(table.all_blocks()) == [list(map(str, range(len(names))))]
 
 
 def test_a_header_without_end(tmp_path):
@@ -241,20 +219,125 @@ def test_bytes_that_are_no_text_are_named_with_their_line(tmp_path):
             rows_of(file, options)
 
 
-def test_a_process_that_ends_after_a_long_cell_ends_cleanly(tmp_path):
-    """A thread that reads when Python ends would abort it; so no thread of Python's is left."""
-    file = written(tmp_path, "a,b\n" + "1," + "y" * 3_000_000 + "\n" + "2,x\n" * 200_000)
-    code = """
-import sys, threading
+READER = """
+import sys
 from components.arrow_example_gen import csv_table
 from components.arrow_example_gen.csv_options import CsvOptions
 
 sys.setswitchinterval(1e-5)
-rows = csv_table.open_table(sys.argv[1:], CsvOptions()).blocks(sys.argv[1])
-next(rows)
 """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    for _ in range(2):
-        subprocess.run(
-            [sys.executable, "-c", code, str(file)], env=environment, check=True, timeout=240
+GIVEN_UP = """
+for file in ("whole.csv", "ragged.csv") * 10:
+    table = csv_table.open_table([file], CsvOptions())
+    first = table.all_blocks()
+    next(first)
+    del first
+    try:
+        list(table.all_blocks())
+    except ValueError as error:
+        assert file == "ragged.csv" and "line 100002" in str(error), error
+"""
+ENDS_EARLY = "next(csv_table.open_table(['long.csv'], CsvOptions()).all_blocks())"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [GIVEN_UP, ENDS_EARLY], ids=["given up", "ends early"])
+def test_no_thread_of_a_reader_hangs_or_outlives_python(tmp_path, code):
+    """In a separate process: one that hangs in Arrow cannot be ended from Python."""
+    rows = [f"{i},{i / 2},abcdefg" for i in range(400_000)]
+    (tmp_path / "whole.csv").write_text("\n".join(["a,b,c", *rows]))
+    (tmp_path / "long.csv").write_text("a,b\n1," + "y" * 3_000_000 + "\n" + "2,x\n" * 200_000)
+    rows[100_000] = "1,2"
+    (tmp_path / "ragged.csv").write_text("\n".join(["a,b,c", *rows]))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    subprocess.run(
+        [sys.executable, "-c", READER + code],
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+        timeout=240,
+    )
+
+
+LINES = [f"{i % 7},é {i % 5}\n" for i in range(200)]  # equal rows, so that their places count
+PLAIN = "number,text\n" + "".join(LINES)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "options"),
+    [
+        (PLAIN.replace("\n", "\r\n"), "utf-8-sig", {}),
+        ("\n" * 1_000 + PLAIN.replace("\n", "\n\n"), "utf-8", {}),
+        (PLAIN, "cp1252", {"encoding": "cp1252"}),
+        ('"a","b"\n' + "".join(f'{i},"é\n{i}, """\n' for i in range(200)), "utf-8-sig", {}),
+        ("".join(LINES), "utf-8", {"header": False}),
+    ],
+    ids=["crlf-mark", "blank-lines", "cp1252", "quoted-line-ends", "no-header"],
+)
+def test_parts_are_whole_records(tmp_path, text, encoding, options):
+    """Reference: the file read from its beginning."""
+    file = written(tmp_path, text.encode(encoding))
+    assert len(rows_of(file, CsvOptions.model_validate(options), least_parts=3)) == 200
+
+
+def test_files_that_one_worker_reads(tmp_path):
+    for content, encoding in (
+        (PLAIN.encode("utf-16"), None),
+        (PLAIN.encode("shift_jis", "replace"), "shift_jis"),  # its second bytes may be ASCII
+        (gzip.compress(PLAIN.encode()), None),
+        (PLAIN.replace("é", 'a "quote').encode(), None),  # not where a cell begins
+        (b"number,text\n", None),
+    ):
+        file = str(written(tmp_path, content))
+        table = open_table([file], CsvOptions(encoding=encoding))
+        assert table.parts(file) == [(file, WHOLE, 0)]
+
+
+BY_ROW, SHARES = Splitting(by="row"), (2, 1)
+
+
+def test_splits_do_not_depend_on_workers(tmp_path, monkeypatch):
+    """Equal rows are split by their places. Reference: one pass over the file without Beam."""
+    file = str(written(tmp_path, PLAIN.encode()))
+    monkeypatch.setattr("components.arrow_example_gen.splitting.EXACT", 100)
+    expected = _split_in_one_pass(file)
+    assert 0 < len(expected[1]) < len(expected[0])
+    for workers in (1, 3):
+        assert _split_on_workers(file, tmp_path / f"{workers}", workers) == expected
+        assert (tmp_path / f"{workers}" / f"0-00000-of-0000{workers}").is_file()
+
+
+def _split_in_one_pass(file: str) -> list[list[str]]:
+    table = open_table([file], CsvOptions())
+    agreed = table.agree([(part, table.examine(part)) for part in table.parts(file, whole=True)])
+    batches = [batch for part in agreed[1] for _, batch in table.read(part, agreed)]
+    batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    rows = (np.arange(batch.num_rows), batch)
+    splits = splits_of(rows, BY_ROW, SHARES, find_cuts([rows], BY_ROW, SHARES))
+    lines = np.array([str(row) for row in batch.to_pylist()])
+    return [sorted(lines[splits == number]) for number in range(len(SHARES))]
+
+
+def _split_on_workers(file: str, folder: Path, workers: int) -> list[list[str]]:
+    """Returns the sorted rows of each split, of which each worker writes a file."""
+    options = PipelineOptions(
+        runner="FnApiRunner",
+        direct_running_mode="multi_threading",
+        direct_num_workers=workers,
+    )
+    folder.mkdir()
+    with beam.Pipeline(options=options) as pipeline:
+        table = open_table([file], CsvOptions())
+        rows = ReadRows(table, pipeline | ReadTypes(table))
+        splits: Any = pipeline | SplitRows(rows, BY_ROW, SHARES)
+        for number, split in enumerate(splits):
+            texts = split | f"Texts{number}" >> beam.FlatMap(
+                lambda rows: map(str, rows.to_pylist())
+            )
+            _ = texts | f"Write{number}" >> beam.io.WriteToText(str(folder / str(number)))
+    return [
+        sorted(
+            line for each in folder.glob(f"{number}-*") for line in each.read_text().splitlines()
         )
+        for number in range(len(SHARES))
+    ]

@@ -109,7 +109,7 @@ def test_the_node_reads_what_the_look_at_the_data_does(tmp_path):
     from apache_beam.testing.util import assert_that, equal_to
 
     from components import ArrowExampleGen, CsvOptions
-    from components.arrow_example_gen.executor import open_source
+    from components.arrow_example_gen.executor import ReadRows, ReadTypes, open_input
 
     (tmp_path / "rows.csv").write_text('"$1,234",x,2.520\n($6),y,948\nn/a,n/a,-1.234.567\n')
     options = CsvOptions.model_validate(
@@ -123,10 +123,10 @@ def test_the_node_reads_what_the_look_at_the_data_does(tmp_path):
         }
     )
     node = ArrowExampleGen(input_base=str(tmp_path), csv=options)
-    source = open_source(dict(node.exec_properties), "rows.csv")
+    table = open_input(dict(node.exec_properties), "rows.csv")
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        types = pipeline | "Types" >> source.types()
-        batches = pipeline | "Rows" >> source.rows(types)
+        types = pipeline | "Types" >> ReadTypes(table)
+        batches = pipeline | "Rows" >> ReadRows(table, types)
         columns = batches | beam.Map(lambda rows: rows[1].to_pydict())
         expected = {
             "column_1": [[1234], [-6], []],
