@@ -101,11 +101,7 @@ def _configured(exec_properties: Mapping[str, Any]) -> tuple[_Message, _Message]
 def _rows_by_split(
     pipeline: beam.Pipeline, exec_properties: Mapping[str, Any]
 ) -> dict[str, beam.PCollection]:
-    """Return the record batches of each split.
-
-    Raises:
-        ValueError: rows are to be split, and there is not one input split.
-    """
+    """Return the record batches of each split."""
     files, into = _configured(exec_properties)
     splits, names = list(into.split_config.splits), [split.name for split in files.splits]
     splitting = _splitting(exec_properties, into)
@@ -298,11 +294,7 @@ class _SpanProcessor(InputProcessor):
         self._spans: dict[str, list[Span]] = {}
 
     def resolve_span_and_version(self) -> tuple[int, int | None]:
-        """Return the latest span's number and version; (0, None) without placeholders.
-
-        Raises:
-            ValueError: No span is there, or as of `latest_spans`.
-        """
+        """Return the latest span's number and version; (0, None) without placeholders."""
         with_spans = list(map(has_placeholders, self._patterns.values()))
         if not any(with_spans):
             if self._window:
@@ -361,18 +353,7 @@ class _WithoutStore(Driver):
 
 
 def _resolve_input(exec_properties: dict[str, Any], examples: Artifact) -> dict[str, Any]:
-    """Resolve the input as ExampleGen's driver does, where none ran.
-
-    Args:
-        exec_properties: of the node, patterns with placeholders.
-        examples: its output; gets span, version and fingerprint as the driver writes them.
-
-    Returns:
-        The execution properties with resolved patterns, span, version and fingerprint.
-
-    Raises:
-        ValueError: No span is there; the pattern and what is there are named.
-    """
+    """Resolve the input as ExampleGen's driver does, where none ran."""
     nothing: Any = None
     resolved = _WithoutStore().resolve_exec_properties(dict(exec_properties), nothing, nothing)
     tfx_driver.update_output_artifact(resolved, examples.mlmd_artifact)

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as types
 
@@ -271,15 +272,18 @@ def open_table(
     keys = _folder_keys(files, [folders] if isinstance(folders, str) else folders)
     for file in files:
         with _opened(file) as stream:
-            schema, groups[file], *columns_of_file = _footer(stream)
+            schema, groups[file], present, beyond = _footer(stream)
         _check_columns(schema, file)
         known = known or dict(zip(schema.names, schema.types, strict=True))
         known = _merged(known, schema, file, files[0])
-        filled |= columns_of_file[0]
-        large |= columns_of_file[1]
+        filled |= present
+        large |= beyond
     left_out = {n: str(t) for n, t in known.items() if kind_of(t) is None and not types.is_null(t)}
-    columns = {name: kind_of(kind) for name, kind in known.items() if name not in left_out}
-    columns |= dict.fromkeys(large, "string")
+    columns: dict[str, Kind | None] = {
+        name: "string" if name in large else kind_of(kind)
+        for name, kind in known.items()
+        if name not in left_out
+    }
     empty = frozenset(set(columns) - filled)
     for name, _ in keys[files[0]]:
         if name in known:
@@ -314,12 +318,20 @@ def _is_arrow(stream: BinaryIO) -> bool:
 def _footer(stream: BinaryIO) -> tuple[pa.Schema, list[int], set[str], set[str]]:
     """Return the columns, the rows of each row group, and which columns may have a value.
 
-    And which have a whole number that int64 does not hold, by the statistics of the footer.
+    And which have a whole number that int64 does not hold; of Parquet by the statistics.
     """
     if _is_arrow(stream):
         reader = pa.ipc.open_file(stream)
-        sizes = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
-        return reader.schema, sizes, set(reader.schema.names), set()
+        batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+        unsigned = [i for i, kind in enumerate(reader.schema.types) if types.is_uint64(kind)]
+        large = {
+            reader.schema.names[i]
+            for i in unsigned
+            for batch in batches
+            if (pc.max(batch[i]).as_py() or 0) not in _INT64
+        }
+        sizes = [batch.num_rows for batch in batches]
+        return reader.schema, sizes, set(reader.schema.names), large
     parquet = pq.ParquetFile(stream)
     groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
     unsigned = {field.name for field in parquet.schema_arrow if types.is_uint64(field.type)}

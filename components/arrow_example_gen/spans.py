@@ -101,12 +101,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def _find_spans(folder: str, pattern: str, glob: _Glob) -> list[Span]:
-    """List the spans that have files, in their latest version each, by number; see `latest_spans`.
-
-    Raises:
-        ValueError: The placeholders contradict each other, a date is none, or one span or version
-            is written in two ways (3 and 03).
-    """
+    """List the spans that have files, by number, each in its latest version."""
     check_pattern(pattern)
     expression = re.compile(rf"(?:^|/){_to_regex(pattern)}$")
     spans: dict[tuple[int, int | None], Span] = {}

@@ -245,11 +245,7 @@ def _combine(splitting: Splitting, shares: Sequence[int]) -> Any:
 
 
 def _ranks_of(rows: Rows, splitting: Splitting) -> np.ndarray:
-    """Return the hash that decides a row's split, int64 below 2^53 `[rows]`; not for `time`.
-
-    Raises:
-        ValueError: as `splits_of`.
-    """
+    """Return the hash that decides a row's split, int64 below 2^53 `[rows]`; not for `time`."""
     places, batch = rows
     if splitting.by == "group":
         assert splitting.column is not None
@@ -285,11 +281,7 @@ def cuts_of(values: Any, shares: Sequence[int]) -> list[Any]:
 
 
 def _first_values(batch: pa.RecordBatch, column: str) -> pa.Array:
-    """Return the first value of each row's list.
-
-    Raises:
-        ValueError: a row has none, or NaN or an empty text.
-    """
+    """Return the first value of each row's list."""
     place = batch.schema.get_field_index(column)
     lists = batch[place] if place >= 0 else pa.nulls(batch.num_rows, pa.large_list(pa.int64()))
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()

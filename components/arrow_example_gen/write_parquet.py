@@ -152,7 +152,8 @@ class _ParquetFiles(FileBasedSink):
             mime_type="application/x-parquet",
             compression_type=CompressionTypes.UNCOMPRESSED,
         )
-        self._schema, self._compression = schema, compression
+        self._schema: Any = schema
+        self._compression = compression
 
     def new_file(self, folder: str, schema: pa.Schema | None = None) -> Any:
         self._schema = self._schema or schema
@@ -166,12 +167,12 @@ class _ParquetFiles(FileBasedSink):
     def open(self, temp_path: str) -> tuple[pq.ParquetWriter, Any]:
         stream = super().open(temp_path)
         # Of floats, dictionaries take more time and space.
-        is_float = {f.name: pa.types.is_floating(f.type.value_type) for f in self._schema}
+        stored = [f.name for f in self._schema if not pa.types.is_floating(f.type.value_type)]
         writer = pq.ParquetWriter(
             stream,
             self._schema,
             compression=self._compression,
-            use_dictionary=[f"{name}.list.item" for name, float_ in is_float.items() if not float_],
+            use_dictionary=[f"{name}.list.item" for name in stored],
             # TFXIO compares types by the name of a list's field, too.
             use_compliant_nested_type=False,
         )

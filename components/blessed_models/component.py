@@ -40,11 +40,7 @@ def write_record(folder: str, model_uri: str, **facts: str) -> str:
 
 
 def _latest_model(folder: str) -> str | None:
-    """Return the folder of the latest blessed model that still exists; None without one.
-
-    Raises:
-        ValueError: a record is damaged.
-    """
+    """Return the folder of the latest blessed model that still exists; None without one."""
     if not fileio.exists(folder):
         return None
     for name in sorted(fileio.listdir(folder), reverse=True):

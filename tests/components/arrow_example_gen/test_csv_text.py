@@ -13,13 +13,8 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import apache_beam as beam
-import numpy as np
-import pyarrow as pa
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -28,8 +23,6 @@ from components.arrow_example_gen import csv_table, csv_text
 from components.arrow_example_gen.columns import Block
 from components.arrow_example_gen.csv_table import open_table
 from components.arrow_example_gen.csv_text import WHOLE, _Chunk
-from components.arrow_example_gen.executor import ReadRows, ReadTypes
-from components.arrow_example_gen.splitting import SplitRows, Splitting, find_cuts, splits_of
 
 RAW = CsvOptions(missing=(), delimiter=",")
 
@@ -291,53 +284,3 @@ def test_files_that_one_worker_reads(tmp_path):
         file = str(written(tmp_path, content))
         table = open_table([file], CsvOptions(encoding=encoding))
         assert table.parts(file) == [(file, WHOLE, 0)]
-
-
-BY_ROW, SHARES = Splitting(by="row"), (2, 1)
-
-
-def test_splits_do_not_depend_on_workers(tmp_path, monkeypatch):
-    """Equal rows are split by their places. Reference: one pass over the file without Beam."""
-    file = str(written(tmp_path, PLAIN.encode()))
-    monkeypatch.setattr("components.arrow_example_gen.splitting.EXACT", 100)
-    expected = _split_in_one_pass(file)
-    assert 0 < len(expected[1]) < len(expected[0])
-    for workers in (1, 3):
-        assert _split_on_workers(file, tmp_path / f"{workers}", workers) == expected
-        assert (tmp_path / f"{workers}" / f"0-00000-of-0000{workers}").is_file()
-
-
-def _split_in_one_pass(file: str) -> list[list[str]]:
-    table = open_table([file], CsvOptions())
-    agreed = table.agree([(part, table.examine(part)) for part in table.parts(file, whole=True)])
-    batches = [batch for part in agreed[1] for _, batch in table.read(part, agreed)]
-    batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
-    rows = (np.arange(batch.num_rows), batch)
-    splits = splits_of(rows, BY_ROW, SHARES, find_cuts([rows], BY_ROW, SHARES))
-    lines = np.array([str(row) for row in batch.to_pylist()])
-    return [sorted(lines[splits == number]) for number in range(len(SHARES))]
-
-
-def _split_on_workers(file: str, folder: Path, workers: int) -> list[list[str]]:
-    """Returns the sorted rows of each split, of which each worker writes a file."""
-    options = PipelineOptions(
-        runner="FnApiRunner",
-        direct_running_mode="multi_threading",
-        direct_num_workers=workers,
-    )
-    folder.mkdir()
-    with beam.Pipeline(options=options) as pipeline:
-        table = open_table([file], CsvOptions())
-        rows = ReadRows(table, pipeline | ReadTypes(table))
-        splits: Any = pipeline | SplitRows(rows, BY_ROW, SHARES)
-        for number, split in enumerate(splits):
-            texts = split | f"Texts{number}" >> beam.FlatMap(
-                lambda rows: map(str, rows.to_pylist())
-            )
-            _ = texts | f"Write{number}" >> beam.io.WriteToText(str(folder / str(number)))
-    return [
-        sorted(
-            line for each in folder.glob(f"{number}-*") for line in each.read_text().splitlines()
-        )
-        for number in range(len(SHARES))
-    ]

@@ -25,7 +25,7 @@ def test_whole_numbers_of_any_length_are_compared_with_int64():
 def test_plain_files_need_nothing(tmp_path):
     (tmp_path / "rows.csv").write_text("a;b\n1;x\n")
     found = guess_csv([tmp_path / "rows.csv"])
-    assert (found.options, found.section(), found.reasons) == (CsvOptions(), {}, ())
+    assert (found.options, found.section(), found.reasons) == (CsvOptions(), {}, [])
 
 
 @pytest.mark.parametrize(
