@@ -135,8 +135,11 @@ class Table(ABC):
         self, block: Block, kinds: Mapping[str, Kind | None], types: Any = None
     ) -> list[pa.ListArray]:
         """Return the columns that have a kind, in the order of `kinds`, as `as_lists` has them."""
-        known = {name: kind for name, kind in kinds.items() if kind is not None}
-        return [as_lists(self.typed(block, name, types), kind) for name, kind in known.items()]
+        return [
+            as_lists(self.typed(block, name, types), kind)
+            for name, kind in kinds.items()
+            if kind is not None
+        ]
 
     def first_hole(self, name: str) -> Hole | None:
         """Return the first row whose list gets shorter in tf.Example; None without one."""

@@ -279,8 +279,10 @@ def _column_kind(column: Sequence[str]) -> _Kind:
     kinds = [kind for kind in map(_kind, column) if kind != "none"]
     if not kinds:
         return "none"
-    most: list[_Kind] = ["number", "date"]
-    return next((kind for kind in most if kinds.count(kind) >= _MOST * len(kinds)), "text")
+    many = _MOST * len(kinds)
+    if kinds.count("number") >= many:
+        return "number"
+    return "date" if kinds.count("date") >= many else "text"
 
 
 def _are_names(cells: Sequence[str], columns: Sequence[Sequence[str]], places: list[int]) -> bool:

@@ -281,7 +281,11 @@ def count(block: pa.RecordBatch, formats: Mapping[str, NumberFormat] | None = No
 
 def together(counts: Iterable[Counts]) -> Counts:
     """Return the counts of several blocks, in their order."""
-    return reduce(lambda all_, one: {name: all_[name] + one[name] for name in all_}, counts)
+
+    def both(all_: Counts, one: Counts) -> Counts:
+        return {name: all_[name] + one[name] for name in all_}
+
+    return reduce(both, counts)
 
 
 def decide(counts: Counts, options: CsvOptions, delimiter: str) -> CsvTypes:
@@ -291,7 +295,9 @@ def decide(counts: Counts, options: CsvOptions, delimiter: str) -> CsvTypes:
         MixedColumn: a column of numbers has a text in it. It names no line: the caller knows files.
     """
     decimal = decimal_of(counts, options, delimiter)
-    kinds = {name: _kind(name, column, decimal, options) for name, column in counts.items()}
+    kinds: dict[str, Kind | None] = {
+        name: _kind(name, column, decimal, options) for name, column in counts.items()
+    }
     return CsvTypes(kinds, decimal, options.formatted)
 
 

@@ -112,8 +112,10 @@ class TfrecordTable(Table):
                     f"{elsewhere}: feature {name!r} is a {_SHOWN[other]}, and in {place} a "
                     f"{_SHOWN[kind]}. Write it as one of them."
                 )
-        kinds = {name: next(iter(kinds), None) for name, (kinds, _) in counts.items()}
-        return Features(kinds, frozenset(name for name, (_, more) in counts.items() if more))
+        first: dict[str, Kind | None] = {
+            n: next(iter(kinds), None) for n, (kinds, _) in counts.items()
+        }
+        return Features(first, frozenset(name for name, (_, more) in counts.items() if more))
 
 
 def _held(file: str, unreadable: list[str] | None) -> Iterator[list[_Record]]:
