@@ -13,7 +13,7 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 
-from components.arrow_example_gen.damage import damage_named
+from components.arrow_example_gen.parquet import damage_named
 from components.normalization_validator import raw_columns
 from components.normalization_validator.check import find_violations
 from components.normalization_validator.columns import BatchReader, FeatureSet, read_feature_set

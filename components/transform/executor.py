@@ -19,7 +19,7 @@ from tfx.types.standard_component_specs import EXAMPLES_KEY, TRANSFORMED_EXAMPLE
 from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 from tfx_bsl.tfxio.tfxio import TFXIO
 
-from components.arrow_example_gen.damage import damage_named
+from components.arrow_example_gen.parquet import damage_named
 from components.transform.record_batches import BoundedParquet, WriteTransformed
 from components.transform.shared_trace import traces_shared
 

@@ -246,7 +246,7 @@ def _print_failure(error: Exception, config: PipelineConfig, console: Console) -
 
 def _damage(error: Exception, config: PipelineConfig) -> str | None:
     """Return which file of the run's examples a node could not read, if that may be the cause."""
-    from components.arrow_example_gen.damage import find_damage, may_be_damage
+    from components.arrow_example_gen.parquet import find_damage, may_be_damage
 
     if not may_be_damage(error):
         return None

@@ -13,7 +13,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from components.arrow_example_gen.write_parquet import RecordBatchCoder, TableCoder, WriteParquet
+from components.arrow_example_gen.write_parquet import ArrowCoder, WriteParquet
 from components.transform.record_batches import (
     _BATCH_BYTES,
     MESSAGE_BYTES,
@@ -49,7 +49,7 @@ def test_batches_behind_a_job_server_are_small_messages(tmp_path, runner, most):
     assert batches.producer.transform.args == [most]
 
 
-@pytest.mark.parametrize("coder", [RecordBatchCoder(), TableCoder()])
+@pytest.mark.parametrize("coder", [ArrowCoder(pa.RecordBatch), ArrowCoder(pa.Table)])
 def test_arrow_data_survive_their_coder(coder):
     kind = coder.to_type_hint()
     assert isinstance(beam.coders.registry.get_coder(kind), type(coder))
@@ -70,8 +70,7 @@ def test_beam_encodes_nothing_to_learn_its_size(tmp_path, monkeypatch):
         encoded.append(type(value))
         return b""
 
-    for kind in (RecordBatchCoder, TableCoder):
-        monkeypatch.setattr(kind, "encode", forbidden)
+    monkeypatch.setattr(ArrowCoder, "encode", forbidden)
     dumps = pickle.dumps
 
     def noted(value, *arguments):

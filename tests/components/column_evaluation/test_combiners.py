@@ -23,12 +23,8 @@ from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.slicer.slicer_lib import SingleSliceSpec
 from tensorflow_model_analysis.utils import util
 
-from components.column_evaluation.column_metric import to_column_metric
-from components.column_evaluation.extractors import (
-    _find_rows_reason,
-    _SliceBatches,
-)
-from components.column_evaluation.tfma_combiners import is_column_combiner
+from components.column_evaluation.combiners import _ColumnCombiner, to_column_metric
+from components.column_evaluation.extractors import _find_rows_reason, _SliceBatches
 from pipeline.config.evaluation import METRICS, EvaluationConfig
 
 KINDS = ("binary", "multiclass", "regression")
@@ -51,11 +47,8 @@ def config_of(kind: Any) -> tfma.EvalConfig:
     config = evaluation.eval_config(label="y", kind=kind, weight="w")
     del config.slicing_specs[:]
     config.slicing_specs.extend(tfma.SlicingSpec(**each) for each in SLICES)
-    extra = {
-        "binary": ["MeanPrediction", "Calibration", "AUC", "ConfusionMatrixAtThresholds"],
-        "regression": ["MeanAbsolutePercentageError", "MeanSquaredLogarithmicError"],
-    }
-    for name in extra.get(kind, []):
+    extra = ("MeanPrediction", "Calibration", "AUC", "ConfusionMatrixAtThresholds")
+    for name in extra if kind == "binary" else ():
         text = '"thresholds": [0.2, 0.5]' if name.startswith("Confusion") else ""
         config.metrics_specs[0].metrics.append(tfma.MetricConfig(class_name=name, config=text))
     if kind == "multiclass":
@@ -136,7 +129,7 @@ def results(config: tfma.EvalConfig, parts: list[list[dict[str, Any]]]) -> dict[
                 merged.setdefault(key, []).append(copy)
         for key, accumulators_of_key in merged.items():
             # Given a sequence, some combiners of TFMA add the first part twice.
-            as_given = list if is_column_combiner(c.combiner) else iter
+            as_given = list if isinstance(c.combiner, _ColumnCombiner) else iter
             whole = c.combiner.merge_accumulators(as_given(accumulators_of_key))
             output = c.combiner.extract_output(whole)
             found.setdefault(key, {}).update(output)
