@@ -16,15 +16,8 @@ An int is a time since 1970-01-01T00:00:00 UTC. A text is `2013-05-06`, `2013-05
 `2013-05-06 17:30:12.5`, with or without `Z` or `+02:00`: its parts are those that it shows, so that
 an hour is the hour of the place, and an offset is not applied. Text that is no date is missing.
 
-With `time_zone`, the parts are those of that place's calendar and clock: of an int, and of a text
-with `Z` or an offset; a text without either shows the place's time already.
-
 The calendar is the proleptic Gregorian one, in integers: Howard Hinnant, "chrono-Compatible
 Low-Level Date Algorithms", https://howardhinnant.github.io/date_algorithms.html.
-
-What is added to UTC is by the IANA time zone database. The changes of 1900 to 2100 are written into
-the graph, as they are known when Transform runs: serving needs no database, and gives what training
-gave. Before and after, the first and the last known offset count.
 
 `to_iso` reads texts in a format of the user's:
 
@@ -41,22 +34,12 @@ They are those of Python's `strptime`; zeros before numbers may be left out wher
 
 from __future__ import annotations
 
-import datetime
-import functools
-import math
 import re
-import zoneinfo
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-import tensorflow as tf
-
+from transform.block import tf
 from transform.spec.encoders import DIRECTIVES, MONTHS, DatePart, directives
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
 
 PERIODS: dict[DatePart, int] = {
     "minute": 60,
@@ -88,10 +71,8 @@ class Calendar(NamedTuple):
     missing: tf.Tensor  # bool
 
 
-def of_epoch(seconds: tf.Tensor, *, time_zone: str | None = None) -> Calendar:
+def of_epoch(seconds: tf.Tensor) -> Calendar:
     """Return the date of float64 seconds since 1970; missing where NaN, or beyond the year 9999."""
-    if time_zone is not None:
-        seconds = _local_seconds(seconds, time_zone)
     # Not `not (x <= last)`: Grappler makes x > last of it, which differs for NaN.
     missing = tf.logical_or(tf.math.is_nan(seconds), tf.abs(seconds) > _LAST)
     whole = tf.cast(tf.floor(tf.where(missing, tf.zeros_like(seconds), seconds)), tf.int64)
@@ -114,36 +95,8 @@ def of_epoch(seconds: tf.Tensor, *, time_zone: str | None = None) -> Calendar:
     )
 
 
-def of_text(texts: tf.Tensor, *, time_zone: str | None = None) -> Calendar:
-    """Return the date of an ISO 8601 text, as it is shown or in a time zone; missing if invalid.
-
-    Args:
-        texts: string `[...]`.
-        time_zone: None: an offset is not applied.
-    """
-    shown = _shown(texts)
-    if time_zone is None:
-        return shown
-    seconds = _days(shown.year, shown.month, shown.day) * _DAY
-    seconds = tf.cast(seconds + shown.hour * 3600 + shown.minute * 60, tf.float64)
-    seconds = tf.where(shown.missing, tf.constant(math.nan, tf.float64), seconds)
-    shift, has_shift = _shift(texts)
-    there = of_epoch(seconds - tf.cast(shift, tf.float64), time_zone=time_zone)
-    return Calendar(*(tf.where(has_shift, a, b) for a, b in zip(there, shown, strict=True)))
-
-
-def _shift(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the seconds that a text's time is ahead of UTC, and whether it says so."""
-    shifted = tf.strings.regex_full_match(texts, r".*:.*[+-]\d{2}:?\d{2}")
-    digits = tf.strings.regex_replace(texts, r"^.*[+-](\d{2}):?(\d{2})$", r"\1\2")
-    number = tf.strings.to_number(tf.where(shifted, digits, tf.constant("0000")), tf.int64)
-    seconds = number // 100 * 3600 + number % 100 * 60
-    behind = tf.strings.regex_full_match(texts, r".*:.*-\d{2}:?\d{2}")
-    is_utc = tf.strings.regex_full_match(texts, r".*:.*[Zz]")
-    return tf.where(behind, -seconds, seconds), tf.logical_or(shifted, is_utc)
-
-
-def _shown(texts: tf.Tensor) -> Calendar:
+def of_text(texts: tf.Tensor) -> Calendar:
+    """Return the date of ISO 8601 texts as they show it; missing if invalid."""
     is_date = tf.strings.regex_full_match(texts, _ISO)
     # A date without a time has no digits in the last two groups: midnight.
     digits = tf.strings.regex_replace(texts, f"^{_ISO}$", r"\1\2\3\4\5", replace_global=False)
@@ -221,62 +174,6 @@ def _is_leap(year: tf.Tensor) -> tf.Tensor:
     return tf.logical_and(by_4, tf.logical_or(tf.logical_not(by_100), by_400))
 
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-_FIRST_CHANGE, _LAST_CHANGE = (
-    int((datetime.datetime(year, 1, 1, tzinfo=datetime.timezone.utc) - _EPOCH).total_seconds())
-    for year in (1900, 2101)
-)
-
-
-class _Clock(NamedTuple):
-    """A zone's offsets, in seconds.
-
-    Attributes:
-        changes: int64 `[m]`, seconds since 1970 UTC from which a new offset counts, ascending.
-        offsets: int64 `[m + 1]`, local time minus UTC before, between and after them.
-    """
-
-    changes: np.ndarray
-    offsets: np.ndarray
-
-
-@functools.lru_cache
-def _clock(name: str) -> _Clock:
-    """Return the offsets of a zone from 1900 to 2100, two changes within a day taken for one."""
-    zone = zoneinfo.ZoneInfo(name)
-
-    def offset(second: int) -> int:
-        local = (_EPOCH + datetime.timedelta(seconds=second)).astimezone(zone)
-        shift = local.utcoffset()
-        assert shift is not None
-        return round(shift.total_seconds())
-
-    changes: list[int] = []
-    offsets = [offset(_FIRST_CHANGE)]
-    for day in range(_FIRST_CHANGE + _DAY, _LAST_CHANGE, _DAY):
-        after = offset(day)
-        if after == offsets[-1]:
-            continue
-        low, high = day - _DAY, day  # the change is in (low, high]
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if offset(middle) == after else (middle, high)
-        changes.append(high)
-        offsets.append(after)
-    return _Clock(np.asarray(changes, np.int64), np.asarray(offsets, np.int64))
-
-
-def _local_seconds(seconds: tf.Tensor, name: str) -> tf.Tensor:
-    """Convert UTC to the zone's clock; float64 `[...]` seconds since 1970, NaN stays NaN."""
-    import tensorflow as tf
-
-    changes, offsets = _clock(name)
-    known = tf.where(tf.math.is_nan(seconds), tf.zeros_like(seconds), seconds)
-    place = tf.searchsorted(tf.constant(changes, tf.float64), tf.reshape(known, [-1]), side="right")
-    shift = tf.reshape(tf.gather(tf.constant(offsets, tf.float64), place), tf.shape(seconds))
-    return seconds + shift
-
-
 _TWO_DIGITS = r"\d{1,2}"
 _PATTERNS: Mapping[str, str] = {
     "Y": r"\d{4}",
@@ -295,13 +192,9 @@ assert set(_PATTERNS) == set(DIRECTIVES)
 
 
 def to_iso(texts: tf.Tensor, form: str) -> tf.Tensor:
-    """Return `2013-05-06T17:30` for each text in the format, "" for the others.
+    """Return `2013-05-06T17:30` for each text in a format that was checked, "" for the others.
 
-    Whether the date exists is not asked: `calendar.of_text` does.
-
-    Args:
-        texts: string `[...]`.
-        form: checked by `transform.spec.encoders`.
+    Whether the date exists is not asked: `of_text` does.
     """
     found = directives(form)
     pattern = "".join(

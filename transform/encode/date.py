@@ -7,18 +7,22 @@ which no part is. With `elapsed`, the days since 1970 become a z-score; missing 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transform.block import Block, IdCount
+from transform.block import Block, IdCount, tf
+from transform.encode.calendar import (
+    PERIODS,
+    Calendar,
+    days_of,
+    of_epoch,
+    of_text,
+    part_of,
+    to_iso,
+)
 from transform.encode.encoder import Encoder, Inputs, Members, explain_nothing, option_of
+from transform.scale.scaler import linear
 from transform.spec.encoders import Date
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from transform.encode.calendar import Calendar
 
 _PER_SECOND = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}
 _CYCLIC_SUFFIXES = ("_sin", "_cos")
@@ -27,10 +31,6 @@ _ELAPSED = "_elapsed"
 
 def _apply(inputs: Inputs, members: Members) -> list[Block]:
     """Encode each group by its own options: one block for its texts, one for its ints."""
-    import tensorflow as tf
-
-    from transform.encode.calendar import of_epoch, of_text, to_iso
-
     blocks = []
     for resolved in members.resolved:
         option = option_of(resolved)
@@ -39,15 +39,15 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
         if texts:
             raw = inputs.dense.texts(texts)
             iso = raw if option.format is None else to_iso(raw, option.format)
-            date = of_text(iso, time_zone=option.time_zone)
+            date = of_text(iso)
             given = tf.not_equal(raw, "")
             blocks += _count_unread(_blocks(texts, date, option), raw, given, date, texts)
         if numbers:
             raw = inputs.dense.numbers(numbers)
             if option.format is None:
-                date = of_epoch(raw / _PER_SECOND[option.unit], time_zone=option.time_zone)
+                date = of_epoch(raw / _PER_SECOND[option.unit])
             else:
-                date = of_text(to_iso(_digits(raw), option.format), time_zone=option.time_zone)
+                date = of_text(to_iso(_digits(raw), option.format))
             given = tf.logical_not(tf.math.is_nan(raw))
             blocks += _count_unread(_blocks(numbers, date, option), raw, given, date, numbers)
     return blocks
@@ -69,11 +69,7 @@ def _blocks(names: tuple[str, ...], date: Calendar, option: Date) -> list[Block]
 
 def _elapsed(names: tuple[str, ...], date: Calendar) -> Block:
     """Return the time of `[batch, columns]` dates as a number."""
-    import tensorflow as tf
-
     from transform.analyzers.moments import column_statistics
-    from transform.encode.calendar import days_of
-    from transform.scale.scaler import linear
 
     days = days_of(date)
     not_there = tf.fill(tf.shape(days), tf.constant(math.nan, tf.float64))
@@ -90,8 +86,6 @@ def _elapsed(names: tuple[str, ...], date: Calendar) -> Block:
 
 def _digits(numbers: tf.Tensor) -> tf.Tensor:
     """Return 20130506.0 as "20130506", NaN as ""."""
-    import tensorflow as tf
-
     missing = tf.math.is_nan(numbers)
     whole = tf.cast(tf.where(missing, tf.zeros_like(numbers), numbers), tf.int64)
     return tf.where(missing, tf.constant(""), tf.strings.as_string(whole))
@@ -99,10 +93,6 @@ def _digits(numbers: tf.Tensor) -> tf.Tensor:
 
 def _parts(names: tuple[str, ...], date: Calendar, option: Date) -> Block:
     """Return the parts of `[batch, columns]` dates, part by part."""
-    import tensorflow as tf
-
-    from transform.encode.calendar import PERIODS, part_of
-
     outputs: list[str] = []
     values: list[tf.Tensor] = []
     sizes: list[IdCount | None] = []

@@ -49,15 +49,9 @@ def test_a_record_comes_back_by_its_fields(kept: dict[str, Fitted]) -> None:
     assert (pair.fields, pair.columns) == (("low", "high"), NAMES)
     by_column = {name: pair.record(_Pair, values) for name, values in pair.by_column().items()}
     assert by_column == {"a": _Pair(0.1, 1.0), "ü b": _Pair(0.2, 2.0)}
-
-
-def test_other_values_come_back_along_their_columns(kept: dict[str, Fitted]) -> None:
     assert kept["words"].by_column() == {"a": b"x", "ü b": b"y"}
-
-
-def test_fields_in_another_order_are_refused(kept: dict[str, Fitted]) -> None:
     with pytest.raises(ValueError, match=r"holds pair of \('low', 'high'\), not of \('high'"):
-        kept["pair"].record(_Other, kept["pair"].values)
+        pair.record(_Other, pair.values)
 
 
 def test_a_record_of_more_axes_has_its_columns_last() -> None:
