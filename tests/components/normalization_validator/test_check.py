@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+import yaml
 
 from components.normalization_validator.check import RULES, find_violations, lost_columns
-from components.normalization_validator.limits import NormalizationLimits
+from components.normalization_validator.limits import SECTION, NormalizationLimits
 from components.normalization_validator.report import (
     ColumnStatistics,
     RawColumn,
@@ -42,83 +45,44 @@ def _messages(*columns: ColumnStatistics, **limits) -> list[str]:
 
 CONSTANT = {"constant": True, "std": 0.0, "min": 0.0, "max": 0.0}
 IDS = {"kind": "vocabulary", "vocabulary_size": 10, "min": 0.0}
-Z, CHAIN = (
-    "normalization.z_score",
-    ": chain it with what scales its values, as scale: [log1p, z_score]",
-)
+# Changes to a good column; limits; what is said, `;` between two violations.
+_TRAIN = """
+{} | {} |
+{mean: 0.31, std: 0.5} | {} | mean 0.31 is above 0.01 (z_score.max_abs_mean);
+    std 0.5 is below 0.99 (z_score.max_std_error)
+{mean: -0.31} | {z_score: null} |
+{mean: -0.31} | {ignore: [fa*]} |
+{constant: true, std: 0, min: 0, max: 0} | {} |
+{constant: true, std: 0, min: 0, max: 0} | {allow_constant: false} | every value is 0, and constant
+    columns are not allowed (allow_constant)
+{constant: true, std: 0, mean: 5} | {} | mean 5 is above 0.01 (z_score.max_abs_mean)
+{kind: gaussian, mean: 0.079, std: 0.7} | {} |
+{kind: gaussian, mean: -0.2, std: 1.2} | {} | mean -0.2 is below -0.1 (gaussian.max_abs_mean);
+    std 1.2 is above 1.05 (gaussian.max_std)
+{kind: pointwise, mean: 6.2} | {} |
+{kind: pointwise, mean: 5.3, std: 0.07} | {} | std 0.07 is below 0.1: CHAIN (pointwise.min_std);
+    mean 5.3 is above 0.7, 10 standard deviations from 0: CHAIN (pointwise.max_abs_mean)
+{kind: pointwise, mean: 0, std: 20} | {} | std 20 is above 10: CHAIN (pointwise.max_std)
+{kind: min_max, min: -1.0e-7, max: 1.0000001} | {} |
+{kind: min_max, min: -0.5, max: 1.25} | {} | min -0.5 is below 0 (min_max.low);
+    max 1.25 is above 1 (min_max.high)
+{kind: min_max, min: -1} | {min_max: {low: -1, high: 2}} |
+{imputed: 900} | {} |
+{imputed: 900} | {max_imputed_share: 0.5} | imputed_share 0.9 is above 0.5 (max_imputed_share)
+{kind: vocabulary, vocabulary_size: 10, min: 0, max: 9} | {} |
+"""
 
 
-@pytest.mark.parametrize(
-    ("changes", "limits", "words"),
-    [
-        ({}, {}, []),
-        (
-            {"mean": 0.31, "std": 0.5},
-            {},
-            [
-                f"mean 0.31 is above 0.01 ({Z}.max_abs_mean)",
-                f"std 0.5 is below 0.99 ({Z}.max_std_error)",
-            ],
-        ),
-        ({"mean": -0.31}, {"z_score": None}, []),
-        ({"mean": -0.31}, {"ignore": ("fa*",)}, []),
-        (CONSTANT, {}, []),
-        (
-            CONSTANT,
-            {"allow_constant": False},
-            [
-                "every value is 0, and constant columns are not allowed "
-                "(normalization.allow_constant)"
-            ],
-        ),
-        ({**CONSTANT, "mean": 5.0}, {}, [f"mean 5 is above 0.01 ({Z}.max_abs_mean)"]),
-        ({"kind": "gaussian", "mean": 0.079, "std": 0.7}, {}, []),
-        (
-            {"kind": "gaussian", "mean": -0.2, "std": 1.2},
-            {},
-            [
-                "mean -0.2 is below -0.1 (normalization.gaussian.max_abs_mean)",
-                "std 1.2 is above 1.05 (normalization.gaussian.max_std)",
-            ],
-        ),
-        (
-            {"kind": "pointwise", "mean": 5.3, "std": 0.07},
-            {},
-            [
-                f"std 0.07 is below 0.1{CHAIN} (normalization.pointwise.min_std)",
-                f"mean 5.3 is above 0.7, 10 standard deviations from 0{CHAIN} "
-                "(normalization.pointwise.max_abs_mean)",
-            ],
-        ),
-        ({"kind": "pointwise", "mean": 6.2}, {}, []),
-        (
-            {"kind": "pointwise", "mean": 0.0, "std": 20.0},
-            {},
-            [f"std 20 is above 10{CHAIN} (normalization.pointwise.max_std)"],
-        ),
-        ({"kind": "min_max", "min": -1e-7, "max": 1.0 + 1e-7}, {}, []),
-        (
-            {"kind": "min_max", "min": -0.5, "max": 1.25},
-            {},
-            [
-                "min -0.5 is below 0 (normalization.min_max.low)",
-                "max 1.25 is above 1 (normalization.min_max.high)",
-            ],
-        ),
-        ({"kind": "min_max", "min": -1.0}, {"min_max": {"low": -1, "high": 2}}, []),
-        ({"imputed": 900}, {}, []),
-        (
-            {"imputed": 900},
-            {"max_imputed_share": 0.5},
-            ["imputed_share 0.9 is above 0.5 (normalization.max_imputed_share)"],
-        ),
-        ({**IDS, "max": 9.0}, {}, []),
-    ],
-)
-def test_limits_of_the_train_split(changes: dict, limits: dict, words: list[str]):
-    kind = changes.get("kind", "z_score")
-    where = f"column 'fare' ({kind}), split train: "
-    assert _messages(_column(**changes), **limits) == [where + each for each in words]
+def test_limits_of_the_train_split():
+    for line in re.sub(r"\n +", " ", _TRAIN.strip()).splitlines():
+        changes, limits, words = line.split(" |")
+        column, words = yaml.safe_load(changes), words.replace("(", f"({SECTION}.")
+        words = words.replace(
+            "CHAIN", "chain it with what scales its values, as scale: [log1p, z_score]"
+        )
+        where = f"column 'fare' ({column.get('kind', 'z_score')}), split train: "
+        expected = [where + each.strip() for each in words.split(";") if each.strip()]
+        assert _messages(_column(**column), **yaml.safe_load(limits)) == expected, line
 
 
 def test_shares_and_ids_count_in_any_split_and_the_rest_in_train_alone():

@@ -122,7 +122,7 @@ def _hours(values: list[Any], train: list[Any], lines: Lines) -> dict[str, Any]:
     return {"_hour": hours}
 
 
-CASES = {
+CASES = {  # each with a name that is odd to files, globs and TensorFlow: see below
     "vocabulary": Case({"vocabulary": {"top_k": 2}}, "words", _learned),
     "listed": Case({"vocabulary": {"values": [7, 1]}}, "ints", _listed),
     "integer": Case({"integer": {"size": 5}}, "ints", _integer),
@@ -134,6 +134,8 @@ CASES = {
     "date": Case({"date": {"parts": ["hour"], "elapsed": True}}, "stamps", _hours),
     "text": Case({"text": {"top_k": 5, "max_terms": 3}}, "texts", None),
 }
+ODD = "größe/[1] %*\\'\" {}"
+CASES = {ODD.format(name): case for name, case in CASES.items()}
 SPEC = {
     "groups": [{"name": n, "columns": n, "encode": case.encode} for n, case in CASES.items()],
 }
@@ -188,8 +190,10 @@ def check_encoder_contract(name: str, result: Any, lines: Lines) -> None:
 
 def test_encoder_contract(result: Any, assets: Any) -> None:
     assert {next(iter(case.encode)) for case in CASES.values()} == set(ENCODERS)
+    files = {c.source: c.vocabulary or c.entry_of for c in result.layout.columns}
     for name in CASES:
-        check_encoder_contract(name, result, assets(result).get(name, []))
+        lines = assets(result)[files[name]] if files[name] else []
+        check_encoder_contract(name, result, lines)
 
 
 def test_the_order_of_rows_does_not_matter(result: Any, backwards: Any) -> None:
@@ -211,8 +215,8 @@ def test_every_encoder_is_explained(result: Any) -> None:
     texts = {chain.column: step_text(chain.steps[-1]) for chain in column_chains(result.uri)}
     for name, case in CASES.items():
         assert texts[name].startswith(f"encode {next(iter(case.encode))}: "), texts[name]
-    assert texts["vocabulary"].endswith("values 2, ids 4")
-    assert texts["integer"].endswith("ids 7")
+    assert texts[ODD.format("vocabulary")].endswith("values 2, ids 4")
+    assert texts[ODD.format("integer")].endswith("ids 7")
 
 
 def test_the_validator_checks_the_range_of_ids(result: Any) -> None:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import unicodedata
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ pytest.importorskip("sklearn")
 
 from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: E402
 
-from transform.encode.lookup import term_counts, words  # noqa: E402
+from transform.encode.lookup import words  # noqa: E402
 
 TEXTS = [
     "The cat sat on the mat, the CAT!",
@@ -171,26 +170,6 @@ def test_serving_computes_the_same_from_raw_texts(result: Any, assets: Any) -> N
         assert found[2] == found[3] == {}
 
 
-@pytest.mark.slow
-def test_each_place_is_an_output_without_packing(run_transform: Any) -> None:
-    spec = {
-        "groups": [{"name": "g", "columns": ["t", "rare"], "encode": {"text": {"max_terms": 2}}}],
-        "packed": False,
-    }
-    result = run_transform(spec, {"t": ["a b", "b a", "a", None], "rare": ["x", "y z", None, "w"]})
-    # log(5/4) + 1 = 1.2231 for a, log(5/3) + 1 = 1.5108 for b: 0.6292 and 0.7772 of the norm.
-    found = {name: values[:, 0].tolist() for name, values in result.written.items()}
-    assert found["t_term_0"] == [1, 1, 0, 2]
-    assert found["t_term_1"] == [0, 0, 2, 2]
-    assert found["t_weight_0"] == pytest.approx([0.7772, 0.7772, 1.0, 0.0], abs=1e-4)
-    assert found["t_weight_1"] == pytest.approx([0.6292, 0.6292, 0.0, 0.0], abs=1e-4)
-    domains = {f.name: f.int_domain.max for f in result.output.transformed_metadata.schema.feature}
-    assert domains["t_term_0"] == 2
-    # No term of the other column is in two rows: the vocabulary has TFT's placeholder alone.
-    assert found["rare_term_0"] == [1, 1, 1, 1]
-    assert found["rare_weight_0"] == [0.0, 0.0, 0.0, 0.0]
-
-
 _TEXTS = st.text(
     st.one_of(
         st.sampled_from("\x00aAbBéÉßİIıΣσς_'’ \t\n#@-.0٣½火事かカｶ한ไ🔥❤\ufe0f\u0301\u200d\ufffd"),
@@ -227,24 +206,3 @@ def test_words_do_not_depend_on_the_locale() -> None:
         for locale in ("C.UTF-8", "tr_TR.UTF-8")
     }
     assert found == {ascii(["title", "i\u0307z", "i\u0131"])}
-
-
-@given(st.lists(st.text("ab ", max_size=12), min_size=1, max_size=5), st.integers(1, 3))
-def test_terms_are_counted_in_each_row(texts: list[str], ngrams: int) -> None:
-    found = term_counts(tf.constant(texts), ngrams=ngrams)
-    counted = [Counter() for _ in texts]
-    for term, row, count in zip(*(part.numpy().tolist() for part in found), strict=True):
-        assert term.decode() not in counted[row]
-        counted[row][term.decode()] = count
-    expected = []
-    for text in texts:
-        held = text.split()
-        expected.append(
-            Counter(
-                "_".join(held[i : i + n])
-                for n in range(1, ngrams + 1)
-                for i in range(len(held) - n + 1)
-            )
-        )
-    assert counted == expected
-    assert found.row.numpy().tolist() == sorted(found.row.numpy().tolist())
