@@ -140,15 +140,16 @@ def _from_schema(schema: schema_pb2.Schema) -> tuple[Feature, ...]:
 
 
 def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feature, ...]:
-    known = {feature.name: feature for feature in schema.feature}
+    sizes = {feature.name: _size(feature) for feature in schema.feature}
     columns: dict[str, list[Column]] = {}
     texts: set[str] = set()
     for bit, column in enumerate(layout.columns):
         _check_rule(column)
-        if column.output not in known:
+        size = sizes.get(column.output, 0)
+        if size is not None and column.position >= size:
             raise ValueError(
-                f"The feature layout puts column {column.name!r} into {column.output!r}, which the "
-                f"transformed schema does not have; it has {sorted(known)}."
+                f"The feature layout puts column {column.name!r} at position {column.position} of "
+                f"{column.output!r}, of which the transformed schema has {size} values per row."
             )
         if column.kind in _PLACES_OF_TEXTS:
             if column.source in texts:
@@ -161,18 +162,10 @@ def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feat
                 **{name: getattr(column, name) for name in _OF_LAYOUT},
             )
         )
-    features = []
-    for name, held in columns.items():
-        held.sort(key=lambda column: column.position)
-        feature = Feature(name, _size(known[name]), tuple(held))
-        features.append(feature)
-        last = held[-1]
-        if feature.size is not None and last.position >= feature.size:
-            raise ValueError(
-                f"The feature layout puts column {last.name!r} at position {last.position} of "
-                f"{feature.name!r}, whose transformed schema has {feature.size} values per row."
-            )
-    return tuple(features)
+    return tuple(
+        Feature(name, sizes[name], tuple(sorted(held, key=lambda column: column.position)))
+        for name, held in columns.items()
+    )
 
 
 def _check_rule(column: layouts.Column) -> None:

@@ -40,11 +40,6 @@ def test_an_unknown_on_failure_is_refused_with_the_two_that_exist():
         _node(on_failure="stop")
 
 
-def test_an_unknown_limit_is_refused():
-    with pytest.raises(ValueError, match=r"z_scor\n.*Extra inputs are not permitted"):
-        _node(limits={"z_scor": {}})
-
-
 def test_a_compiled_type_is_found_again_by_its_name():
     """What TFX's container entrypoint does with the title that the compiler wrote."""
     for artifact_type in [NormalizationReport, NormalizationBlessing]:

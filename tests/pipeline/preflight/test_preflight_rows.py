@@ -180,7 +180,7 @@ def test_lists_of_a_fixed_length(write, tmp_path):
 
 @pytest.mark.parametrize("source", ["csv", "parquet"])
 def test_texts_and_classes_with_line_breaks_are_values(write, tmp_path, source):
-    """Transform escapes them: tests/transform/test_names.py."""
+    """Transform escapes them: tests/transform/encode/test_lookup.py."""
     table = rows(
         city=lambda i: "New\nYork" if i % 20 == 7 else "Oslo",
         bought=lambda i: ("yes", "n\ro")[i % 2],

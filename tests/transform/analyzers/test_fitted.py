@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,20 @@ class _Pair(NamedTuple):
 class _Other(NamedTuple):
     high: Any
     low: Any
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[], Any]], str]:
+    """`saved(function)`: the folder of a transform graph that computes what it returns."""
+
+    def save(function: Callable[[], Any]) -> str:
+        module = tf.Module()
+        module.transform_fn = tf.function(function).get_concrete_function()  # type: ignore
+        folder = tmp_path_factory.mktemp("saved")
+        tf.saved_model.save(module, str(folder / "transform_fn"))
+        return str(folder)
+
+    return save
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """What holds for every encoder of the table, over two Beam runs of the same rows.
 
-Reference: the definition in Python, exactly; `test_text.py` and `test_calendar.py` have those of
+Reference: the definition in Python, exactly; `test_text.py` and `test_date.py` have those of
 terms and dates. A new encoder needs a case in `CASES`.
 """
 
