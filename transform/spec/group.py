@@ -160,7 +160,7 @@ class Group(Model):
         if isinstance(value, Mapping):
             raise ValueError(
                 f"scale={dict(value)} has options, and no scaler takes any; statistics per key are "
-                "those of tft.scale_to_z_score_per_key in a preprocessing_fn of your own"
+                "those of tft.scale_to_z_score_per_key in your own preprocessing_fn"
             )
         return value
 
