@@ -37,7 +37,7 @@ FLOORS = {
     ),
     "transform": (
         *("preprocessing", "chains", "resolve", "encode", "columns", "spec"),
-        *("scale", "analyzers", "block", "restarts", "compat"),
+        *("scale", "analyzers", "block", "compat"),
     ),
     "trainer_module": (
         *("tfx", "training", "tuning", "memory", "profiling", "loop", "baselines", "model", "data"),

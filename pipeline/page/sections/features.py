@@ -456,9 +456,6 @@ def _roles(config: PipelineConfig) -> dict[str, str]:
     if spec.weight is not None:
         roles[spec.weight] = "the weight of the row"
     roles |= dict.fromkeys(spec.passthrough, "passed through to those who read the rows")
-    for group in spec.groups:
-        if group.by is not None:
-            roles.setdefault(group.by, f"the key by which group {group.name} is scaled")
     if config.data.split.column is not None:
         roles.setdefault(config.data.split.column, f"splits rows by {config.data.split.by}")
     return roles

@@ -88,7 +88,7 @@ WIDE_FEATURES: dict[str, Any] = {
             "scale": "robust",
         },
         {"name": "ranged", "columns": "x*", "scale": "min_max"},
-        {"name": "keyed", "columns": ["n0", "n1"], "scale": {"z_score": {"by": "t0"}}},
+        {"name": "narrow", "columns": ["n0", "n1"], "scale": "z_score"},
         {"name": "binned", "columns": ["n2", "n3"], "encode": {"bucketize": {"buckets": 4}}},
         {"name": "numbers", "columns": "n*", "impute": "most_frequent", "scale": "gaussian"},
         {"name": "words", "columns": "t*", "encode": {"vocabulary": {"top_k": 12}}},
