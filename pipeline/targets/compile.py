@@ -13,8 +13,7 @@ from pipeline.graph.build import create_pipeline
 from pipeline.graph.node_names import NodeName
 from pipeline.platforms.platform import without_credentials
 from pipeline.targets import kubeflow, vertex
-from pipeline.targets.disk import disk_advice
-from pipeline.targets.refusals import data_gib, node_refusals, refusals
+from pipeline.targets.refusals import node_refusals, refusals
 from shared_core.atomic_files import atomic_write
 
 Target = Literal["kubeflow", "vertex"]
@@ -38,22 +37,16 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
     """
     profile = profile_of(config, target)
     there = _at_target(config, profile)
-    found = refusals(config, there, profile)
-    if isinstance(profile, KubeflowConfig):
-        found += kubeflow.refusals(there, profile)
-    else:
-        found += vertex.refusals(there, profile)
-    if found:
-        raise ConfigError(without_credentials("\n".join(found)))
+    if errors := refusals(config, there, profile):
+        raise ConfigError(without_credentials("\n".join(errors)))
     there = vertex.with_time_to_start(there)
+    arguments = {}
     if isinstance(profile, KubeflowConfig):
         records = kubeflow.records_folder(profile, config.name)
         arguments = {"blessed_models": records, "baseline_model": profile.baseline_model}
-    else:
-        arguments = {}
     graph = create_pipeline(there, **arguments)
-    if found := node_refusals(there, profile, graph):
-        raise ConfigError(without_credentials("\n".join(found)))
+    if errors := node_refusals(there, profile, graph):
+        raise ConfigError(without_credentials("\n".join(errors)))
     if isinstance(profile, KubeflowConfig):
         return kubeflow.compiled(graph, profile, there, runner=runner)
     return vertex.compiled(graph, profile, there, runner=runner)
@@ -66,14 +59,6 @@ def compile_file(config: PipelineConfig, target: Target, output: Path | None) ->
     with atomic_write(path) as stream:
         stream.write(text)
     return path
-
-
-def advice(config: PipelineConfig, target: Target) -> str:
-    """Return advice on a pipeline that compiles, such as the disk of its nodes; "" if none."""
-    profile = profile_of(config, target)
-    if isinstance(profile, KubeflowConfig):
-        return disk_advice(profile, data_gib(config, profile))
-    return ""
 
 
 def file_name(config: PipelineConfig, target: Target) -> str:
