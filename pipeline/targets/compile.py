@@ -19,6 +19,8 @@ from shared_core.atomic_files import atomic_write
 Target = Literal["kubeflow", "vertex"]
 # A pod may end at any moment, and Kubeflow does not wait for a checkpoint (docs/cluster.md).
 _MINUTES_BETWEEN_CHECKPOINTS = 5.0
+# Machines of several workers do not start together: each pulls the image first.
+_START_SECONDS = 900.0
 
 
 def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = None) -> str:
@@ -39,10 +41,9 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
     there = _at_target(config, profile)
     if errors := refusals(config, there, profile):
         raise ConfigError(without_credentials("\n".join(errors)))
-    there = vertex.with_time_to_start(there)
     arguments = {}
     if isinstance(profile, KubeflowConfig):
-        records = kubeflow.records_folder(profile, config.name)
+        records = f"{profile.pipeline_root.rstrip('/')}/{config.name}/blessed_models"
         arguments = {"blessed_models": records, "baseline_model": profile.baseline_model}
     graph = create_pipeline(there, **arguments)
     if errors := node_refusals(there, profile, graph):
@@ -63,8 +64,7 @@ def compile_file(config: PipelineConfig, target: Target, output: Path | None) ->
 
 def file_name(config: PipelineConfig, target: Target) -> str:
     """Return the default name of the compiled file, such as `name-vertex.json`."""
-    suffix = kubeflow.SUFFIX if target == "kubeflow" else vertex.SUFFIX
-    return f"{config.name}-{target}{suffix}"
+    return f"{config.name}-{target}{'.yaml' if target == 'kubeflow' else '.json'}"
 
 
 def _at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) -> PipelineConfig:
@@ -79,8 +79,11 @@ def _at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) ->
         "metadata": config.metadata.model_copy(update={"cache": target.cache}),
     }
     training: JsonObject = {}
-    if "checkpoint_every_minutes" not in config.training.model_fields_set:
+    given = config.training.model_fields_set
+    if "checkpoint_every_minutes" not in given:
         training["checkpoint_every_minutes"] = _MINUTES_BETWEEN_CHECKPOINTS
+    if (config.training.workers or 1) > 1 and "start_timeout_seconds" not in given:
+        training["start_timeout_seconds"] = _START_SECONDS
     if config.training.require_gpu is None and target.of_node(NodeName.TRAINER).has_nvidia_gpu:
         training["require_gpu"] = True
     if training:

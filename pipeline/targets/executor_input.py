@@ -73,9 +73,7 @@ def prepare(
     for side, spec in (("inputs", inputs), ("outputs", outputs)):
         if "artifacts" in sides[side]:
             names: dict[str, str] = own_names if side == "outputs" else {}
-            artifacts = {
-                names[k] if k in names else k: each for k, each in sides[side]["artifacts"].items()
-            }
+            artifacts = {names.get(k) or k: each for k, each in sides[side]["artifacts"].items()}
             sides[side]["artifacts"] = {
                 key: _with_types(key, each, spec, is_known)
                 for key, each in _only(artifacts, spec, "artifacts").items()

@@ -21,7 +21,6 @@ from pipeline.targets.spec import containers, executors, job_of, rename_outputs,
 from pipeline.targets.tfjob import launch_workers
 from pipeline.targets.vertex import worker_pools
 
-SUFFIX = ".yaml"
 _GIB = 2**30
 # The drivers of KFP read these names from 2.5 on, and the plain ones before.
 _NAMES = {
@@ -29,11 +28,6 @@ _NAMES = {
     "configMapAsEnv": ("configMapName", "configMapNameParameter"),
     "pvcMount": ("constant", "pvcNameParameter"),
 }
-
-
-def records_folder(target: KubeflowConfig, name: str) -> str:
-    """Return the folder of the records of blessed models."""
-    return f"{target.pipeline_root.rstrip('/')}/{name}/blessed_models"
 
 
 def compiled(

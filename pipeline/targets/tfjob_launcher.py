@@ -125,17 +125,12 @@ def _run_on_this_machine(node: _Node) -> int:
     return 0
 
 
-def main(argv: Sequence[str], *, cluster: Cluster | None = None) -> object:
-    """Run the node and return the exit code (as for SystemExit).
-
-    Args:
-        argv: The program and the arguments of the container.
-        cluster: The cluster that runs the job; None: that of this pod, or else this machine.
-    """
+def main(argv: Sequence[str]) -> object:
+    """Run the node of a container's arguments; return the exit code (as for SystemExit)."""
     if RESULT in argv:
         return _run_task(list(argv))
     node = _Node.read(argv[1:])
-    cluster = cluster or Cluster.of_this_pod()
+    cluster = Cluster.of_this_pod()
     try:
         from tensorflow.io import gfile
 

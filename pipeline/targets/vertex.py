@@ -15,23 +15,10 @@ from pipeline.targets.run_parameters import declare_parameters
 from pipeline.targets.spec import drop_driver_of_windows, executors, job_of, tasks
 from trainer_module import TrainerConfig
 
-SUFFIX = ".json"
-# The machines of a CustomJob do not start together: each pulls the image first.
-_START_SECONDS = 900.0
-
 
 def is_custom_job(training: TrainerConfig, target: VertexConfig) -> bool:
     """Return whether the Trainer is a CustomJob: several workers, or settings that only it has."""
     return (training.workers or 1) > 1 or target.needs_custom_job
-
-
-def with_time_to_start(config: PipelineConfig) -> PipelineConfig:
-    """Return the configuration with a start timeout for machines that start minutes apart."""
-    training = config.training
-    if (training.workers or 1) == 1 or "start_timeout_seconds" in training.model_fields_set:
-        return config
-    longer = training.model_copy(update={"start_timeout_seconds": _START_SECONDS})
-    return config.model_copy(update={"training": longer})
 
 
 def compiled(

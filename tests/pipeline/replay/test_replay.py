@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+import yaml
 from one_container import OUT, write_spec
 from one_container import spec_of as one_container
 
@@ -60,49 +61,39 @@ with open(reported["outputs"]["outputFile"], "w") as stream:
 """
 
 
-def small_spec(word="hello", **tasks):
-    """Two containers and an importer; a parameter of the pipeline's own."""
-    container = {"command": ["python", "-c", SCRIPT], "image": "x"}
-    says = {**container, "args": ["{{$}}", "{{$.inputs.parameters['word']}}"]}
-    out = {"artifacts": {"out": {"artifactType": MODEL}}, "parameters": {"out": {}}}
-    word_in = {"word": {"componentInputParameter": "word"}}
-    produced = {"taskOutputParameter": {"producerTask": "first", "outputParameterKey": "out"}}
-    imported = {"taskOutputArtifact": {"producerTask": "import", "outputArtifactKey": "got"}}
-    return {
-        "pipelineInfo": {"name": "small"},
-        "root": {
-            "inputDefinitions": {"parameters": {"word": {"defaultValue": word}}},
-            "dag": {
-                "tasks": {
-                    "first": {"componentRef": {"name": "says"}, "inputs": {"parameters": word_in}},
-                    "import": {"componentRef": {"name": "import"}},
-                    "second": {
-                        "componentRef": {"name": "says"},
-                        "inputs": {
-                            "parameters": {"word": produced},
-                            "artifacts": {"model": imported},
-                        },
-                    },
-                    **tasks,
-                }
-            },
-        },
-        "components": {
-            "says": {"executorLabel": "says", "outputDefinitions": out},
-            "import": {
-                "executorLabel": "import",
-                "outputDefinitions": {"artifacts": {"got": {"artifactType": MODEL}}},
-            },
-        },
-        "deploymentSpec": {
-            "executors": {
-                "says": {"container": says},
-                "import": {
-                    "importer": {"artifactUri": {"constant": "/there"}, "typeSchema": MODEL}
-                },
-            }
-        },
-    }
+# Two containers and an importer; a parameter of the pipeline's own.
+SMALL = """
+pipelineInfo: {name: small}
+root:
+  inputDefinitions: {parameters: {word: {}}}
+  dag:
+    tasks:
+      first:
+        componentRef: {name: says}
+        inputs: {parameters: {word: {componentInputParameter: word}}}
+      import: {componentRef: {name: import}}
+      second:
+        componentRef: {name: says}
+        inputs:
+          parameters: {word: {taskOutputParameter: {producerTask: first, outputParameterKey: out}}}
+          artifacts: {model: {taskOutputArtifact: {producerTask: import, outputArtifactKey: got}}}
+components:
+  says:
+    executorLabel: says
+    outputDefinitions: {artifacts: {out: {artifactType: MODEL}}, parameters: {out: {}}}
+  import: {executorLabel: import, outputDefinitions: {artifacts: {got: {artifactType: MODEL}}}}
+deploymentSpec:
+  executors:
+    says: {container: {image: x, args: ["{{$}}", "{{$.inputs.parameters['word']}}"]}}
+    import: {importer: {artifactUri: {constant: /there}, typeSchema: MODEL}}
+"""
+
+
+def small_spec(word="hello"):
+    spec = yaml.safe_load(SMALL.replace("MODEL", json.dumps(MODEL)))
+    spec["root"]["inputDefinitions"]["parameters"]["word"]["defaultValue"] = word
+    spec["deploymentSpec"]["executors"]["says"]["container"]["command"] = ["python", "-c", SCRIPT]
+    return spec
 
 
 def replayed(tmp_path, spec, **options):

@@ -146,7 +146,6 @@ def server():
     server = KubernetesServer()
     with server.serving():
         yield server
-    server.close()
 
 
 def cluster_of(server):
@@ -155,62 +154,48 @@ def cluster_of(server):
     return Cluster(kubernetes.client.ApiClient(host), NAMESPACE, LAUNCHER)
 
 
-def node_of(script, tmp_path):
-    """A node of one chief and one worker that run a script in place of the entry point."""
+@pytest.fixture
+def node(tmp_path):
+    """A node of one chief and one worker."""
     manifest = _tfjob_manifest("taxi", {"image": "x:1"}, {}, (1, 1))
-    for replica in manifest["spec"]["tfReplicaSpecs"].values():
-        replica["template"]["spec"]["containers"][0]["command"] = ["python", "-c", script]
     return _Node(manifest, ["$(HOME)"], str(tmp_path / "result.json"), tmp_path / "output.json")
 
 
-SAYS = """
-import json, os, sys, time
-task = json.loads(os.environ["TF_CONFIG"])["task"]
-for i in range(3):
-    print("line", i, sys.argv[-1], flush=True)
-    time.sleep(0.1)
-"""
-
-
-def test_a_job_is_created_followed_and_deleted(server, tmp_path):
+def test_a_job_is_created_followed_and_deleted(server, node):
     lines = []
     server.failures[f"GET {JOBS}/"] = Answer({"message": "restarting"}, 503)
     threading.Timer(0.5, server.failures.clear).start()
     client = JobClient(cluster_of(server), interval=0.1, say=lines.append)
-    assert _run_on_cluster(node_of(SAYS, tmp_path), client) == 0
+    assert _run_on_cluster(node, client) == 0
     (manifest,) = server.created
     assert manifest["metadata"]["ownerReferences"][0]["uid"] == "uid-of-launcher"
     pod = manifest["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]
     assert pod["serviceAccountName"] == "default-editor"
+    # Kubernetes replaces $(NAME), and $$ by $.
+    assert pod["containers"][0]["args"] == ["--result", node.result, "$$(HOME)"]
     for name in ("chief-0", "worker-0"):
         said = [line.removeprefix(f"[{name}] ") for line in lines if line.startswith(f"[{name}]")]
-        assert [line for line in said if line.startswith("line")] == [
-            f"line {i} $(HOME)" for i in range(3)
+        assert said == [
+            *("Pending, ContainerCreating", "line 0", "line 1", "Running", "line 2"),
+            "ended with code 0, Completed",
         ]
-        assert said[0] == "Pending, ContainerCreating"
-        assert "ended with code 0, Completed" in said
     (delete,) = server.got(f"DELETE {JOBS}/")
     assert delete.query["propagationPolicy"] == "Foreground"
     assert not server.jobs
 
 
-def test_the_worker_that_failed_first_is_named_with_its_code(server, tmp_path):
+def test_the_worker_that_failed_first_is_named_with_its_code(server, node):
     """The chief ends with 75, as training does when a worker is lost."""
-    script = (
-        "import json, os, sys; chief = json.loads(os.environ['TF_CONFIG'])['task']['type'] == "
-        "'chief'; print('no memory'); sys.exit(75 if chief else 3)"
-    )
+    server.codes = {"chief-0": 75, "worker-0": 3}
     lines = []
     client = JobClient(cluster_of(server), interval=0.1, say=lines.append)
-    assert _run_on_cluster(node_of(script, tmp_path), client) == 3
+    assert _run_on_cluster(node, client) == 3
     assert lines[-1].endswith("failed: worker-0 ended with code 3")
-    assert "[worker-0] no memory" in lines
     assert not server.jobs
 
 
-def test_sigterm_deletes_the_job(server, tmp_path):
-    node = node_of("import time; time.sleep(100)", tmp_path)
-    client = JobClient(cluster_of(server), interval=0.1)
+def test_sigterm_deletes_the_job(server, node):
+    server.codes = {}
 
     def end_when_it_runs():
         if server.looks < 5:
@@ -220,14 +205,13 @@ def test_sigterm_deletes_the_job(server, tmp_path):
 
     end_when_it_runs()
     with pytest.raises(SystemExit) as caught, terminated_by_signal():
-        _run_on_cluster(node, client)
+        _run_on_cluster(node, JobClient(cluster_of(server), interval=0.1))
     assert caught.value.code == 143
     assert not server.jobs
 
 
-def test_a_job_of_an_earlier_attempt_is_deleted_first(server, tmp_path):
+def test_a_job_of_an_earlier_attempt_is_deleted_first(server, node):
     """It would write to the same checkpoints."""
-    node = node_of(SAYS, tmp_path)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "uid-of-another"}
     server.add(node.complete_manifest(owner, None))
     assert _run_on_cluster(node, JobClient(cluster_of(server), interval=0.1)) == 0
@@ -253,7 +237,7 @@ def test_the_chief_ends_when_the_launcher_is_gone(server):
     assert len(seen) == 2
 
 
-def test_what_the_cluster_refuses_is_named_with_the_fix(server, tmp_path, capsys):
+def test_what_the_cluster_refuses_is_named_with_the_fix(server, node, capsys):
     client = JobClient(cluster_of(server), interval=0.1)
     for request, status, message in (
         (f"POST {JOBS}", 403, r"cannot create tfjobs in namespace team: 403 .*role"),
@@ -263,17 +247,17 @@ def test_what_the_cluster_refuses_is_named_with_the_fix(server, tmp_path, capsys
     ):
         server.failures = {request: Answer({"message": "should match"}, status)}
         with pytest.raises(JobError, match=message):
-            _run_on_cluster(node_of(SAYS, tmp_path), client)
+            _run_on_cluster(node, client)
     # A job that cannot be deleted keeps its result.
     server.failures = {f"DELETE {JOBS}/": Answer({"message": "restarting"}, 503)}
-    assert _run_on_cluster(node_of(SAYS, tmp_path), client) == 0
+    assert _run_on_cluster(node, client) == 0
     assert "is not deleted now: 503" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("place", ["cluster", "this machine"])
 def test_each_task_runs_the_entry_point_and_the_chiefs_output_reaches_the_launcher(
-    place, server, tmp_path, monkeypatch
+    tmp_path, monkeypatch
 ):
+    """On this machine, as in a replay."""
     folder = tmp_path / "root" / "Trainer"
     (folder / "kfp").mkdir(parents=True)
     # As compiled files and Kubeflow's driver have them.
@@ -297,8 +281,7 @@ def test_each_task_runs_the_entry_point_and_the_chiefs_output_reaches_the_launch
     argv += [INPUTS_SPEC, json.dumps(inputs)]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.getcwd(), *sys.path]))
     (folder / "tfjob_result.json").write_text("of an earlier attempt")
-    given = cluster_of(server) if place == "cluster" else None
-    assert tfjob_launcher.main(argv, cluster=given) == 0
+    assert tfjob_launcher.main(argv) == 0
     written = {path.name: path.read_text() for path in (folder / "model").iterdir()}
     assert written == dict.fromkeys(("chief-0", "worker-0"), "costs $(HOME)")
     output = json.loads(output_file.read_text())
