@@ -16,8 +16,8 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 from pipeline.platforms.platform import (
     CA_FILE,
@@ -275,12 +275,9 @@ def _connect(timeout: float) -> ApiObject:
         def get_kfp_healthz(self, sleep_duration: int = 0) -> ApiObject:
             api = self._healthz_api
             _limit_requests(api.api_client, timeout)
-            # Named get_healthz before kfp-server-api 2.1. Its model has no version.
+            # Named get_healthz before kfp-server-api 2.1.
             name = "healthz_service_get_healthz"
-            method = getattr(api, name if hasattr(api, name) else "get_healthz")
-            health = json.loads(method(_preload_content=False).data)
-            _check_version(health.get("tag_name"))
-            return SimpleNamespace(multi_user=health.get("multi_user"))
+            return getattr(api, name if hasattr(api, name) else "get_healthz")()
 
     # KFP's client ignores the variable. A CA in kubectl's configuration replaces it.
     authority = os.environ.get(CA_FILE)
@@ -319,7 +316,14 @@ def _limit_requests(api: ApiObject, timeout: float) -> None:
         "redirect": False,
         "retries": urllib3.Retry(3, read=False),
     }
-    pool.request = lambda method, url, **options: send(method, url, **{**options, **limits})
+
+    def request(method: str, url: str, **options: Any) -> ApiObject:
+        answer = send(method, url, **{**options, **limits})
+        if urlsplit(url).path.endswith("/healthz") and answer.status == 200:
+            _check_version(json.loads(answer.data).get("tag_name"))  # the client's model has none
+        return answer
+
+    pool.request = request
 
 
 def _check_version(tag: object) -> None:
