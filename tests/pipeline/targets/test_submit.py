@@ -348,7 +348,7 @@ def test_a_configuration_is_compiled_and_sent_as_compile_writes_it(kubeflow, tmp
     assert kubeflow.uploaded["version-1"] == file.read_bytes()
     assert "Compiled chicago-taxi for kubeflow\nUploaded: " in capsys.readouterr().out
     assert main(["submit", *given, "--set=cluster.kubeflow.image=registry.example/x"]) == 2
-    assert "cluster.kubeflow.image=registry.example/x: not a valid image reference" in capsys.readouterr().err
+    assert "image=registry.example/x: not a valid image reference" in capsys.readouterr().err
     assert len(kubeflow.runs) == 1
 
 
