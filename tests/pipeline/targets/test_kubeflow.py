@@ -10,8 +10,7 @@ import yaml
 
 from pipeline.config.cluster import KubeflowConfig
 from pipeline.targets.compiled_spec import CompiledSpec
-from pipeline.targets.disk import disk_advice
-from pipeline.targets.pod_spec import executor_config
+from pipeline.targets.kubeflow import executor_config
 from pipeline.targets.spec import _container_resources
 
 GOLDEN = Path(__file__).with_name("golden") / "kfp-kubernetes.yaml"
@@ -52,9 +51,6 @@ resources:
 """
 
 
-SCRATCH = {"volumeName": "a", "mountPath": "/s3", "size": "9Gi", "accessModes": ["ReadWriteOnce"]}
-
-
 def profile(**changed):
     return KubeflowConfig(**{**yaml.safe_load(SETTINGS), **changed})
 
@@ -87,10 +83,6 @@ def test_a_replay_knows_the_variables_that_only_the_cluster_sets():
     assert found == ["AWS_ACCESS_KEY_ID", "NODE", "POD"]
 
 
-def test_without_settings_there_is_no_platform_spec():
-    assert executor_config(plain(), "Trainer") == {}
-
-
 def test_a_nodes_own_settings_replace_those_of_the_profile():
     given = plain(
         pod={"nodeSelector": {"labels": {"pool": "cpu"}}, "imagePullPolicy": "Always"},
@@ -102,57 +94,21 @@ def test_a_nodes_own_settings_replace_those_of_the_profile():
     assert executor_config(given, "Trainer")["nodeSelector"] == {"labels": {"pool": "gpu"}}
     assert executor_config(given, "Transform")["nodeSelector"] == {"labels": {"pool": "cpu"}}
     assert executor_config(given, "Pusher") == {"imagePullPolicy": "Always"}
+    assert executor_config(plain(), "Trainer") == {}
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"pod": {"toleration": []}}, r"toleration is unknown; did you mean 'tolerations'"),
-        ({"pod": {"tolerations": [{"efect": "x"}]}}, r"tolerations: efect .*mean 'effect'"),
-        ({"pod": {"tolerations": {"key": "a"}}}, r"tolerations is .*use a list of mappings with"),
-        ({"pod": {"nodeSelector": "gpu"}}, r"nodeSelector is 'gpu'; use a mapping with labels"),
-        ({"pod": {"nodeSelector": {"a": "b"}}}, r"nodeSelector: a is unknown; use one of labels"),
-        ({"pod": {"pvcMount": [{"constant": "a"}]}}, r"pvcMount: .*lacks mountPath"),
-        ({"pod": {"imagePullSecret": ["a"]}}, r"imagePullSecret is .*secretName"),
-        (
-            {
-                "resources": {
-                    "Trainer": {"accelerator": "nvidia.com/gpu", "ephemeral_storage_gib": 9}
-                }
-            },
-            r"ephemeral_storage_gib=9: KFP cannot.*genericEphemeralVolume",
-        ),
-    ],
-)
-def test_an_unknown_field_of_a_pod_is_an_error(given, message):
-    with pytest.raises(pydantic.ValidationError, match=message):
-        plain(**given)
-
-
-@pytest.mark.parametrize(
-    ("given", "lines"),
-    [
-        ({}, ["resources.default.ephemeral_storage_gib: 21"]),
-        ({"resources": {"default": {"ephemeral_storage_gib": 21}}}, []),
-        (
-            {
-                "resources": {
-                    "default": {"ephemeral_storage_gib": 30},
-                    "Trainer": {"accelerator": "nvidia.com/gpu"},
-                }
-            },
-            [
-                "resources.Trainer.pod.genericEphemeralVolume: [{volumeName: scratch, mountPath: "
-                "/s3, size: 21Gi, accessModes: [ReadWriteOnce]}]"
-            ],
-        ),
-        ({"pod": {"genericEphemeralVolume": [SCRATCH]}}, []),
-    ],
-)
-def test_disk_is_proposed_from_the_size_of_the_data(given, lines):
-    said = disk_advice(plain(**given), 10.0).splitlines()
-    assert [line.strip().removeprefix("cluster.kubeflow.") for line in said[1:]] == lines
-
-
-def test_small_or_unknown_data_need_no_advice():
-    assert disk_advice(plain(), None) == disk_advice(plain(), 0.5) == ""
+def test_an_unknown_field_of_a_pod_is_an_error():
+    for pod, message in (
+        ({"toleration": []}, r"toleration is unknown; did you mean 'tolerations'"),
+        ({"tolerations": [{"efect": "x"}]}, r"tolerations: efect .*mean 'effect'"),
+        ({"tolerations": {"key": "a"}}, r"tolerations is .*use a list of mappings with"),
+        ({"nodeSelector": "gpu"}, r"nodeSelector is 'gpu'; use a mapping with labels"),
+        ({"nodeSelector": {"a": "b"}}, r"nodeSelector: a is unknown; use one of labels"),
+        ({"pvcMount": [{"constant": "a"}]}, r"pvcMount: .*lacks mountPath"),
+        ({"imagePullSecret": ["a"]}, r"imagePullSecret is .*secretName"),
+    ):
+        with pytest.raises(pydantic.ValidationError, match=message):
+            plain(pod=pod)
+    disk = {"accelerator": "nvidia.com/gpu", "ephemeral_storage_gib": 9}
+    with pytest.raises(pydantic.ValidationError, match=r"_gib=9: KFP .*genericEphemeralVolume"):
+        plain(resources={"Trainer": disk})
