@@ -8,7 +8,7 @@ It is 1 if both hold, 0 if one does not, and NaN if the rows do not allow a comp
   `MOST_BY_CHANCE` reach the model's value. This test assumes no distribution, so it also holds for
   heavy tails and for few rows (P. Good, "Permutation Tests", 2000).
 
-Above `MOST_ROWS` rows, it compares a random sample of that many.
+Above 20,000 rows, it compares a random sample of that many.
 """
 
 from __future__ import annotations
