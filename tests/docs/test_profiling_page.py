@@ -24,6 +24,5 @@ def test_its_program_prints_the_tables_of_the_page(capsys):
     (shown,) = re.findall(r"```console\n\$ .*?\n(.*?)```", PAGE, re.DOTALL)
     assert headings(printed) == headings(shown)
     assert "10 steps of 512 rows on 1 replica, micro-batches of 128 rows" in printed
-    assert len(scope["profile"].operations) == 10
     for part in scope["profile"].parts:
         assert part.partition(" (XLA)")[0].split(" and ")[0] in PAGE

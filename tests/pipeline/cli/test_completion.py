@@ -31,7 +31,7 @@ def completed(*words: str) -> set[tuple[str, str]]:
     ("words", "expected"),
     [
         (["ru"], {("plain", "run"), ("plain", "runs")}),
-        (["features", ""], {("plain", "suggest"), ("plain", "explain")}),
+        (["features", ""], {("plain", "explain")}),
         (["run", "--wa"], {("plain", "--wait")}),
         (["init", "x.csv", "--no"], {("plain", "--no-header")}),
         (["run", "my"], {("file", "my")}),  # the shell lists the files

@@ -160,7 +160,7 @@ OWN_MESSAGE = {
         (
             "training.optimizer.learning_rate",
             "fast",
-            ["'fast'", "a number or auto", "`0.001`", "optimizer.schedule"],
+            ["'fast'", "a number", "`0.001`", "optimizer.schedule"],
         ),
         ("training.optimizer.schedule", "cosine", ["`{name: cosine}`"]),
         ("training.learning_rate", 0.1, ["unknown", "'training.optimizer.learning_rate'"]),
