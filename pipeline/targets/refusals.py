@@ -44,13 +44,10 @@ _ACCELERATORS = {
     "NVIDIA_TESLA_V100": "n1-standard-8",
     "NVIDIA_TESLA_P100": "n1-standard-8",
     "NVIDIA_TESLA_P4": "n1-standard-8",
-    "TPU_V2": "cloud-tpu",
-    "TPU_V3": "cloud-tpu",
 }
 """Vertex' AcceleratorType -> a machine of the series that has it."""
 
 _COUNTS = (1, 2, 4, 8, 16)
-_TPU_CORES = (8, 32, 64, 128)
 _Rows = Iterator[tuple[Any, str]]
 """Whether a rule is broken, and the sentence on it."""
 
@@ -158,16 +155,15 @@ def _vertex_nodes(there: PipelineConfig, profile: VertexConfig) -> _Rows:
         field, kind = f"cluster.vertex.resources.{name}", node.accelerator
         minutes = node.timeout_minutes or 0
         is_custom = name == NodeName.TRAINER and is_custom_job(there.training, profile)
-        counts = _TPU_CORES if (kind or "").startswith("TPU") else _COUNTS
         yield (
             kind and kind not in _ACCELERATORS,
             f"{field}.accelerator={kind}: Vertex names a device by its model; use "
             f"{', '.join(_ACCELERATORS)}.",
         )
         yield (
-            kind in _ACCELERATORS and node.accelerator_count not in counts,
+            kind in _ACCELERATORS and node.accelerator_count not in _COUNTS,
             f"{field}.accelerator_count={node.accelerator_count}: a machine has "
-            f"{', '.join(map(str, counts))} of {kind}.",
+            f"{', '.join(map(str, _COUNTS))} of {kind}.",
         )
         yield (
             minutes and not is_custom,

@@ -45,7 +45,7 @@ def _messages(*columns: ColumnStatistics, **limits) -> list[str]:
 
 CONSTANT = {"constant": True, "std": 0.0, "min": 0.0, "max": 0.0}
 IDS = {"kind": "vocabulary", "vocabulary_size": 10, "min": 0.0}
-# Changes to a good column; limits; what is said, `;` between two violations.
+# Changes to a good column; limits; the expected violations, with `;` between two.
 _TRAIN = """
 {} | {} |
 {mean: 0.31, std: 0.5} | {} | mean 0.31 is above 0.01 (z_score.max_abs_mean);

@@ -274,8 +274,8 @@ def test_cuda_defaults_to_the_accelerators_of_the_configuration(tmp_path):
         (
             ("NVIDIA_L4", [], True),
             ("NVIDIA_L4", ["--no-cuda", "--base", "nvidia/cuda:1"], False),
-            ("TPU_V3", [], False),
-            ("TPU_V3", ["--cuda"], True),
+            ("amd.com/gpu", [], False),
+            ("amd.com/gpu", ["--cuda"], True),
         )
     ):
         folder = tmp_path / str(number)

@@ -51,7 +51,7 @@ class Loopback:
 
     Attributes:
         answer: the API.
-        failures: `"GET /path"` -> what is said there in its place.
+        failures: `"GET /path"` -> the answer there in its place.
         requests: all that came in.
         url: where it is.
     """
