@@ -181,18 +181,16 @@ Examples:
 def report(config: Path, run: str, open_page: bool) -> int:
     """Write the page of a run: report.html.
 
-    `run` writes it at its end, too. It is one file that needs no network: verdict, nodes, data,
-    features, training, evaluation, explanation, and how to repeat the run.
+    `run` writes it at its end, too. It is one file that needs no network: verdict, columns
+    that matter, warnings, evaluation, features, data, training, and how to repeat the run.
 
     Of a NormalizationValidator in another pipeline, or on a cluster, it shows the features: name
     its report.json, and normalization.html is written into the working directory.
     """
     quiet()
-    from pipeline.page.index import write_index
-    from pipeline.page.normalization_page import report_file, write_normalization_page
-    from pipeline.page.page import write_page
+    from pipeline.page.page import report_file, write_index, write_normalization_page, write_page
     from pipeline.report.run_record import find_record
-    from pipeline.report.short_path import short
+    from pipeline.report.tables import short
 
     if normalization := report_file(config):
         if run != _LATEST:

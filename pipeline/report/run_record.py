@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import functools
 import json
+import platform
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pydantic
@@ -33,6 +36,8 @@ INDEX = "index.html"
 
 SUMMARY, CONFIG, PAGE = "summary.json", "config.json", "report.html"
 """Files of a record."""
+
+_PACKAGES = ("tfx-largebatch", "tfx", "tensorflow", "keras", "apache-beam")
 
 
 @dataclass(frozen=True)
@@ -144,3 +149,29 @@ def find_record(output_folder: str | Path, name: str) -> RunRecord:
     names = ", ".join(each.name for each in (found or records)[-5:])
     problem = "names several runs" if found else "is no run"
     raise ConfigError(f"{name}: {problem} of {output_folder}. Use one of: {names}; or latest.")
+
+
+def made_by(command: str) -> JsonObject:
+    """Return the command, the version of each package, and the Git commit where there is one."""
+    found: JsonObject = {"command": command, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    commit = _git("rev-parse", "--short=12", "HEAD")
+    if commit:
+        changed = _git("status", "--porcelain", "--untracked-files=no")
+        found["git commit"] = commit + (" with changed files" if changed else "")
+    return found
+
+
+def _git(*arguments: str) -> str:
+    """Return what Git prints about the working directory; "" outside of a repository."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()

@@ -1,174 +1,179 @@
-"""The end of a run: nodes, trials, metrics against thresholds, verdict, location of the model."""
+"""The end of a run on the terminal: nodes, trials, metrics against thresholds, verdict, model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.config.config import PipelineConfig
-from pipeline.config.evaluation import (
-    MEAN_LABEL,
-    METRICS,
-    ROWS,
-    WEIGHTS,
-    MetricThreshold,
-)
-from pipeline.graph.node_names import NodeName
+from pipeline.config.evaluation import MEAN_LABEL, ROWS, WEIGHTS, MetricThreshold
 from pipeline.graph.nodes import NODES
-from pipeline.report import against_constant, attributions, baselines, calibration, classes, trials
 from pipeline.report.console import Consoles, print_text
+from pipeline.report.metrics import (
+    LARGEST_CLASS,
+    Bin,
+    Matrix,
+    calibration_sentence,
+    class_scores,
+    metric_number,
+)
 from pipeline.report.progress import RunState, duration
-from pipeline.report.records import NodeRecord, OutputArtifact, find_output, latest_run_of
-from pipeline.report.run_warnings import run_warnings
-from pipeline.report.short_path import short
-from pipeline.report.slices import LARGEST_CLASS, metric_number, named_slices, slice_values
-from pipeline.report.stacked_tables import print_table
-from pipeline.report.verdict import show_verdict
+from pipeline.report.result import RunResult, needed
+from pipeline.report.run_warnings import BASELINE_NAMES
+from pipeline.report.tables import print_table, short, table_of
+from shared_core.run_warning import count_warnings
 from trainer_module.baselines.record import Baseline
 
+MOST_COMPARED = 10
+"""Classes up to which the table says what each was taken for."""
 
-def show(config: PipelineConfig, state: RunState, consoles: Consoles) -> None:
+MOST_CLASSES = 30
+_MOST_TRIALS = 10
+_STRONGEST = 10
+
+
+def show(run: RunResult, state: RunState, consoles: Consoles) -> None:
     """Print the summary of the run that just ended."""
     console = consoles.progress
-    records = latest_run_of(config)
     console.print()
-    print_table(console, _nodes(config, state, records))
+    print_table(console, nodes_table(run, state))
     console.print()
-    results = find_output(records, NodeName.TUNER, "tuner_results")
-    if config.tuning is not None and results is not None:
-        print_table(console, trials.table(config.tuning, results.uri))
+    if run.trials:
+        print_table(console, trials_table(run))
         console.print()
-    show_metrics(config, records, console)
+    show_metrics(run, console)
     for node in state.nodes:
         if node.training is not None and node.training.advice:
             print_text(console, f"{node.name}: {node.training.advice}.")
-    explained = attributions.read(records)
-    if explained is not None:
-        print_table(console, attributions.table_of(explained))
+    if run.attributions is not None:
+        table = table_of("strongest columns", "mean |attribution|", "mean attribution")
+        for name, size in run.attributions.strongest(_STRONGEST):
+            table.add_row(Text(name), f"{size:.4g}", f"{run.attributions.mean[name]:+.4g}")
+        print_table(console, table)
         console.print()
-    show_warnings_and_verdict(config, records, consoles)
-
-
-def show_warnings_and_verdict(
-    config: PipelineConfig, records: dict[str, NodeRecord], consoles: Consoles
-) -> None:
-    """Print the warnings of the run, and whether the model is blessed with them."""
-    warnings = run_warnings(config, records)
-    for warning in warnings:
+    for warning in run.warnings:
         print_text(consoles.warnings, Text.assemble(("warning", "bold yellow"), f": {warning}"))
-    show_verdict(config, records, consoles.verdict, warnings=len(warnings))
+    show_verdict(run, consoles.verdict)
 
 
-def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecord]) -> Table:
+def show_verdict(run: RunResult, console: Console) -> None:
+    """Print whether the model is blessed, with how many warnings, and the violated thresholds."""
+    if run.verdict is None:
+        return
+    verdict, reasons = run.verdict
+    if verdict == "blessed":
+        text = Text("blessed", "bold green")
+        if run.warnings:
+            text = Text(f"blessed with {count_warnings(len(run.warnings))}", "bold yellow")
+        print_text(console, Text.assemble(text, f": every threshold holds{_compared(run)}."))
+    else:
+        print_text(console, Text.assemble((verdict, "bold red"), ", so not pushed:"))
+        for reason in reasons:
+            print_text(console, f"  {reason}")
+    if run.pushed_model is not None:
+        pushed = Text.assemble(("pushed", "bold green"), f" to {short(run.pushed_model)}")
+        console.print(pushed, highlight=False, soft_wrap=True)
+
+
+def _compared(run: RunResult) -> str:
+    """Return the end of a sentence that names what the model was compared with."""
+    thresholds = run.config.evaluation.thresholds
+    changes = [name for name, each in thresholds.items() if each.max_loss is not None]
+    if not run.compared_with_blessed:
+        return "; there was no blessed model yet to compare with"
+    if not changes:
+        return "; not compared with the latest blessed model: no threshold sets max_loss"
+    return f", {', '.join(changes)} also against the latest blessed model"
+
+
+def nodes_table(run: RunResult, state: RunState) -> Table:
+    """Return the nodes with their result, time and main outputs."""
+    root = run.config.pipeline_root
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("node", no_wrap=True)
-    table.add_column("result", no_wrap=True)
-    table.add_column("time", justify="right", no_wrap=True)
-    below = Text(f"outputs, below\n{short(Path(config.pipeline_root))}")
-    table.add_column(below, overflow="fold")
+    for heading in ("node", "result", "time"):
+        table.add_column(heading, justify="right" if heading == "time" else "left", no_wrap=True)
+    table.add_column(Text(f"outputs, below\n{short(Path(root))}"), overflow="fold")
     for node in state.nodes:
-        record = records.get(node.name)
-        outputs = record.outputs if record else {}
-        main = _main_outputs(node.name, outputs)
+        outputs = run.nodes[node.name].outputs if node.name in run.nodes else {}
+        main = list(outputs)
+        if node.name in NODES:  # of a user's node, all
+            main = [key for key in main if key in NODES[node.name].main_outputs] or main[:1]
+        uris = [outputs[key][-1].uri.removeprefix(f"{root}/") for key in main if outputs[key]]
         result = "run" if node.status == "done" else node.status
-        uris = [_below(outputs[key][-1].uri, config.pipeline_root) for key in main if outputs[key]]
         table.add_row(
             node.name,
             Text(result, style="cyan" if result == "cached" else ""),
             duration(node.seconds),
             Text("\n".join(uris)),
         )
-    total = sum(node.seconds for node in state.nodes)
-    table.add_row("all nodes", "", duration(total))
+    table.add_row("all nodes", "", duration(sum(node.seconds for node in state.nodes)))
     return table
 
 
-def _main_outputs(node: str, outputs: Mapping[str, list[OutputArtifact]]) -> list[str]:
-    """Return the outputs to show: those in the node's table row; for a user's node, all."""
-    if node not in NODES:
-        return list(outputs)
-    return [key for key in outputs if key in NODES[node].main_outputs] or list(outputs)[:1]
-
-
-def show_metrics(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    """Print the Evaluator's metrics beside those of the baselines."""
-    evaluator = records.get(NodeName.EVALUATOR)
-    if evaluator:
-        print_table(console, metrics_table(config, evaluator, baselines.read(records)))
-        console.print()
-        _classes(config, records, console)
-        _calibration(config, records, console)
-
-
-def metrics_table(
-    config: PipelineConfig,
-    evaluator: NodeRecord,
-    beside: Sequence[Baseline] = (),
-) -> Table:
-    """Return the Evaluator's metrics with a row for each slice, and the baselines on all rows."""
-    names = config.evaluation.metric_names(config.label.kind)
-    weighted = [WEIGHTS] if config.features.weight else []
-    evaluation = evaluator.output("evaluation")
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    counts = ["rows", *(["weights"] if weighted else [])]
-    # With several classes, TFMA averages a label of 0 or 1 for each class: 1 / classes.
-    of_label = LARGEST_CLASS if config.label.kind == "multiclass" else MEAN_LABEL
-    for heading in ("slice", *counts, of_label.replace("_", " "), *names):
-        table.add_column(heading, justify="left" if heading == "slice" else "right", no_wrap=True)
-    if evaluation is None:
-        return table
-    for name, values in slice_values(evaluation.uri):
+def trials_table(run: RunResult) -> Table:
+    """Return the best trials of the Tuner with their scores and settings."""
+    assert run.config.tuning is not None
+    settings = run.trial_settings
+    headings = [each.removeprefix("tuner/") for each in settings]
+    table = table_of("trial", run.config.tuning.objective, *headings, left=0)
+    for trial in run.trials[:_MOST_TRIALS]:
         table.add_row(
-            Text(name or "all rows"),
-            *(_count(values.get(metric)) for metric in (ROWS, *weighted)),
+            str(int(trial["trial_id"]) + 1),
+            f"{trial['score']:.4f}",
+            *(Text(setting_text(trial[name])) for name in settings),
+            style="bold" if trial is run.trials[0] else "",
+        )
+    if len(run.trials) > _MOST_TRIALS:
+        table.add_row(Text(f"and {len(run.trials) - _MOST_TRIALS} more", style="dim"))
+    return table
+
+
+def setting_text(value: object) -> str:
+    """Return the value of a setting, a number with four significant digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def show_metrics(run: RunResult, console: Console) -> None:
+    """Print the Evaluator's metrics beside those of the baselines, classes and calibration."""
+    if not run.slices:
+        return
+    print_table(console, metrics_table(run))
+    console.print()
+    counted = "weights" if run.config.features.weight else "rows"
+    if run.all_rows.matrix:
+        print_table(console, classes_table(run.all_rows.matrix, run.class_names, counted=counted))
+        console.print()
+    if run.config.label.kind != "regression" and (bins := run.all_rows.bins):
+        print_table(console, calibration_table(bins, counted=counted))
+        print_text(console, calibration_sentence(bins))
+        console.print()
+
+
+def metrics_table(run: RunResult) -> Table:
+    """Return the metrics of each slice, then the baselines and the bounds on all rows."""
+    counts = [ROWS, *([WEIGHTS] if run.config.features.weight else [])]
+    # With several classes, TFMA averages a label of 0 or 1 for each class: 1 / classes.
+    of_label = LARGEST_CLASS if run.config.label.kind == "multiclass" else MEAN_LABEL
+    names, empty = run.metric_names, [""] * (len(counts) + 1)
+    table = table_of("slice", *counts, of_label.replace("_", " "), *names)
+    for each in run.slices:
+        values = each.values
+        table.add_row(
+            Text(each.name or "all rows"),
+            *("" if (n := values.get(count)) is None else f"{n:,.10g}" for count in counts),
             *(metric_number(values.get(metric)) for metric in (of_label, *names)),
         )
-    for each in beside:
-        table.add_row(
-            Text(baselines.shown_name(each), style="dim"),
-            *("" for _ in (*counts, of_label)),
-            *(Text(_of_baseline(each, metric), style="dim") for metric in names),
-        )
-    if config.evaluation.is_judged:
-        table.add_row(
-            Text("needed on all rows", style="dim"),
-            *("" for _ in (*counts, of_label)),
-            *(Text(_bounds(config, metric, evaluation.uri), style="dim") for metric in names),
-        )
+    for baseline in run.baselines:
+        cells = [BASELINE_NAMES.get(baseline.name, baseline.name), *empty]
+        cells += [_of_baseline(baseline, metric) for metric in names]
+        table.add_row(*(Text(cell, style="dim") for cell in cells))
+    if run.config.evaluation.is_judged:
+        cells = ["needed on all rows", *empty, *(_bounds(run, metric) for metric in names)]
+        table.add_row(*(Text(cell, style="dim") for cell in cells))
     return table
-
-
-def _classes(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    evaluation = find_output(records, NodeName.EVALUATOR, "evaluation")
-    if evaluation is None or config.label.kind != "multiclass":
-        return
-    _, metrics = named_slices(evaluation.uri)[0]
-    matrix = classes.matrix_of(metrics)
-    if matrix:
-        names = classes.class_names(records.get(NodeName.TRAINER))
-        counted = "weights" if config.features.weight else "rows"
-        print_table(console, classes.table_of(matrix, names, counted=counted))
-        console.print()
-
-
-def _calibration(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    evaluation = find_output(records, NodeName.EVALUATOR, "evaluation")
-    if evaluation is None or config.label.kind == "regression":
-        return
-    bins = calibration.bins_of(named_slices(evaluation.uri)[0][1])
-    if bins:
-        counted = "weights" if config.features.weight else "rows"
-        print_table(console, calibration.table_of(bins, counted=counted))
-        print_text(console, calibration.sentence(bins))
-        console.print()
-
-
-def _count(value: float | None) -> str:
-    return "" if value is None else f"{value:,.10g}"
 
 
 def _of_baseline(baseline: Baseline, metric: str) -> str:
@@ -177,22 +182,54 @@ def _of_baseline(baseline: Baseline, metric: str) -> str:
     return metric_number(baseline.metrics.get(metric))
 
 
-def _bounds(config: PipelineConfig, metric: str, uri: str) -> str:
-    threshold = config.evaluation.thresholds.get(metric, MetricThreshold())
-    parts = []
-    evaluation = config.evaluation
-    if evaluation.against_constant and metric == evaluation.judged_by(config.label.kind):
-        found = against_constant.comparison_of(named_slices(uri)[0][1])
-        parts += filter(None, [against_constant.format_bound(found, metric)])
-    if threshold.lower_bound is not None:
-        parts.append(f"≥ {threshold.lower_bound:g}")
-    if threshold.upper_bound is not None:
-        parts.append(f"≤ {threshold.upper_bound:g}")
-    if threshold.max_loss is not None:
-        sign = "-" if METRICS[metric].higher_is_better else "+"
-        parts.append(f"{sign}{threshold.max_loss:g} of baseline")
-    return ", ".join(parts)
+def _bounds(run: RunResult, metric: str) -> str:
+    threshold = run.config.evaluation.thresholds.get(metric, MetricThreshold())
+    constant = run.against_constant if metric == run.judged_by else None
+    bounds = [constant.bound(metric)] if constant is not None else []
+    return ", ".join(
+        filter(None, [*bounds, *needed(threshold.model_dump(), metric, baseline="baseline")])
+    )
 
 
-def _below(uri: str, root: str) -> str:
-    return uri.removeprefix(f"{root}/")
+def classes_table(matrix: Matrix, names: Sequence[str], *, counted: str) -> Table:
+    """Return a table with a row for each class, most frequent first, and its predicted classes.
+
+    Args:
+        matrix: The confusion matrix of all rows.
+        names: Names of the classes, by id.
+        counted: Unit of the matrix: rows or weights.
+    """
+    scores = class_scores(matrix)
+    shown = list(scores)[:MOST_CLASSES]
+    predicted = shown if len(scores) <= MOST_COMPARED else []
+    taken_for = [f"as {class_name(label, names)}" for label in predicted]
+    table = table_of("class", counted, "share", "precision", "recall", *taken_for)
+    for label in shown:
+        rows, *ratios = scores[label]
+        cells = [(label == other, matrix.get((label, other), 0.0)) for other in predicted]
+        table.add_row(
+            Text(class_name(label, names)),
+            f"{rows:,.10g}",
+            *(metric_number(ratio).replace("undefined", "-") for ratio in ratios),
+            *(Text(f"{n:,.10g}", style="" if right or not n else "red") for right, n in cells),
+        )
+    if left := len(scores) - len(shown):
+        table.add_row(Text(f"and {left:,} more classes", style="dim"))
+    return table
+
+
+def class_name(label: int, names: Sequence[str]) -> str:
+    """Return the name of a class; its number where it has none, and `unknown` of -1."""
+    return "unknown" if label < 0 else names[label] if label < len(names) else str(label)
+
+
+def calibration_table(bins: Sequence[Bin], *, counted: str) -> Table:
+    """Return a column for each bin: mean probability, observed share, number of rows."""
+    table = table_of("predicted", *(_probability(each.predicted) for each in bins))
+    table.add_row("observed", *(_probability(each.observed) for each in bins))
+    table.add_row(counted, *(f"{each.rows:,.10g}" for each in bins))
+    return table
+
+
+def _probability(value: float) -> str:
+    return f"{value:.3f}".replace("nan", "-")

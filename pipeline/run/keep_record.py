@@ -8,10 +8,10 @@ from datetime import datetime
 from pathlib import Path
 
 from pipeline.config.config import PipelineConfig
-from pipeline.report.made_by import made_by
 from pipeline.report.progress import RunState
 from pipeline.report.records import latest_run_id, run_by_id
-from pipeline.report.run_record import RUNS, RunRecord, write_record
+from pipeline.report.result import RunResult
+from pipeline.report.run_record import RUNS, RunRecord, made_by, write_record
 from pipeline.report.summary_file import summary_of
 
 
@@ -23,6 +23,7 @@ def keep_record(
     command: str,
     rows: Callable[[], dict[str, int]],
     error: str = "",
+    result: RunResult | None = None,
 ) -> RunRecord | None:
     """Write the record and the page of a run that ended; return None if no node started.
 
@@ -33,24 +34,23 @@ def keep_record(
         command: The command that started it.
         rows: Returns the number of rows of each split.
         error: Why the run failed; empty if it did not.
+        result: What the run found; None: it is loaded.
     """
     if all(node.status == "waiting" for node in state.nodes):
         return None
     run_id = latest_run_id(config)
     if run_id < f"{started.replace(tzinfo=None).isoformat()}":  # the run before
         run_id = ""
-    records = run_by_id(config, run_id) if run_id else {}
-    summary = summary_of(
-        config, records, state, run_id=run_id, rows=rows(), started=started, error=error
-    )
+    if result is None or not run_id:
+        result = RunResult(config, run_by_id(config, run_id) if run_id else {})
+    summary = summary_of(result, state, run_id=run_id, rows=rows(), started=started, error=error)
     record = write_record(
         _new_folder(config, started), config, {**summary, "made_by": made_by(command)}
     )
     try:
-        from pipeline.page.index import write_index
-        from pipeline.page.page import write_page
+        from pipeline.page.page import write_index, write_page
 
-        write_page(record)
+        write_page(record, result)
         write_index(config.output.folder)
     except Exception:  # the result of the run matters more
         logging.getLogger("absl").exception("Cannot write the page of the run.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import json
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -18,30 +17,25 @@ from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.config.config_file import load_config
 from pipeline.data import data_sources
 from pipeline.graph.node_names import NodeName
-from pipeline.report.records import NodeRecord, find_output
-from pipeline.report.short_path import short
-from pipeline.report.verdict import pushed_model
+from pipeline.report.result import RunResult
+from pipeline.report.tables import short
 from pipeline.run.input_rows import format_of
 
 
-def show_next_steps(
-    config: PipelineConfig, records: Mapping[str, NodeRecord], file: Path | None, console: Console
-) -> None:
+def show_next_steps(run: RunResult, file: Path | None, console: Console) -> None:
     """Print the next commands for a user.
 
     Args:
-        config: The configuration that ran.
-        records: The nodes of the run.
+        run: The run that ended.
         file: The YAML of the configuration.
         console: The console to print to.
     """
     commands = []
-    pushed = pushed_model(records)
+    pushed = run.pushed_model
     if pushed and pushed.exists():
-        commands.append(("predict", predict_command(config, pushed, file)))
-    run = find_output(records, NodeName.TRAINER, "model_run")
-    if run:
-        commands.append(("curves", f"tensorboard --logdir {_path(run.uri)}"))
+        commands.append(("predict", predict_command(run.config, pushed, file)))
+    if logs := run.uri(NodeName.TRAINER, "model_run"):
+        commands.append(("curves", f"tensorboard --logdir {_path(logs)}"))
     for name, command in commands:
         # Not `console.print`, which replaces `:name:` by an emoji and tabs by spaces.
         console.file.write(f"{name:<10}{command}\n")

@@ -245,7 +245,7 @@ def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from pipeline.report.stacked_tables import print_table
+    from pipeline.report.tables import print_table
 
     rows = range(min(len(batch.numbers), SHOWN_ROWS))
     columns = {"row": [str(batch.numbers[i]) for i in rows]}

@@ -13,7 +13,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.secret_checks import looks_secret
 from pipeline.config.config import PipelineConfig
-from pipeline.report.run_changes import leaves
+from pipeline.report.run_list import leaves
 from pipeline.report.run_record import CONFIG, PAGE, SUMMARY, RunRecord
 
 _SETTINGS = {  # of MLflow, which reads them at each request; those of the user are used instead

@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import pydantic
 
@@ -26,9 +28,7 @@ from pipeline.config.config import PipelineConfig
 from pipeline.features.features_explain import Explained, explain_columns, step_text
 from pipeline.features.statistics_facts import describe, facts_of, left_out_reason
 from pipeline.graph.node_names import NodeName
-from pipeline.page.common_bars import common_window
-from pipeline.page.distributions import by_split, raw_chart, transformed_chart
-from pipeline.page.drift import Quantiles, quantiles_of
+from pipeline.page.charts import raw_chart, transformed_chart
 from pipeline.page.elements import (
     Beside,
     Block,
@@ -36,6 +36,7 @@ from pipeline.page.elements import (
     Column,
     Group,
     Items,
+    PageRun,
     Row,
     Section,
     State,
@@ -43,10 +44,9 @@ from pipeline.page.elements import (
     Text,
     Tile,
     Tiles,
+    percent,
+    short,
 )
-from pipeline.page.inputs import RunInputs
-from pipeline.page.report_columns import Line, Output, lines_of, sources_of
-from pipeline.page.shown_numbers import percent, short
 from pipeline.report.split_statistics import SplitStatistics, read_statistics
 from shared_core import feature_layout as layouts
 from shared_core.feature_layout import ASSETS, FeatureLayout
@@ -80,7 +80,6 @@ class _Known:
         columns: Transformed column -> its entry in the layout.
         terms: Vocabulary file -> its most frequent terms.
         raw: Raw column -> its distribution in each split.
-        quantiles: Raw column -> split -> its deciles.
         violations: Transformed column -> its violations.
     """
 
@@ -88,23 +87,40 @@ class _Known:
     columns: Mapping[str, layouts.Column] = field(default_factory=dict)
     terms: Mapping[str, Sequence[str]] = field(default_factory=dict)
     raw: Mapping[str, Sequence[RawColumn]] = field(default_factory=dict)
-    quantiles: Mapping[str, Mapping[str, Quantiles]] = field(default_factory=dict)
     violations: Mapping[str, Sequence[Violation]] = field(default_factory=dict)
 
 
-def section_of(run: RunInputs) -> Section:
+_Output = tuple[ColumnStatistics, ...]
+"""A transformed column in each split, train first."""
+
+
+class _Line(NamedTuple):
+    """A row of a table of columns.
+
+    Attributes:
+        source: The raw or derived column.
+        output: What the row is about; None: the folded outputs alone.
+        folded: _Outputs of 0 and 1 of the source, in its first row.
+    """
+
+    source: str
+    output: _Output | None
+    folded: Sequence[_Output]
+
+
+def section_of(run: PageRun) -> Section:
     """Return the section; without the validator's report, from the transform graph alone."""
     report, no_report = _read_report(run)
     notes: list[Block] = [Text(no_report, "quiet")] if no_report else []
     layout, explained = None, []
-    graph = run.artifact(NodeName.TRANSFORM, "transform_graph")
+    graph = run.result.folder(NodeName.TRANSFORM, "transform_graph")
     if graph is None:
         text = "This run has no transform graph: Transform has not finished, or it was deleted."
         notes.append(Text(text, "quiet"))
     else:
         try:
             layout = FeatureLayout.from_transform_graph(str(graph))
-            explained = explain_columns(run.nodes)
+            explained = explain_columns(run.result.nodes)
         except (ConfigError, OSError, ValueError) as error:  # damaged, or another version's
             notes.append(Text(f"The steps of the columns are not known: {error}", "quiet"))
     statistics = _statistics(run)
@@ -112,7 +128,6 @@ def section_of(run: RunInputs) -> Section:
         chains={name: each for each in explained for name in each.chain.outputs},
         columns={column.name: column for column in layout.columns} if layout else {},
         terms=_terms(graph, layout),
-        quantiles=_quantiles(statistics),
     )
     blocks: list[Block] = []
     if report is not None:
@@ -124,20 +139,20 @@ def section_of(run: RunInputs) -> Section:
     return Section("features", "Features", [*notes, *blocks])
 
 
-def _statistics(run: RunInputs) -> dict[str, SplitStatistics]:
+def _statistics(run: PageRun) -> dict[str, SplitStatistics]:
     """Return the statistics of the raw columns; none if the section Data cannot read them."""
-    folder = run.artifact(NodeName.STATISTICS_GEN, "statistics")
+    folder = run.result.folder(NodeName.STATISTICS_GEN, "statistics")
     try:
         return read_statistics(folder) if folder else {}
     except ValueError:
         return {}
 
 
-def _read_report(run: RunInputs) -> tuple[Report | None, str]:
+def _read_report(run: PageRun) -> tuple[Report | None, str]:
     """Return the validator's report, or None and a sentence that says why there is none."""
-    folder = run.artifact(NodeName.NORMALIZATION_VALIDATOR, "report") or _failed_report(run)
+    folder = run.result.folder(NodeName.NORMALIZATION_VALIDATOR, "report") or _failed_report(run)
     if folder is None:
-        if NodeName.NORMALIZATION_VALIDATOR in run.nodes:
+        if NodeName.NORMALIZATION_VALIDATOR in run.result.nodes:
             return None, "The report of NormalizationValidator was deleted."
         return None, "NormalizationValidator has not finished in this run: no histograms."
     try:
@@ -158,7 +173,7 @@ def read_report(file: Path) -> Report:
         raise ValueError(f"{file} cannot be read ({type(error).__name__})") from None
 
 
-def _failed_report(run: RunInputs) -> Path | None:
+def _failed_report(run: PageRun) -> Path | None:
     """Return the folder of the report with which the node failed, beside TFX's deleted one."""
     failed = run.summary["run"].get("error") or {}
     if failed.get("node") != NodeName.NORMALIZATION_VALIDATOR:
@@ -184,8 +199,11 @@ def report_blocks(report: Report, known: _Known | None = None) -> list[Block]:
     violations: dict[str, list[Violation]] = {}
     for violation in report.violations:
         violations.setdefault(violation.column, []).append(violation)
-    known = replace(known, raw=by_split(report.raw), violations=violations)
-    sources = sources_of(report)
+    raw: dict[str, list[RawColumn]] = {}
+    for column in report.raw:
+        raw.setdefault(column.name, []).append(column)
+    known = replace(known, raw=raw, violations=violations)
+    sources = _sources_of(report)
     count = len(report.violations)
     limits: tuple[str, State] = (f"{count:,}", "bad" if count else "good")
     tiles = [
@@ -205,6 +223,46 @@ def report_blocks(report: Report, known: _Known | None = None) -> list[Block]:
     return blocks
 
 
+def _sources_of(report: Report) -> list[str]:
+    """Return the raw or derived column of each transformed column."""
+    train = report.split(report.limits.train_split)
+    return [report.sources.get(column.name, column.name) for column in train.columns]
+
+
+def _lines_of(report: Report) -> Iterator[_Line]:
+    """Yield the rows of a table, the outputs of a raw column one after the other.
+
+    A source that became several outputs has a row for each; those of 0 and 1 alone (indicators,
+    one_hot) are folded into the first one, or into a row of their source.
+    """
+    sources = _sources_of(report)
+    outputs = list(zip(*(split.columns for split in report.splits), strict=True))
+    first: dict[str, int] = {}
+    for place, source in enumerate(sources):
+        first.setdefault(source, place)
+    order = sorted(range(len(sources)), key=lambda place: first[sources[place]])
+    for source, places in groupby(order, key=lambda place: sources[place]):
+        found = [outputs[place] for place in places]
+        folded, shown = [], []
+        for output in found:
+            is_folded = len(found) > 1 and all(map(_holds_zero_one, output))
+            (folded if is_folded else shown).append(output)
+        for number, output in enumerate(shown or [None]):
+            yield _Line(source, output, [] if number else folded)
+
+
+def _holds_zero_one(column: ColumnStatistics) -> bool:
+    """Whether every value is 0 or 1."""
+    if column.is_id or column.non_finite or {column.min, column.max} - {0.0, 1.0, None}:
+        return False
+    histogram = column.histogram
+    if histogram is None:
+        return column.count == 0
+    counts = [a + b for a, b in zip(histogram.observed, histogram.imputed, strict=True)]
+    at = {int(value // histogram.width) - histogram.first_bin for value in (0.0, 1.0)}
+    return sum(counts[place] for place in at if 0 <= place < len(counts)) == sum(counts)
+
+
 def _table(report: Report, known: _Known) -> Table:
     train = report.limits.train_split
     columns = [
@@ -216,12 +274,12 @@ def _table(report: Report, known: _Known) -> Table:
         columns.append(Column(title, is_number=True, help=f"{train}: {text}"))
     if known.violations:
         columns.append(Column("limits"))
-    rows = [_row(line, known) for line in lines_of(report)]
+    rows = [_row(line, known) for line in _lines_of(report)]
     caption = f"Transformed columns: statistics of {train}"
     return Table(caption, columns, rows, filter="columns")
 
 
-def _row(line: Line, known: _Known) -> Row:
+def _row(line: _Line, known: _Known) -> Row:
     source, output, folded = line
     train = (output or folded[0])[0]
     name = train.name if output else source
@@ -270,7 +328,7 @@ def _number(key: str, column: ColumnStatistics) -> float | None:
 
 
 def _details(
-    source: str, output: Output | None, folded: Sequence[Output], known: _Known
+    source: str, output: _Output | None, folded: Sequence[_Output], known: _Known
 ) -> list[Block]:
     """Return the steps, the values before and after, and the statistics of each split."""
     blocks: list[Block] = []
@@ -282,10 +340,9 @@ def _details(
     charts: list[Block] = []
     if source in known.raw:
         title = f"Raw: {source}, share of the rows with a value"
-        charts.append(raw_chart(known.raw[source], title, known.quantiles.get(source)))
+        charts.append(raw_chart(known.raw[source], title))
     if output:
-        window = common_window([each.histogram for each in output if each.histogram is not None])
-        charts += [transformed_chart(each, window) for each in output]
+        charts += [transformed_chart(each) for each in output]
         charts.append(_split_table(output, known.violations.get(first.name, ())))
     if charts:
         blocks.append(Beside(charts))
@@ -317,7 +374,7 @@ def _vocabulary(column: layouts.Column | None, known: _Known) -> str:
     )
 
 
-def _split_table(output: Output, broken: Sequence[Violation]) -> Table:
+def _split_table(output: _Output, broken: Sequence[Violation]) -> Table:
     """Return the statistics of a column: a row each, a column per split."""
     columns = [
         Column("statistic"),
@@ -337,7 +394,7 @@ def _split_table(output: Output, broken: Sequence[Violation]) -> Table:
     return Table("Statistics of each split", columns, rows)
 
 
-def _folded_table(folded: Sequence[Output], known: _Known) -> Table:
+def _folded_table(folded: Sequence[_Output], known: _Known) -> Table:
     """Return the outputs of 0 and 1: the share of 1 in each split."""
     columns = [
         Column("column of 0 and 1"),
@@ -388,27 +445,18 @@ def _terms(graph: Path | None, layout: FeatureLayout | None) -> dict[str, list[s
     return found
 
 
-def _quantiles(statistics: Mapping[str, SplitStatistics]) -> dict[str, dict[str, Quantiles]]:
-    found: dict[str, dict[str, Quantiles]] = {}
-    for split in statistics.values():
-        for name, column in split.columns.items():
-            if (quantiles := quantiles_of(column)) is not None:
-                found.setdefault(name, {})[split.split] = quantiles
-    return found
-
-
 def _unused(
-    run: RunInputs, layout: FeatureLayout, statistics: Mapping[str, SplitStatistics]
+    run: PageRun, layout: FeatureLayout, statistics: Mapping[str, SplitStatistics]
 ) -> list[Block]:
     """Return which raw columns are no feature, and why."""
-    crossed = {column for cross in run.config.features.crosses for column in cross.columns}
+    crossed = {column for cross in run.result.config.features.crosses for column in cross.columns}
     used = {column.source for column in layout.columns} | crossed
     unused = sorted({name for split in statistics.values() for name in split.columns} - used)
     if not unused:
         return []
-    roles = _roles(run.config)
+    roles = _roles(run.result.config)
     first = next(iter(statistics.values()))  # train, from which features are made
-    derive = run.config.features.derive
+    derive = run.result.config.features.derive
     rows = []
     for name in unused:
         reason = roles.get(name) or _why_unused(name, first)

@@ -1,8 +1,10 @@
-"""Tables that fit any terminal: columns that do not fit move to another table below."""
+"""Tables that fit any terminal: columns that do not fit go to another table below; short paths."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -10,6 +12,21 @@ from rich.table import Column, Table
 from rich.text import Text
 
 _GAP = 2  # spaces between columns of a table without a box
+
+
+def short(path: Path) -> str:
+    """Return the path relative to the current folder; unchanged if it is outside it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def table_of(*columns: str, left: int = 1, header_style: str = "bold") -> Table:
+    """Return a table without a box; the columns after the first `left` ones hold numbers."""
+    table = Table(box=None, header_style=header_style, pad_edge=False)
+    for place, heading in enumerate(columns):
+        is_number = place >= left
+        table.add_column(Text(heading), justify="right" if is_number else "left", no_wrap=is_number)
+    return table
 
 
 def print_table(console: Console, table: Table) -> None:
@@ -20,14 +37,14 @@ def print_table(console: Console, table: Table) -> None:
         table: A table without a box, whose first column names the rows. Each part repeats that
             column, and omits rows that have no value in the part.
     """
-    for number, part in enumerate(split_columns(console, table)):
+    for number, part in enumerate(_split_columns(console, table)):
         if number:
             console.print()
         console.print(part)
 
 
-def split_columns(console: Console, table: Table) -> list[Table]:
-    """Return the tables that `print_table` prints; too wide cells are folded, never cut."""
+def _split_columns(console: Console, table: Table) -> list[Table]:
+    """Return a table, or its parts; too wide cells are folded, never cut."""
     widths = [_width(console, column) for column in table.columns]
     if sum(widths) + _GAP * (len(widths) - 1) <= console.width:
         return [table]

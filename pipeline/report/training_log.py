@@ -1,18 +1,21 @@
-"""The curves of a training, as the Trainer wrote them for TensorBoard."""
+"""What a training wrote: curves for TensorBoard, and the metrics of each epoch in a checkpoint."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-SPLITS = ("train", "eval")
-"""Folders of event files in the Trainer's output `model_run`."""
+_SPLITS = ("train", "eval")  # folders of event files in the Trainer's output `model_run`
 
 MOST_POINTS = 500
+
+EVAL = "val_"
+"""Prefix of the metrics of the eval split, as in Keras."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def curves_of(model_run: Path, *, points: int | None = MOST_POINTS) -> list[Curv
     Raises:
         ModuleNotFoundError: The package tensorboard is not installed.
     """
-    return [curve for split in SPLITS for curve in _curves(split, model_run / split, points)]
+    return [curve for split in _SPLITS for curve in _curves(split, model_run / split, points)]
 
 
 def thin(
@@ -104,6 +107,60 @@ def _scalars(file: Path) -> tuple[float, dict[str, tuple[list[int], list[float]]
     return start, found
 
 
-def last_finite(values: Sequence[float]) -> float | None:
-    """Return the last finite value; None if there is none."""
-    return next((each for each in reversed(values) if math.isfinite(each)), None)
+@dataclass(frozen=True)
+class TrainingHistory:
+    """A training up to its last checkpoint.
+
+    Attributes:
+        logs: Metric -> its value after each epoch; metrics of the eval split begin with `EVAL`.
+        steps: Optimizer steps.
+        epochs: Epochs that began.
+        kept: The epoch, from 0, whose weights the model has; None if unknown.
+        stopped: Why it ended, such as `epochs`; "" if it did not end.
+        skipped: Reason -> number of steps that updated nothing.
+    """
+
+    logs: Mapping[str, Sequence[float]]
+    steps: int | None = None
+    epochs: int | None = None
+    kept: int | None = None
+    stopped: str = ""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+
+def history_of(checkpoints: Path) -> TrainingHistory | None:
+    """Return the history in the newest checkpoint below a folder; None if it has none.
+
+    Args:
+        checkpoints: Folder of the Trainer's checkpoints, with a folder for each fingerprint.
+    """
+    # TensorFlow names the latest checkpoint of a folder in the file `checkpoint`.
+    states = sorted(checkpoints.glob("*/checkpoint"), key=lambda file: file.stat().st_mtime)
+    if not states:
+        return None
+    import tensorflow as tf
+
+    latest = tf.train.latest_checkpoint(str(states[-1].parent))
+    reader = None if latest is None else tf.train.load_checkpoint(latest)
+    if reader is None or not reader.has_tensor("position"):
+        return None
+    position = json.loads(reader.get_tensor("position"))
+    calls = position.get("calls") or [{}]
+    result = calls[-1].get("result") or {}
+    logs = position.get("history") or {}
+    return TrainingHistory(
+        logs=logs,
+        steps=result.get("steps"),
+        epochs=result.get("epochs", position.get("epoch")),
+        kept=_kept(logs, result.get("metrics") or {}),
+        stopped=result.get("stopped") or "",
+        skipped=result.get("skipped") or {},
+    )
+
+
+def _kept(logs: Mapping[str, Sequence[float]], metrics: Mapping[str, float]) -> int | None:
+    """Return the last epoch that has a training's metrics: its best one if that was restored."""
+    wanted = {f"{EVAL}{name}": value for name, value in metrics.items() if f"{EVAL}{name}" in logs}
+    epochs = min((len(logs[name]) for name in wanted), default=0)
+    matching = [i for i in range(epochs) if all(logs[n][i] == v for n, v in wanted.items())]
+    return matching[-1] if matching else None
