@@ -73,7 +73,7 @@ def lines(
 
 
 def bars(x: str) -> JsonObject:
-    """Return horizontal bars, as in the data: a text in the field `y`, a number in the field `x`."""
+    """Return horizontal bars in the order of the data: texts `y`, numbers `x`."""
     y = _text("y", "", sort=None, axis={"labelLimit": 240})
     return _chart({"step": 20}, {"type": "bar", "tooltip": True}, {"y": y, "x": _number("x", x)})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,12 +35,10 @@ class NodeRecord:
     Attributes:
         name: Name of the node.
         outputs: Output key -> artifacts, oldest first.
-        after: Names of the nodes of the run whose outputs it read.
     """
 
     name: str
     outputs: dict[str, list[OutputArtifact]] = field(default_factory=dict)
-    after: tuple[str, ...] = ()
 
     def output(self, key: str) -> OutputArtifact | None:
         """Return the latest artifact of an output, or None."""
@@ -121,8 +119,6 @@ def _nodes_of(store: MetadataStore, run: mlmd.Context, places: Places) -> dict[s
 
     pipeline = _pipeline_name(store, run)
     records: dict[str, NodeRecord] = {}
-    read: dict[str, list[int]] = {}
-    producers: dict[int, str] = {}
     finished = {mlmd.Execution.COMPLETE, mlmd.Execution.CACHED}
     for execution in store.get_executions_by_context(run.id):
         if execution.last_known_state not in finished:
@@ -131,8 +127,6 @@ def _nodes_of(store: MetadataStore, run: mlmd.Context, places: Places) -> dict[s
         outputs: dict[str, list[OutputArtifact]] = {}
         events = store.get_events_by_execution_ids([execution.id])
         written = [e for e in events if e.type == mlmd.Event.OUTPUT]
-        read[name] = [e.artifact_id for e in events if e.type == mlmd.Event.INPUT]
-        producers |= dict.fromkeys((e.artifact_id for e in written), name)
         by_id = {a.id: a for a in store.get_artifacts_by_id([e.artifact_id for e in written])}
         for event in sorted(written, key=lambda e: e.artifact_id):
             artifact = by_id[event.artifact_id]
@@ -151,9 +145,6 @@ def _nodes_of(store: MetadataStore, run: mlmd.Context, places: Places) -> dict[s
                 OutputArtifact(places.artifact(artifact.uri), properties)
             )
         records[name] = NodeRecord(name, outputs)
-    for name, artifacts in read.items():
-        after = dict.fromkeys(producers[each] for each in artifacts if each in producers)
-        records[name] = replace(records[name], after=tuple(after))
     return records
 
 

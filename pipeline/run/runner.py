@@ -206,9 +206,9 @@ def _run(
 def _is_refused(result: RunResult, state: RunState) -> bool:
     """Whether the Evaluator of the run that just ended refused to bless the model."""
     node = state.node(NodeName.EVALUATOR)
-    # Without a node that ran, the result describes an earlier run.
-    judged = node is not None and node.status in ("done", "cached") and result.verdict is not None
-    return judged and result.verdict[0] == "not blessed"
+    if node is None or node.status not in ("done", "cached"):
+        return False  # the result describes an earlier run
+    return result.verdict is not None and result.verdict[0] == "not blessed"
 
 
 def _keep(
