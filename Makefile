@@ -71,7 +71,7 @@ golden: setup  ## rewrite the golden files of compiled pipelines; review the cha
 	@WRITE_GOLDEN=1 $(BIN)/python -m pytest -q -k golden tests/pipeline/targets
 
 lint: setup  ## ruff, pyright, and the words of the pages and the code
-	@failed=0; rm -rf build/dist; for check in "ruff check ." "ruff format --check ." codespell "codespell --dictionary - $(PAGES)" pyright \
+	@failed=0; rm -rf build/dist; for check in "ruff check ." "ruff format --check ." codespell "codespell --dictionary - $(PAGES)" pyright "python scripts/size_budget.py" \
 		"uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir build/dist" "twine check --strict build/dist/*"; do \
 		echo "== $$check"; $(BIN)/$$check || failed=1; \
 	done; exit $$failed

@@ -15,8 +15,8 @@ import os
 import sys
 from pathlib import Path
 
-CONFIG_VARIABLE = "TFX_LARGEBATCH_CONFIG"
-TARGET_VARIABLE = "TFX_LARGEBATCH_TARGET"
+_CONFIG_VARIABLE = "TFX_LARGEBATCH_CONFIG"
+_TARGET_VARIABLE = "TFX_LARGEBATCH_TARGET"
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -44,10 +44,10 @@ def _compiled() -> Path:
     from pipeline.targets.compile import compile_pipeline, file_name, profile_of
     from pipeline.targets.spec import dag_runner
 
-    file = Path(os.environ.get(CONFIG_VARIABLE) or _ROOT / "examples" / "taxi" / "pipeline.yaml")
-    target = os.environ.get(TARGET_VARIABLE) or "vertex"
+    file = Path(os.environ.get(_CONFIG_VARIABLE) or _ROOT / "examples" / "taxi" / "pipeline.yaml")
+    target = os.environ.get(_TARGET_VARIABLE) or "vertex"
     if target not in ("kubeflow", "vertex"):
-        raise ConfigError(f"{TARGET_VARIABLE}={target}: use kubeflow or vertex.")
+        raise ConfigError(f"{_TARGET_VARIABLE}={target}: use kubeflow or vertex.")
     add_import_paths(file)
     config = load_config(file)
     name = file_name(config, target)
@@ -57,8 +57,9 @@ def _compiled() -> Path:
     path = Path(runner._output_dir, runner._output_filename)
     if target == "kubeflow" and path.name != name:
         raise ConfigError(
-            f"{TARGET_VARIABLE}=kubeflow: what `tfx pipeline create` keeps, `tfx run create` sends "
-            "to Vertex; use `tfx pipeline compile`, and `python -m pipeline submit --spec` then."
+            f"{_TARGET_VARIABLE}=kubeflow: what `tfx pipeline create` keeps, `tfx run create` "
+            "sends to Vertex; use `tfx pipeline compile`, and then "
+            "`python -m pipeline submit --spec`."
         )
     path.write_text(text, encoding="utf-8")
     return path

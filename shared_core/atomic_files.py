@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-STANDARD_OUTPUT = Path("-")
+_STANDARD_OUTPUT = Path("-")
 _MODE = 0o644
 
 
@@ -32,7 +32,7 @@ def atomic_write(path: Path, *, newline: str | None = None) -> Iterator[TextIO]:
     Raises:
         OSError: It cannot be written there.
     """
-    if is_standard_output(path):
+    if _is_standard_output(path):
         yield sys.stdout
         sys.stdout.flush()
         return
@@ -79,9 +79,9 @@ def atomic_write_text(path: str, text: str) -> None:
         tf.io.gfile.rename(unfinished, path, overwrite=True)
 
 
-def is_standard_output(path: Path) -> bool:
+def _is_standard_output(path: Path) -> bool:
     """Return whether a path is `-`, or names what this process has as its standard output."""
-    if path == STANDARD_OUTPUT:
+    if path == _STANDARD_OUTPUT:
         return True
     status = _status(path)
     try:
@@ -92,12 +92,12 @@ def is_standard_output(path: Path) -> bool:
 
 def message_stream(output: Path) -> TextIO:
     """Return where a command prints its messages: not between the rows of standard output."""
-    return sys.stderr if is_standard_output(output) else sys.stdout
+    return sys.stderr if _is_standard_output(output) else sys.stdout
 
 
 def would_replace(path: Path) -> bool:
     """Return whether writing to the path replaces a file that is there."""
-    status = None if is_standard_output(path) else _status(path)
+    status = None if _is_standard_output(path) else _status(path)
     return status is not None and stat.S_ISREG(status.st_mode)
 
 

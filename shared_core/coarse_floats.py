@@ -8,7 +8,7 @@ from shared_core.run_warning import RunWarning
 
 STEPS = 64  # a column with fewer steps of float32 between its ends gets a warning
 LABEL_STEPS = 10_000  # the same of a label: its metrics are often far smaller than its range
-WHOLE = 1.0  # a constant column gets one where float32 holds whole numbers alone
+_WHOLE = 1.0  # a constant column gets one where float32 holds whole numbers alone
 _DIGITS = 24  # binary digits of a float32
 _SMALLEST = 2.0**-149  # the step between the smallest float32
 
@@ -38,7 +38,7 @@ def coarse_float32(
         fix: What to do.
     """
     step = max(math.ldexp(1.0, math.frexp(max(abs(low), abs(high)))[1] - _DIGITS), _SMALLEST)
-    constant = low == high and step >= WHOLE and keeper == "tf.Example"
+    constant = low == high and step >= _WHOLE and keeper == "tf.Example"
     if not constant and not 0 < high - low < steps * step:
         return []
     holds = f"one value ({low:g}){if_constant}" if constant else f"{low:.9g} to {high:.9g}"

@@ -37,7 +37,7 @@ PACKED_MISSING = "packed_missing"
 MISSING_BITS = 32  # columns per int64 word of PACKED_MISSING
 MISSING_INT = -(2**63)  # a missing value of a regression's label of whole numbers
 
-FORMAT = "tfx-largebatch/feature_layout"
+_FORMAT = "tfx-largebatch/feature_layout"
 VERSION = 1
 ASSETS = "transform_fn/assets"
 ASSET = "feature_layout"
@@ -163,7 +163,7 @@ class FeatureLayout(_Record):
             for rare in ("bounds", "shared_ids"):
                 if column[rare] is None:
                     del column[rare]
-        return json.dumps({"format": FORMAT, "version": VERSION, **described})
+        return json.dumps({"format": _FORMAT, "version": VERSION, **described})
 
     @classmethod
     def from_json(cls, text: str) -> FeatureLayout:
@@ -179,8 +179,8 @@ class FeatureLayout(_Record):
             raise ValueError(
                 f"the feature layout is not JSON ({error}): run Transform again."
             ) from None
-        if not isinstance(values, dict) or values.get("format") != FORMAT:
-            raise ValueError(f"not a feature layout: its format is not {FORMAT!r}.")
+        if not isinstance(values, dict) or values.get("format") != _FORMAT:
+            raise ValueError(f"not a feature layout: its format is not {_FORMAT!r}.")
         if values.get("version") != VERSION:
             raise ValueError(
                 f"feature layout version {values.get('version')!r}, this code reads {VERSION}: "

@@ -12,14 +12,16 @@
 
 Zeros, False and empty texts are values. A missing value is a row without any; one within a list is
 NaN or an empty text, which Transform takes as missing, and is left out of a list of ints, which has
-no such value: the list gets shorter (`parquet.row_lists` refuses that, `first_hole` looks for it).
+no such value: the list gets shorter (`ParquetTable` refuses that, or looks for it).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +38,151 @@ Agreed: TypeAlias = tuple[Mapping[str, "Kind | None"], list[Any], Any]
 
 A plain tuple: it is a side input on workers, where Beam makes one of a named tuple.
 """
+
+Part: TypeAlias = tuple[str, Any, int]
+"""What is read at once: a file, the part of it, and the place of its first row, once agreed."""
+
+
+class Block(NamedTuple):
+    """Rows of a part, as the file holds them.
+
+    Attributes:
+        part: where they are from.
+        places: the place of each row in its file, see `Rows`.
+        cells: the columns; one without a value in these rows may be absent.
+    """
+
+    part: Part
+    places: np.ndarray
+    cells: pa.RecordBatch
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column."""
+        place = self.cells.schema.get_field_index(name)
+        return self.cells[place] if place >= 0 else pa.nulls(len(self.places))
+
+    def take(self, rows: np.ndarray) -> Block:
+        """Return some of the rows, by number."""
+        return Block(self.part, self.places[rows], self.cells.take(pa.array(rows)))
+
+
+class Hole(NamedTuple):
+    """A row with a list of several values of which one is missing."""
+
+    file: str
+    group: int
+    row: int  # in the row group
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Table(ABC):
+    """Files of one format and of equal columns.
+
+    Attributes:
+        files: their paths.
+    """
+
+    files: tuple[str, ...]
+
+    @property
+    def dropped(self) -> str:
+        """Which columns are left out, for the log; empty where there are none."""
+        return ""
+
+    @abstractmethod
+    def parts(self, file: str, *, whole: bool = False) -> list[Part]:
+        """Return what several workers, or with `whole` one reader, read of a file, in its order."""
+
+    @abstractmethod
+    def read_blocks(
+        self,
+        part: Part,
+        columns: Sequence[str] | None = None,
+        *,
+        unreadable: list[str] | None = None,
+    ) -> Iterator[Block]:
+        """Yield the rows of a part.
+
+        Args:
+            part: of `parts`.
+            columns: those to read; None: all.
+            unreadable: gets a line for each row that cannot be read, which is skipped; None: such
+                a row is an error.
+        """
+
+    @abstractmethod
+    def count(self, block: Block) -> Any:
+        """Return what a block says of the types."""
+
+    @abstractmethod
+    def together(self, counts: Iterable[Any]) -> Any:
+        """Return what several blocks say, in their order."""
+
+    @abstractmethod
+    def types(self, counts: Any) -> Any:
+        """Decide the types of the columns; `kinds` of the result are what tf.Example holds.
+
+        Raises:
+            ValueError: the files do not agree: names file and row.
+        """
+
+    def typed(self, block: Block, name: str, types: Any) -> pa.Array:
+        """Return a column as numbers or texts, as exact as the file has them."""
+        return block.column(name)
+
+    def decoded(
+        self, block: Block, kinds: Mapping[str, Kind | None], types: Any = None
+    ) -> list[pa.ListArray]:
+        """Return the columns that have a kind, in the order of `kinds`, as `as_lists` has them."""
+        return [
+            as_lists(self.typed(block, name, types), kind)
+            for name, kind in kinds.items()
+            if kind is not None
+        ]
+
+    def first_hole(self, name: str) -> Hole | None:
+        """Return the first row whose list gets shorter in tf.Example; None without one."""
+        return None
+
+    def all_blocks(
+        self, columns: Sequence[str] | None = None, *, unreadable: list[str] | None = None
+    ) -> Iterator[Block]:
+        """Yield the rows of all files, see `read_blocks`."""
+        for file in self.files:
+            for part in self.parts(file, whole=True):
+                yield from self.read_blocks(part, columns, unreadable=unreadable)
+
+    def examine(self, part: Part) -> tuple[int, Any]:
+        """Return the number of rows of a part, and what they say of the types."""
+        rows, counts = 0, self.together([])
+        for block in self.read_blocks(part):
+            rows += len(block.places)
+            counts = self.together([counts, self.count(block)])
+        return rows, counts
+
+    def agree(self, examined: Iterable[tuple[Part, tuple[int, Any]]]) -> Agreed:
+        """Return what the examined parts say together, whoever examined them first."""
+        order = {file: number for number, file in enumerate(self.files)}
+        in_order = sorted(examined, key=lambda each: (order[each[0][0]], each[0][1]))
+        parts: list[Part] = []
+        rows = dict.fromkeys(self.files, 0)
+        for (file, place, _), (count, _) in in_order:
+            parts.append((file, place, rows[file]))
+            rows[file] += count
+        types = self.types(self.together(counts for _, (_, counts) in in_order))
+        return types.kinds, parts, types
+
+    def read(self, part: Part, agreed: Agreed) -> Iterator[Rows]:
+        """Yield the rows of a part, see `Agreed`."""
+        kinds, _, types = agreed
+        names = [name for name, kind in kinds.items() if kind is not None]
+        for block in self.read_blocks(part, names or None):
+            yield (
+                block.places,
+                as_batch(self.decoded(block, kinds, types), kinds, len(block.places)),
+            )
+
 
 _VALUES: dict[Kind, pa.DataType] = {
     "int": pa.int64(),

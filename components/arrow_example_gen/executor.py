@@ -30,14 +30,13 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.types.artifact import Artifact
 from tfx.utils import proto_utils
 
-from components.arrow_example_gen.columns import Kind, Rows, list_type
+from components.arrow_example_gen import csv_table, parquet
+from components.arrow_example_gen.columns import Kind, Rows, Table, list_type
 from components.arrow_example_gen.csv_options import CsvOptions
 from components.arrow_example_gen.driver import resolve_input
-from components.arrow_example_gen.read_csv import CsvSource
-from components.arrow_example_gen.read_parquet import ParquetSource
-from components.arrow_example_gen.read_tfrecord import TfrecordSource
 from components.arrow_example_gen.spans import SEPARATOR, escape, literal_folder
 from components.arrow_example_gen.splitting import SplitRows, Splitting
+from components.arrow_example_gen.tfrecord import TfrecordTable
 from components.arrow_example_gen.write_parquet import WriteParquet
 
 _PROTO: Any = example_gen_pb2
@@ -119,8 +118,8 @@ def _rows_by_split(
         parts = pipeline | "SplitData" >> SplitRows(reads[0], splitting, shares)
     elif not splits and splitting.by == "content":
         kinds: list[Any] = [
-            found | f"Kinds[{name}]" >> beam.Map(source.kinds)
-            for name, source, found in zip(names, sources, types, strict=True)
+            found | f"Kinds[{name}]" >> beam.Map(lambda agreed: agreed[0])
+            for name, found in zip(names, types, strict=True)
         ]
         known: Any = kinds | beam.Flatten() | "AllKinds" >> beam.CombineGlobally(_all_kinds)
         parts = [
@@ -173,9 +172,58 @@ def _splitting(exec_properties: Mapping[str, Any], into: Any) -> Splitting:
     return Splitting(by="group", column=column) if column else Splitting(by="content")
 
 
-def open_source(
-    exec_properties: Mapping[str, Any], split_pattern: str
-) -> CsvSource | ParquetSource | TfrecordSource:
+class TableSource:
+    """A table on Beam: a pass for the columns' types, and one for the rows, in parallel by part."""
+
+    def __init__(self, table: Table):
+        self._table = table
+        if table.dropped:
+            logging.warning("%s", table.dropped)
+
+    def types(self) -> beam.PTransform:
+        """Return the pass that finds the types and the parts: Pipeline -> one `Agreed`."""
+        return _Types(self._table)
+
+    def rows(self, types: Any) -> beam.PTransform:
+        """Return the pass that reads: Pipeline -> `Rows`; `types` is the result of the other."""
+        return _TableRows(self._table, types)
+
+
+class _Types(beam.PTransform):
+    def __init__(self, table: Table):
+        super().__init__()
+        self._table = table
+
+    def expand(self, pipeline: Any) -> Any:
+        table = self._table
+        return (
+            pipeline
+            | "Files" >> beam.Create(table.files, reshuffle=False)
+            | "Spread" >> beam.Reshuffle()
+            | "Parts" >> beam.FlatMap(table.parts)
+            | "SpreadParts" >> beam.Reshuffle()
+            | "Count" >> beam.Map(lambda part: (part, table.examine(part)))
+            | "Together" >> beam.combiners.ToList()
+            | "Types" >> beam.Map(table.agree)
+        )
+
+
+class _TableRows(beam.PTransform):
+    def __init__(self, table: Table, types: Any):
+        super().__init__()
+        self._table, self._types = table, types
+
+    def expand(self, pipeline: Any) -> Any:
+        return (
+            pipeline
+            | "Once" >> beam.Create([None], reshuffle=False)
+            | "Parts" >> beam.FlatMap(lambda _, agreed: agreed[1], AsSingleton(self._types))
+            | "Spread" >> beam.Reshuffle()
+            | "Read" >> beam.FlatMap(self._table.read, AsSingleton(self._types))
+        )
+
+
+def open_source(exec_properties: Mapping[str, Any], split_pattern: str) -> TableSource:
     """Open the matching files of the node's folder.
 
     Args:
@@ -192,11 +240,11 @@ def open_source(
         files += found
     options = _options(exec_properties)
     if CSV in options:
-        return CsvSource(files, CsvOptions.model_validate(options[CSV]))
+        return TableSource(csv_table.open_table(files, CsvOptions.model_validate(options[CSV])))
     if options.get(TFRECORD):
-        return TfrecordSource(files)
-    shorter = options.get(SHORTER_LISTS, [])
-    return ParquetSource(files, [literal_folder(folder, each) for each in patterns], shorter)
+        return TableSource(TfrecordTable(tuple(files)))
+    folders = [literal_folder(folder, each) for each in patterns]
+    return TableSource(parquet.open_table(files, folders, options.get(SHORTER_LISTS, [])))
 
 
 def _options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:

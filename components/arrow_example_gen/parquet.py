@@ -7,22 +7,29 @@ and pandas write them.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as types
 
 from components.arrow_example_gen.columns import (
+    Agreed,
+    Block,
+    Hole,
     Kind,
+    Part,
+    Table,
     as_lists,
     check_time_zone,
     holes,
@@ -154,172 +161,158 @@ def _is_int(text: str | None) -> bool:
     return text is not None and bool(_INTEGER.fullmatch(text)) and int(text) in _INT64
 
 
-BATCH_ROWS = 1_000
 _MOST_ROWS, _BATCH_BYTES = 2**14, 2**24
 _BEYOND_INT64 = 2**63
-
-
-class RowGroup(NamedTuple):
-    """A part of the table that is read separately."""
-
-    file: str
-    number: int
-    keys: _FolderKeys  # columns by the names of the file's folders
-
-
-def first_number(group: RowGroup) -> int:
-    """Return the number of a row group's first row: no other group of its file has it."""
-    return group.number << 32
+_GROUP_BITS = 32  # of a row's place: its number in its row group; above them, the group's number
 
 
 @dataclass(frozen=True)
-class ParquetTable:
+class ParquetTable(Table):
     """Parquet files of equal columns.
 
     Attributes:
+        files: their paths.
         columns: name -> what tf.Example makes of it, None where no file has a value for it.
         lists: those of which a row may hold several values.
         empty: those that have no value in any row, by the footers.
         left_out: name -> the Arrow type that tf.Example cannot hold.
-        groups: the row groups in the order of the files.
-        rows: their number.
+        groups: file -> the number of rows of each of its row groups.
+        keys: file -> columns by the names of its folders.
+        whole: columns of lists of ints that must not lose a value.
     """
 
     columns: Mapping[str, Kind | None]
     lists: frozenset[str]
     empty: frozenset[str]
     left_out: Mapping[str, str]
-    groups: tuple[RowGroup, ...]
-    rows: int
+    groups: Mapping[str, Sequence[int]]
+    keys: Mapping[str, _FolderKeys]
+    whole: frozenset[str] = frozenset()
 
+    @property
+    def dropped(self) -> str:
+        """Which columns are left out."""
+        found = ", ".join(f"{name} ({kind})" for name, kind in self.left_out.items())
+        return f"Columns of types that examples cannot hold are left out: {found}" if found else ""
 
-def open_table(files: Sequence[str], folders: str | Sequence[str]) -> ParquetTable:
-    """Read the footers; and the uint64 columns whose range no footer has.
+    @property
+    def rows(self) -> int:
+        """Their number."""
+        return sum(map(sum, self.groups.values()))
 
-    Args:
-        files: paths, on any file system that Beam knows.
-        folders: where they were found: `key=value` folders below are columns. Several: of each
-            file the deepest that it lies below.
+    def parts(self, file: str, *, whole: bool = False) -> list[Part]:
+        """Return the row groups of a file."""
+        return [(file, number, number << _GROUP_BITS) for number in range(len(self.groups[file]))]
 
-    Raises:
-        ValueError: a file is neither; one has two columns of one name; one lacks a column of the
-            first, or has one that it lacks, or one of another type; or the folders' keys differ.
-    """
-    known: dict[str, _Column] = {}
-    groups: list[RowGroup] = []
-    filled: set[str] = set()
-    rows = 0
-    keys = folder_keys(files, [folders] if isinstance(folders, str) else folders)
-    for file in files:
+    def read_blocks(
+        self,
+        part: Part,
+        columns: Sequence[str] | None = None,
+        *,
+        unreadable: list[str] | None = None,
+    ) -> Iterator[Block]:
+        """Yield the rows of a row group, with the columns of its folders.
+
+        Raises:
+            ValueError: it cannot be read: the file is damaged.
+        """
+        file, number, start = part
+        keys = dict(self.keys[file])
+        names = list(self.columns if columns is None else columns)
         with open_file(file) as parquet:
-            _merge(known, _columns(parquet, file), file, files[0])
-            for number in range(parquet.num_row_groups):
-                groups.append(RowGroup(file, number, keys[file]))
-                filled |= _filled(parquet.metadata.row_group(number))
-            rows += parquet.metadata.num_rows
-    columns: dict[str, Kind | None] = {
-        name: column.kind for name, column in known.items() if not column.left_out
-    }
-    for name, _ in keys[files[0]]:
-        if name in known:
-            raise ValueError(
-                f"{files[0]}: column {name!r} is in the file, and a folder on its path is named "
-                f"{name}=...; rename one."
-            )
-        whole = any(isinstance(dict(found)[name], int) for found in keys.values())
-        columns[name] = "int" if whole else "string"
-    return ParquetTable(
-        columns,
-        frozenset(name for name, column in known.items() if column.several),
-        frozenset(name for name, column in known.items() if not column.left_out) - filled,
-        {name: str(column.type) for name, column in known.items() if column.left_out},
-        tuple(groups),
-        rows,
-    )
+            size = parquet.metadata.row_group(number)
+            row_bytes = max(size.total_byte_size // max(size.num_rows, 1), 1)
+            rows = max(1, min(_MOST_ROWS, _BATCH_BYTES // row_bytes))
+            stored = [name for name in names if name not in keys]
+            batches = parquet.iter_batches(rows, row_groups=[number], columns=stored)
+            while True:
+                try:
+                    batch = next(batches, None)
+                except (pa.ArrowException, OSError) as error:
+                    raise ValueError(
+                        f"{file}, row group {number}: cannot be read ({error}). The file is "
+                        "damaged; write it again."
+                    ) from None
+                if batch is None:
+                    return
+                places = {name: i for i, name in enumerate(batch.schema.names)}
+                arrays = [
+                    pa.array([keys[name]] * batch.num_rows) if name in keys else batch[places[name]]
+                    for name in names
+                ]
+                cells = pa.RecordBatch.from_arrays(arrays, names)
+                yield Block(part, np.arange(start, start + cells.num_rows), cells)
+                start += cells.num_rows
 
+    def examine(self, part: Part) -> tuple[int, None]:
+        """Return the number of rows of a row group."""
+        return self.groups[part[0]][part[1]], None
 
-def batches(
-    group: RowGroup, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
-) -> Iterator[pa.RecordBatch]:
-    """Read a row group's columns, those of its folders included, in the order of `columns`.
+    def agree(self, examined: Iterable[tuple[Part, tuple[int, Any]]]) -> Agreed:
+        """Return what the footers say."""
+        return self.columns, [part for file in self.files for part in self.parts(file)], None
 
-    Raises:
-        ValueError: it cannot be read: the file is damaged.
-    """
-    keys = dict(group.keys)
-    with open_file(group.file) as parquet:
-        stored = [name for name in columns if name not in keys]
-        read = parquet.iter_batches(batch_rows, row_groups=[group.number], columns=stored)
-        while True:
+    def count(self, block: Block) -> None:
+        """Return nothing: the footers say it."""
+
+    def together(self, counts: Iterable[None]) -> None:
+        """Return nothing: the footers say it."""
+
+    def types(self, counts: None) -> None:
+        """Return nothing: the footers say it."""
+
+    def decoded(
+        self, block: Block, kinds: Mapping[str, Kind | None], types: Any = None
+    ) -> list[pa.ListArray]:
+        """Return columns of a block as `as_lists` has them.
+
+        Raises:
+            ValueError: a column's values do not fit its kind, or one of `whole` would lose a value:
+                names file, row group, row and type.
+        """
+        lists = []
+        for name, kind in kinds.items():
+            if kind is None:
+                continue
+            column = block.column(name)
+            if name in self.whole and kind == "int" and is_list(column.type):
+                _refuse_holes(name, column, block)
             try:
-                batch = next(read)
-            except StopIteration:
-                return
-            except (pa.ArrowException, OSError) as error:
+                lists.append(as_lists(column, kind))
+            except pa.ArrowException as error:
+                row = next(i for i in range(len(column)) if not _converts(column.slice(i, 1), kind))
                 raise ValueError(
-                    f"{group.file}, row group {group.number}: cannot be read ({error}). The file "
-                    "is damaged; write it again."
+                    f"{_place(block, row)}: column {name!r}, {column.type}, cannot be written as "
+                    f"{kind} ({error}). Write it as another type, or leave it out of the file."
                 ) from None
-            places = {name: i for i, name in enumerate(batch.schema.names)}
-            arrays = [
-                pa.array([keys[name]] * batch.num_rows) if name in keys else batch[places[name]]
-                for name in columns
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, list(columns))
+        return lists
+
+    def first_hole(self, name: str) -> Hole | None:
+        """Return the first row whose list gets shorter in tf.Example; None without one.
+
+        Reads the whole column, where it is one of lists of ints.
+        """
+        if name not in self.lists or self.columns.get(name) != "int":
+            return None
+        for block in self.all_blocks([name]):
+            column = block.cells[0]
+            rows = block.places[holes(column)] if is_list(column.type) else block.places[:0]
+            if len(rows):
+                number = int(rows[0]) % (1 << _GROUP_BITS)
+                return Hole(block.part[0], block.part[1], number, column.type)
+        return None
 
 
-def write_batch_rows(group: RowGroup) -> int:
-    """Return how many rows of a row group are read at a time to be written again."""
-    with open_file(group.file) as parquet:
-        size = parquet.metadata.row_group(group.number)
-        row_bytes = size.total_byte_size // max(size.num_rows, 1)
-    return max(1, min(_MOST_ROWS, _BATCH_BYTES // max(row_bytes, 1)))
+def _place(block: Block, row: int) -> str:
+    file, number, _ = block.part
+    return f"{file}, row group {number}, row {block.places[row] % (1 << _GROUP_BITS)}"
 
 
-def row_lists(
-    batch: pa.RecordBatch,
-    kinds: Mapping[str, Kind],
-    group: RowGroup,
-    *,
-    rows: Sequence[int],
-    whole: Collection[str] = (),
-) -> list[pa.ListArray]:
-    """Return the columns of a batch as `as_lists` has them.
-
-    Args:
-        batch: has every column of `kinds`.
-        kinds: name -> kind.
-        group: where it comes from.
-        rows: number of each of its rows in the group.
-        whole: columns of lists that must not lose a value.
-
-    Raises:
-        ValueError: a column's values do not fit its kind, or one of `whole` would lose a value:
-            names file, row group, row and type.
-    """
-    places = {name: i for i, name in enumerate(batch.schema.names)}
-    lists = []
-    for name, kind in kinds.items():
-        column = batch[places[name]]
-        if name in whole and kind == "int" and is_list(column.type):
-            _refuse_holes(name, column, group, rows)
-        try:
-            lists.append(as_lists(column, kind))
-        except pa.ArrowException as error:
-            row = next(i for i in range(len(column)) if not _converts(column.slice(i, 1), kind))
-            raise ValueError(
-                f"{group.file}, row group {group.number}, row {rows[row]}: column {name!r}, "
-                f"{column.type}, cannot be written as {kind} ({error}). Write it as another type, "
-                "or leave it out of the file."
-            ) from None
-    return lists
-
-
-def _refuse_holes(name: str, column: pa.Array, group: RowGroup, rows: Sequence[int]) -> None:
+def _refuse_holes(name: str, column: pa.Array, block: Block) -> None:
     found = holes(column)
     if len(found):
         raise ValueError(
-            f"{group.file}, row group {group.number}, row {rows[int(found[0])]}: column {name!r}, "
+            f"{_place(block, int(found[0]))}: column {name!r}, "
             f"{column.type}, has a list with a missing value. A list of ints in a tf.Example has "
             "no missing value: what follows it would move up by one. Write the lists as floats, "
             "where it is NaN, or, where the order does not matter, name the column in "
@@ -335,30 +328,55 @@ def _converts(column: pa.Array, kind: Kind) -> bool:
     return True
 
 
-class Hole(NamedTuple):
-    """A row with a list of several values of which one is missing."""
+def open_table(
+    files: Sequence[str],
+    folders: str | Sequence[str],
+    shorter_lists: Sequence[str] = ("*",),
+) -> ParquetTable:
+    """Read the footers; and the uint64 columns whose range no footer has.
 
-    file: str
-    group: int
-    row: int  # in the row group
-    type: pa.DataType
+    Args:
+        files: paths, on any file system that Beam knows.
+        folders: where they were found: `key=value` folders below are columns. Several: of each
+            file the deepest that it lies below.
+        shorter_lists: names or globs of columns of ints whose lists may lose missing values.
 
-
-def first_hole(table: ParquetTable, name: str) -> Hole | None:
-    """Return the first row whose list of the column gets shorter in tf.Example; None without one.
-
-    Reads the whole column, where it is one of lists of ints.
+    Raises:
+        ValueError: a file is neither; one has two columns of one name; one lacks a column of the
+            first, or has one that it lacks, or one of another type; or the folders' keys differ.
     """
-    if name not in table.lists or table.columns.get(name) != "int":
-        return None
-    for group in table.groups:
-        start = 0
-        for batch in batches(group, [name]):
-            found = holes(batch[0]) if is_list(batch[0].type) else []
-            if len(found):
-                return Hole(group.file, group.number, start + int(found[0]), batch[0].type)
-            start += batch.num_rows
-    return None
+    known: dict[str, _Column] = {}
+    groups: dict[str, list[int]] = {}
+    filled: set[str] = set()
+    keys = folder_keys(files, [folders] if isinstance(folders, str) else folders)
+    for file in files:
+        with open_file(file) as parquet:
+            _merge(known, _columns(parquet, file), file, files[0])
+            found = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
+            groups[file] = [group.num_rows for group in found]
+            filled = filled.union(*map(_filled, found))
+    columns: dict[str, Kind | None] = {
+        name: column.kind for name, column in known.items() if not column.left_out
+    }
+    for name, _ in keys[files[0]]:
+        if name in known:
+            raise ValueError(
+                f"{files[0]}: column {name!r} is in the file, and a folder on its path is named "
+                f"{name}=...; rename one."
+            )
+        whole = any(isinstance(dict(found)[name], int) for found in keys.values())
+        columns[name] = "int" if whole else "string"
+    lists = frozenset(name for name, column in known.items() if column.several)
+    return ParquetTable(
+        tuple(files),
+        columns,
+        lists,
+        frozenset(name for name, column in known.items() if not column.left_out) - filled,
+        {name: str(column.type) for name, column in known.items() if column.left_out},
+        groups,
+        keys,
+        frozenset(n for n in lists if not any(fnmatch.fnmatchcase(n, p) for p in shorter_lists)),
+    )
 
 
 @contextlib.contextmanager
@@ -428,7 +446,7 @@ def _exceeds_int64(parquet: pq.ParquetFile | _ArrowFile, name: str, several: boo
     for number in range(parquet.num_row_groups):
         highest = None if several else _highest_by_footer(parquet, name, number)
         if highest is None:
-            for batch in parquet.iter_batches(BATCH_ROWS, row_groups=[number], columns=[name]):
+            for batch in parquet.iter_batches(_MOST_ROWS, row_groups=[number], columns=[name]):
                 values = batch[0].flatten() if several else batch[0]
                 highest = max(highest or 0, pc.max(values).as_py() or 0)
         if highest is not None and highest >= _BEYOND_INT64:

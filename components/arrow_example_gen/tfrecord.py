@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import google_crc32c
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
-from tfx_bsl.coders import example_coder
+from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
-from components.arrow_example_gen.columns import Kind, as_lists, kind_of
+from components.arrow_example_gen.columns import Block, Kind, Part, Table, kind_of
 from components.arrow_example_gen.decompress import DamagedFile, open_decompressed
 
 BLOCK_BYTES = 2**22
@@ -25,80 +27,149 @@ _LENGTH = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
 
 
-class Block(NamedTuple):
-    """Records of a file, decoded.
-
-    Attributes:
-        start: number of the first among those of the file that could be read, from 0.
-        rows: how many.
-        batch: a column of lists for each feature that one of them has, of int64, float32 or bytes,
-            or of nulls where no record has a value for it.
-        places: number of each record in the file, from 1, for messages.
-    """
-
-    start: int
-    rows: int
-    batch: pa.RecordBatch
-    places: Sequence[int]
-
-
 class _Record(NamedTuple):
     place: int
     data: bytes
 
 
-def blocks(file: str, *, unreadable: list[str] | None = None) -> Iterator[Block]:
-    """Yield the records of a file.
+_SHOWN: Mapping[Kind, str] = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
 
-    Args:
-        file: its path, on any file system that Beam knows.
-        unreadable: gets a line for each damaged record and for each that is not a tf.Example, which
-            are skipped where the next one can be found; None: such a record is an error.
 
-    Raises:
-        ValueError: it is not a TFRecord file, a record is truncated, damaged or no tf.Example, or
-            two records have a feature of different types: names file and record.
+class Seen(NamedTuple):
+    """What is known of a feature.
+
+    Attributes:
+        kinds: kind -> the first record with a value of it, as a message names it.
+        several: a record holds several values.
     """
-    start = 0
+
+    kinds: Mapping[Kind, str]
+    several: bool = False
+
+
+@dataclass(frozen=True)
+class Features:
+    """What all records say.
+
+    Attributes:
+        kinds: feature -> kind, None where no record has a value.
+        several: the features of which a record holds several values.
+    """
+
+    kinds: Mapping[str, Kind | None]
+    several: frozenset[str]
+
+
+@dataclass(frozen=True)
+class TfrecordTable(Table):
+    """TFRecord files of tf.Examples."""
+
+    def parts(self, file: str, *, whole: bool = False) -> list[Part]:
+        """Return the file."""
+        return [(file, 0, 0)]
+
+    def read_blocks(
+        self,
+        part: Part,
+        columns: Sequence[str] | None = None,
+        *,
+        unreadable: list[str] | None = None,
+    ) -> Iterator[Block]:
+        """Yield the records of a file; columns are lists of int64, float32 or bytes, or of nulls.
+
+        Raises:
+            ValueError: it is not a TFRecord file, or a record is truncated, damaged or no
+                tf.Example: names file and record.
+        """
+        start = part[2]
+        for records in _held(part[0], unreadable):
+            for batch in _decoded(records, part[0], unreadable):
+                block = Block(part, np.arange(start, start + batch.num_rows), batch)
+                start += batch.num_rows
+                if columns is not None:
+                    arrays = [block.column(name) for name in columns]
+                    cells = pa.RecordBatch.from_arrays(arrays, list(columns))
+                    block = block._replace(cells=cells)
+                yield block
+
+    def count(self, block: Block) -> dict[str, Seen]:
+        """Return the features of a block."""
+        found = {}
+        for name, column in zip(block.cells.schema.names, block.cells.columns, strict=True):
+            kind: Kind | None = None if types.is_null(column.type) else kind_of(column.type)
+            found[name] = Seen({})
+            if kind is not None:
+                lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+                first = int((lengths > 0).argmax())
+                if lengths[first]:
+                    place = f"{block.part[0]}, record {block.places[first] + 1}"
+                    kinds: dict[Kind, str] = {kind: place}
+                    found[name] = Seen(kinds, bool(lengths.max() > 1))
+        return found
+
+    def together(self, counts: Iterable[Mapping[str, Seen]]) -> dict[str, Seen]:
+        """Merge what several blocks or files say of the features; the first names the place."""
+        found: dict[str, Seen] = {}
+        for features in counts:
+            for name, seen in features.items():
+                known = found.get(name, Seen({}))
+                kinds: dict[Kind, str] = {**known.kinds}
+                for kind, place in seen.kinds.items():
+                    kinds.setdefault(kind, place)
+                found[name] = Seen(kinds, known.several or seen.several)
+        return found
+
+    def types(self, counts: Mapping[str, Seen]) -> Features:
+        """Return the kind of each feature.
+
+        Raises:
+            ValueError: a feature has values of two types: names two records.
+        """
+        kinds: dict[str, Kind | None] = {}
+        for name, seen in counts.items():
+            if len(seen.kinds) > 1:
+                (kind, place), (other, elsewhere) = list(seen.kinds.items())[:2]
+                raise ValueError(
+                    f"{elsewhere}: feature {name!r} is a {_SHOWN[other]}, and in {place} a "
+                    f"{_SHOWN[kind]}. Write it as one of them."
+                )
+            kinds[name] = next(iter(seen.kinds), None)
+        return Features(kinds, frozenset(name for name, seen in counts.items() if seen.several))
+
+
+def _held(file: str, unreadable: list[str] | None) -> Iterator[list[_Record]]:
+    """Yield the records of a file, as many as are decoded at once."""
     held: list[_Record] = []
     size = 0
     for record in _records(file, unreadable):
         held.append(record)
         size += len(record.data)
         if len(held) == BLOCK_RECORDS or size >= BLOCK_BYTES:
-            for block in _decoded(held, start, file, unreadable):
-                yield block
-                start += block.rows
+            yield held
             held, size = [], 0
     if held:
-        yield from _decoded(held, start, file, unreadable)
+        yield held
 
 
 def _decoded(
-    records: list[_Record], start: int, file: str, unreadable: list[str] | None
-) -> Iterator[Block]:
-    decode = example_coder.ExamplesToRecordBatchDecoder().DecodeBatch
+    records: list[_Record], file: str, unreadable: list[str] | None
+) -> Iterator[pa.RecordBatch]:
+    decode: Any = ExamplesToRecordBatchDecoder().DecodeBatch
     try:
         batch = decode([record.data for record in records])
     except RuntimeError:  # which says of which record neither place nor name
-        batches = [_alone(decode, record, file, unreadable) for record in records]
-        for record, alone in zip(records, batches, strict=True):
-            if alone is not None:  # one record each, whose types may differ
-                yield Block(start, 1, alone, [record.place])
-                start += 1
+        for record in records:  # one each, whose types may differ
+            try:
+                yield decode([record.data])
+            except RuntimeError:
+                message = f"{file}, record {record.place}: is not a tf.Example"
+                if unreadable is None:
+                    raise ValueError(
+                        f"{message}. Write it again, or take it out of the file."
+                    ) from None
+                unreadable.append(message)
         return
-    yield Block(start, len(records), batch, [record.place for record in records])
-
-
-def _alone(decode: Any, record: _Record, file: str, unreadable: list[str] | None) -> Any:
-    try:
-        return decode([record.data])
-    except RuntimeError:
-        message = f"{file}, record {record.place}: is not a tf.Example"
-        if unreadable is None:
-            raise ValueError(f"{message}. Write it again, or take it out of the file.") from None
-        unreadable.append(message)
-        return None
+    yield batch
 
 
 def _records(file: str, unreadable: list[str] | None) -> Iterator[_Record]:
@@ -161,89 +232,3 @@ def _begins_a_record(head: bytes) -> bool:
     fits.
     """
     return len(head) >= _LENGTH.size and _LENGTH.unpack_from(head)[1] == _masked(head[:8])
-
-
-_SHOWN: Mapping[Kind, str] = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
-
-
-class Seen(NamedTuple):
-    """What is known of a feature.
-
-    Attributes:
-        kinds: kind -> the first record with a value of it, as a message names it.
-        several: a record holds several values.
-    """
-
-    kinds: Mapping[Kind, str]
-    several: bool = False
-
-
-def seen_in(block: Block, file: str) -> dict[str, Seen]:
-    """Return the features of a block."""
-    found = {}
-    for name, column in zip(block.batch.schema.names, block.batch.columns, strict=True):
-        kind: Kind | None = None if types.is_null(column.type) else kind_of(column.type)
-        found[name] = Seen({})
-        if kind is not None:
-            lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
-            first = int((lengths > 0).argmax())
-            if lengths[first]:
-                kinds: dict[Kind, str] = {kind: f"{file}, record {block.places[first]}"}
-                found[name] = Seen(kinds, bool(lengths.max() > 1))
-    return found
-
-
-def together(parts: Iterable[Mapping[str, Seen]]) -> dict[str, Seen]:
-    """Merge what several blocks or files say of the features; the first one names the place."""
-    found: dict[str, Seen] = {}
-    for part in parts:
-        for name, seen in part.items():
-            known = found.get(name, Seen({}))
-            kinds: dict[Kind, str] = {**known.kinds}
-            for kind, where in seen.kinds.items():
-                kinds.setdefault(kind, where)
-            found[name] = Seen(kinds, known.several or seen.several)
-    return found
-
-
-def kinds_of(found: Mapping[str, Seen]) -> dict[str, Kind | None]:
-    """Return feature -> kind, None where no record has a value.
-
-    Raises:
-        ValueError: a feature has values of two types: names two records.
-    """
-    kinds: dict[str, Kind | None] = {}
-    for name, seen in found.items():
-        if len(seen.kinds) > 1:
-            (kind, place), (other, elsewhere) = list(seen.kinds.items())[:2]
-            raise ValueError(
-                f"{elsewhere}: feature {name!r} is a {_SHOWN[other]}, and in {place} a "
-                f"{_SHOWN[kind]}. Write it as one of them."
-            )
-        kinds[name] = next(iter(seen.kinds), None)
-    return kinds
-
-
-def all_columns(block: Block, kinds: Mapping[str, Kind | None]) -> list[pa.ListArray]:
-    """Return the columns of a block that have a kind, in their order, as lists."""
-    places = {name: i for i, name in enumerate(block.batch.schema.names)}
-    return [
-        as_lists(block.batch[places[name]] if name in places else pa.nulls(block.rows), kind)
-        for name, kind in kinds.items()
-        if kind is not None
-    ]
-
-
-def examined(file: str, read: Iterable[Block]) -> dict[str, Seen]:
-    """Return the features of a file."""
-    return together(seen_in(block, file) for block in read)
-
-
-def as_batches(
-    read: Iterable[Block], kinds: Mapping[str, Kind | None], columns: Sequence[str] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Yield blocks as record batches of equal columns; those without a value are of texts."""
-    names = list(kinds if columns is None else columns)
-    wanted: dict[str, Kind | None] = {name: kinds[name] or "string" for name in names}
-    for block in read:
-        yield pa.RecordBatch.from_arrays(all_columns(block, wanted), names)

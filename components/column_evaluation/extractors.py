@@ -52,7 +52,7 @@ def custom_extractors(
             tensor_adapter_config=tensor_adapter_config,
         ),
     ]
-    reason = find_rows_reason(eval_shared_model, eval_config)
+    reason = _find_rows_reason(eval_shared_model, eval_config)
     if reason is not None:
         logging.info("Evaluating row by row: %s.", reason)
         return extractors
@@ -74,7 +74,7 @@ def custom_extractors(
     ]
 
 
-def find_rows_reason(eval_shared_model: Any, eval_config: tfma.EvalConfig) -> str | None:
+def _find_rows_reason(eval_shared_model: Any, eval_config: tfma.EvalConfig) -> str | None:
     """Return why an evaluation needs rows, or None if batches give the same results."""
     options = eval_config.options
     if options.compute_confidence_intervals.value:

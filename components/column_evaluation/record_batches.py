@@ -18,7 +18,7 @@ from components.arrow_example_gen.columns import empty_to_null, serialize
 # TFXIO yields up to 1,000 rows of TFRecords, where a call of a signature costs more than its rows,
 # and whole row groups of Parquet. Wide rows keep TFXIO's number, so memory stays bounded.
 LEAST_ROWS, MOST_ROWS = 1_000, 8_192
-BATCH_BYTES = 4 << 20
+_BATCH_BYTES = 4 << 20
 
 
 def prepare_record_batches() -> tfma.extractors.Extractor:
@@ -43,7 +43,7 @@ class _PrepareRecordBatches(beam.DoFn):
         if batch is None:
             yield element
             return
-        fitting = BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)
+        fitting = _BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)
         most = min(max(LEAST_ROWS, fitting), MOST_ROWS)
         for start in range(0, batch.num_rows, most):
             part = batch.slice(start, most)

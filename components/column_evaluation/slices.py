@@ -12,7 +12,7 @@ from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.slicer import slicer_lib
 from tensorflow_model_analysis.utils import util
 
-SliceKey = tuple[tuple[str, Any], ...]
+_SliceKey = tuple[tuple[str, Any], ...]
 
 
 def slice_rows(
@@ -20,7 +20,7 @@ def slice_rows(
     preferred: Sequence[Mapping[str, Any]],
     others: Mapping[str, Any],
     rows: int,
-) -> Iterator[tuple[SliceKey, np.ndarray | slice]]:
+) -> Iterator[tuple[_SliceKey, np.ndarray | slice]]:
     """Yield each slice that occurs in a batch, with the numbers of its rows.
 
     TFMA itself finds the slices, once for each distinct combination of the values that a
@@ -33,7 +33,7 @@ def slice_rows(
         rows: Number of rows.
     """
     columns: dict[tuple[int, str], _Distinct] = {}
-    found: dict[SliceKey, list[np.ndarray]] = {}
+    found: dict[_SliceKey, list[np.ndarray]] = {}
     for spec in specs:
         read = []
         for name in (*spec.feature_keys, *spec.feature_values):

@@ -30,7 +30,7 @@ from tensorflow_model_analysis.metrics import (
 from components.column_evaluation.read_batch import Batch, count_rows, read_batch
 from components.evaluator_metrics.row_computations import RowCombiner
 
-Adder = Callable[[Any, Any, metric_types.StandardMetricInputs], Any]
+_Adder = Callable[[Any, Any, metric_types.StandardMetricInputs], Any]
 """(combiner, its accumulator, batch) -> the accumulator with the batch."""
 
 
@@ -47,7 +47,7 @@ class _ColumnCombiner(beam.CombineFn):
         return self.combiner.create_accumulator()
 
     def add_input(self, accumulator: Any, element: metric_types.StandardMetricInputs) -> Any:
-        add = adder_of(self.combiner)
+        add = _adder_of(self.combiner)
         assert add is not None  # rows_reason was asked before
         return add(self.combiner, accumulator, element)
 
@@ -65,23 +65,23 @@ class _ColumnCombiner(beam.CombineFn):
 class _HistogramCombiner(_ColumnCombiner):
     """A histogram that has arrays for TFMA's dict of objects, each of which Beam would pickle."""
 
-    def create_accumulator(self) -> Buckets:
-        return Buckets(np.zeros([0], np.int64), np.zeros([3, 0]))
+    def create_accumulator(self) -> _Buckets:
+        return _Buckets(np.zeros([0], np.int64), np.zeros([3, 0]))
 
-    def merge_accumulators(self, accumulators: Iterable[Buckets]) -> Buckets:
+    def merge_accumulators(self, accumulators: Iterable[_Buckets]) -> _Buckets:
         return _merge_buckets(accumulators)
 
-    def compact(self, accumulator: Buckets) -> Buckets:
+    def compact(self, accumulator: _Buckets) -> _Buckets:
         return accumulator
 
-    def extract_output(self, accumulator: Buckets) -> Any:
+    def extract_output(self, accumulator: _Buckets) -> Any:
         numbers, sums = accumulator
         columns = zip(numbers.tolist(), *sums.tolist(), strict=True)
         buckets = (calibration_histogram.Bucket(*values) for values in columns)
         return self.combiner.extract_output({each.bucket_id: each for each in buckets})
 
 
-class Buckets(NamedTuple):
+class _Buckets(NamedTuple):
     """The buckets of a histogram that have rows.
 
     Attributes:
@@ -93,11 +93,11 @@ class Buckets(NamedTuple):
     sums: np.ndarray
 
 
-def _merge_buckets(parts: Iterable[Buckets]) -> Buckets:
+def _merge_buckets(parts: Iterable[_Buckets]) -> _Buckets:
     """Add up buckets of the same number, in one part or in several."""
     numbers, sums = map(np.hstack, zip(*parts, strict=True))
     found = np.flatnonzero(np.bincount(numbers))
-    return Buckets(found, np.stack([np.bincount(numbers, each)[found] for each in sums]))
+    return _Buckets(found, np.stack([np.bincount(numbers, each)[found] for each in sums]))
 
 
 def to_column_combiner(combiner: beam.CombineFn) -> beam.CombineFn:
@@ -111,16 +111,16 @@ def is_column_combiner(combiner: beam.CombineFn) -> bool:
     return isinstance(combiner, _ColumnCombiner)
 
 
-def adder_of(combiner: Any) -> Adder | None:
+def _adder_of(combiner: Any) -> _Adder | None:
     """Return how to add a batch to a combiner's accumulator, or None if only rows can be added."""
-    return _add_rows if isinstance(combiner, RowCombiner) else ADDERS.get(type(combiner))
+    return _add_rows if isinstance(combiner, RowCombiner) else _ADDERS.get(type(combiner))
 
 
 def rows_reason(computation: metric_types.MetricComputation) -> str | None:
     """Return why a computation has to add rows one at a time, or None if it can add a batch."""
     combiner, names = computation.combiner, sorted({key.name for key in computation.keys})
     what = f"{', '.join(names)} ({type(combiner).__name__})"
-    if adder_of(combiner) is None:
+    if _adder_of(combiner) is None:
         return f"{what} has no column-wise combiner"
     for key in computation.keys:
         if key.sub_key is not None and (key.sub_key.k is not None or key.sub_key.top_k is not None):
@@ -173,7 +173,7 @@ def _read_columns(
 _EPSILON = 1e-7  # as in metric_util.within_interval
 
 
-def _add_to_histogram(combiner: Any, accumulator: Buckets, element: Any) -> Buckets:
+def _add_to_histogram(combiner: Any, accumulator: _Buckets, element: Any) -> _Buckets:
     y, p, w = _read_columns(combiner, element, fractional_labels=combiner._fractional_labels)
     values = p if combiner._prediction_based_bucketing else y
     if np.isnan(values).any():
@@ -181,7 +181,7 @@ def _add_to_histogram(combiner: Any, accumulator: Buckets, element: Any) -> Buck
     buckets = combiner._num_buckets
     at = (values - combiner._left) / combiner._range * buckets + 1
     numbers = np.clip(at, 0, buckets + 1).astype(np.int64)
-    return _merge_buckets([accumulator, Buckets(numbers, np.stack([w * y, w * p, w]))])
+    return _merge_buckets([accumulator, _Buckets(numbers, np.stack([w * y, w * p, w]))])
 
 
 def _add_to_matrices(combiner: Any, accumulator: Any, element: Any) -> Any:
@@ -230,7 +230,7 @@ def _add_to_count(combiner: Any, accumulator: float, element: Any) -> float:
     return accumulator + float(np.sum(weights, dtype=np.float64))
 
 
-def _add_to_error(error: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Adder:
+def _add_to_error(error: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> _Adder:
     def add(combiner: Any, accumulator: Any, element: Any) -> Any:
         labels, predictions, w = _read(combiner, combiner._metric_key, element)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -311,7 +311,7 @@ def _add_rows(combiner: RowCombiner, accumulator: Any, element: Any) -> Any:
     return combiner.add_rows(accumulator, labels[:, 0], predictions, weights)
 
 
-ADDERS: dict[type, Adder] = {
+_ADDERS: dict[type, _Adder] = {
     calibration_histogram._CalibrationHistogramCombiner: _add_to_histogram,
     binary_confusion_matrices._BinaryConfusionMatrixCombiner: _add_to_matrices,
     calibration._WeightedLabelsPredictionsExamplesCombiner: _add_to_totals,

@@ -29,20 +29,20 @@ from components.evaluator_metrics.row_computations import (
 )
 
 NAME = "better_than_constant"
-AGAINST_CONSTANT = "against_constant"
-SHUFFLES = 499
-MOST_BY_CHANCE = 0.01
-MOST_ROWS = 20_000
+_AGAINST_CONSTANT = "against_constant"
+_SHUFFLES = 499
+_MOST_BY_CHANCE = 0.01
+_MOST_ROWS = 20_000
 _MOST_NUMBERS = 2_000_000
 _SMALLEST = 1e-7  # probability, as Keras clips it
 
-Value = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
+_Value = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 """(labels, predictions, weights), `[rows]` or `[rows, classes]` -> the metric."""
-Prepare = Callable[[np.ndarray], tuple[np.ndarray, Value]]
+_Prepare = Callable[[np.ndarray], tuple[np.ndarray, _Value]]
 """Predictions -> what is shuffled, one entry per row, and the metric of it."""
 
 
-class Comparison(NamedTuple):
+class _Comparison(NamedTuple):
     """A model beside the best constant.
 
     Attributes:
@@ -63,12 +63,12 @@ class Comparison(NamedTuple):
         """1 or 0; NaN if the rows do not allow a comparison."""
         if not (math.isfinite(self.model) and math.isfinite(self.constant)):
             return math.nan
-        return float(self.chance <= MOST_BY_CHANCE)
+        return float(self.chance <= _MOST_BY_CHANCE)
 
 
-def compare(
+def _compare(
     metric: str, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
-) -> Comparison:
+) -> _Comparison:
     """Compare a model with the best constant.
 
     Args:
@@ -81,7 +81,7 @@ def compare(
         The comparison; its numbers are NaN if a label or a prediction is not finite, if a label is
         no class of the model, or if all labels are equal.
     """
-    rule = RULES[metric]
+    rule = _RULES[metric]
     counted = weights > 0.0
     labels, predictions, weights = labels[counted], predictions[counted], weights[counted]
     # In one order, whatever the order in which Beam merged them: so shuffles are the same.
@@ -93,20 +93,20 @@ def compare(
         known = range(max(2, predictions.shape[1]))
         usable = usable and bool(np.isin(labels, known).all())
     if not usable or len(np.unique(labels)) < 2:
-        return Comparison(math.nan, math.nan, 1.0, len(labels))
+        return _Comparison(math.nan, math.nan, 1.0, len(labels))
     answers, value = rule.prepare(predictions)
     sign = 1.0 if rule.higher_is_better else -1.0
     model, constant = value(labels, answers, weights), rule.constant(labels, weights)
     if not sign * model > sign * constant:
-        return Comparison(model, constant, 1.0, len(labels))
+        return _Comparison(model, constant, 1.0, len(labels))
     random, reached = np.random.default_rng(0), 1  # the order that the model has is one of them
-    for _ in range(SHUFFLES):
+    for _ in range(_SHUFFLES):
         order = random.permutation(len(labels))
         reached += sign * value(labels, answers[order], weights) >= sign * model
-    return Comparison(model, constant, reached / (SHUFFLES + 1), len(labels))
+    return _Comparison(model, constant, reached / (_SHUFFLES + 1), len(labels))
 
 
-class Rule(NamedTuple):
+class _Rule(NamedTuple):
     """How a metric compares with a constant.
 
     Attributes:
@@ -118,7 +118,7 @@ class Rule(NamedTuple):
 
     higher_is_better: bool
     constant: Callable[[np.ndarray, np.ndarray], float]
-    prepare: Prepare
+    prepare: _Prepare
     classes: bool = True
 
 
@@ -163,18 +163,18 @@ def _crossentropy(labels: np.ndarray, answers: np.ndarray, weights: np.ndarray) 
     return _mean(-np.log(np.maximum(of_label, _SMALLEST)), weights)
 
 
-def _numbers(value: Value) -> Prepare:
+def _numbers(value: _Value) -> _Prepare:
     return lambda predictions: (predictions[:, 0], value)
 
 
-def _both_classes(predictions: np.ndarray) -> tuple[np.ndarray, Value]:
+def _both_classes(predictions: np.ndarray) -> tuple[np.ndarray, _Value]:
     return np.hstack([1.0 - predictions, predictions]), _crossentropy
 
 
-def _ranked(value: Callable[[np.ndarray, np.ndarray], float]) -> Prepare:
+def _ranked(value: Callable[[np.ndarray, np.ndarray], float]) -> _Prepare:
     """Compute a metric of weights of both classes by distinct score, from the lowest."""
 
-    def prepare(predictions: np.ndarray) -> tuple[np.ndarray, Value]:
+    def prepare(predictions: np.ndarray) -> tuple[np.ndarray, _Value]:
         distinct, ranks = np.unique(predictions[:, 0], return_inverse=True)
 
         def of_rows(labels: np.ndarray, ranks: np.ndarray, weights: np.ndarray) -> float:
@@ -209,23 +209,23 @@ def _of_largest(labels: np.ndarray, weights: np.ndarray) -> float:
     return float(_shares(labels, weights).max())
 
 
-RULES: dict[str, Rule] = {
-    "mean_absolute_error": Rule(False, _deviation, _numbers(_absolute), classes=False),
-    "mean_squared_error": Rule(False, _variance, _numbers(_squared), classes=False),
-    "root_mean_squared_error": Rule(
+_RULES: dict[str, _Rule] = {
+    "mean_absolute_error": _Rule(False, _deviation, _numbers(_absolute), classes=False),
+    "mean_squared_error": _Rule(False, _variance, _numbers(_squared), classes=False),
+    "root_mean_squared_error": _Rule(
         False, _root(_variance), _numbers(_root(_squared)), classes=False
     ),
-    "r2": Rule(True, lambda labels, weights: 0.0, _numbers(_r_squared), classes=False),
-    "auc": Rule(True, lambda labels, weights: 0.5, _ranked(_area)),
-    "auc_precision_recall": Rule(True, _mean, _ranked(_average_precision)),
-    "binary_accuracy": Rule(
+    "r2": _Rule(True, lambda labels, weights: 0.0, _numbers(_r_squared), classes=False),
+    "auc": _Rule(True, lambda labels, weights: 0.5, _ranked(_area)),
+    "auc_precision_recall": _Rule(True, _mean, _ranked(_average_precision)),
+    "binary_accuracy": _Rule(
         True, _of_largest, lambda p: ((p[:, 0] > 0.5).astype(np.float64), _right)
     ),
-    "binary_crossentropy": Rule(False, _entropy, _both_classes),
-    "sparse_categorical_accuracy": Rule(
+    "binary_crossentropy": _Rule(False, _entropy, _both_classes),
+    "sparse_categorical_accuracy": _Rule(
         True, _of_largest, lambda p: (p.argmax(axis=1).astype(np.float64), _right)
     ),
-    "sparse_categorical_crossentropy": Rule(False, _entropy, lambda p: (p, _crossentropy)),
+    "sparse_categorical_crossentropy": _Rule(False, _entropy, lambda p: (p, _crossentropy)),
 }
 """Metrics that a constant has a meaningful value of: not precision, recall or calibration."""
 
@@ -244,7 +244,7 @@ metric_types.register_metric(BetterThanConstant)
 
 
 @dataclasses.dataclass
-class Sample:
+class _Sample:
     """A random sample of rows, in parts: random numbers, labels, predictions and weights.
 
     Each part is arrays `[rows]`, predictions `[rows, outputs]`. The rows with the lowest random
@@ -263,7 +263,7 @@ class Sample:
     def reduce(self, *, slack: int = 1) -> None:
         """Keep the sample, once there are more than `slack` times as many rows as it has."""
         outputs = self.parts[0][2].shape[1] if self.parts else 1
-        most = min(MOST_ROWS, max(1, _MOST_NUMBERS // outputs))
+        most = min(_MOST_ROWS, max(1, _MOST_NUMBERS // outputs))
         if self.rows > slack * most:
             columns = [np.concatenate(values) for values in zip(*self.parts, strict=True)]
             lowest = np.argpartition(columns[0], most - 1)[:most]
@@ -271,7 +271,7 @@ class Sample:
 
 
 class _Combiner(RowCombiner):
-    details = AGAINST_CONSTANT
+    details = _AGAINST_CONSTANT
 
     def __init__(self, metric: str, key: Key, options: RowOptions):
         super().__init__(key, options)
@@ -281,12 +281,12 @@ class _Combiner(RowCombiner):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_random": None}
 
-    def create_accumulator(self) -> Sample:
-        return Sample()
+    def create_accumulator(self) -> _Sample:
+        return _Sample()
 
     def add_rows(
-        self, accumulator: Sample, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
-    ) -> Sample:
+        self, accumulator: _Sample, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
+    ) -> _Sample:
         if self._random is None:
             self._random = np.random.default_rng()
         accumulator.add(
@@ -297,24 +297,24 @@ class _Combiner(RowCombiner):
         )
         return accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[Sample]) -> Sample:
-        merged = Sample()
+    def merge_accumulators(self, accumulators: Iterable[_Sample]) -> _Sample:
+        merged = _Sample()
         for each in accumulators:
             for part in each.parts:
                 merged.add(*part)
         return merged
 
-    def compact(self, accumulator: Sample) -> Sample:
+    def compact(self, accumulator: _Sample) -> _Sample:
         accumulator.reduce()
         return accumulator
 
-    def extract_output(self, accumulator: Sample) -> dict[Key | None, float | np.ndarray]:
+    def extract_output(self, accumulator: _Sample) -> dict[Key | None, float | np.ndarray]:
         accumulator.reduce()
         if not accumulator.rows:
-            found = Comparison(math.nan, math.nan, 1.0, 0)
+            found = _Comparison(math.nan, math.nan, 1.0, 0)
         else:
             _, labels, predictions, weights = map(
                 np.concatenate, zip(*accumulator.parts, strict=True)
             )
-            found = compare(self.metric, labels, predictions, weights)
+            found = _compare(self.metric, labels, predictions, weights)
         return {self.key: found.better, self.beside: np.array(found, np.float64)}

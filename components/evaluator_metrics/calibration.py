@@ -21,11 +21,11 @@ from tensorflow_model_analysis.metrics import metric_types
 from components.evaluator_metrics.row_computations import Key, SumCombiner, row_computations
 
 NAME = "calibration_error"
-BINS_NAME = "calibration_bins"
-BINS = 10
+_BINS_NAME = "calibration_bins"
+_BINS = 10
 
 
-class Bins(NamedTuple):
+class _Bins(NamedTuple):
     """Of some rows; float64 `[BINS]` each, from probability 0 to 1."""
 
     weight: np.ndarray  # Σ w
@@ -40,7 +40,7 @@ class Bins(NamedTuple):
         return float(apart.sum() / total) if total > 0.0 else math.nan
 
 
-def bins_of(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> Bins:
+def _bins_of(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> _Bins:
     """Return the bins of some rows.
 
     Args:
@@ -57,8 +57,8 @@ def bins_of(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) ->
     w = np.asarray(weights, np.float64)
     counted = w > 0.0
     came, p, w = came[counted], p[counted], w[counted]
-    at = np.clip(np.nan_to_num(p * BINS), 0, BINS - 1).astype(np.int64)
-    return Bins(*(np.bincount(at, each, BINS) for each in (w, w * p, w * came)))
+    at = np.clip(np.nan_to_num(p * _BINS), 0, _BINS - 1).astype(np.int64)
+    return _Bins(*(np.bincount(at, each, _BINS) for each in (w, w * p, w * came)))
 
 
 class CalibrationError(metric_types.Metric):
@@ -75,13 +75,13 @@ metric_types.register_metric(CalibrationError)
 
 
 class _Combiner(SumCombiner):
-    details = BINS_NAME
-    shape = (3, BINS)
+    details = _BINS_NAME
+    shape = (3, _BINS)
 
     def add_rows(
         self, accumulator: np.ndarray, labels: np.ndarray, predictions: np.ndarray, weights: Any
     ) -> np.ndarray:
-        return accumulator + np.stack(bins_of(labels, predictions, weights))
+        return accumulator + np.stack(_bins_of(labels, predictions, weights))
 
     def extract_output(self, accumulator: np.ndarray) -> dict[Key | None, Any]:
-        return {self.key: Bins(*accumulator).error, self.beside: accumulator}
+        return {self.key: _Bins(*accumulator).error, self.beside: accumulator}

@@ -20,7 +20,7 @@ from components.evaluator_metrics.row_computations import Key, RowCombiner, row_
 NAME = "r2"
 
 
-class Moments(NamedTuple):
+class _Moments(NamedTuple):
     """Of some rows, float64."""
 
     weight: float = 0.0
@@ -28,14 +28,14 @@ class Moments(NamedTuple):
     spread: float = 0.0  # Σ w (y - mean)²
     error: float = 0.0  # Σ w (y - ŷ)²
 
-    def __add__(self, other: tuple[float, ...]) -> Moments:  # type: ignore[override]
-        more = Moments(*other)
+    def __add__(self, other: tuple[float, ...]) -> _Moments:  # type: ignore[override]
+        more = _Moments(*other)
         weight = self.weight + more.weight
         if not weight > 0.0:
             return self
         apart = more.mean - self.mean
         share = more.weight / weight
-        return Moments(
+        return _Moments(
             weight,
             self.mean + apart * share,
             self.spread + more.spread + apart * apart * self.weight * share,
@@ -48,7 +48,7 @@ class Moments(NamedTuple):
         return 1.0 - self.error / self.spread if self.spread > 0.0 else math.nan
 
 
-def moments(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> Moments:
+def moments(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> _Moments:
     """Return the moments of some rows.
 
     Args:
@@ -59,9 +59,9 @@ def moments(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) ->
     y, answer, w = (np.asarray(v, np.float64) for v in (labels, predictions, weights))
     weight = float(w.sum())
     if not weight > 0.0:
-        return Moments()
+        return _Moments()
     mean = float(w @ y / weight)
-    return Moments(weight, mean, float(w @ (y - mean) ** 2), float(w @ (y - answer) ** 2))
+    return _Moments(weight, mean, float(w @ (y - mean) ** 2), float(w @ (y - answer) ** 2))
 
 
 class RSquared(metric_types.Metric):
@@ -77,16 +77,20 @@ metric_types.register_metric(RSquared)
 class _Combiner(RowCombiner):
     flatten = True
 
-    def create_accumulator(self) -> Moments:
-        return Moments()
+    def create_accumulator(self) -> _Moments:
+        return _Moments()
 
     def add_rows(
-        self, accumulator: Moments, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
-    ) -> Moments:
+        self,
+        accumulator: _Moments,
+        labels: np.ndarray,
+        predictions: np.ndarray,
+        weights: np.ndarray,
+    ) -> _Moments:
         return accumulator + moments(labels, predictions[:, 0], weights)
 
-    def merge_accumulators(self, accumulators: Iterable[Moments]) -> Moments:
-        return sum(accumulators, Moments())
+    def merge_accumulators(self, accumulators: Iterable[_Moments]) -> _Moments:
+        return sum(accumulators, _Moments())
 
-    def extract_output(self, accumulator: Moments) -> dict[Key, float]:
-        return {self.key: Moments(*accumulator).r_squared}
+    def extract_output(self, accumulator: _Moments) -> dict[Key, float]:
+        return {self.key: _Moments(*accumulator).r_squared}

@@ -24,7 +24,7 @@ EDGES = np.unique(np.round(np.r_[np.linspace(0, 1, 101), _NEAR, 1 - _NEAR], 9))
 BINS = len(EDGES) + 1
 
 
-def histogram_of(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _histogram_of(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return Σ w of the negative and of the positive rows in each bin, float64 `[2, BINS]`.
 
     Args:
@@ -57,4 +57,4 @@ class _Combiner(SumCombiner):
     def add_rows(
         self, accumulator: np.ndarray, labels: np.ndarray, predictions: np.ndarray, weights: Any
     ) -> np.ndarray:
-        return accumulator + histogram_of(labels, predictions, weights)
+        return accumulator + _histogram_of(labels, predictions, weights)

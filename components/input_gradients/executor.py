@@ -102,7 +102,7 @@ class _Write(beam.DoFn):
 
     def process(self, rows: pa.RecordBatch, *options: Any) -> Iterator[int]:
         buffer = io.BytesIO()
-        pq.write_table(attributions_of(rows, *options), buffer)
+        pq.write_table(_attributions_of(rows, *options), buffer)
         fileio.makedirs(os.path.dirname(self._path))
         with fileio.open(self._path, "wb") as file:
             file.write(buffer.getvalue())
@@ -110,7 +110,7 @@ class _Write(beam.DoFn):
         yield rows.num_rows
 
 
-def attributions_of(rows: pa.RecordBatch, folder: str, what: str, steps: int) -> pa.Table:
+def _attributions_of(rows: pa.RecordBatch, folder: str, what: str, steps: int) -> pa.Table:
     """Return the integrated gradients of raw rows, beside the rows.
 
     Args:

@@ -24,7 +24,7 @@ import numpy as np
 from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
 from components.normalization_validator.report import ColumnStatistics, Histogram, SplitStatistics
 
-BINS = 256
+_BINS = 256
 _BIN_BITS = 8  # BINS = 2 ** _BIN_BITS
 _LEAST_EXPONENT = -100
 _INDEX_BITS = 40  # bin indices stay below 2^41, exact as int64 and as float64
@@ -36,10 +36,10 @@ OBSERVED, FINITE = 0, 1  # of the ranges; imputed values are finite, but not obs
 
 #: Sums of columns: exponent e -> int objects [columns], in units of 2^e. They have as many digits
 #: as they need, so nothing overflows, and the order of additions does not matter.
-Sums = dict[int, np.ndarray]
+_Sums = dict[int, np.ndarray]
 
 
-def add_exactly(sums: Sums, x: np.ndarray) -> None:
+def _add_exactly(sums: _Sums, x: np.ndarray) -> None:
     """Add float64 [columns, rows], finite, to the sums of columns, without rounding; `x` becomes 0.
 
     The 36 highest bits of the values are whole numbers of one unit, whose sum over up to 2^17 rows
@@ -56,11 +56,11 @@ def add_exactly(sums: Sums, x: np.ndarray) -> None:
         x -= whole
 
 
-def _exact(sums: Sums, i: int) -> Fraction:
+def _exact(sums: _Sums, i: int) -> Fraction:
     return sum((Fraction(2) ** e * each[i] for e, each in sums.items()), Fraction())
 
 
-class FeatureState:
+class _FeatureState:
     """Statistics of the columns of one feature. Sums are those of the observed values.
 
     Memory: about 8 KiB per column (2 x 256 and 2 x 258 bins of 8 bytes), whatever the number of
@@ -73,13 +73,13 @@ class FeatureState:
         self.non_finite = np.zeros(columns, np.int64)
         self.imputed = np.zeros(columns, np.int64)
         self.count = np.zeros(columns, np.int64)
-        self.sum: Sums = {}
-        self.sum_of_squares: Sums = {}
+        self.sum: _Sums = {}
+        self.sum_of_squares: _Sums = {}
         self.min = np.full([2, columns], np.inf)
         self.max = np.full([2, columns], -np.inf)
         self.exponent, self.first_bin = _grid(self.min[FINITE], self.max[FINITE])
-        self.bins = np.zeros([2, columns, BINS], np.int64)  # observed, imputed
-        self.core = np.zeros([2, columns, BINS + 2], np.int64)
+        self.bins = np.zeros([2, columns, _BINS], np.int64)  # observed, imputed
+        self.core = np.zeros([2, columns, _BINS + 2], np.int64)
 
     def add(self, batch: Values) -> None:
         """Add one batch of [rows, columns]."""
@@ -102,16 +102,16 @@ class FeatureState:
             self.max[group] = np.maximum(self.max[group], high)
         x = np.where(finite, x, 0.0)
         seen = np.where(observed, x, 0.0)
-        add_exactly(self.sum_of_squares, seen * seen)
-        add_exactly(self.sum, seen)
+        _add_exactly(self.sum_of_squares, seen * seen)
+        _add_exactly(self.sum, seen)
         self._regrid()
         group = 2 - finite - observed.astype(np.int64)  # observed, imputed, not finite
         index = np.floor(x * np.ldexp(1.0, -self.exponent)[:, None]) - self.first_bin[:, None]
-        self.bins += _count(index, group, BINS)
-        index = np.floor(x * 2.0**-_CORE_EXPONENT) + (BINS // 2 + 1)
-        self.core += _count(index, group, BINS + 2)
+        self.bins += _count(index, group, _BINS)
+        index = np.floor(x * 2.0**-_CORE_EXPONENT) + (_BINS // 2 + 1)
+        self.core += _count(index, group, _BINS + 2)
 
-    def merge(self, other: FeatureState) -> None:
+    def merge(self, other: _FeatureState) -> None:
         """Add what another state has seen."""
         self.values += other.values
         self.absent += other.absent
@@ -162,16 +162,16 @@ def _grid(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     exponent = np.maximum(exponent, span - _BIN_BITS - 1)
     for _ in range(3):
         needed = np.floor(np.ldexp(high, -exponent)) - np.floor(np.ldexp(low, -exponent))
-        exponent = np.where(needed >= BINS, exponent + 1, exponent)
+        exponent = np.where(needed >= _BINS, exponent + 1, exponent)
     exponent = np.where(seen, exponent, _LEAST_EXPONENT)
     return exponent, np.floor(np.ldexp(low, -exponent)).astype(np.int64)
 
 
-def _coarsen(state: FeatureState, exponent: np.ndarray, first_bin: np.ndarray) -> np.ndarray:
+def _coarsen(state: _FeatureState, exponent: np.ndarray, first_bin: np.ndarray) -> np.ndarray:
     """Return the bins of `state` on another grid that covers the range of `state`."""
     shift = np.clip(exponent - state.exponent, 0, 62)
-    index = (state.first_bin[:, None] + np.arange(BINS)) >> shift[:, None]
-    index = np.clip(index - first_bin[:, None], 0, BINS - 1)  # bins out of the range are empty
+    index = (state.first_bin[:, None] + np.arange(_BINS)) >> shift[:, None]
+    index = np.clip(index - first_bin[:, None], 0, _BINS - 1)  # bins out of the range are empty
     bins = np.zeros_like(state.bins)
     columns = np.arange(index.shape[0])[:, None]
     for group in (0, 1):
@@ -179,11 +179,11 @@ def _coarsen(state: FeatureState, exponent: np.ndarray, first_bin: np.ndarray) -
     return bins
 
 
-class SplitState(NamedTuple):
+class _SplitState(NamedTuple):
     """Statistics of one split: rows (an array of one, to count in place), a state per feature."""
 
     rows: np.ndarray
-    features: tuple[FeatureState, ...]
+    features: tuple[_FeatureState, ...]
 
 
 class ComputeStatistics(beam.CombineFn):
@@ -193,19 +193,19 @@ class ComputeStatistics(beam.CombineFn):
         self._features = feature_set.features
         self._split = split
 
-    def create_accumulator(self) -> SplitState:
+    def create_accumulator(self) -> _SplitState:
         """Return a state without rows."""
-        features = tuple(FeatureState(len(feature.columns)) for feature in self._features)
-        return SplitState(np.zeros(1, np.int64), features)
+        features = tuple(_FeatureState(len(feature.columns)) for feature in self._features)
+        return _SplitState(np.zeros(1, np.int64), features)
 
-    def add_input(self, mutable_accumulator: SplitState, element: Batch) -> SplitState:
+    def add_input(self, mutable_accumulator: _SplitState, element: Batch) -> _SplitState:
         """Add one batch, in place."""
         mutable_accumulator.rows[0] += element.rows
         for state, values in zip(mutable_accumulator.features, element.features, strict=True):
             state.add(values)
         return mutable_accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[SplitState]) -> SplitState:
+    def merge_accumulators(self, accumulators: Iterable[_SplitState]) -> _SplitState:
         """Merge any number of states into a new one."""
         merged = self.create_accumulator()
         for accumulator in accumulators:
@@ -214,7 +214,7 @@ class ComputeStatistics(beam.CombineFn):
                 state.merge(other)
         return merged
 
-    def extract_output(self, accumulator: SplitState) -> SplitStatistics:
+    def extract_output(self, accumulator: _SplitState) -> SplitStatistics:
         """Return the statistics of every column."""
         columns = [
             _column(feature, column, state, i, self._split)
@@ -226,7 +226,7 @@ class ComputeStatistics(beam.CombineFn):
 
 
 def _column(
-    feature: Feature, column: Column, state: FeatureState, i: int, split: str
+    feature: Feature, column: Column, state: _FeatureState, i: int, split: str
 ) -> ColumnStatistics:
     count = int(state.count[i])
     any_finite = bool(state.min[FINITE, i] <= state.max[FINITE, i])
@@ -254,12 +254,12 @@ def _column(
     )
 
 
-def _histogram(state: FeatureState, i: int) -> Histogram:
+def _histogram(state: _FeatureState, i: int) -> Histogram:
     exponent, first_bin = int(state.exponent[i]), int(state.first_bin[i])
     bins, below, above = state.bins[:, i], 0, 0
     core = state.core[:, i]
     if exponent > _CORE_EXPONENT and core[:, 1:-1].sum() >= _CORE_SHARE * core.sum():
-        exponent, first_bin = _CORE_EXPONENT, -BINS // 2
+        exponent, first_bin = _CORE_EXPONENT, -_BINS // 2
         bins, below, above = core[:, 1:-1], int(core[:, 0].sum()), int(core[:, -1].sum())
     used = np.flatnonzero(bins.sum(0))
     first, last = int(used[0]), int(used[-1])

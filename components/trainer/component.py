@@ -15,7 +15,7 @@ from tfx.types.channel import BaseChannel
 
 from trainer_module.config import TrainerConfig
 
-RUN_FN = "trainer_module.run_fn"
+_RUN_FN = "trainer_module.run_fn"
 
 
 def create_trainer(
@@ -56,7 +56,7 @@ def create_trainer(
     """
     checked = TrainerConfig.model_validate(config)
     return Trainer(
-        run_fn=RUN_FN,
+        run_fn=_RUN_FN,
         examples=examples,
         transform_graph=transform_graph,
         schema=schema,

@@ -23,13 +23,13 @@ register_arrow_coders()
 limit_messages()
 
 # A call of the graph costs some milliseconds, whatever the number of rows.
-BATCH_ROWS = 16_384
-BATCH_BYTES = 16 << 20
+_BATCH_ROWS = 16_384
+_BATCH_BYTES = 16 << 20
 
 
-def cut(table: pa.Table, most_bytes: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
+def _cut(table: pa.Table, most_bytes: int = _BATCH_BYTES) -> Iterator[pa.RecordBatch]:
     """Yield record batches of at most `BATCH_ROWS` rows, and about `most_bytes` bytes."""
-    rows = max(1, min(BATCH_ROWS, most_bytes * table.num_rows // max(1, table.nbytes)))
+    rows = max(1, min(_BATCH_ROWS, most_bytes * table.num_rows // max(1, table.nbytes)))
     yield from table.to_batches(rows)
 
 
@@ -61,11 +61,11 @@ class _Source(beam.PTransform):
         ]
         # Behind a job server, batches travel between stages, each as a message.
         is_behind_a_job_server = isinstance(begin.pipeline.runner, PortableRunner)
-        most_bytes = MESSAGE_BYTES if is_behind_a_job_server else BATCH_BYTES
+        most_bytes = MESSAGE_BYTES if is_behind_a_job_server else _BATCH_BYTES
         return (
             tables
             | beam.Flatten()
-            | "Cut" >> beam.FlatMap(cut, most_bytes).with_output_types(pa.RecordBatch)
+            | "Cut" >> beam.FlatMap(_cut, most_bytes).with_output_types(pa.RecordBatch)
         )
 
 
@@ -83,7 +83,7 @@ class WriteTransformed(beam.PTransform):
             path: On any file system that Beam knows.
         """
         super().__init__()
-        self._columns = StoredColumns(schema)
+        self._columns = _StoredColumns(schema)
         self._path = path
 
     def expand(self, batches: Any) -> Any:
@@ -97,7 +97,7 @@ class WriteTransformed(beam.PTransform):
         )
 
 
-class StoredColumns:
+class _StoredColumns:
     """Converts record batches of TFT to the columns of the transformed schema, in its order.
 
     TFT's batches have one column per tensor. The schema describes a ragged tensor as TFT stores it

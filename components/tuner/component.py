@@ -16,7 +16,7 @@ from tfx.types.channel import BaseChannel
 from trainer_module.config import TrainerConfig
 from trainer_module.tuning.tuner_config import TunerConfig
 
-TUNER_FN = "trainer_module.tuner_fn"
+_TUNER_FN = "trainer_module.tuner_fn"
 
 
 def create_tuner(
@@ -50,7 +50,7 @@ def create_tuner(
     tuning = TunerConfig.model_validate(config)
     tuning.check(training)
     return Tuner(
-        tuner_fn=TUNER_FN,
+        tuner_fn=_TUNER_FN,
         examples=examples,
         transform_graph=transform_graph,
         schema=schema,

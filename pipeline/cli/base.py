@@ -44,7 +44,7 @@ _SETTINGS = {
 }
 
 
-class Value(click.RichOption):
+class _Value(click.RichOption):
     """An option whose name can be left out: `run my.yaml`.
 
     Values without a name go to the options that were not given by name, in the order of the code.
@@ -64,13 +64,13 @@ class Value(click.RichOption):
         return super().handle_parse_result(ctx, opts, args)
 
 
-class Command(click.RichCommand):
+class _Command(click.RichCommand):
     """A command that completes values without a name, and prints its epilog as it is."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete options, or the next value that needs no name."""
         for param in self.get_params(ctx):
-            is_free = isinstance(param, Value) and ctx.params.get(param.name or "") is None
+            is_free = isinstance(param, _Value) and ctx.params.get(param.name or "") is None
             if is_free and not incomplete.startswith("-"):
                 return param.shell_complete(ctx, incomplete)
         return super().shell_complete(ctx, incomplete)
@@ -86,19 +86,19 @@ class Command(click.RichCommand):
 class Group(click.RichGroup):
     """A command that has commands, listed in their order in the code."""
 
-    command_class = Command
-    format_epilog = Command.format_epilog
+    command_class = _Command
+    format_epilog = _Command.format_epilog
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in their order in the code."""
         return list(self.commands)
 
 
-command = functools.partial(click.command, cls=Command)
+command = functools.partial(click.command, cls=_Command)
 group = functools.partial(click.group, cls=Group, context_settings=_SETTINGS)
 option = click.option
 flag = functools.partial(click.option, is_flag=True)
-value = functools.partial(click.option, cls=Value)
+value = functools.partial(click.option, cls=_Value)
 config_value = functools.partial(value, "--config", metavar="YAML", type=FILE, help="the pipeline")
 data_value = functools.partial(value, "--data", metavar="FILE", type=DATA, required=True)
 source_option = functools.partial(option, "--source", metavar="FORMAT")

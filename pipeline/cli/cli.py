@@ -17,7 +17,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.program import CONSOLE_SCRIPT, program
 from pipeline.run.interrupts import interrupts_kept
 
-COMPLETION = "_TFX_LARGEBATCH_COMPLETE"
+_COMPLETION = "_TFX_LARGEBATCH_COMPLETE"
 """The variable by which a shell asks for completions, as click derives it from the program."""
 
 _EPILOG = """\
@@ -69,8 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: see `pipeline.common.exit_codes`.
     """
-    if instruction := os.environ.get(COMPLETION):
-        return shell_complete(cli, {}, CONSOLE_SCRIPT, COMPLETION, instruction)
+    if instruction := os.environ.get(_COMPLETION):
+        return shell_complete(cli, {}, CONSOLE_SCRIPT, _COMPLETION, instruction)
     try:
         with interrupts_kept():
             code = _run(list(sys.argv[1:] if argv is None else argv))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pipeline.serving.model import ServingTarget
     from pipeline.targets.compile import Target
 
-STACKS = ("1.16", "1.21")
+_STACKS = ("1.16", "1.21")
 
 _BUILD = """\
 Examples:
@@ -66,7 +66,7 @@ def image() -> None:
 @option(
     "--stack",
     metavar="VERSION",
-    type=click.Choice(STACKS),
+    type=click.Choice(_STACKS),
     help="its TFX: 1.16 on Debian 12 (Python 3.11), 1.21 on Debian 13 (Python 3.13); default: the "
     "one that is installed here, because the image must run what is compiled here",
 )

@@ -236,7 +236,7 @@ def runs() -> None:
 
 @runs.command("list")
 @config_value(metavar="PATH", required=True, help=_PIPELINE)
-def list_(config: Path) -> int:
+def _list_(config: Path) -> int:
     """List all runs: start, result, time, metrics, what changed since the run before."""
     quiet()
     from pipeline.report.run_list import show_runs

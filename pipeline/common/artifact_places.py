@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-ARTIFACTS = "artifacts"
+_ARTIFACTS = "artifacts"
 """Folder of the artifacts in an output folder."""
 
 
@@ -34,7 +34,7 @@ class Places:
     @property
     def root(self) -> Path:
         """Folder of the artifacts."""
-        return self.folder / ARTIFACTS
+        return self.folder / _ARTIFACTS
 
     def artifact(self, uri: str) -> str:
         """Return the current path of an artifact; unchanged if it has another form."""

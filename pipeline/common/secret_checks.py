@@ -36,7 +36,7 @@ _RUN = re.compile(r"[a-z]+|[A-Z]+|\d+|[/+]+")
 _AWS_KEY = re.compile(r"(?<![\w/+])[A-Za-z0-9/+]{40}(?![\w/+=])")
 
 
-def credential_in(value: str) -> str | None:
+def _credential_in(value: str) -> str | None:
     """Return what kind of credential a text holds; None if it holds none that is known."""
     for kind, form in _VALUES.items():
         if re.search(form, value):
@@ -58,7 +58,7 @@ def looks_secret(name: str, value: str) -> str | None:
         name: Name of the variable.
         value: Value of the variable, which is never part of the result.
     """
-    if kind := credential_in(value):
+    if kind := _credential_in(value):
         return f"its value has {kind}"
     words = [word for word in re.split(r"[^A-Z0-9]+", name.upper()) if word]
     if not words or not value or words[-1] in _PLACES:

@@ -41,7 +41,7 @@ _ITEMS = {"integer": int, "number": float, "string": str}
 _PARTS = re.compile(r"[^\s,;()\[\]]+")  # of a list in one text
 
 
-class Accepted(NamedTuple):
+class _Accepted(NamedTuple):
     """What one place of the YAML accepts.
 
     Attributes:
@@ -108,7 +108,7 @@ class Accepted(NamedTuple):
         return " ".join([*words, " and ".join(bounds)]).strip()
 
 
-def accepted(model: type[BaseModel], keys: tuple[int | str, ...], raw: JsonValue) -> Accepted:
+def accepted(model: type[BaseModel], keys: tuple[int | str, ...], raw: JsonValue) -> _Accepted:
     """Return what a model of the whole YAML accepts at a place.
 
     Args:
@@ -131,11 +131,11 @@ def _schema(model: type[BaseModel]) -> JsonObject:
     return model.model_json_schema(by_alias=True)
 
 
-def _place(model: type[BaseModel], name: str, *schemas: JsonObject) -> Accepted:
+def _place(model: type[BaseModel], name: str, *schemas: JsonObject) -> _Accepted:
     types = [each for schema in schemas for each in _alternatives(model, schema)]
     examples = [each for schema in schemas for each in _examples(schema)]
     hint = next((schema["hint"] for schema in schemas if "hint" in schema), "")
-    return Accepted(name, tuple(types), (*examples, *(s.get("default") for s in schemas)), hint)
+    return _Accepted(name, tuple(types), (*examples, *(s.get("default") for s in schemas)), hint)
 
 
 def _examples(schema: JsonObject) -> list[JsonValue]:
@@ -154,7 +154,7 @@ def _alternatives(model: type[BaseModel], schema: JsonObject) -> Iterator[JsonOb
         yield schema
 
 
-def _of_engine(place: Accepted, raw: JsonValue) -> Accepted:
+def _of_engine(place: _Accepted, raw: JsonValue) -> _Accepted:
     """Keep the section that `engine` selects where there is one of each engine."""
     engines = [each.get("properties", {}).get("engine", {}).get("const") for each in place.types]
     if not engines or engines[0] is None:
@@ -164,7 +164,7 @@ def _of_engine(place: Accepted, raw: JsonValue) -> Accepted:
     return place._replace(types=place.types[index : index + 1])
 
 
-def _below(model: type[BaseModel], place: Accepted, key: int | str) -> Accepted:
+def _below(model: type[BaseModel], place: _Accepted, key: int | str) -> _Accepted:
     """Return what a place accepts at a key or an index."""
     schemas, inner = list[JsonObject](), list[JsonValue]()
     for each in place.types:
@@ -215,7 +215,7 @@ def _made(model: type[BaseModel], schema: JsonObject, name: str) -> JsonValue:
     """Return a value that a schema accepts."""
     if choices := _choices(schema):
         return next(filter(None, choices))
-    here = Accepted(name, (schema,))
+    here = _Accepted(name, (schema,))
     kind = schema.get("type")
     if kind == "object" and "properties" in schema:
         fields = schema["properties"]

@@ -26,7 +26,7 @@ OBJECT_NAME = re.compile(
 
 _KMS_KEY = r"^projects/[^/]+/locations/([^/]+)/keyRings/[^/]+/cryptoKeys/[^/]+$"
 
-POD_FIELDS = {
+_POD_FIELDS = {
     "nodeSelector": "{labels}",
     "tolerations": "[key operator value effect tolerationSeconds]",
     "nodeAffinity": "[matchExpressions matchFields weight]",
@@ -47,10 +47,10 @@ POD_FIELDS = {
 def _checked_pod(pod: JsonObject) -> JsonObject:
     """Check fields and keys; Kubernetes checks their values."""
     for field, value in pod.items():
-        if field not in POD_FIELDS:
-            raise ValueError(f"{field} is unknown; {nearest(field, POD_FIELDS)}")
-        keys = POD_FIELDS[field].strip("[]{}").split()
-        is_list = POD_FIELDS[field].startswith("[")
+        if field not in _POD_FIELDS:
+            raise ValueError(f"{field} is unknown; {nearest(field, _POD_FIELDS)}")
+        keys = _POD_FIELDS[field].strip("[]{}").split()
+        is_list = _POD_FIELDS[field].startswith("[")
         for item in (value if isinstance(value, list) else [None]) if is_list else [value]:
             if keys and not isinstance(item, dict):
                 raise ValueError(
@@ -66,7 +66,7 @@ def _checked_pod(pod: JsonObject) -> JsonObject:
     return pod
 
 
-Pod = Annotated[JsonObject, pydantic.AfterValidator(_checked_pod)]
+_Pod = Annotated[JsonObject, pydantic.AfterValidator(_checked_pod)]
 
 
 class NodeResources(Section):
@@ -108,7 +108,7 @@ class KubeflowResources(NodeResources):
         "of what it may use, in GiB. It must hold the node's input artifacts, which are "
         "downloaded. With an `accelerator` use `pod.genericEphemeralVolume` instead.",
     )
-    pod: Pod = Field(
+    pod: _Pod = Field(
         examples=[{"nodeSelector": {"labels": {"pool": "gpu"}}}],
         default_factory=dict,
         description="Fields that replace those of `cluster.kubeflow.pod` for this node.",
@@ -283,11 +283,11 @@ class KubeflowConfig(TargetConfig):
         default_factory=dict,
         description="Node (Transform, Trainer, ...) -> its resources; `default` is for all others.",
     )
-    pod: Pod = Field(
+    pod: _Pod = Field(
         examples=[{"nodeSelector": {"labels": {"pool": "cpu"}}}],
         default_factory=dict,
         description="Scheduling, mounts, pull secrets and annotations of every pod, as fields of "
-        f"KFP's KubernetesExecutorConfig: {', '.join(POD_FIELDS)}. See docs/cluster.md.",
+        f"KFP's KubernetesExecutorConfig: {', '.join(_POD_FIELDS)}. See docs/cluster.md.",
     )
 
     def of_node(self, name: str) -> KubeflowResources:

@@ -34,13 +34,13 @@ from transform import FeatureSpec, Label
 PACKAGE_SCHEME = "package://"
 
 
-SplitBy = Literal["content", "row", "stratified", "time", "group"]
+_SplitBy = Literal["content", "row", "stratified", "time", "group"]
 
 
 class SplitConfig(Section):
     """How rows are assigned to the train, eval and test splits."""
 
-    by: SplitBy = Field(
+    by: _SplitBy = Field(
         default="content",
         description=(
             "`content`: by a hash of the row, so equal rows are in the same split. "
@@ -301,7 +301,7 @@ def _checked_name(name: str) -> str:
     )
 
 
-PipelineName = Annotated[
+_PipelineName = Annotated[
     str,
     AfterValidator(_checked_name),
     Field(
@@ -318,7 +318,7 @@ PipelineName = Annotated[
 class PipelineConfig(Section):
     """A pipeline, from input files to a pushed model."""
 
-    name: PipelineName
+    name: _PipelineName
     data: DataConfig
     data_schema: SchemaConfig = Field(default_factory=SchemaConfig, alias="schema")
     features: FeatureSpec = Field(

@@ -15,7 +15,7 @@ from pipeline.config.config_errors import check_fields, field_names
 from pipeline.config.origin import Origin
 from pipeline.config.yaml_errors import yaml_error_text
 
-PATH_FIELDS = (
+_PATH_FIELDS = (
     ("data", "path"),
     ("data", "eval_path"),
     ("schema", "path"),
@@ -42,7 +42,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
             The message has one line per wrong field, with its line number, its value and the fix.
     """
     path = Path(path)
-    text = read_text(
+    text = _read_text(
         path,
         where=str(path),
         what="the configuration",
@@ -105,10 +105,10 @@ def _apply_override(raw: JsonObject, override: str) -> None:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {override}: the value is not valid YAML: {error}") from None
-    set_value(raw, dotted.strip(), value, shown=f"--set {override}")
+    _set_value(raw, dotted.strip(), value, shown=f"--set {override}")
 
 
-def set_value(raw: JsonObject, dotted: str, value: JsonValue, *, shown: str) -> None:
+def _set_value(raw: JsonObject, dotted: str, value: JsonValue, *, shown: str) -> None:
     """Set a field of the YAML, in place.
 
     Args:
@@ -147,7 +147,7 @@ def set_value(raw: JsonObject, dotted: str, value: JsonValue, *, shown: str) -> 
 
 
 def _resolve_paths(raw: JsonObject, folder: Path) -> None:
-    for section, field in PATH_FIELDS:
+    for section, field in _PATH_FIELDS:
         values = raw.get(section)
         value = values.get(field) if isinstance(values, dict) else None
         if isinstance(value, str) and value and "://" not in value:
@@ -192,7 +192,7 @@ def _vocabulary_lines(path: object, field: str, folder: Path) -> list[str]:
         )
     file = folder / Path(path).expanduser()
     where, hint = f"{field}={path}", "Relative paths start at the folder of the YAML."
-    text = read_text(file, where=where, what=str(file), hint=hint)
+    text = _read_text(file, where=where, what=str(file), hint=hint)
     values = [line for line in text.split("\n") if line]
     if not values or len(values) > _MOST_VALUES:
         raise ConfigError(
@@ -209,7 +209,7 @@ def _vocabulary_lines(path: object, field: str, folder: Path) -> list[str]:
     return values
 
 
-def read_text(file: Path, *, where: str, what: str, hint: str) -> str:
+def _read_text(file: Path, *, where: str, what: str, hint: str) -> str:
     """Return the text of a file, without a byte order mark.
 
     Args:

@@ -13,7 +13,7 @@ from pipeline.config.section import Section
 if TYPE_CHECKING:
     from tensorflow_model_analysis.proto import config_pb2 as tfma
 
-LabelKind = Literal["binary", "multiclass", "regression"]
+_LabelKind = Literal["binary", "multiclass", "regression"]
 
 
 class Metric(NamedTuple):
@@ -21,7 +21,7 @@ class Metric(NamedTuple):
 
     class_name: str
     higher_is_better: bool
-    kinds: tuple[LabelKind, ...]
+    kinds: tuple[_LabelKind, ...]
     module: str = ""  # module of a class outside TFMA
     options: str = ""  # more members of its JSON; Keras' float32 is too coarse for large labels
 
@@ -84,10 +84,10 @@ WHERE_UNDEFINED: dict[str, str] = {
 BETTER_THAN_CONSTANT, AGAINST_CONSTANT = "better_than_constant", "against_constant"
 """Computed if `require_better_than_constant`: 1 or 0, and the numbers of the comparison."""
 
-NOT_OF_A_CONSTANT = ("precision", "recall", "calibration_error")
+_NOT_OF_A_CONSTANT = ("precision", "recall", "calibration_error")
 """Not compared: a constant may have a recall of 1, no precision, and a perfect calibration."""
 
-_DEFAULT_METRICS: dict[LabelKind, tuple[str, ...]] = {
+_DEFAULT_METRICS: dict[_LabelKind, tuple[str, ...]] = {
     "binary": ("auc", "binary_accuracy"),
     "multiclass": ("sparse_categorical_accuracy",),
     "regression": ("mean_absolute_error", "root_mean_squared_error", "r2"),
@@ -149,7 +149,7 @@ class EvaluationConfig(Section):
             "Bless a model only if it is better than the best constant prediction on the same "
             "rows, by more than chance explains. The comparison uses the first metric of "
             "`thresholds`, then of `metrics`, that is meaningful for a constant (not "
-            f"{', '.join(NOT_OF_A_CONSTANT)}). Default: true if there are thresholds. If true "
+            f"{', '.join(_NOT_OF_A_CONSTANT)}). Default: true if there are thresholds. If true "
             "without thresholds, this is the only condition."
         ),
     )
@@ -181,7 +181,7 @@ class EvaluationConfig(Section):
                 )
         return thresholds
 
-    def check_kind(self, kind: LabelKind) -> None:
+    def check_kind(self, kind: _LabelKind) -> None:
         """Check that each metric suits this kind of label.
 
         Raises:
@@ -195,7 +195,7 @@ class EvaluationConfig(Section):
                     f"(features.label.kind); use {', '.join(fitting)}"
                 )
 
-    def metric_names(self, kind: LabelKind) -> tuple[str, ...]:
+    def metric_names(self, kind: _LabelKind) -> tuple[str, ...]:
         """Return the metrics to compute without duplicates, in the order of the YAML."""
         return tuple(dict.fromkeys((*(self.metrics or _DEFAULT_METRICS[kind]), *self.thresholds)))
 
@@ -210,12 +210,12 @@ class EvaluationConfig(Section):
         required = self.require_better_than_constant
         return bool(self.thresholds) if required is None else required
 
-    def judged_by(self, kind: LabelKind) -> str:
+    def judged_by(self, kind: _LabelKind) -> str:
         """Return the metric for the comparison with a constant and with a linear model."""
         names = (*self.thresholds, *self.metrics, *_DEFAULT_METRICS[kind])
-        return next(name for name in names if name not in NOT_OF_A_CONSTANT)
+        return next(name for name in names if name not in _NOT_OF_A_CONSTANT)
 
-    def eval_config(self, *, label: str, kind: LabelKind, weight: str | None) -> tfma.EvalConfig:
+    def eval_config(self, *, label: str, kind: _LabelKind, weight: str | None) -> tfma.EvalConfig:
         """Return TFMA's configuration of the Evaluator.
 
         Args:
@@ -289,7 +289,7 @@ class EvaluationConfig(Section):
             ],
         )
 
-    def _better_than_constant(self, kind: LabelKind) -> tfma.MetricConfig:
+    def _better_than_constant(self, kind: _LabelKind) -> tfma.MetricConfig:
         from tensorflow_model_analysis.proto import config_pb2 as tfma
 
         return tfma.MetricConfig(

@@ -26,7 +26,7 @@ from pipeline.data.csv_readings import (
     select_formats,
     try_readings,
 )
-from pipeline.data.tables import csv_blocks, open_csv
+from pipeline.data.tables import all_blocks, open_csv
 from shared_core.run_warning import RunWarning
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _may_have_thousands(table: CsvTable, names: set[str], decimal: str) -> list[
     """Return columns of plain numbers whose mark may separate thousands, by the first block."""
     import pyarrow.compute as pc
 
-    first = next(csv_blocks(table), None)
+    first = next(all_blocks(table), None)
     if first is None or not names:
         return []
     mark = re.escape(decimal)
@@ -383,10 +383,7 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
 
 
 def _counted(table: CsvTable) -> Counts:
-    from components.arrow_example_gen import csv_types
-
-    none = dict.fromkeys(table.columns, csv_types.CellCounts())
-    return csv_types.together([none, *(table.count(block.cells) for block in csv_blocks(table))])
+    return table.together([table.together([]), *map(table.count, all_blocks(table))])
 
 
 def _are_codes(cells: CellCounts) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pipeline.data.tables import csv_blocks
+from pipeline.data.tables import all_blocks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -179,21 +179,21 @@ def sample_texts(table: CsvTable, names: Sequence[str]) -> dict[str, list[str]]:
     import pyarrow.compute as pc
 
     found: dict[str, dict[str, None]] = {name: {} for name in names}
-    for _, block in csv_blocks(table):
+    for block in all_blocks(table):
         short = [name for name in names if len(found[name]) < _SAMPLED]
         if not short:
             break
         for name in short:
-            cells = pc.unique(pc.ascii_trim_whitespace(block[name].drop_null()))
+            cells = pc.unique(pc.ascii_trim_whitespace(block.column(name).drop_null()))
             found[name].update(dict.fromkeys(cells.slice(0, _SAMPLED).to_pylist()))
     return {name: list(texts)[:_SAMPLED] for name, texts in found.items()}
 
 
 def try_readings(table: CsvTable, ways: Mapping[str, Sequence[Reading]]) -> None:
     """Count all cells of columns in each of their readings."""
-    for _, block in csv_blocks(table):
+    for block in all_blocks(table):
         for name, readings in ways.items():
-            cells = block[name].drop_null()
+            cells = block.column(name).drop_null()
             for reading in readings:
                 if not reading.is_ruled_out:
                     reading.add(cells)

@@ -9,28 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from components import CsvOptions
 from pipeline.common.errors import ConfigError
+from pipeline.common.sources import COLUMNAR
 from pipeline.config.config import DataConfig, is_remote
 from pipeline.data.data_sources import column_folders, files
-from pipeline.data.samples import CsvSample, ParquetSample, Sample, Subset, TfrecordSample
+from pipeline.data.samples import Sample
 from pipeline.data.tables import (
     ColumnType,
-    CsvBlock,
-    csv_blocks,
-    kinds_of,
-    open_csv,
-    open_parquet,
-    tfrecord_blocks,
+    all_blocks,
+    check_features,
+    config_errors,
+    open_table,
 )
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
+
+    from components.arrow_example_gen.columns import Table
+    from components.arrow_example_gen.csv_table import CsvTable
+    from components.arrow_example_gen.parquet import ParquetTable
 
 
 PEEKED_ROWS = 100_000
@@ -69,11 +71,10 @@ class DataPeek:
         if self.sample is None:
             return self
         present = self.sample.values(column).present
-        kept = np.flatnonzero(present)
-        if not len(kept):
+        if not present.any():
             raise ConfigError(f"data: column {column!r} has no value in any row; use another.")
-        dropped = len(present) - len(kept)
-        return replace(self, rows=self.rows - dropped, sample=Subset(self.sample, kept))
+        sample = self.sample.subset(np.flatnonzero(present))
+        return replace(self, rows=self.rows - int((~present).sum()), sample=sample)
 
     def schema(self) -> schema_pb2.Schema:
         """Return the columns with values as a TFDV schema, for `check_spec`."""
@@ -118,14 +119,15 @@ def peek(
     label = label or f"data.{field}"
     found = files(path, label, source=data.source, spans=data.spans)
     try:
-        if data.source == "csv":
-            result = _peek_csv(found, data.csv)
-        elif data.source == "tfrecord":
-            result = _peek_tfrecord(found)
+        if data.source in COLUMNAR:
+            folders = column_folders(path, label, source=data.source, spans=data.spans)
+            table = open_table(found, data.source, folders=folders)
+            result = _read_footers(cast("ParquetTable", table))
         else:
-            result = _peek_parquet(
-                found, column_folders(path, label, source=data.source, spans=data.spans)
-            )
+            table = open_table(found, data.source, data.csv)
+            if data.source == "csv":
+                _check_names(data.csv, cast("CsvTable", table).columns)
+            result = _read_first(table)
     except ConfigError as error:
         raise ConfigError(f"{label}: {error}") from None
     if result.rows == 0:
@@ -137,32 +139,30 @@ def peek(
     return result
 
 
-def _peek_csv(found: list[Path], options: CsvOptions) -> DataPeek:
-    from components.arrow_example_gen import csv_types
-    from components.arrow_example_gen.csv_types import CellCounts
-
-    table = open_csv(found, options)
-    _check_names(options, table.columns)
-    counts: list[csv_types.Counts] = [dict.fromkeys(table.columns, CellCounts())]
-    blocks: list[CsvBlock] = []
+def _read_first(table: Table) -> DataPeek:
+    """Read the first rows, which decide the types."""
+    counts, blocks = [table.together([])], list[Any]()
     rows, size, complete = 0, 0, True
-    for start, cells in csv_blocks(table):
+    for block in all_blocks(table):
         if rows == PEEKED_ROWS or size > _PEEKED_BYTES:
             complete = False
             break
-        complete = cells.num_rows <= PEEKED_ROWS - rows
-        kept = cells.slice(0, PEEKED_ROWS - rows)
-        counts.append(table.count(kept))
-        blocks.append(CsvBlock(start, kept))
-        rows, size = rows + kept.num_rows, size + kept.nbytes
+        complete = len(block.places) <= PEEKED_ROWS - rows
+        if not complete:
+            block = block.take(np.arange(PEEKED_ROWS - rows))
+        counts.append(table.count(block))
+        blocks.append(block)
+        rows, size = rows + len(block.places), size + block.cells.nbytes
         if not complete:
             break
-    try:
-        types = table.types(csv_types.together(counts))
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    if not rows:
+        return DataPeek({}, 0, True)
+    with config_errors():
+        types = table.types(table.together(counts))
+    check_features(types.kinds)
+    sample = Sample(table, types.kinds, types, rows, blocks)
     columns: dict[str, ColumnType] = {name: kind or "unknown" for name, kind in types.kinds.items()}
-    return DataPeek(columns, rows, complete, sample=CsvSample(blocks, types, rows))
+    return DataPeek(columns, rows, complete, getattr(types, "several", frozenset()), sample=sample)
 
 
 def _check_names(options: CsvOptions, columns: Sequence[str]) -> None:
@@ -178,31 +178,10 @@ def _check_names(options: CsvOptions, columns: Sequence[str]) -> None:
                 )
 
 
-def _peek_parquet(found: list[Path], folders: list[str]) -> DataPeek:
-    table = open_parquet(found, folders)
+def _read_footers(table: ParquetTable) -> DataPeek:
     columns: dict[str, ColumnType] = {
         name: "unknown" if kind is None or name in table.empty else kind
         for name, kind in table.columns.items()
     }
-    sample = ParquetSample(table, PEEKED_ROWS)
+    sample = Sample(table, table.columns, None, min(PEEKED_ROWS, table.rows))
     return DataPeek(columns, table.rows, True, table.lists, table.left_out, sample)
-
-
-def _peek_tfrecord(found: list[Path]) -> DataPeek:
-    features: list[Any] = []
-    blocks: list[Any] = []
-    rows, size, complete = 0, 0, True
-    for block, seen in tfrecord_blocks(found):
-        if rows >= PEEKED_ROWS or size > _PEEKED_BYTES:
-            complete = False
-            break
-        blocks.append(block)
-        features.append(seen)
-        rows, size = rows + block.rows, size + block.batch.nbytes
-    if not blocks:
-        return DataPeek({}, 0, True)
-    kinds = kinds_of(features)
-    columns: dict[str, ColumnType] = {name: kind or "unknown" for name, kind in kinds.items()}
-    several = {name for seen in features for name, each in seen.items() if each.several}
-    sample = TfrecordSample(blocks, kinds)
-    return DataPeek(columns, rows, complete, frozenset(several), sample=sample)

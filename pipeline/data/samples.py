@@ -5,25 +5,19 @@ A column is read and converted on request, because a check needs only a few of 3
 
 from __future__ import annotations
 
-import contextlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.common.errors import ConfigError
-from pipeline.data.tables import CsvBlock
+from pipeline.data.tables import config_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from components.arrow_example_gen.columns import Kind
-    from components.arrow_example_gen.csv_types import CsvTypes
-    from components.arrow_example_gen.parquet import Hole, ParquetTable, RowGroup
-    from components.arrow_example_gen.tfrecord import Block
+    from components.arrow_example_gen.columns import Block, Hole, Kind, Table
 
 
 @dataclass(frozen=True)
@@ -64,14 +58,35 @@ class Values:
         return self.values.take(pa.array(self.offsets[:-1][rows]))
 
 
-class Sample(ABC):
-    """The rows of the data that `peek` has read."""
+@dataclass(frozen=True)
+class Sample:
+    """The first rows of a table, or some of them.
 
-    rows: int
+    Attributes:
+        table: The files.
+        kinds: Column -> type; None if no row has a value.
+        types: What the table needs to read them.
+        total: Number of the first rows.
+        read: Those rows; None: they are read by column on request.
+        chosen: The rows of the sample among them, by number; None: all.
+    """
 
-    def __init__(self) -> None:
-        """Create a sample in which no column has been read."""
-        self._known: dict[str, Values] = {}
+    table: Table
+    kinds: Mapping[str, Kind | None]
+    types: Any
+    total: int
+    read: Sequence[Block] | None = None
+    chosen: np.ndarray | None = None
+    _known: dict[str, Values] = field(default_factory=dict, init=False)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.total if self.chosen is None else len(self.chosen)
+
+    def subset(self, rows: np.ndarray) -> Sample:
+        """Return some rows, by number, in order."""
+        return replace(self, chosen=self._numbers(rows))
 
     def values(self, name: str) -> Values:
         """Return the values of a column."""
@@ -86,9 +101,21 @@ class Sample(ABC):
         return np.diff(self._lists(name).offsets.to_numpy(zero_copy_only=False))
 
     def exact(self, name: str) -> np.ndarray:
-        """Return the usable values of a float column as float64, as exact as the source."""
-        values = self.values(name)
-        return values.values.to_numpy(zero_copy_only=False)[values.usable].astype(np.float64)
+        """Return usable values of a float column as float64, before ExampleGen rounds them.
+
+        They are those of all first rows, which serve as well to check the rounding.
+        """
+        import pyarrow as pa
+        import pyarrow.types as types
+
+        with config_errors("data: "):
+            columns = [self.table.typed(each, name, self.types) for each in self._blocks([name])]
+        if not all(types.is_float64(c.type) or types.is_decimal(c.type) for c in columns):
+            values = self.values(name)
+            return values.values.to_numpy(zero_copy_only=False)[values.usable].astype(np.float64)
+        cells = [column.drop_null().cast(pa.float64()) for column in columns]
+        found = np.concatenate([c.to_numpy(zero_copy_only=False) for c in cells])
+        return found[np.isfinite(found)]
 
     def texts(self, name: str) -> list[bytes]:
         """Return the usable values of a string column."""
@@ -98,283 +125,57 @@ class Sample(ABC):
         return values.values.take(pa.array(np.flatnonzero(values.usable))).to_pylist()
 
     def hole(self, name: str) -> Hole | None:
-        """Return the first row of a list of ints that a tf.Example cannot represent, or None."""
-        return None
-
-    @abstractmethod
-    def _lists(self, name: str) -> pa.ListArray: ...
-
-    @abstractmethod
-    def batch(self, rows: np.ndarray) -> pa.RecordBatch:
-        """Return rows, by number, as ExampleGen writes them."""
-
-    @abstractmethod
-    def places(self, rows: np.ndarray) -> np.ndarray:
-        """Return the index in its file of each row, by number, as ExampleGen counts them."""
-
-
-class Subset(Sample):
-    """Some of the rows of another sample."""
-
-    def __init__(self, sample: Sample, kept: np.ndarray):
-        """Select rows by their numbers, in order."""
-        super().__init__()
-        self._sample, self._kept, self.rows = sample, kept, len(kept)
-
-    def _lists(self, name: str) -> pa.ListArray:
-        import pyarrow as pa
-
-        return self._sample._lists(name).take(pa.array(self._kept))
-
-    def exact(self, name: str) -> np.ndarray:
-        """Return the values of all rows, which serve as well to check the rounding to float32."""
-        return self._sample.exact(name)
-
-    def hole(self, name: str) -> Hole | None:
-        """Return the first one of all rows, because files are read before rows are dropped."""
-        return self._sample.hole(name)
-
-    def batch(self, rows: np.ndarray) -> pa.RecordBatch:
-        """Return rows by their numbers among the selected rows."""
-        return self._sample.batch(self._kept[rows])
-
-    def places(self, rows: np.ndarray) -> np.ndarray:
-        """Return the indices in the other sample: rows are counted before some are dropped."""
-        return self._sample.places(self._kept[rows])
-
-
-class CsvSample(Sample):
-    """Blocks of cells, and the column types that all of them determine."""
-
-    def __init__(self, blocks: Sequence[CsvBlock], types: CsvTypes, rows: int):
-        """Store the cells as text until a column is requested.
-
-        Args:
-            blocks: Blocks of texts, null if there is no value.
-            types: Types of the columns.
-            rows: Number of rows in the blocks.
-        """
-        super().__init__()
-        self._blocks, self._types, self.rows = [each.cells for each in blocks], types, rows
-        self._starts = [each.start for each in blocks]
-
-    def _texts(self, name: str) -> pa.Array:
-        import pyarrow as pa
-
-        parts = [block[block.schema.get_field_index(name)] for block in self._blocks]
-        return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
-
-    def _lists(self, name: str) -> pa.ListArray:
-        from components.arrow_example_gen.columns import as_lists
-
-        return as_lists(self._typed(name, self._texts(name)), self._types.kinds[name] or "string")
-
-    def exact(self, name: str) -> np.ndarray:
-        """Return the values before ExampleGen rounds them to float32."""
-        cells = self._typed(name, self._texts(name)).drop_null()
-        return _finite(cells.to_numpy(zero_copy_only=False))
-
-    def _typed(self, name: str, texts: pa.Array) -> pa.Array:
-        try:
-            return self._types.converted(name, texts)
-        except ValueError as error:  # beyond the counted rows
-            raise ConfigError(f"data: column {name!r}: {error}") from None
-
-    def batch(self, rows: np.ndarray) -> pa.RecordBatch:
-        """Return rows, by number, as ExampleGen writes them."""
-        import pyarrow as pa
-
-        from components.arrow_example_gen.columns import as_batch, as_lists
-
-        wanted = pa.array(rows)
-        lists = [
-            as_lists(self._typed(name, self._texts(name).take(wanted)), kind)
-            for name, kind in self._types.kinds.items()
-            if kind is not None
-        ]
-        return as_batch(lists, self._types.kinds, len(rows))
-
-    def places(self, rows: np.ndarray) -> np.ndarray:
-        """Return the indices, counted in each file from 0."""
-        return _places(self._starts, [block.num_rows for block in self._blocks], rows)
-
-
-class ParquetSample(Sample):
-    """The first row groups, up to a number of rows."""
-
-    def __init__(self, table: ParquetTable, rows: int):
-        """Select the first rows of a table.
-
-        Args:
-            table: The open files.
-            rows: Maximum number of rows.
-        """
-        super().__init__()
-        self._table, self.rows = table, min(rows, table.rows)
-
-    def _batches(self, names: Sequence[str]) -> list[_Batch]:
-        from components.arrow_example_gen.parquet import batches
-
-        read, left = [], self.rows
-        with _as_config_error():
-            for group in self._table.groups:
-                if left <= 0:
-                    break
-                start = 0
-                for batch in batches(group, names):
-                    read.append(_Batch(group, start, batch.slice(0, left)))
-                    start += batch.num_rows
-                    left -= batch.num_rows
-                    if left <= 0:
-                        break
-        return read
-
-    def exact(self, name: str) -> np.ndarray:
-        """Return the values before ExampleGen rounds them to float32; lists as in `values`."""
-        import pyarrow as pa
-        import pyarrow.types as types
-
-        columns = [part.batch[0] for part in self._batches([name])]
-        if not all(types.is_float64(c.type) or types.is_decimal(c.type) for c in columns):
-            return super().exact(name)
-        cells = [column.drop_null().cast(pa.float64()) for column in columns]
-        return _finite(np.concatenate([c.to_numpy(zero_copy_only=False) for c in cells]))
-
-    def _lists(self, name: str) -> pa.ListArray:
-        import pyarrow as pa
-
-        kinds: dict[str, Kind] = {name: self._table.columns[name] or "string"}
-        return pa.concat_arrays([part.lists(kinds)[0] for part in self._batches([name])])
-
-    def hole(self, name: str) -> Hole | None:
-        """Return the first missing value inside a list of a column, or None."""
-        from components.arrow_example_gen.parquet import first_hole
-
-        with _as_config_error():
-            return first_hole(self._table, name)
-
-    def batch(self, rows: np.ndarray) -> pa.RecordBatch:
-        """Return rows, by number, as ExampleGen writes them."""
-        from components.arrow_example_gen.columns import as_batch
-
-        kinds: dict[str, Kind] = {
-            name: kind for name, kind in self._table.columns.items() if kind is not None
-        }
-        found: list[pa.RecordBatch] = []
-        start = 0
-        for part in self._batches(list(kinds)):
-            wanted = rows[(rows >= start) & (rows < start + part.batch.num_rows)] - start
-            start += part.batch.num_rows
-            if len(wanted):
-                lists = part.lists(kinds, wanted)
-                found.append(as_batch(lists, self._table.columns, len(wanted)))
-        return _joined(found, self._table.columns)
-
-    def places(self, rows: np.ndarray) -> np.ndarray:
-        """Return the indices, counted in each row group from `first_number`."""
-        from components.arrow_example_gen.parquet import first_number
-
-        batches = self._batches([next(iter(self._table.columns))])
-        starts = [first_number(part.group) + part.start for part in batches]
-        return _places(starts, [part.batch.num_rows for part in batches], rows)
-
-
-class _Batch(NamedTuple):
-    """Rows of a row group that begin at row `start`."""
-
-    group: RowGroup
-    start: int
-    batch: pa.RecordBatch
-
-    def lists(
-        self, kinds: Mapping[str, Kind], rows: np.ndarray | None = None
-    ) -> list[pa.ListArray]:
-        """Return the columns, of all rows or of rows given by their numbers in the batch."""
-        import pyarrow as pa
-
-        from components.arrow_example_gen.parquet import row_lists
-
-        batch, wanted = self.batch, np.arange(self.batch.num_rows)
-        if rows is not None:
-            batch, wanted = batch.take(pa.array(rows)), rows
-        with _as_config_error():
-            return row_lists(batch, kinds, self.group, rows=(wanted + self.start).tolist())
-
-
-@contextlib.contextmanager
-def _as_config_error() -> Iterator[None]:
-    """Convert errors in a file into ConfigErrors about the data."""
-    try:
-        yield
-    except ConfigError:
-        raise
-    except ValueError as error:
-        raise ConfigError(f"data: {error}") from None
-
-
-class TfrecordSample(Sample):
-    """Blocks of records."""
-
-    def __init__(self, blocks: Sequence[Block], kinds: Mapping[str, Kind | None]):
-        """Create a sample from decoded records.
-
-        Args:
-            blocks: The first blocks of the files.
-            kinds: Feature -> type, None if no record has a value.
-        """
-        super().__init__()
-        self._blocks, self._kinds = list(blocks), kinds
-        self.rows = sum(block.rows for block in blocks)
-
-    def _lists(self, name: str) -> pa.ListArray:
-        import pyarrow as pa
-
-        from components.arrow_example_gen.tfrecord import all_columns
-
-        kind: Mapping[str, Kind | None] = {name: self._kinds[name] or "string"}
-        return pa.concat_arrays([all_columns(block, kind)[0] for block in self._blocks])
+        """Return the first row of all with a list of ints that a tf.Example cannot represent."""
+        with config_errors("data: "):
+            return self.table.first_hole(name)
 
     def batch(self, rows: np.ndarray) -> pa.RecordBatch:
         """Return rows, by number, as ExampleGen writes them."""
         import pyarrow as pa
 
         from components.arrow_example_gen.columns import as_batch
-        from components.arrow_example_gen.tfrecord import all_columns
 
+        numbers = self._numbers(rows)
         found: list[pa.RecordBatch] = []
         start = 0
-        for block in self._blocks:
-            wanted = rows[(rows >= start) & (rows < start + block.rows)] - start
-            start += block.rows
-            if len(wanted):
-                lists = [each.take(pa.array(wanted)) for each in all_columns(block, self._kinds)]
-                found.append(as_batch(lists, self._kinds, len(wanted)))
-        return _joined(found, self._kinds)
+        with config_errors("data: "):
+            for block in self._blocks([name for name, kind in self.kinds.items() if kind]):
+                end = start + len(block.places)
+                inside = numbers[(numbers >= start) & (numbers < end)] - start
+                start = end
+                if len(inside):
+                    lists = self.table.decoded(block.take(inside), self.kinds, self.types)
+                    found.append(as_batch(lists, self.kinds, len(inside)))
+        if not found:
+            return as_batch([], dict.fromkeys(self.kinds), 0)
+        return pa.Table.from_batches(found).combine_chunks().to_batches()[0]
 
     def places(self, rows: np.ndarray) -> np.ndarray:
-        """Return the indices, counted in each file from 0."""
-        starts = [block.start for block in self._blocks]
-        return _places(starts, [block.rows for block in self._blocks], rows)
+        """Return the place in its file of each row, by number, as ExampleGen counts them."""
+        blocks = self._blocks(list(self.kinds)[:1])
+        return np.concatenate([block.places for block in blocks])[self._numbers(rows)]
 
+    def _numbers(self, rows: np.ndarray) -> np.ndarray:
+        return rows if self.chosen is None else self.chosen[rows]
 
-def _places(starts: Sequence[int], sizes: Sequence[int], rows: np.ndarray) -> np.ndarray:
-    """Return the indices of rows, by number, in parts that begin at `starts`."""
-    everywhere = [np.arange(start, start + size) for start, size in zip(starts, sizes, strict=True)]
-    return np.concatenate(everywhere)[rows]
+    def _lists(self, name: str) -> pa.ListArray:
+        import pyarrow as pa
 
+        kinds: dict[str, Kind | None] = {name: self.kinds[name] or "string"}
+        with config_errors("data: "):
+            parts = [
+                self.table.decoded(block, kinds, self.types)[0] for block in self._blocks([name])
+            ]
+        lists = pa.concat_arrays(parts)
+        return lists if self.chosen is None else lists.take(pa.array(self.chosen))
 
-def _finite(values: np.ndarray) -> np.ndarray:
-    return values[np.isfinite(values)]
-
-
-def _joined(batches: Sequence[pa.RecordBatch], kinds: Mapping[str, Kind | None]) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    from components.arrow_example_gen.columns import as_batch
-
-    if not batches:
-        return as_batch([], dict.fromkeys(kinds), 0)
-    columns = [
-        pa.concat_arrays(parts) for parts in zip(*(batch.columns for batch in batches), strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, batches[0].schema.names)
+    def _blocks(self, names: Sequence[str]) -> Sequence[Block]:
+        if self.read is not None:
+            return self.read
+        blocks, left = [], self.total
+        for block in self.table.all_blocks(names):
+            blocks.append(block if len(block.places) <= left else block.take(np.arange(left)))
+            left -= len(block.places)
+            if left <= 0:
+                break
+        return blocks

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.sources import Source
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from components import CsvOptions
-    from components.arrow_example_gen.columns import Kind
+    from components.arrow_example_gen.columns import Block, Table
     from components.arrow_example_gen.csv_table import CsvTable
-    from components.arrow_example_gen.parquet import ParquetTable
-    from components.arrow_example_gen.tfrecord import Block, Seen
-
 
 Value: TypeAlias = Any
 """An int, float, str or bytes."""
@@ -49,100 +46,66 @@ def beyond_int64(values: Iterable[str]) -> str | None:
     return found
 
 
+def open_table(
+    found: Iterable[Path],
+    source: Source,
+    csv: CsvOptions | None = None,
+    folders: str | Sequence[str] = (),
+) -> Table:
+    """Return files as one table, as ArrowExampleGen opens them.
+
+    Args:
+        found: The files.
+        source: Their format.
+        csv: The CSV dialect; None: the defaults.
+        folders: Where Parquet or Arrow files were found.
+
+    Raises:
+        ConfigError: A file has another format, or columns that are not those of the first one.
+    """
+    from components import CsvOptions
+    from components.arrow_example_gen import csv_table, parquet
+    from components.arrow_example_gen.tfrecord import TfrecordTable
+
+    names = [str(file) for file in found]
+    with config_errors():
+        if source == "csv":
+            return csv_table.open_table(names, csv or CsvOptions())
+        if source == "tfrecord":
+            return TfrecordTable(tuple(names))
+        return parquet.open_table(names, folders)
+
+
 def open_csv(found: Iterable[Path], options: CsvOptions) -> CsvTable:
-    """Return the files as one table.
-
-    Raises:
-        ConfigError: A file is not CSV, or its header is unusable or differs from the first file's.
-    """
-    from components.arrow_example_gen.csv_table import open_table
-
-    try:
-        return open_table([str(file) for file in found], options)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    """Return CSV files as one table, see `open_table`."""
+    return cast("CsvTable", open_table(found, "csv", options))
 
 
-class CsvBlock(NamedTuple):
-    """Rows of a file that begin at row `start`."""
-
-    start: int
-    cells: pa.RecordBatch
-
-
-def csv_blocks(table: CsvTable) -> Iterator[CsvBlock]:
-    """Yield the rows of all files as texts, in blocks of about 1 MB.
-
-    Raises:
-        ConfigError: A row has more or fewer cells than the header, a quote does not end, or bytes
-            are not text.
-    """
-    try:
-        for file in table.files:
-            start = 0
-            for cells in table.blocks(file):
-                yield CsvBlock(start, cells)
-                start += cells.num_rows
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-
-
-class _FileBlock(NamedTuple):
-    """Records of a file, and a description of their features."""
-
-    block: Block
-    features: Mapping[str, Seen]
-
-
-def tfrecord_blocks(found: Iterable[Path]) -> Iterator[_FileBlock]:
-    """Yield the decoded records of all files.
-
-    Raises:
-        ConfigError: A file has another format or is damaged, or a record is not a tf.Example.
-            Names file and record.
-    """
-    from components.arrow_example_gen.tfrecord import blocks, seen_in
-
-    try:
-        for file in found:
-            for block in blocks(str(file)):
-                yield _FileBlock(block, seen_in(block, str(file)))
-    except ValueError as error:
-        hint = " Set data.source to its format." if "is not a TFRecord file" in str(error) else ""
-        raise ConfigError(f"{error}{hint}") from None
-
-
-def kinds_of(features: Iterable[Mapping[str, Seen]]) -> dict[str, Kind | None]:
-    """Return feature -> type over several blocks; None if no record has a value.
-
-    Raises:
-        ConfigError: A feature has values of two types, or there is no feature.
-    """
-    from components.arrow_example_gen import tfrecord
-
-    try:
-        kinds = tfrecord.kinds_of(tfrecord.together(features))
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+def check_features(kinds: Collection[str]) -> None:
+    """Raise a ConfigError if there is no column: records are not tf.Examples with features."""
     if not kinds:
         raise ConfigError("no record has a feature: these are not tf.Examples with columns.")
-    return kinds
 
 
-def open_parquet(found: Iterable[Path], folders: str | Sequence[str]) -> ParquetTable:
-    """Return the Parquet files, which were found in `folders`, as one table.
+def all_blocks(table: Table) -> Iterator[Block]:
+    """Yield the rows of all files, with ConfigErrors for those that cannot be read."""
+    with config_errors():
+        yield from table.all_blocks()
 
-    Raises:
-        ConfigError: A file is not a Parquet or Arrow file, or differs from the first.
+
+@contextlib.contextmanager
+def config_errors(label: str = "") -> Iterator[None]:
+    """Convert errors in a file into ConfigErrors.
+
+    Args:
+        label: What the messages begin with.
     """
-    from components.arrow_example_gen.parquet import open_table
-
     try:
-        return open_table([str(file) for file in found], folders)
+        yield
+    except ConfigError:
+        raise
     except ValueError as error:
-        hint = (
-            " Set data.source to its format."
-            if "is not a Parquet or Arrow file" in str(error)
-            else ""
-        )
-        raise ConfigError(f"{error}{hint}") from None
+        message = f"{label}{error}"
+        if re.search("is not a (TFRecord|Parquet or Arrow) file", message):
+            message += " Set data.source to its format."
+        raise ConfigError(message) from error

@@ -7,7 +7,7 @@ import re
 # `Pipeline <job> failed in state FAILED: java.io.IOException: <the engine's message>`
 _JOB_FAILED = re.compile(r"Pipeline \S+ failed in state \w+: (?:[\w.$]+(?:Exception|Error): )*")
 
-NAMED_JOB_FAILED = re.compile(r"Pipeline (?P<name>\S+)_[0-9a-f-]{36} failed in state \w+: ")
+_NAMED_JOB_FAILED = re.compile(r"Pipeline (?P<name>\S+)_[0-9a-f-]{36} failed in state \w+: ")
 """Prefix of the message of a job on a job server: `<job's name>_<uuid>`."""
 
 

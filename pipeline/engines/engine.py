@@ -26,8 +26,8 @@ from pipeline.common.errors import ConfigError
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-EngineName = Literal["in_memory", "multi_processing", "portable", "flink", "spark", "dataflow"]
-ENGINES: tuple[EngineName, ...] = get_args(EngineName)
+_EngineName = Literal["in_memory", "multi_processing", "portable", "flink", "spark", "dataflow"]
+_ENGINES: tuple[_EngineName, ...] = get_args(_EngineName)
 
 _NOT_OFFERED = {
     "dask": "Beam's DaskRunner gives silently wrong results with TensorFlow Transform",
@@ -36,7 +36,7 @@ _NOT_OFFERED = {
     "prism": "Beam's Prism runner is a program that Beam downloads when it first runs",
 }
 
-_RUNNERS: dict[EngineName, str] = {
+_RUNNERS: dict[_EngineName, str] = {
     "in_memory": "FnApiRunner",
     "multi_processing": "FnApiRunner",
     "portable": "PortableRunner",
@@ -53,7 +53,7 @@ _ENVIRONMENT = (
     "--experiments=disable_logging_submission_environment",  # no `pip freeze` for every job
 )
 # Used where `options` does not name them.
-_DEFAULTS: dict[EngineName, tuple[str, ...]] = {
+_DEFAULTS: dict[_EngineName, tuple[str, ...]] = {
     "in_memory": (),
     "multi_processing": (),
     "portable": ("--job_endpoint=embed", *_ENVIRONMENT),
@@ -63,7 +63,7 @@ _DEFAULTS: dict[EngineName, tuple[str, ...]] = {
     "dataflow": (),
 }
 # Alternatives of which `options` must name one, and an example.
-_REQUIRED: dict[EngineName, tuple[tuple[tuple[str, ...], str], ...]] = {
+_REQUIRED: dict[_EngineName, tuple[tuple[tuple[str, ...], str], ...]] = {
     "flink": (
         (("job_endpoint", "flink_master"), "--job_endpoint=localhost:8099 (Beam's job server)"),
     ),
@@ -96,7 +96,7 @@ class BeamConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    engine: EngineName = Field(default="in_memory", description="The runner of Beam.")
+    engine: _EngineName = Field(default="in_memory", description="The runner of Beam.")
     workers: int = Field(
         default=1, ge=1, description="Worker processes of `engine: multi_processing`."
     )
@@ -109,15 +109,15 @@ class BeamConfig(BaseModel):
     @pydantic.field_validator("engine", mode="before")
     @classmethod
     def _is_offered(cls, engine: object) -> object:
-        if engine in ENGINES:
+        if engine in _ENGINES:
             return engine
         name = str(engine).lower().removesuffix("runner")
-        near = difflib.get_close_matches(name, ENGINES, n=1)
+        near = difflib.get_close_matches(name, _ENGINES, n=1)
         if name in _NOT_OFFERED:
             problem = f"not offered: {_NOT_OFFERED[name]}."
         else:
             problem = f"unknown. Did you mean {near[0]!r}?" if near else "unknown."
-        raise ValueError(f"engine={engine!r} is {problem} Use one of {', '.join(ENGINES)}.")
+        raise ValueError(f"engine={engine!r} is {problem} Use one of {', '.join(_ENGINES)}.")
 
     @pydantic.field_validator("options")
     @classmethod

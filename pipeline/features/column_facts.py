@@ -7,11 +7,11 @@ has a small hash, so that periodic data do not bias the sample.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,18 +19,16 @@ from components import CsvOptions
 from components.arrow_example_gen.columns import Kind
 from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
-from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
+from pipeline.common.sources import SUFFIXES, Source, unknown_format
 from pipeline.config.config import DataConfig
 from pipeline.data.data_sources import files, place, source_of_folder
 from pipeline.data.tables import (
     ColumnType,
     Rows,
     Value,
-    csv_blocks,
-    kinds_of,
-    open_csv,
-    open_parquet,
-    tfrecord_blocks,
+    check_features,
+    config_errors,
+    open_table,
 )
 from pipeline.features.column_counter import (
     FLOAT_MERGES,
@@ -43,12 +41,13 @@ from pipeline.features.dates import DateFacts, counted_dates, text_dates
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from components.arrow_example_gen.columns import Table
+
 _MAX_ROWS = 100_000
 _TOP_VALUES = 1_000
 _MOST_DISTINCT = 100_000  # distinct values per column that are counted exactly
 _ALL_DISTINCT = 2_000_000  # in all columns together
 _FEWEST_DISTINCT = 2_000
-_BLOCK_CELLS = 500_000
 
 
 @dataclass(frozen=True)
@@ -171,15 +170,10 @@ def measure(
     data = DataConfig(source=source or source_of(path), path=path, csv=csv or CsvOptions())
     found = files(path, "--data", source=data.source, base="the working directory")
     try:
-        if data.source in COLUMNAR:
-            folder, _ = place(path, "--data", source=data.source)
-            table = _open_parquet(found, folder)
-        elif data.source == "tfrecord":
-            table = _open_tfrecord(found)
-        else:
-            table = _open_csv(found, data.csv)
-        return _measured(table, max_rows)
-    except ValueError as error:  # a ConfigError, or an error in a row group
+        folder, _ = place(path, "--data", source=data.source)
+        with config_errors():
+            return _measured(open_table(found, data.source, data.csv, folder), max_rows)
+    except ConfigError as error:
         raise ConfigError(str(error).replace("data.source", "--source")) from None
 
 
@@ -201,117 +195,44 @@ def source_of(path: str) -> Source:
     raise ConfigError(unknown_format(path))
 
 
-class _Table(NamedTuple):
-    """Rows that are read block by block.
-
-    Attributes:
-        rows: Number of rows.
-        kinds: Column -> type, "string" if no row has a value.
-        blocks: The columns of each block, flat or lists.
-    """
-
-    rows: int
-    kinds: Mapping[str, Kind]
-    blocks: Iterable[Sequence[pa.Array]]
-
-
-def _open_csv(found: list[Path], options: CsvOptions) -> _Table:
-    """Return the rows, with the types that all of them determine."""
-    from components.arrow_example_gen import csv_types
-
-    table = open_csv(found, options)
-    rows = 0
-    counts: csv_types.Counts | None = None
-    for _, block in csv_blocks(table):
-        seen = table.count(block)
-        counts = seen if counts is None else csv_types.together([counts, seen])
-        rows += block.num_rows
-    if counts is None:
-        raise ConfigError("--data: no rows below the header line.")
-    try:
-        types = table.types(counts)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    kinds: dict[str, Kind] = {name: kind or "string" for name, kind in types.kinds.items()}
-
-    def blocks() -> Iterator[list[pa.Array]]:
-        for _, block in csv_blocks(table):
-            columns = zip(block.schema.names, block.columns, strict=True)
-            yield [types.converted(name, cells) for name, cells in columns]
-
-    return _Table(rows, {name: kinds[name] for name in table.columns}, blocks())
-
-
-def _open_parquet(found: list[Path], folder: str) -> _Table:
-    from components.arrow_example_gen.parquet import batches, row_lists
-
-    table = open_parquet(found, folder)
-    if table.rows == 0:
-        raise ConfigError("--data: no rows.")
-    kinds: dict[str, Kind] = {name: kind or "string" for name, kind in table.columns.items()}
-
-    def blocks() -> Iterator[list[pa.ListArray]]:
-        for group in table.groups:
-            first = 0
-            for batch in batches(group, list(kinds), batch_rows=_block_rows(len(kinds))):
-                rows = range(first, first + batch.num_rows)
-                yield row_lists(batch, kinds, group, rows=rows)
-                first += batch.num_rows
-
-    return _Table(table.rows, kinds, blocks())
-
-
-def _block_rows(columns: int) -> int:
-    """Return the number of rows per block that limits its memory for any number of columns."""
-    return min(max(_BLOCK_CELLS // max(1, columns), 1_000), 50_000)
-
-
-def _open_tfrecord(found: list[Path]) -> _Table:
-    """Return the records, with the types that all of them determine."""
-    from components.arrow_example_gen import tfrecord
-
-    features: dict[str, tfrecord.Seen] = {}
-    rows = 0
-    for block, seen in tfrecord_blocks(found):
-        features = tfrecord.together([features, seen])
-        rows += block.rows
-    if not rows:
-        raise ConfigError("--data: no rows.")
-    known = kinds_of([features])
-
-    def blocks() -> Iterator[list[pa.Array]]:
-        for block, _ in tfrecord_blocks(found):
-            (batch,) = tfrecord.as_batches([block], known)
-            yield batch.columns
-
-    return _Table(rows, {name: kind or "string" for name, kind in known.items()}, blocks())
-
-
-def _measured(table: _Table, max_rows: int) -> DataFacts:
+def _measured(table: Table, max_rows: int) -> DataFacts:
     """Count all rows, and sample some of them."""
     import pyarrow as pa
 
-    limit = _ALL_DISTINCT // max(1, len(table.kinds))
-    limit = min(max(limit, _FEWEST_DISTINCT), _MOST_DISTINCT)
-    counters = {name: ColumnCounter(kind, limit) for name, kind in table.kinds.items()}
+    from components.arrow_example_gen.csv_table import CsvTable
+
+    is_csv = isinstance(table, CsvTable)
+    parts = [part for file in table.files for part in table.parts(file, whole=True)]
+    examined = [(part, table.examine(part)) for part in parts]
+    rows = sum(count for _, (count, _) in examined)
+    if not rows:
+        raise ConfigError("--data: no rows" + (" below the header line." if is_csv else "."))
+    found, _, types = table.agree(examined)
+    check_features(found)
+    kinds: dict[str, Kind] = {name: kind or "string" for name, kind in found.items()}
+    limit = min(max(_ALL_DISTINCT // len(kinds), _FEWEST_DISTINCT), _MOST_DISTINCT)
+    counters = {name: ColumnCounter(kind, limit) for name, kind in kinds.items()}
     every = 1
-    while table.rows > every * max_rows:
+    while rows > every * max_rows:
         every *= 2
     sampled: dict[str, list[pa.Array]] = {name: [] for name in counters}
     start = 0
-    for columns in table.blocks:
-        rows = len(columns[0]) if columns else 0
-        wanted = pa.array(_sampled(start, rows, every))
+    for block in table.all_blocks(list(kinds)):
+        if is_csv:  # numbers are counted before they are rounded to float32
+            columns = [table.typed(block, name, types) for name in kinds]
+        else:
+            columns = table.decoded(block, kinds, types)
+        indices = pa.array(_sampled(start, len(block.places), every))
         for (name, counter), column in zip(counters.items(), columns, strict=True):
             counter.add(column)
-            sampled[name].append(column.take(wanted))
-        start += rows
+            sampled[name].append(column.take(indices))
+        start += len(block.places)
     facts, values = [], {}
     for name, counter in counters.items():
         column = pa.concat_arrays(sampled.pop(name))
         facts.append(_column(name, counter, cells_of(column, counter.kind).values))
         values[name] = _listed(column)
-    return DataFacts(table.rows, every, tuple(facts), values)
+    return DataFacts(rows, every, tuple(facts), values)
 
 
 def _sampled(start: int, rows: int, every: int) -> np.ndarray:

@@ -40,7 +40,7 @@ LIKE_A_DATE = r"\s*(\d{1,4}[./ -]\s?\w{1,9}[./ -]\d{1,4}|[A-Za-z]{3,9}[./ -]\d{1
 _LIKE_A_DATE = re.compile(LIKE_A_DATE)
 
 
-class DateFormat(NamedTuple):
+class _DateFormat(NamedTuple):
     """A format that matches all values.
 
     Attributes:
@@ -54,7 +54,7 @@ class DateFormat(NamedTuple):
     dates: tuple[datetime.datetime, ...]
 
 
-def guess_format(values: Sequence[str]) -> DateFormat | None:
+def guess_format(values: Sequence[str]) -> _DateFormat | None:
     """Return the format that matches all values as dates from 1900 to 2100, or None.
 
     If day and month cannot be distinguished, the month is first with slashes, and the day is first
@@ -72,7 +72,7 @@ def guess_format(values: Sequence[str]) -> DateFormat | None:
     if len(found) > 1 and "/" in found[0][0] and "%m/%d" in found[1][0]:
         found[:2] = found[1], found[0]
     form, dates = found[0]
-    return DateFormat(_supported(form), found[1][0] if len(found) > 1 else None, tuple(dates))
+    return _DateFormat(_supported(form), found[1][0] if len(found) > 1 else None, tuple(dates))
 
 
 def _formats() -> Iterator[str]:
@@ -249,13 +249,13 @@ def _facts(
     unit: str | None = None,
     example: str = "",
 ) -> DateFacts:
-    parts = {**parts_of(days), "hour": np.array(sorted(hours))}
+    parts = {**_parts_of(days), "hour": np.array(sorted(hours))}
     varying = frozenset(name for name, values in parts.items() if len(np.unique(values)) > 1)
     first, last = days.min().item(), days.max().item()
     return DateFacts(first, last, varying, form, doubt, unit, example)
 
 
-def parts_of(days: np.ndarray) -> dict[str, np.ndarray]:
+def _parts_of(days: np.ndarray) -> dict[str, np.ndarray]:
     """Return the parts of `datetime64[D]` days, numbered as in `encode: date` except for years."""
     months, years = days.astype("M8[M]"), days.astype("M8[Y]")
     weekday = (days.astype(np.int64) + 3) % 7  # 1970-01-01 was a Thursday
@@ -404,7 +404,7 @@ class _Probe:
 def _columns_of(times: np.ndarray) -> dict[str, np.ndarray]:
     """Return part -> `[rows, values]`, 0 or 1."""
     days = times.astype("M8[D]")
-    parts = {"hour": (times - days).astype("m8[h]").astype(np.int64), **parts_of(days)}
+    parts = {"hour": (times - days).astype("m8[h]").astype(np.int64), **_parts_of(days)}
     return {
         part: (values[:, None] == np.unique(values)).astype(np.float64)
         for part, values in parts.items()

@@ -102,7 +102,7 @@ _ALONE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 _WORD = re.compile(r"[^\W_]+")
 
 
-class FreeText(NamedTuple):
+class _FreeText(NamedTuple):
     """Statistics of a column of free text.
 
     Attributes:
@@ -118,7 +118,7 @@ class FreeText(NamedTuple):
     max_terms: int
 
 
-def free_text(rows: Rows) -> FreeText | None:
+def free_text(rows: Rows) -> _FreeText | None:
     """Return the statistics of a text column; None if it is not free text.
 
     Args:
@@ -145,7 +145,7 @@ def free_text(rows: Rows) -> FreeText | None:
     places = _FEWEST_TERMS
     while places < min(wanted, _MOST_TERMS):
         places *= 2
-    return FreeText(words, again, least, places)
+    return _FreeText(words, again, least, places)
 
 
 def _plain(value: object) -> str:

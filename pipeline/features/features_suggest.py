@@ -176,7 +176,7 @@ def suggest(
     leaks = _leaks(proposals, data, label)
     leaking = [p for p in proposals if p.column in leaks.left_out and p.step is not None]
     proposals = [_without(p, leaks.left_out.get(p.column)) for p in proposals]
-    groups = grouped(proposals)
+    groups = _grouped(proposals)
     if not groups:
         reasons = "; ".join(f"{p.column}: {p.measured}" for p in proposals)
         reasons = reasons or f"{label} is its only column"
@@ -235,7 +235,7 @@ class _SuggestedGroup:
     members: tuple[Proposal, ...]
 
 
-def grouped(proposals: Sequence[Proposal]) -> list[_SuggestedGroup]:
+def _grouped(proposals: Sequence[Proposal]) -> list[_SuggestedGroup]:
     """Return groups of equal options with unique names, in the order of their first columns."""
     members: dict[str, list[Proposal]] = {}
     for proposal in proposals:

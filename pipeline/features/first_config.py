@@ -59,7 +59,7 @@ class _ModelSize(NamedTuple):
 _WIDE = _ModelSize(hidden_units=[16], dropout=0.5, knots=0, weight_decay=2.0)
 
 
-def is_wide(rows: int, columns: int) -> bool:
+def _is_wide(rows: int, columns: int) -> bool:
     """Return whether a table has so few rows for its columns that it needs strong regularization.
 
     Args:
@@ -79,7 +79,7 @@ _ROWS_SEEN = 2_000_000  # for many rows, in all epochs
 
 
 @dataclass(frozen=True)
-class Written:
+class _Written:
     """The file that `init` wrote, its label, notes on choices, and warnings about the data."""
 
     path: Path
@@ -99,7 +99,7 @@ def init_file(
     output: Path | None = None,
     force: bool = False,
     check: Callable[[PipelineConfig], object] | None = None,
-) -> Written:
+) -> _Written:
     """Write the YAML for a data file.
 
     Args:
@@ -123,9 +123,9 @@ def init_file(
     source = source or source_of(path)
     guess = guess_of(path, source, header)
     data = measure(path, source=source, csv=guess.options if guess else None)
-    chosen, why = (label, "") if label is not None else likely_label(data)
+    chosen, why = (label, "") if label is not None else _likely_label(data)
     suggestion = suggest(data, path, label=chosen, guess=guess)
-    text, notes, warnings = first_config(
+    text, notes, warnings = _first_config(
         data,
         path,
         suggestion,
@@ -148,10 +148,10 @@ def init_file(
         stream.write(text)
     said = [f"no --label: {_named_label(chosen, why)}"] if why else []
     said += [*(guess.reasons if guess else ()), *notes]
-    return Written(output, chosen, config.label.kind, tuple(said), suggestion.left_out, warnings)
+    return _Written(output, chosen, config.label.kind, tuple(said), suggestion.left_out, warnings)
 
 
-def first_config(
+def _first_config(
     data: DataFacts,
     path: str,
     suggestion: Suggestion,
@@ -181,7 +181,7 @@ def first_config(
     """
     (facts,) = (column for column in data.columns if column.name == label)
     target = label_of(facts)
-    split = split_of(data, facts, target)
+    split = _split_of(data, facts, target)
     sizes = _sizes(data, facts, target, split, path)
     heading, _, section = suggestion.text.partition("features:\n")
     comments = "".join(f"  # {line}\n" for line in _label_comments(facts, target, why))
@@ -241,7 +241,7 @@ def pipeline_name(path: str) -> str:
     return name[:63].rstrip("-")
 
 
-def likely_label(data: DataFacts) -> tuple[str, str]:
+def _likely_label(data: DataFacts) -> tuple[str, str]:
     """Return the most likely label, and why.
 
     Raises:
@@ -285,7 +285,7 @@ def training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
         "  # Training starts from a linear model. Weights are averaged over about 100 steps.",
         "  ema_momentum: 0.99",
     ]
-    if is_wide(rows, columns):
+    if _is_wide(rows, columns):
         model, linear = _WIDE, ""
         about = [f"  # {columns:,} columns: a small model with weight decay, against overfitting."]
     noun = "step" if steps == 1 else "steps"
@@ -372,7 +372,7 @@ class Split(NamedTuple):
     warnings: tuple[RunWarning, ...] = ()
 
 
-def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue]) -> Split:
+def _split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue]) -> Split:
     """Choose how rows are split."""
     percent = eval_percent(facts.present)
     classes = target["kind"] != "regression"

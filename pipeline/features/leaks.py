@@ -38,7 +38,7 @@ from pipeline.features.one_column import (
 )
 from shared_core.run_warning import RunWarning
 
-FEW_ROWS = 50
+_FEW_ROWS = 50
 """Minimum number of rows; with fewer, a leak may be due to chance."""
 
 _MOST_ROWS = 10_000
@@ -66,10 +66,10 @@ _MOST_CODES = 20  # distinct numbers that are codes rather than amounts
 _ROWS_PER_CODE = 5
 _SHOWN = 30
 
-Kind = Literal["copy", "law", "strong"]
+_Kind = Literal["copy", "law", "strong"]
 
 
-class Leak(NamedTuple):
+class _Leak(NamedTuple):
     """A column that leaks the label, or may leak it.
 
     Attributes:
@@ -77,11 +77,11 @@ class Leak(NamedTuple):
         reason: Its relation to the label: the rest of a sentence that starts with its name.
     """
 
-    kind: Kind
+    kind: _Kind
     reason: str
 
 
-class Leaks(NamedTuple):
+class _Leaks(NamedTuple):
     """The leaks of a table.
 
     Attributes:
@@ -89,7 +89,7 @@ class Leaks(NamedTuple):
         explained: Column -> share of the label that it alone explains, for each column.
     """
 
-    found: dict[str, Leak]
+    found: dict[str, _Leak]
     explained: dict[str, float]
 
 
@@ -100,7 +100,7 @@ class Choice(NamedTuple):
     kept: dict[str, str]
 
 
-def find_leaks(columns: Mapping[str, Rows], label: str) -> Leaks:
+def find_leaks(columns: Mapping[str, Rows], label: str) -> _Leaks:
     """Find the columns that leak the label.
 
     Args:
@@ -114,21 +114,21 @@ def find_leaks(columns: Mapping[str, Rows], label: str) -> Leaks:
     labels = _Column.of(columns[label][::every])
     with_label = np.flatnonzero(labels.present)
     found, shares = {}, {}
-    if len(with_label) < FEW_ROWS:
-        return Leaks(found, shares)
+    if len(with_label) < _FEW_ROWS:
+        return _Leaks(found, shares)
     truth = _Truth.of(labels, with_label)
     if truth is None:
-        return Leaks(found, shares)
+        return _Leaks(found, shares)
     for name, rows in columns.items():
         if name != label:
             leak, share = _look_at(_Column.of(rows[::every]).taken(with_label), truth)
             shares[name] = share
             if leak is not None:
                 found[name] = leak
-    return Leaks(found, shares)
+    return _Leaks(found, shares)
 
 
-def choose(leaks: Leaks, usable: Collection[str]) -> Choice:
+def choose(leaks: _Leaks, usable: Collection[str]) -> Choice:
     """Choose the columns to leave out.
 
     Args:
@@ -169,7 +169,7 @@ def warnings_of(kept: Mapping[str, str]) -> tuple[RunWarning, ...]:
     return tuple(found)
 
 
-def _kind(leaks: Leaks, name: str) -> str | None:
+def _kind(leaks: _Leaks, name: str) -> str | None:
     return leaks.found[name].kind if name in leaks.found else None
 
 
@@ -252,14 +252,14 @@ class _Truth(NamedTuple):
         return cls(column, np.ravel(classes), len(values), target)
 
 
-def _look_at(column: _Column, truth: _Truth) -> tuple[Leak | None, float]:
+def _look_at(column: _Column, truth: _Truth) -> tuple[_Leak | None, float]:
     present, target = column.present, truth.target
     is_missing = (~present).astype(np.int64)
     by_missing = ColumnScore(0.0)
     if 0 < is_missing.sum() < len(present):
         by_missing = score_column(is_missing, target)
     best = by_missing
-    if present.sum() >= FEW_ROWS:
+    if present.sum() >= _FEW_ROWS:
         leak = _copy_or_law(column, truth)
         if leak is not None:
             return leak, 1.0
@@ -270,7 +270,7 @@ def _look_at(column: _Column, truth: _Truth) -> tuple[Leak | None, float]:
                 best = max(best, score_column(codes, target))
     if target.classes and _determines(by_missing):
         shown = f"is missing or not by the label, in {by_missing.right:.1%} of the rows"
-        return Leak("copy", shown), 1.0
+        return _Leak("copy", shown), 1.0
     if best.share >= (_STRONG_CLASS if target.classes else _STRONG_NUMBER):
         how = (
             f"alone predicts the label in {best.right:.1%} of held-out rows"
@@ -278,7 +278,7 @@ def _look_at(column: _Column, truth: _Truth) -> tuple[Leak | None, float]:
             else f"alone explains {best.share:.2%} of the label's variance"
         )
         is_law = not target.classes and best.share >= _ALIKE
-        return Leak("law" if is_law else "strong", how), best.share
+        return _Leak("law" if is_law else "strong", how), best.share
     return None, best.share
 
 
@@ -295,7 +295,7 @@ def _codes(column: _Column) -> list[np.ndarray]:
         return [bins]
     of_texts = np.where(column.present, np.nan_to_num(column.numbers), len(column.texts))
     found = [of_texts.astype(np.int64)]
-    if len(column.texts) > FEW_ROWS:
+    if len(column.texts) > _FEW_ROWS:
         found.append(bins)  # texts in sorted order: ISO dates, numbers of equal length
         dates = _dates(column)
         if dates is not None:
@@ -319,7 +319,7 @@ def _dates(column: _Column) -> np.ndarray | None:
     return found
 
 
-def _copy_or_law(column: _Column, truth: _Truth) -> Leak | None:
+def _copy_or_law(column: _Column, truth: _Truth) -> _Leak | None:
     """Compare the rows that have a value with the label."""
     rows = column.present
     values, classes = column.numbers[rows], truth.classes[rows]
@@ -333,20 +333,20 @@ def _copy_or_law(column: _Column, truth: _Truth) -> Leak | None:
             0.0, float((column.exact[rows] == truth.column.exact[rows]).mean()), usual
         )
         if _determines(equal):
-            return Leak("copy", f"equals the label in {equal.right:.1%} of the rows")
+            return _Leak("copy", f"equals the label in {equal.right:.1%} of the rows")
     if column.texts is None and truth.column.texts is None and distinct > _FEW_CLASSES:
         order = float(np.corrcoef(ranks(values), ranks(labels))[0, 1])
         if order**2 >= _ALIKE:
-            return Leak("law", f"is in the label's order (rank correlation {order:.4f})")
+            return _Leak("law", f"is in the label's order (rank correlation {order:.4f})")
         if _determines(line := _on_a_line(values, labels)):
-            return Leak("law", f"is on a line with the label in {line.right:.1%} of the rows")
+            return _Leak("law", f"is on a line with the label in {line.right:.1%} of the rows")
         share = float(np.corrcoef(_clipped(values), _clipped(labels))[0, 1]) ** 2
         if share >= _ALIKE:
-            return Leak("law", f"alone explains {share:.2%} of the label's variance")
+            return _Leak("law", f"alone explains {share:.2%} of the label's variance")
     pairs = np.unique(np.ravel(codes) * truth.distinct + classes)
     if len(pairs) == len(different) == distinct <= len(values) // _ROWS_PER_CODE:
         shown = " = ".join(_shown(each, rows) for each in (column, truth.column))
-        return Leak("copy", f"maps one-to-one to the label ({shown})")
+        return _Leak("copy", f"maps one-to-one to the label ({shown})")
     if not truth.target.classes:
         return None
     is_number = column.texts is None
@@ -360,10 +360,10 @@ def _copy_or_law(column: _Column, truth: _Truth) -> Leak | None:
     by_code = score_column(np.ravel(codes), target)
     if are_codes and not is_range and _determines(by_code):
         shown = f"has codes that determine the label in {by_code.right:.1%} of the rows"
-        return Leak("copy", shown)
+        return _Leak("copy", shown)
     if by_range:
         how = f"separates the label's {distinct} values by ranges of its values"
-        return Leak("law", how if right == 1 else f"{how} in {right:.1%} of the rows")
+        return _Leak("law", how if right == 1 else f"{how} in {right:.1%} of the rows")
     return None
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-MOST_BINS = 100
+_MOST_BINS = 100
 _ROWS_PER_BIN = 20
 _FEW_VALUES = 200  # up to this many distinct numbers, each may have a code
 _SHRINKAGE = 0.1  # rows with the overall mean that are added to each code
@@ -80,7 +80,7 @@ def codes_of_numbers(values: np.ndarray) -> np.ndarray:
     present = values[~missing]
     if not len(present):
         return np.zeros(len(values), np.int64)
-    bins = max(2, min(MOST_BINS, len(present) // _ROWS_PER_BIN))
+    bins = max(2, min(_MOST_BINS, len(present) // _ROWS_PER_BIN))
     edges = np.unique(present[:: max(1, len(present) // 2000)])
     distinct = np.unique(present) if len(edges) <= _FEW_VALUES else edges
     if len(distinct) <= min(_FEW_VALUES, bins * 2):

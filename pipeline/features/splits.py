@@ -109,7 +109,7 @@ _PARTS = {
 }  # unit of NumPy -> names of columns
 
 
-class TimeOrder(NamedTuple):
+class _TimeOrder(NamedTuple):
     """The column that orders the rows.
 
     Attributes:
@@ -123,7 +123,7 @@ class TimeOrder(NamedTuple):
 
 def time_order(
     data: DataFacts, label: str, *, held_out: int, classes: bool = False
-) -> TimeOrder | None:
+) -> _TimeOrder | None:
     """Return the column of times that orders the rows; None if there is none.
 
     Rows are ordered by a column if they are in its order in the file, as events are, or if it is a
@@ -140,7 +140,7 @@ def time_order(
     return next((each for each in orders if not each.problem), orders[0] if orders else None)
 
 
-def _orders(data: DataFacts, labels: Rows, label: str, held_out: int) -> Iterator[TimeOrder]:
+def _orders(data: DataFacts, labels: Rows, label: str, held_out: int) -> Iterator[_TimeOrder]:
     parts = {}
     for facts in data.columns:
         if facts.name == label or facts.several or _OF_BIRTH & set(words_of(facts.name)):
@@ -153,13 +153,13 @@ def _orders(data: DataFacts, labels: Rows, label: str, held_out: int) -> Iterato
             rows = data.values[facts.name]
             months = [str(text_of(row[0])) if row else "NaT" for row in rows]
             if _is_ordered(np.array(months, "M8[M]").astype("M8[s]"), distinct_of(facts), data):
-                yield TimeOrder(facts.name, _NOT_SORTED.format(months[0]))
+                yield _TimeOrder(facts.name, _NOT_SORTED.format(months[0]))
         if not has_dates(facts):
             continue
         assert facts.dates is not None
         times = times_of(facts.dates, data.values[facts.name])
         if _is_ordered(times, distinct_of(facts), data):
-            yield TimeOrder(
+            yield _TimeOrder(
                 facts.name, _problem(facts, data.values[facts.name], times, labels, held_out)
             )
     if {"Y", "M"} <= set(parts):
@@ -167,7 +167,7 @@ def _orders(data: DataFacts, labels: Rows, label: str, held_out: int) -> Iterato
         times = _of_parts([data.values[parts[unit]] for unit in units], units)
         if _is_ordered(times, 0, data):
             names = ", ".join(parts[unit] for unit in units)
-            yield TimeOrder(names, "no column has the whole time, as 2013-05-31T17:30 does")
+            yield _TimeOrder(names, "no column has the whole time, as 2013-05-31T17:30 does")
 
 
 def _of_parts(columns: Sequence[Rows], units: Sequence[str]) -> np.ndarray:

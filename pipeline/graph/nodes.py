@@ -103,7 +103,7 @@ def _example_validator(context: GraphContext):
     )
 
 
-def transform_config(config: PipelineConfig) -> JsonObject:
+def _transform_config(config: PipelineConfig) -> JsonObject:
     """Return Transform's `custom_config`: everything except the rows that affects its output."""
     derive = config.features.derive
     return {
@@ -121,7 +121,7 @@ def _transform(context: GraphContext):
         examples=context.output(NodeName.EXAMPLE_GEN, "examples"),
         schema=context.schema(),
         preprocessing_fn="transform.preprocessing_fn",
-        custom_config=transform_config(context.config),
+        custom_config=_transform_config(context.config),
         # StatisticsGen computes statistics of the raw columns, NormalizationValidator those of each
         # packed column. Transform's would take time and describe whole vectors only.
         disable_statistics=True,
@@ -150,7 +150,7 @@ def _training_data(context: GraphContext) -> JsonObject:
     }
 
 
-def trainer_code(config: PipelineConfig) -> str:
+def _trainer_code(config: PipelineConfig) -> str:
     """Return the fingerprint of the code that Trainer and Tuner run."""
     return fingerprint(["trainer_module", "shared_core"], config.training_functions)
 
@@ -164,7 +164,7 @@ def _tuner(context: GraphContext):
         **_training_data(context),
         trainer=config.training,
         config=config.tuning,
-        code=trainer_code(config),
+        code=_trainer_code(config),
     )
 
 
@@ -179,7 +179,7 @@ def _trainer(context: GraphContext):
         **_training_data(context),
         config=config.training,
         hyperparameters=best,
-        code=trainer_code(config),
+        code=_trainer_code(config),
         baselines=config.data.evaluation_split if config.evaluation.baselines else None,
         input_gradients=config.explain is not None,
         reading={

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tfx.types.artifact import Artifact
     from tfx.types.channel import BaseChannel
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-CODE = "code_fingerprint"
+_CODE = "code_fingerprint"
 """Execution property that makes caches see a change of the user's code."""
 
 _OURS = ("pipeline", "components", "transform", "trainer_module")
@@ -259,7 +259,7 @@ def _arguments(
     row = user.row
     for field, keys, known in (
         ("inputs", row.inputs, names & {*declared} or names),
-        ("parameters", row.parameters, names - {*declared, CODE}),
+        ("parameters", row.parameters, names - {*declared, _CODE}),
     ):
         for key in keys:
             if key not in known:
@@ -314,7 +314,7 @@ def _fits(channel: BaseChannel, kind: type[Artifact]) -> bool:
     return issubclass(channel.type, kind) or channel.type.TYPE_NAME == kind.TYPE_NAME
 
 
-def _call(user: _UserNode, make: Callable[[], T]) -> T:
+def _call(user: _UserNode, make: Callable[[], _T]) -> _T:
     try:
         return make()
     except (Exception, SystemExit) as error:  # whatever the user's code raises
@@ -335,4 +335,4 @@ def _add_fingerprint(user: _UserNode, component: BaseNode) -> None:
     functions = {user.row.path, *(f"{module}.any" for module in modules)}
     own = {each.partition(".")[0] for each in functions}
     skipped = tuple(each for each in _OURS if each not in own)
-    spec.exec_properties[CODE] = fingerprint((), functions, without=skipped)
+    spec.exec_properties[_CODE] = fingerprint((), functions, without=skipped)

@@ -51,11 +51,11 @@ def build_image(
             ". _ - between them, and one :tag, as in registry.example/my-pipeline:1.0; set it by "
             "--tag or cluster.<target>.image."
         )
-    tool = find_builder()
+    tool = _find_builder()
     with tempfile.TemporaryDirectory(prefix="tfx-largebatch-image-") as folder:
         context = Path(folder, "context")
         write_context(context, stack, packages, **more)
-        command = build_command(tool, context, names, write_secrets(Path(folder)), target=target)
+        command = _build_command(tool, context, names, write_secrets(Path(folder)), target=target)
         print(f"TFX {stack.name} with {tool}: {', '.join(names)}", flush=True)
         code = subprocess.run(command, stdin=subprocess.DEVNULL).returncode
     if code:
@@ -65,7 +65,7 @@ def build_image(
     return exit_codes.DONE
 
 
-def find_builder() -> str:
+def _find_builder() -> str:
     """Return the first builder that works; a client may have no engine."""
     problems = []
     for tool in _BUILDERS:
@@ -82,7 +82,7 @@ def find_builder() -> str:
     )
 
 
-def build_command(
+def _build_command(
     tool: str, context: Path, names: Sequence[str], secrets: Mapping[str, Path], *, target: str
 ) -> list[str]:
     """Return the command that builds the `Containerfile` of a folder."""

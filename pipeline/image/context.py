@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pipeline.common.errors import ConfigError
 
 # Pinned packages whose authors publish no wheel, so that they take a C++ compiler.
-COMPILED = ("pyfarmhash",)
+_COMPILED = ("pyfarmhash",)
 _HERE = Path(__file__).resolve().parent
 _CHECKOUT = _HERE.parents[1]
 _HAS_CHECKOUT = (_CHECKOUT / "requirements").is_dir() and (_CHECKOUT / "pyproject.toml").is_file()
@@ -49,7 +49,7 @@ class ImageStack(NamedTuple):
         return version
 
 
-STACKS = {
+_STACKS = {
     "1.16": ImageStack("1.16", "docker.io/library/debian:bookworm-slim", "3.11"),
     "1.21": ImageStack("1.21", "docker.io/library/debian:trixie-slim", "3.13"),
 }
@@ -58,9 +58,9 @@ STACKS = {
 def stack_named(name: str | None) -> ImageStack:
     """Return the named stack; by default this machine's, so that it runs what is compiled here."""
     name = name or ".".join(metadata.version("tfx").split(".")[:2])
-    if name not in STACKS:
-        raise ConfigError(f"--stack {name}: no lock file. Use --stack {' or '.join(STACKS)}.")
-    return STACKS[name]
+    if name not in _STACKS:
+        raise ConfigError(f"--stack {name}: no lock file. Use --stack {' or '.join(_STACKS)}.")
+    return _STACKS[name]
 
 
 def write_context(
@@ -92,7 +92,7 @@ def write_context(
     for path in packages:
         _add_package(path, code)
     shutil.copyfile(stack.lock_file("lock.txt"), folder / "constraints.txt")
-    wheels, compiled = split_dependencies(stack.lock_file("image.txt").read_text(encoding="utf-8"))
+    wheels, compiled = _split_dependencies(stack.lock_file("image.txt").read_text(encoding="utf-8"))
     (folder / "dependencies.txt").write_text(wheels)
     (folder / "compiled.txt").write_text(compiled)
     values = {
@@ -101,27 +101,27 @@ def write_context(
         "STACK": stack.name,
         "PYTHON": stack.python,
         "UV_VERSION": stack.pin("uv"),
-        "DEPENDENCIES": digest(folder, "*.txt"),
-        "CODE": digest(code),
+        "DEPENDENCIES": _digest(folder, "*.txt"),
+        "CODE": _digest(code),
     }
     if cuda:
         shutil.copyfile(stack.lock_file("cuda.txt"), folder / "cuda.txt")
-        values["CUDA_DEPENDENCIES"] = digest(folder, "cuda.txt")
+        values["CUDA_DEPENDENCIES"] = _digest(folder, "cuda.txt")
     text = (_HERE / "Containerfile").read_text(encoding="utf-8")
     text = _CUDA_PART.sub(r"\1" if cuda else "", text)
     text = re.sub(r"(?m)^ARG (\w+)$", lambda found: f"{found[0]}={values[found[1]]}", text)
     (folder / "Containerfile").write_text(text)
 
 
-def split_dependencies(text: str) -> tuple[str, str]:
+def _split_dependencies(text: str) -> tuple[str, str]:
     """Return the pins that have wheels, and the pins to compile, both with their hashes."""
     wheels, compiled = [], []
     for entry in re.split(r"^(?=[a-zA-Z0-9])", text, flags=re.MULTILINE):
-        (compiled if entry.partition("==")[0] in COMPILED else wheels).append(entry)
+        (compiled if entry.partition("==")[0] in _COMPILED else wheels).append(entry)
     return "".join(wheels), "".join(compiled)
 
 
-def digest(folder: Path, files: str = "**/*") -> str:
+def _digest(folder: Path, files: str = "**/*") -> str:
     """Return a SHA-256 digest of the names and contents of a folder's files."""
     paths = sorted(path for path in folder.glob(files) if path.is_file())
     each = [(str(p.relative_to(folder)), hashlib.sha256(p.read_bytes()).digest()) for p in paths]

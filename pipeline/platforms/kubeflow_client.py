@@ -76,7 +76,7 @@ _RUN_STATES: Mapping[str, State] = {
 }
 
 
-def submit(submission: Submission, say: Say) -> KubeflowRun:
+def submit(submission: Submission, say: Say) -> _KubeflowRun:
     """Upload a pipeline, or a new version of a known one, and start a run of it.
 
     The name of a version is the digest of the file, so the same file is uploaded once.
@@ -90,7 +90,7 @@ def submit(submission: Submission, say: Say) -> KubeflowRun:
 
 
 @dataclass(frozen=True)
-class KubeflowRun:
+class _KubeflowRun:
     """A run of Kubeflow Pipelines."""
 
     connection: _Connection
@@ -175,7 +175,7 @@ class _Connection:
 
     def start_run(
         self, submission: Submission, pipeline: str, version: str, say: Say
-    ) -> KubeflowRun:
+    ) -> _KubeflowRun:
         """Start a run of a version, in an experiment that is created if there is none."""
         variables = (os.environ.get(name) for name in _EXPERIMENTS)
         experiment = submission.experiment or next(filter(None, variables), "Default")
@@ -194,7 +194,7 @@ class _Connection:
         )
         run_id = _checked_id(made.run_id, "the run")
         say(f"Started: run {name!r} in experiment {experiment}")
-        return KubeflowRun(self, run_id)
+        return _KubeflowRun(self, run_id)
 
     def _version(self, pipeline: str, name: str | None = None) -> ApiObject:
         """Return the version of that name, or the latest one; None if there is none."""

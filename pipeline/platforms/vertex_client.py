@@ -67,7 +67,7 @@ _STATES: Mapping[str, State] = {
 }
 
 
-def submit(submission: Submission, say: Say) -> VertexRun:
+def submit(submission: Submission, say: Say) -> _VertexRun:
     """Create a PipelineJob of a compiled file.
 
     Labels, service account, network and pipeline root are those of the file.
@@ -92,7 +92,7 @@ def submit(submission: Submission, say: Say) -> VertexRun:
             pipeline_job_id=_job_id(submission.name),
             timeout=submission.timeout,
         )
-    run = VertexRun(client, made.name, submission.timeout)
+    run = _VertexRun(client, made.name, submission.timeout)
     say(f"Started: job {run.job_id} in {run.region} of project {run.project}")
     return run
 
@@ -122,7 +122,7 @@ def _pipeline_job(aiplatform: ApiObject, submission: Submission) -> ApiObject:
     return job
 
 
-class VertexRun:
+class _VertexRun:
     """A PipelineJob."""
 
     def __init__(self, client: ApiObject, name: str, timeout: float) -> None:

@@ -18,7 +18,7 @@ from pipeline.data.samples import Sample, Values
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from components.arrow_example_gen.parquet import Hole
+    from components.arrow_example_gen.columns import Hole
     from components.arrow_example_gen.splitting import Splitting
 
 _FEW_ROWS = 1_000

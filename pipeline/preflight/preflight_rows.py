@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MOST_CLASSES = 1_000
 
 
-def check_split(config: PipelineConfig, part: Part) -> None:
+def _check_split(config: PipelineConfig, part: Part) -> None:
     """Check the column by which rows are split, and that no split is empty.
 
     Raises:
@@ -133,7 +133,7 @@ def check_rows(
     if held_out is not None:
         assert config.data.eval_path is not None
         parts.append(Part("eval", config.data.eval_path, held_out, config.data))
-    check_split(config, first)
+    _check_split(config, first)
     try:
         _check_columns(config, groups, used, parts)
     except ConfigError:

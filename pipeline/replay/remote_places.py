@@ -19,7 +19,7 @@ _NOT_IN_FILES = re.compile(r"[\"\\*?\[\x00-\x1f\x7f]|\{\{|\$[$(]")
 _SPLIT = re.compile(r"[*?\[{]")  # a wildcard or {SPAN} ends the plain folder
 
 
-def folders_read(compiled: CompiledSpec) -> list[str]:
+def _folders_read(compiled: CompiledSpec) -> list[str]:
     """Return the remote folders that a pipeline reads, except its root, sorted and without `/`.
 
     A path with wildcards counts as the folder before the first one, a file as its folder. No folder
@@ -38,7 +38,7 @@ def folders_read(compiled: CompiledSpec) -> list[str]:
 
 def map_options(compiled: CompiledSpec) -> str:
     """Return the `--map` options that a replay of this pipeline needs, as a template."""
-    return " ".join(f"--map {folder}=FOLDER" for folder in folders_read(compiled))
+    return " ".join(f"--map {folder}=FOLDER" for folder in _folders_read(compiled))
 
 
 def check_path(option: str, folder: Path) -> None:

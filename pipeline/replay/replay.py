@@ -99,7 +99,7 @@ class Replay:
         while (root / compiled.name / self._run_id).exists():
             self._run_id += "x"
         self.folder = root / compiled.name / self._run_id
-        self._records = ArtifactRecords(root / compiled.name / "artifacts.jsonl")
+        self._records = _ArtifactRecords(root / compiled.name / "artifacts.jsonl")
         self._made: dict[str, Values] = {}
         self._on_start, self._on_end, self._on_retry = on_start, on_end, on_retry
 
@@ -218,7 +218,7 @@ def _imported(importer: JsonMapping, component: Component, values: JsonMapping) 
     return Values({key: {"artifacts": [artifact]}}, {})
 
 
-class ArtifactRecords:
+class _ArtifactRecords:
     """A file of JSON lines, one artifact per line, latest last."""
 
     def __init__(self, path: Path) -> None:

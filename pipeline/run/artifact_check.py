@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # TFX's cache checks only an artifact's folder, which still exists when its files are missing. So a
 # list of paths and sizes for each artifact is in this folder, next to the artifacts.
 _LISTS = ".files"
-UNKNOWN = "artifacts_without_metadata"
+_UNKNOWN = "artifacts_without_metadata"
 """Folder of what is set aside, in the output folder."""
 
 
@@ -103,7 +103,7 @@ def _set_aside(places: Places, last: int) -> list[str]:
     ]
     if not found:
         return []
-    aside = places.folder / UNKNOWN / time.strftime("%Y%m%d-%H%M%S")
+    aside = places.folder / _UNKNOWN / time.strftime("%Y%m%d-%H%M%S")
     for path in found:
         target = aside / path.relative_to(places.root)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -156,12 +156,13 @@ def _fit_decimal(
     """
     from components.arrow_example_gen import csv_table, csv_types
 
-    header = csv_table.read_header(str(file), options)
-    if options.decimal is None or not (is_other or header.delimiter == options.decimal):
+    table = csv_table.open_table([str(file)], options)
+    delimiter = table.headers[str(file)].delimiter
+    if options.decimal is None or not (is_other or delimiter == options.decimal):
         return options
-    names = [name for name in header.columns if name in columns and name not in options.formatted]
+    names = [name for name in table.columns if name in columns and name not in options.formatted]
     try:
-        block = next(csv_table.blocks(str(file), header, options, names), None)
+        block = next(table.blocks(str(file), names), None)
     except ValueError:  # raised again when the rows are read
         return options
     counts = csv_types.count(block).values() if block is not None else ()

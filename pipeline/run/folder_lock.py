@@ -41,7 +41,7 @@ class AlreadyRunning(Exception):
     """Another run holds the lock; the message names it."""
 
 
-def lock_file(path: Path) -> Path:
+def _lock_file(path: Path) -> Path:
     """Return the file that is locked for a folder or a file."""
     return path / ".run.lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
 
@@ -78,7 +78,7 @@ def exclusive_run(
 def _locked(
     owner: str, field: str, path: Path, wait: bool, say: Callable[[str], object]
 ) -> Iterator[None]:
-    place, file = f"{field}={path}", lock_file(path)
+    place, file = f"{field}={path}", _lock_file(path)
     try:
         stream = file.open("a+", encoding="utf-8")
     except OSError as error:

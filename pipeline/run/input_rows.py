@@ -15,27 +15,28 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
 from pipeline.data import data_sources
 from pipeline.data.data_sources import source_of_folder
-from pipeline.data.tables import open_csv, open_parquet
+from pipeline.data.tables import open_csv, open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from components import CsvOptions
-    from components.arrow_example_gen.columns import Kind
+    from components.arrow_example_gen.columns import Kind, Table
     from components.arrow_example_gen.csv_numbers import NumberTexts
+    from components.arrow_example_gen.parquet import ParquetTable
     from pipeline.run.json_lines import JsonRow
 
 InputFormat = Literal["csv", "parquet", "arrow", "tfrecord", "jsonl"]
-T = TypeVar("T")
-BATCH_ROWS = 1024
-STANDARD_INPUT = "-"
+_T = TypeVar("_T")
+_BATCH_ROWS = 1024
+_STANDARD_INPUT = "-"
 
 _ENDINGS: dict[str, InputFormat] = {
     **SUFFIXES,
@@ -98,7 +99,7 @@ def format_of(path: str) -> InputFormat:
     Raises:
         ConfigError: The name does not identify the format, or the compression is not supported.
     """
-    if path == STANDARD_INPUT:
+    if path == _STANDARD_INPUT:
         return "csv"
     if Path(path).is_dir():
         return source_of_folder(Path(path))
@@ -118,7 +119,7 @@ def input_files(path: str, kind: InputFormat) -> Iterator[list[Path]]:
     Raises:
         ConfigError: There is no file, or there are several in a format other than a table's.
     """
-    if path == STANDARD_INPUT:
+    if path == _STANDARD_INPUT:
         with tempfile.NamedTemporaryFile(prefix="predict-") as spooled:
             shutil.copyfileobj(sys.stdin.buffer, spooled)
             spooled.flush()
@@ -147,13 +148,13 @@ def open_rows(
         ConfigError: The file does not have this format.
     """
     if kind == "csv":
-        return _csv(files[0], shown, options, skip=skip)
+        return _open_csv(files[0], shown, options, skip=skip)
     if kind == "parquet" or kind == "arrow":
-        rows = _parquet(files, shown, kind)
+        rows = _open_parquet(files, shown, kind)
     elif kind == "jsonl":
         rows = _jsonl(files[0], shown, options, skip=skip)
     else:
-        rows = _tfrecord(files[0], shown, skip=skip)
+        rows = _open_tfrecord(files[0], shown, skip=skip)
     rows.texts = _number_texts(options)
     rows.batches = (_mask_missing(batch, rows.needed, options) for batch in rows.batches)
     return rows
@@ -200,78 +201,64 @@ def _numbers_in(words: Sequence[str]) -> list[float]:
     return [number for number in found if math.isfinite(number)]
 
 
-def _csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
-    from components.arrow_example_gen import csv_table, csv_types
+def _open_csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
+    from components.arrow_example_gen import csv_types
 
     try:
         table = open_csv([file], options)
     except ConfigError as error:
         raise _error(error, file, shown) from None
-    header = table.headers[str(file)]
-    unreadable: list[str] = []
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        passed = unreadable if skip else None
-        for block in csv_table.blocks(str(file), header, options, unreadable=passed):
-            for start in range(0, block.num_rows, BATCH_ROWS):
-                yield block.slice(start, BATCH_ROWS)
 
     def place(column: str, text: str) -> str:
-        found = csv_table.find(str(file), header, options, lambda row: row[column] == text)
-        return f", line {found.line}" if found else ""
+        record = table.find(str(file), lambda row: row[column] == text)
+        return f", line {record.line}" if record else ""
 
-    first = next(_with_shown_path(batches(), file, shown), None)
-    unreadable.clear()
-    texts = _number_texts(options)
+    rows = _table_rows(table, table.columns, file, shown, skip=skip)
+    first = next(_table_rows(table, table.columns, file, shown, skip=skip).batches, None)
+    rows.texts, rows.place = _number_texts(options), place
     if first is not None:
-        decimal = csv_types.decimal_of(csv_types.count(first), options, header.delimiter)
-        texts = replace(texts, decimal=decimal)
-    found = _with_shown_path(batches(), file, shown)
-    return InputRows(shown, table.columns, found, texts, place, unreadable)
+        delimiter = table.headers[str(file)].delimiter
+        decimal = csv_types.decimal_of(csv_types.count(first), options, delimiter)
+        rows.texts = replace(rows.texts, decimal=decimal)
+    return rows
 
 
-def _parquet(files: Sequence[Path], shown: str, source: Source) -> InputRows:
-    from components.arrow_example_gen.parquet import batches
-
+def _open_parquet(files: Sequence[Path], shown: str, source: Source) -> InputRows:
     folders = [str(files[0].parent)]
-    if shown != STANDARD_INPUT:
+    if shown != _STANDARD_INPUT:
         folders = data_sources.column_folders(shown, "--data", source=source)
-    table = open_parquet(files, folders)
-    names = list(table.columns)
-    found = (
-        batch.slice(start, BATCH_ROWS)
-        for group in table.groups
-        for batch in batches(group, names)
-        for start in range(0, batch.num_rows, BATCH_ROWS)
-    )
-    return InputRows(shown, names, _with_shown_path(found, files[0], shown))
+    table = cast("ParquetTable", open_table(files, source, folders=folders))
+    return _table_rows(table, list(table.columns), files[0], shown, skip=False)
 
 
-def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
+def _open_tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
     """Return rows with the features of all records; each record keeps its types."""
-    import pyarrow as pa
-
-    from components.arrow_example_gen.tfrecord import blocks, examined
-
-    unreadable: list[str] = []
-    passed = unreadable if skip else None
+    table = open_table([file], "tfrecord")
+    names: dict[str, None] = {}
     try:
-        names = list(examined(str(file), blocks(str(file), unreadable=passed)))
+        for block in table.all_blocks(unreadable=[] if skip else None):
+            names.update(dict.fromkeys(block.cells.schema.names))
     except ValueError as error:
         raise _error(error, file, shown) from None
     if not names:
         raise ConfigError(f"--data={shown}: no record has a feature.")
-    unreadable.clear()
+    rows = _table_rows(table, list(names), file, shown, skip=skip)
+    rows.why_unreadable = "damaged or not a tf.Example"
+    return rows
+
+
+def _table_rows(
+    table: Table, names: Sequence[str], file: Path, shown: str, *, skip: bool
+) -> InputRows:
+    unreadable: list[str] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for block in blocks(str(file), unreadable=passed):
-            of = dict(zip(block.batch.schema.names, block.batch.columns, strict=True))
-            columns = [of[name] if name in of else pa.nulls(block.rows) for name in names]
-            yield pa.RecordBatch.from_arrays(columns, names)
+        for block in table.all_blocks(names, unreadable=unreadable if skip else None):
+            for start in range(0, len(block.places), _BATCH_ROWS):
+                yield block.cells.slice(start, _BATCH_ROWS)
 
     found = _with_shown_path(batches(), file, shown)
-    why = "damaged or not a tf.Example"
-    return InputRows(shown, names, found, unreadable=unreadable, why_unreadable=why)
+    return InputRows(shown, names, found, unreadable=unreadable)
 
 
 def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
@@ -286,7 +273,7 @@ def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputR
 
     def batches() -> Iterator[pa.RecordBatch]:
         read = rows()
-        while some := list(islice(read, BATCH_ROWS)):
+        while some := list(islice(read, _BATCH_ROWS)):
             lines.extend(row.line for row in some)
             try:
                 batch = json_batch(some, found.columns, found.needed, formatted=options.formatted)
@@ -305,7 +292,7 @@ def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputR
     return found
 
 
-def _with_shown_path(batches: Iterator[T], file: Path, shown: str) -> Iterator[T]:
+def _with_shown_path(batches: Iterator[_T], file: Path, shown: str) -> Iterator[_T]:
     """Yield the batches; errors name the path and options of the command line."""
     try:
         yield from batches

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 
-class Terminal(NamedTuple):
+class _Terminal(NamedTuple):
     """The streams that the process was started with."""
 
     out: TextIO
@@ -18,7 +18,7 @@ class Terminal(NamedTuple):
 
 
 @contextlib.contextmanager
-def logs_to(file: Path) -> Iterator[Terminal]:
+def logs_to(file: Path) -> Iterator[_Terminal]:
     """Redirect all output of this process and its children to a file.
 
     It redirects file descriptors, because C++ libraries and Beam's worker processes write there
@@ -40,7 +40,7 @@ def logs_to(file: Path) -> Iterator[Terminal]:
     os.close(target)
     try:
         with _opened(saved[0]) as out, _opened(saved[1]) as err:
-            yield Terminal(out, err)
+            yield _Terminal(out, err)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -33,7 +33,7 @@ def show_next_steps(run: RunResult, file: Path | None, console: Console) -> None
     commands = []
     pushed = run.pushed_model
     if pushed and pushed.exists():
-        commands.append(("predict", predict_command(run.config, pushed, file)))
+        commands.append(("predict", _predict_command(run.config, pushed, file)))
     if logs := run.uri(NodeName.TRAINER, "model_run"):
         commands.append(("curves", f"tensorboard --logdir {_path(logs)}"))
     for name, command in commands:
@@ -41,7 +41,7 @@ def show_next_steps(run: RunResult, file: Path | None, console: Console) -> None
         console.file.write(f"{name:<10}{command}\n")
 
 
-def predict_command(config: PipelineConfig, model: Path, file: Path | None) -> str:
+def _predict_command(config: PipelineConfig, model: Path, file: Path | None) -> str:
     """Return the command that predicts with a pushed model, if possible on its evaluated rows.
 
     It reads the data as the run did: format, encoding, delimiter.

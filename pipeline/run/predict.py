@@ -27,7 +27,7 @@ from shared_core.atomic_files import message_stream
 if TYPE_CHECKING:
     from components import CsvOptions
 
-SHOWN_ROWS = 10
+_SHOWN_ROWS = 10
 
 
 @dataclass
@@ -247,7 +247,7 @@ def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
 
     from pipeline.report.tables import print_table
 
-    rows = range(min(len(batch.numbers), SHOWN_ROWS))
+    rows = range(min(len(batch.numbers), _SHOWN_ROWS))
     columns = {"row": [str(batch.numbers[i]) for i in rows]}
     for name, place in zip(kept, places, strict=True):
         columns[name] = [str(_cell(batch.kept[place][i])) for i in rows]
@@ -260,8 +260,8 @@ def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
     for row in zip(*columns.values(), strict=True):
         table.add_row(*map(Text, row))
     print_table(Console(), table)
-    if len(batch.numbers) > SHOWN_ROWS:
-        print(f"(the first {SHOWN_ROWS} rows; write all of them with --output predictions.csv)")
+    if len(batch.numbers) > _SHOWN_ROWS:
+        print(f"(the first {_SHOWN_ROWS} rows; write all of them with --output predictions.csv)")
 
 
 def _shown(value: object) -> str:

@@ -27,7 +27,7 @@ _FILE = "assets.extra/input_checks.json"
 
 
 @dataclass
-class UnseenCategories:
+class _UnseenCategories:
     """The number of rows with an unseen category by column, and the first such value."""
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class UnseenCategories:
 
 
 @dataclass(frozen=True)
-class InputChecks:
+class _InputChecks:
     """The positions in the transformed features that show unknown values.
 
     Attributes:
@@ -69,7 +69,7 @@ class InputChecks:
     dates: tuple[Mapping[str, JsonValue], ...] = ()
 
     @classmethod
-    def read(cls, version: Path) -> InputChecks:
+    def read(cls, version: Path) -> _InputChecks:
         """Read the checks of a SavedModel; empty if it was exported without them."""
         file = version / _FILE
         if not file.is_file():
@@ -102,7 +102,7 @@ class InputChecks:
         }
 
 
-def rows_of_several_values(rows: ModelRows, takes: Callable[[ModelRows], bool]) -> list[Wrong]:
+def _rows_of_several_values(rows: ModelRows, takes: Callable[[ModelRows], bool]) -> list[Wrong]:
     """Return the rows with a list that the model does not take, and the first such column of each.
 
     Args:
@@ -200,8 +200,8 @@ class Predictor:
             )
         columns = json.loads(listed.read_text(encoding="utf-8"))["columns"]
         self.kinds: dict[str, Kind] = {c["name"]: KINDS[c["dtype"]] for c in columns}
-        self._checks = InputChecks.read(version) if _TRANSFORM in signatures else InputChecks()
-        self.unseen = UnseenCategories()
+        self._checks = _InputChecks.read(version) if _TRANSFORM in signatures else _InputChecks()
+        self.unseen = _UnseenCategories()
         named = version / "assets.extra" / "label.json"
         self._label: JsonObject = (
             json.loads(named.read_text(encoding="utf-8")) if named.is_file() else {}
@@ -225,7 +225,7 @@ class Predictor:
         try:
             return self._of_rows(batch, rows)
         except tf.errors.InvalidArgumentError:
-            several = rows_of_several_values(rows, self._takes)
+            several = _rows_of_several_values(rows, self._takes)
             if not several:
                 raise
             kept = ~np.isin(rows.rows, [each.row for each in several])

@@ -89,7 +89,7 @@ def run(
         "metadata.path": config.metadata_path,
     }
     try:
-        with exclusive_run(command(), places, wait=wait, say=say):
+        with exclusive_run(_command(), places, wait=wait, say=say):
             return _run_alone(config, (out, err), consoles_of, file=file)
     except AlreadyRunning as refusal:
         print(refusal, file=sys.stderr)
@@ -184,7 +184,7 @@ def _run(
         where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
         console = consoles.warnings
         console.print(f"\n{where}:", style="bold red", highlight=False)
-        message = print_failure(error, config, console)
+        message = _print_failure(error, config, console)
         if record := keep(state, error=message):
             console.print(f"Page: {short(record.page)}", highlight=False, soft_wrap=True)
         console.print(f"Log: {short(log)}", highlight=False, soft_wrap=True)
@@ -225,7 +225,7 @@ def _keep(
         config,
         state,
         started=started,
-        command=command(),
+        command=_command(),
         rows=_row_counts(config),
         error=error,
         result=result,
@@ -253,7 +253,7 @@ def _record_artifacts(config: PipelineConfig) -> None:
         logging.getLogger("absl").exception("Cannot list the files of the artifacts.")
 
 
-def print_failure(error: Exception, config: PipelineConfig, console: Console) -> str:
+def _print_failure(error: Exception, config: PipelineConfig, console: Console) -> str:
     """Print and return the error of a run."""
     message = _damage(error, config) or error_message(error)
     views.print_text(console, message)
@@ -274,7 +274,7 @@ def _damage(error: Exception, config: PipelineConfig) -> str | None:
     return find_damage(*filter(None, uris))
 
 
-def command() -> str:
+def _command() -> str:
     """Return the command that started this process, quoted for a shell."""
     return " ".join([program(), *map(shlex.quote, sys.argv[1:])])
 

@@ -90,7 +90,7 @@ def write_manifest(
     if target == "kserve":
         import yaml
 
-        content = inference_service(model, uri, name, cluster.kubeflow if cluster else None)
+        content = _inference_service(model, uri, name, cluster.kubeflow if cluster else None)
         text = yaml.safe_dump(content, sort_keys=False)
     else:
         content = _upload_request(model, uri, name, cluster.vertex if cluster else None)
@@ -132,7 +132,7 @@ def _versions_folder(place: str, model: ExportedModel, maps: Mapping[str, str]) 
     return above
 
 
-def inference_service(
+def _inference_service(
     model: ExportedModel, uri: str, name: str, profile: KubeflowConfig | None
 ) -> JsonObject:
     """Return the manifest.
@@ -189,7 +189,7 @@ def inference_service(
 
 def _serving_release(tensorflow: str) -> str:
     """Return the release of TensorFlow Serving for a model of a TensorFlow version."""
-    release = SERVING_RELEASES.get(minor_version(tensorflow))
+    release = SERVING_RELEASES.get(_minor_version(tensorflow))
     if release is None:
         raise ConfigError(
             f"cluster.kubeflow.server.version: TensorFlow {tensorflow} wrote the model, and no "
@@ -200,7 +200,7 @@ def _serving_release(tensorflow: str) -> str:
     return release
 
 
-def minor_version(tensorflow: str) -> str:
+def _minor_version(tensorflow: str) -> str:
     """Return the minor version, such as `2.16` of `2.16.2`."""
     return ".".join(tensorflow.split(".")[:2])
 
@@ -213,7 +213,7 @@ def _upload_request(
         raise ConfigError(f"name={name}: Vertex takes 1 to 128 characters.")
     image = profile.server.image if profile else None
     if image is None:
-        minor = minor_version(model.tensorflow)
+        minor = _minor_version(model.tensorflow)
         release = SERVING_RELEASES.get(minor, minor)
         raise ConfigError(
             f"cluster.vertex.server.image is missing: TensorFlow {model.tensorflow} wrote the "

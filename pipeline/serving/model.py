@@ -39,7 +39,7 @@ _MISSING = {"string": b"", "float32": float("nan"), "int64": int(np.iinfo(np.int
 _REQUEST_ROWS = 3
 
 
-class RawColumn(NamedTuple):
+class _RawColumn(NamedTuple):
     """A raw column that the model reads.
 
     Attributes:
@@ -67,7 +67,7 @@ class ExportedModel:
 
     place: str
     tensorflow: str
-    columns: Sequence[RawColumn]
+    columns: Sequence[_RawColumn]
 
 
 def find_version(place: str) -> str:
@@ -132,7 +132,7 @@ def read_model(version: str) -> ExportedModel:
             "that this pipeline pushed."
         ) from None
     columns = [
-        RawColumn(c["name"], c["dtype"], c["argument"], _row_shape(inputs[c["argument"]]))
+        _RawColumn(c["name"], c["dtype"], c["argument"], _row_shape(inputs[c["argument"]]))
         for c in listed
     ]
     return ExportedModel(version, graph.meta_info_def.tensorflow_version, columns)
@@ -219,7 +219,7 @@ def _as_json(head: JsonObject, instances: list[JsonValue]) -> str:
     return "{" + ", ".join([*parts, f'"instances": [\n  {rows}\n]']) + "}\n"
 
 
-def _column_values(column: RawColumn, rows: ModelRows, source: str) -> list[JsonValue]:
+def _column_values(column: _RawColumn, rows: ModelRows, source: str) -> list[JsonValue]:
     """Return a JSON value per row: lists of equal length, or scalars, by the input's shape."""
     lists = [[_json_value(v) for v in row] for row in rows.columns[column.name].to_pylist()]
     if column.shape is None:

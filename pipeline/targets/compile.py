@@ -37,7 +37,7 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
             Names each reason with its field and its fix.
     """
     profile = profile_of(config, target)
-    there = at_target(config, profile)
+    there = _at_target(config, profile)
     found = refusals(config, there, profile)
     if isinstance(profile, KubeflowConfig):
         found += kubeflow.refusals(there, profile)
@@ -82,7 +82,7 @@ def file_name(config: PipelineConfig, target: Target) -> str:
     return f"{config.name}-{target}{suffix}"
 
 
-def at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) -> PipelineConfig:
+def _at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) -> PipelineConfig:
     """Return the configuration with the target's places and defaults."""
     root = target.pipeline_root.rstrip("/")
     data: JsonObject = {"path": target.data_path} if target.data_path else {}

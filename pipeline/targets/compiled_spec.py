@@ -121,7 +121,7 @@ class CompiledSpec:
 def rename_text(text: str, prefixes: Mapping[str, str]) -> str:
     """Return the text with each path prefix replaced, longest first."""
     for old, new in sorted(prefixes.items(), key=lambda pair: -len(pair[0])):
-        text = place_pattern(old).sub(lambda _, new=new: new, text)
+        text = _place_pattern(old).sub(lambda _, new=new: new, text)
     return text
 
 
@@ -134,7 +134,7 @@ def _names(spec: PipelineSpec) -> Iterator[str]:
             yield from outputs
 
 
-def place_pattern(place: str) -> re.Pattern[str]:
+def _place_pattern(place: str) -> re.Pattern[str]:
     """Return a pattern that finds a folder in a text, also as a path prefix.
 
     It finds `s3://bucket/data` in `s3://bucket/data/x.csv` and not in `s3://bucket/data2`.
@@ -144,7 +144,7 @@ def place_pattern(place: str) -> re.Pattern[str]:
 
 def names_place(text: str, place: str) -> bool:
     """Return whether a text names a folder or a path below it."""
-    return bool(place_pattern(place).search(text))
+    return bool(_place_pattern(place).search(text))
 
 
 def in_order(tasks: JsonMapping) -> list[str]:

@@ -31,17 +31,17 @@ def directory_markers_removed(executor_input: ExecutorInput) -> Iterator[None]:
     try:
         yield
     finally:
-        remove_directory_markers(output_uris(executor_input))
+        _remove_directory_markers(_output_uris(executor_input))
 
 
-def output_uris(executor_input: ExecutorInput) -> list[str]:
+def _output_uris(executor_input: ExecutorInput) -> list[str]:
     """Return the places of a node's output artifacts without duplicates."""
     outputs = executor_input.get("outputs", {}).get("artifacts", {})
     uris = [a.get("uri", "") for found in outputs.values() for a in found.get("artifacts", [])]
     return list(dict.fromkeys(uris))
 
 
-def remove_directory_markers(uris: list[str]) -> None:
+def _remove_directory_markers(uris: list[str]) -> None:
     """Delete the objects of 0 bytes below `gs://` places whose names end with a slash.
 
     Never raises. The node has written all its outputs, and an error would discard them because of

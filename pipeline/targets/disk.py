@@ -16,7 +16,7 @@ _GIB_BESIDES = 1.0
 _SMALL_GIB = 1.0
 
 
-def needed_gib(data_gib: float) -> int:
+def _needed_gib(data_gib: float) -> int:
     """Return the disk in GiB that a node needs for data of a size in GiB."""
     return math.ceil(_GIB_BESIDES + _GIB_PER_GIB * data_gib)
 
@@ -25,7 +25,7 @@ def disk_advice(profile: KubeflowConfig, data_gib: float | None) -> str:
     """Return advice on the disk of nodes for data of a size in GiB; "" if none is needed."""
     if data_gib is None or data_gib < _SMALL_GIB:
         return ""
-    needed = needed_gib(data_gib)
+    needed = _needed_gib(data_gib)
     section = profile.section
     small = []
     for name in dict.fromkeys([DEFAULT_NODE, *profile.resources]):

@@ -38,7 +38,7 @@ _EXECUTOR_PROGRAM = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_exe
 _DRIVER_PROGRAM = "tfx.orchestration.kubeflow.v2.file_based_example_gen.driver"
 
 
-class Invocation(NamedTuple):
+class _Invocation(NamedTuple):
     """The parsed arguments of a container.
 
     Attributes:
@@ -52,7 +52,7 @@ class Invocation(NamedTuple):
     handed_over: frozenset[str]
 
     @classmethod
-    def read(cls, argv: Sequence[str]) -> Invocation:
+    def read(cls, argv: Sequence[str]) -> _Invocation:
         """Parse the arguments of a container."""
         arguments = list(argv)
         outputs = take_option(arguments, OUTPUTS_SPEC)
@@ -109,7 +109,7 @@ def main(argv: Sequence[str]) -> None:
 
     register_file_systems(" ".join(argv))
     tfx_entry = importlib.import_module(_DRIVER_PROGRAM if DRIVER in argv else _EXECUTOR_PROGRAM)
-    invocation = Invocation.read([each for each in argv[1:] if each != DRIVER])
+    invocation = _Invocation.read([each for each in argv[1:] if each != DRIVER])
 
     def run(parsed: Any) -> None:
         with directory_markers_removed(invocation.executor_input):

@@ -18,7 +18,7 @@ from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.targets.placeholders import as_json
 from pipeline.targets.spec_types import JsonMapping, PipelineSpec, Task
 
-LONGEST_ARGUMENT = 128 * 1024
+_LONGEST_ARGUMENT = 128 * 1024
 """Bytes of one argument with its end (MAX_ARG_STRLEN): longer ones start no process (E2BIG)."""
 
 _PREFIX = "lzma+base64:"
@@ -47,7 +47,7 @@ def compress_properties(task: Task) -> None:
         if not isinstance(value, str) or name in _READ_BY_DRIVER:
             continue
         if len(value) > _LONG or "$$" in value or "$(" in value:
-            source["runtimeValue"]["constant"] = compress(value)
+            source["runtimeValue"]["constant"] = _compress(value)
 
 
 def expand_properties(values: JsonMapping) -> JsonObject:
@@ -71,11 +71,11 @@ def change_compressed(node: JsonValue, change: Callable[[str], str]) -> JsonValu
     if isinstance(node, str) and node.startswith(_PREFIX):
         before = expand(node)
         after = change(before)
-        return node if after == before else compress(after)
+        return node if after == before else _compress(after)
     return node
 
 
-def compress(text: str) -> str:
+def _compress(text: str) -> str:
     """Return a text of ASCII letters, digits and `+/=:` that `expand` reverses."""
     packed = lzma.compress(text.encode(), format=lzma.FORMAT_ALONE, preset=lzma.PRESET_EXTREME | 6)
     return _PREFIX + base64.b64encode(packed).decode("ascii")
@@ -92,17 +92,17 @@ def refuse_long_arguments(words: Sequence[str]) -> str:
     """Return why a command cannot be started; "" if its arguments are short enough."""
     for place, word in enumerate(words):
         size = len(os.fsencode(word)) + 1
-        if size > LONGEST_ARGUMENT:
+        if size > _LONGEST_ARGUMENT:
             flag = words[place - 1] if place and words[place - 1].startswith("--") else f"{place}"
             return (
-                f"cannot start: its argument {flag} has {as_size(size)}, and Linux takes "
-                f"{as_size(LONGEST_ARGUMENT)} in one. Compile the pipeline again (long settings "
+                f"cannot start: its argument {flag} has {_as_size(size)}, and Linux takes "
+                f"{_as_size(_LONGEST_ARGUMENT)} in one. Compile the pipeline again (long settings "
                 "are compressed), or name fewer columns"
             )
     return ""
 
 
-def as_size(count: int) -> str:
+def _as_size(count: int) -> str:
     """Return a number of bytes as text in KiB."""
     return f"{count / 1024:,.0f} KiB"
 
@@ -128,12 +128,12 @@ def _properties(spec: PipelineSpec) -> Iterator[str]:
             if "runtimeValue" in source
         }
         size = len(as_json(values).encode())
-        if size + _OF_ARTIFACTS >= LONGEST_ARGUMENT:
+        if size + _OF_ARTIFACTS >= _LONGEST_ARGUMENT:
             longest = max(values, key=lambda key: len(as_json(values[key])))
             yield (
-                f"{name}: its settings have {as_size(size)} as they travel (compressed), most of "
+                f"{name}: its settings have {_as_size(size)} as they travel (compressed), most of "
                 f"it in {longest}, and its container gets them in one argument, of less than "
-                f"{as_size(LONGEST_ARGUMENT - _OF_ARTIFACTS)}; {_FIX}"
+                f"{_as_size(_LONGEST_ARGUMENT - _OF_ARTIFACTS)}; {_FIX}"
             )
 
 
@@ -147,10 +147,10 @@ def _arguments_of_driver(spec: PipelineSpec) -> Iterator[str]:
     for kind, each in parts.items():
         for name, part in each.items():
             size = len(as_json(part).encode())
-            if size >= LONGEST_ARGUMENT:
+            if size >= _LONGEST_ARGUMENT:
                 yield (
-                    f"{name}: its {kind} has {as_size(size)} as JSON, which Kubeflow's driver "
-                    f"takes as one argument, of less than {as_size(LONGEST_ARGUMENT)}; {_FIX}"
+                    f"{name}: its {kind} has {_as_size(size)} as JSON, which Kubeflow's driver "
+                    f"takes as one argument, of less than {_as_size(_LONGEST_ARGUMENT)}; {_FIX}"
                 )
 
 
@@ -158,6 +158,6 @@ def _workflow(spec: PipelineSpec) -> Iterator[str]:
     size = len(as_json(spec).encode())
     if size > _LARGEST_WORKFLOW:
         yield (
-            f"the compiled pipeline has {as_size(size)}, and Kubeflow stores a run as one object "
-            f"of etcd, of {as_size(_LARGEST_WORKFLOW)} at most: use fewer nodes or groups."
+            f"the compiled pipeline has {_as_size(size)}, and Kubeflow stores a run as one object "
+            f"of etcd, of {_as_size(_LARGEST_WORKFLOW)} at most: use fewer nodes or groups."
         )

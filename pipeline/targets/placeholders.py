@@ -21,7 +21,7 @@ _STEP = re.compile(r"\.(\w+)|\['([^']*)'\]")
 _NAMES = {"output_file": "outputFile"}
 
 
-def same_path(uri: str) -> str:
+def _same_path(uri: str) -> str:
     """Return the URI unchanged, for platforms that download no artifacts."""
     return uri
 
@@ -36,7 +36,7 @@ class Placeholders:
     """
 
     executor_input: ExecutorInput
-    path_of: Callable[[str], str] = same_path
+    path_of: Callable[[str], str] = _same_path
 
     def fill(self, text: str) -> str:
         """Return the text with each placeholder replaced.
@@ -50,7 +50,7 @@ class Placeholders:
 
     def _parameter(self, found: re.Match[str]) -> str:
         values = self.executor_input.get("inputs", {}).get("parameterValues", {})
-        return as_text(values[found[1]]) if found[1] in values else found[0]
+        return _as_text(values[found[1]]) if found[1] in values else found[0]
 
     def _value(self, path: str) -> str:
         if not path:
@@ -77,10 +77,10 @@ class Placeholders:
             raise ValueError(
                 f"the placeholder {{{{${path}}}}} names nothing: there are {there}."
             ) from None
-        return as_text(node)
+        return _as_text(node)
 
 
-def as_text(value: JsonValue) -> str:
+def _as_text(value: JsonValue) -> str:
     """Return a parameter's value as the platform writes it into an argument.
 
     A number has no `.0` and no exponent, as in Kubeflow's launcher_v2.go (`FormatFloat(x, 'f')`).

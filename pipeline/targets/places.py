@@ -22,7 +22,7 @@ _QUERY = re.compile(r"[?#].*")
 _QUERY_OF_GLOB = re.compile(r"\?[\w.-]+=.*|#.*")
 
 
-class Place(NamedTuple):
+class _Place(NamedTuple):
     """A path of the configuration at the target.
 
     Attributes:
@@ -36,23 +36,23 @@ class Place(NamedTuple):
     fix: str
 
 
-def places(there: PipelineConfig, profile: TargetConfig) -> list[Place]:
+def places(there: PipelineConfig, profile: TargetConfig) -> list[_Place]:
     """Return the paths that nodes use."""
     section = profile.section
     remote = "use gs://, s3:// or another place that tf.io.gfile knows"
-    found = [Place(f"{section}.pipeline_root", profile.pipeline_root, remote)]
+    found = [_Place(f"{section}.pipeline_root", profile.pipeline_root, remote)]
     for name, own, path in (
         ("data.path", "data_path", there.data.path),
         ("data.eval_path", "eval_path", there.data.eval_path),
         ("schema.path", "schema_path", there.data_schema.path),
     ):
         field = f"{section}.{own}" if getattr(profile, own) else name
-        found.append(Place(field, path or "", f"name a remote place as {section}.{own}"))
+        found.append(_Place(field, path or "", f"name a remote place as {section}.{own}"))
     push = there.serving.push_folder or ""
-    found.append(Place("serving.push_folder", push, "name a remote folder"))
+    found.append(_Place("serving.push_folder", push, "name a remote folder"))
     if isinstance(profile, KubeflowConfig):
         model = profile.baseline_model or ""
-        found.append(Place(f"{section}.baseline_model", model, "copy it to a remote place"))
+        found.append(_Place(f"{section}.baseline_model", model, "copy it to a remote place"))
     return [place for place in found if place.path]
 
 

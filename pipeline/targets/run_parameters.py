@@ -111,7 +111,7 @@ def declare_parameters(spec: PipelineSpec, config: PipelineConfig, profile: Targ
     names: dict[str, str] = {}
     values = config.model_dump(mode="json", by_alias=True)
     for field in profile.parameters:
-        name = parameter_name(field)
+        name = _parameter_name(field)
         try:
             if name in names:
                 raise ConfigError(f"named {name}, as {names[name]} is: name one of them.")
@@ -140,7 +140,7 @@ def declare_parameters(spec: PipelineSpec, config: PipelineConfig, profile: Targ
 
 
 def _declare(spec: PipelineSpec, node: str, parameter: _Parameter, default: JsonValue) -> None:
-    task, name = tasks(spec)[node], parameter_name(parameter.field)
+    task, name = tasks(spec)[node], _parameter_name(parameter.field)
     component = spec["components"][task["componentRef"]["name"]]
     for part in (spec["root"], component):
         part.setdefault("inputDefinitions", {}).setdefault("parameters", {})
@@ -263,7 +263,7 @@ def set_parameters(executor_input: ExecutorInput, packed: str) -> JsonObject:
     values = dict(inputs.get("parameterValues", {}))
     trainer = False
     for parameter in (_Parameter(*each) for each in json.loads(packed)):
-        value = values.pop(parameter_name(parameter.field), None)
+        value = values.pop(_parameter_name(parameter.field), None)
         if value is not None:
             values |= parameter.changed(values, parameter.typed(value))
             trainer |= parameter.field.startswith("training.")
@@ -275,7 +275,7 @@ def set_parameters(executor_input: ExecutorInput, packed: str) -> JsonObject:
     return {**executor_input, "inputs": {**inputs, "parameterValues": values}}
 
 
-def parameter_name(field: str) -> str:
+def _parameter_name(field: str) -> str:
     """Return the name in a compiled pipeline, such as `training_epochs` for `training.epochs`.
 
     Both platforms and their pages accept letters, digits and underscores.
@@ -322,7 +322,7 @@ def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> JsonObject:
 
 def declared_name(name: str, declared: JsonMapping) -> str:
     """Return the parameter that a name, perhaps the field of the YAML, stands for."""
-    renamed = parameter_name(name)
+    renamed = _parameter_name(name)
     return renamed if name not in declared and renamed in declared else name
 
 

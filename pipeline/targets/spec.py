@@ -52,7 +52,7 @@ def job_of(
         if container := executor.get("container"):
             outputs = json.dumps(component.get("outputDefinitions", {}), sort_keys=True)
             container["args"] = [*container["args"], OUTPUTS_SPEC, outputs]
-            if resources := container_resources(target.of_node(name)):
+            if resources := _container_resources(target.of_node(name)):
                 container["resources"] = resources
     for name, task in tasks(spec).items():
         _correct_producers(task, tasks(spec))
@@ -109,7 +109,7 @@ def tasks(spec: PipelineSpec) -> JsonObject:
     return spec["root"]["dag"]["tasks"]
 
 
-def container_resources(node: NodeResources) -> JsonObject:
+def _container_resources(node: NodeResources) -> JsonObject:
     """Return a container's `resources`, whose memory is in GB."""
     found: JsonObject = {}
     if node.cpu is not None:

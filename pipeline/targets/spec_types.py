@@ -19,7 +19,7 @@ Task: TypeAlias = JsonObject
 ExecutorInput: TypeAlias = JsonMapping
 Artifact: TypeAlias = JsonObject
 Manifest: TypeAlias = JsonObject  # of a TFJob
-PodSpec: TypeAlias = JsonObject  # a PodTemplateSpec or a KubernetesExecutorConfig
+_PodSpec: TypeAlias = JsonObject  # a PodTemplateSpec or a KubernetesExecutorConfig
 
 INVOCATION = "--json_serialized_invocation_args"
 INPUTS_SPEC = "--json_serialized_inputs_spec_args"

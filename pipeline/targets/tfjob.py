@@ -71,7 +71,7 @@ def launch_workers(spec: PipelineSpec, platform: JsonObject, pools: Sequence[int
     parts = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {})
     config = parts.get("executors", {}).get(label, {})
     workers = {key: value for key, value in config.items() if key not in _OF_THE_LAUNCHER}
-    manifest = tfjob_manifest(spec["pipelineInfo"]["name"], container, workers, pools)
+    manifest = _tfjob_manifest(spec["pipelineInfo"]["name"], container, workers, pools)
     container["command"] = list(LAUNCHER)
     container["args"] = [MANIFEST, json.dumps(manifest, sort_keys=True), *container["args"]]
     reserved = container.get("resources", {}).get("accelerator", {})
@@ -82,11 +82,11 @@ def launch_workers(spec: PipelineSpec, platform: JsonObject, pools: Sequence[int
         config.pop(field, None)
 
 
-def tfjob_manifest(
+def _tfjob_manifest(
     pipeline: str, container: Container, config: JsonObject, pools: Sequence[int]
 ) -> JsonObject:
     """Return the TFJob of a node, without its name and its containers' arguments."""
-    template = pod_template(container, config, list(LAUNCHER))
+    template = _pod_template(container, config, list(LAUNCHER))
     policy: JsonObject = {
         # The launcher reads the logs of pods that have ended, then deletes the job.
         "cleanPodPolicy": "None",
@@ -116,7 +116,7 @@ def tfjob_manifest(
     }
 
 
-def pod_template(container: Container, config: JsonMapping, command: list[str]) -> JsonObject:
+def _pod_template(container: Container, config: JsonMapping, command: list[str]) -> JsonObject:
     """Return a PodTemplateSpec as JSON values.
 
     Args:

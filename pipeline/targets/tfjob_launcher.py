@@ -103,7 +103,7 @@ class Node(NamedTuple):
         return manifest
 
 
-def run_on_cluster(node: Node, client: JobClient) -> Result:
+def _run_on_cluster(node: Node, client: JobClient) -> Result:
     """Run the node as a TFJob.
 
     Raises:
@@ -120,7 +120,7 @@ def run_on_cluster(node: Node, client: JobClient) -> Result:
             print(f"TFJob {name} is not deleted now: {error}", flush=True)
 
 
-def run_on_this_machine(node: Node) -> Result:
+def _run_on_this_machine(node: Node) -> Result:
     """Run the job's commands as processes of this machine, with the TF_CONFIG of the operator."""
     replicas = node.manifest["spec"]["tfReplicaSpecs"]
     command = [sys.executable, *LAUNCHER[1:], RESULT, node.result, *node.arguments]
@@ -154,9 +154,9 @@ def main(argv: Sequence[str], *, cluster: Cluster | None = None) -> object:
         _remove(node.result)
         with terminated_by_signal():
             if cluster is None:
-                result = run_on_this_machine(node)
+                result = _run_on_this_machine(node)
             else:
-                result = run_on_cluster(node, JobClient(cluster))
+                result = _run_on_cluster(node, JobClient(cluster))
         print(result.message, flush=True)
         if result.code == 0:
             _copy(node.result, node.output_file)

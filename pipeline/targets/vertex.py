@@ -19,7 +19,7 @@ from pipeline.targets.spec_types import Executor
 from trainer_module import TrainerConfig
 
 SUFFIX = ".json"
-ACCELERATORS = {
+_ACCELERATORS = {
     "NVIDIA_TESLA_T4": "n1-standard-8",
     "NVIDIA_L4": "g2-standard-8",
     "NVIDIA_TESLA_A100": "a2-highgpu-1g",
@@ -76,10 +76,10 @@ def _devices(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
         )
         if kind is None:
             continue
-        if kind not in ACCELERATORS:
+        if kind not in _ACCELERATORS:
             yield (
                 f"{field}.accelerator={kind}: Vertex names a device by its model; use "
-                f"{', '.join(ACCELERATORS)}."
+                f"{', '.join(_ACCELERATORS)}."
             )
         elif count not in (counts := _TPU_CORES if kind.startswith("TPU") else _COUNTS):
             yield (
@@ -90,7 +90,7 @@ def _devices(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
 
 def _trainer(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
     """Yield invalid settings of a Trainer on several workers, or settings that require one."""
-    custom = is_custom_job(config, target)
+    custom = _is_custom_job(config, target)
     if target.region and target.key_region not in (None, target.region):
         yield (
             f"cluster.vertex.encryption_key={target.encryption_key}: a key of {target.key_region}, "
@@ -110,16 +110,16 @@ def _trainer(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
                 f"out and name cluster.vertex.machine_type (now {target.machine_type})."
             )
     kind = target.of_node(NodeName.TRAINER).accelerator
-    if custom and kind in ACCELERATORS:
-        series = ACCELERATORS[kind].split("-")[0]
+    if custom and kind in _ACCELERATORS:
+        series = _ACCELERATORS[kind].split("-")[0]
         if target.machine_type.split("-")[0] != series:
             yield (
                 f"cluster.vertex.machine_type={target.machine_type}: has no {kind}; use "
-                f"{ACCELERATORS[kind]}."
+                f"{_ACCELERATORS[kind]}."
             )
 
 
-def is_custom_job(config: PipelineConfig, target: VertexConfig) -> bool:
+def _is_custom_job(config: PipelineConfig, target: VertexConfig) -> bool:
     """Return whether the Trainer is a CustomJob: several workers, or settings that only it has."""
     return (config.training.workers or 1) > 1 or target.needs_custom_job
 

@@ -84,7 +84,7 @@ def export_run(
     if config.tracking is None:
         return
     uri = config.tracking.mlflow
-    secrets = secrets_of(config)
+    secrets = _secrets_of(config)
     try:
         place = _export(_client(uri), config.name, record, with_settings=not secrets)
     except Exception as error:  # the results of the run matter more
@@ -122,7 +122,7 @@ def _export(client: Any, name: str, record: RunRecord, *, with_settings: bool) -
     tags = {name: value for name, value in tags.items() if value}
     new = client.create_run(place, start_time=started, run_name=record.name, tags=tags)
     run_id = new.info.run_id
-    metrics = [Metric(*each, ended, 0) for each in metrics_of(record.summary).items()]
+    metrics = [Metric(*each, ended, 0) for each in _metrics_of(record.summary).items()]
     for start in range(0, len(metrics), _PER_REQUEST):
         client.log_batch(run_id, metrics=metrics[start : start + _PER_REQUEST])
     for file in (SUMMARY, CONFIG, PAGE) if with_settings else (SUMMARY,):
@@ -132,7 +132,7 @@ def _export(client: Any, name: str, record: RunRecord, *, with_settings: bool) -
     return f"{place}/runs/{run_id}"
 
 
-def secrets_of(config: PipelineConfig) -> list[str]:
+def _secrets_of(config: PipelineConfig) -> list[str]:
     """Return the fields of a configuration that look like credentials."""
     found = []
     for key, value in leaves(config.model_dump(mode="json", by_alias=True, exclude_none=True)):
@@ -145,7 +145,7 @@ def secrets_of(config: PipelineConfig) -> list[str]:
     return found
 
 
-def metrics_of(summary: JsonObject) -> dict[str, float]:
+def _metrics_of(summary: JsonObject) -> dict[str, float]:
     """Return the final metrics of `summary.json`; undefined ones are left out.
 
     `<split>/<metric>`, `<split>/<metric>/<column>:<value>` of a slice, `baseline/<name>/<metric>`,

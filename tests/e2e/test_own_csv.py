@@ -120,7 +120,7 @@ def interrupted(folder, pipeline) -> tuple[int, str]:
         if "ExampleValidator: done" in line:
             second = pipeline("run", "--config", folder / "pipeline.yaml")
             assert second.code == 4, second.output
-            assert f"process {process.pid} (started" in second.output
+            assert f"process {process.pid} on " in second.output
             time.sleep(3)  # into Transform, whose Beam pipeline then runs
             process.send_signal(signal.SIGINT)
             break

@@ -15,8 +15,8 @@ import pytest
 import tfx
 from command_line import ROOT, TAXI
 
-from pipeline.image.build import build_command, write_secrets
-from pipeline.image.context import STACKS, write_context
+from pipeline.image.build import _build_command, write_secrets
+from pipeline.image.context import _STACKS, write_context
 
 from .conftest import BEYOND, PACKAGE, Image, base_of
 
@@ -106,7 +106,7 @@ def test_the_command_line_runs_in_it_and_the_build_prints_the_next_commands(imag
 
 def test_the_linker_and_xla_find_cuda_in_its_layer(image: Image, tmp_path):
     """With two of the CUDA packages, 30 MB: all of them are gigabytes."""
-    stack = STACKS[image.stack]
+    stack = _STACKS[image.stack]
     context = tmp_path / "context"
     write_context(context, stack, [image.package], base=base_of(image.stack), cuda=True)
     text = stack.lock_file("cuda.txt").read_text()
@@ -115,7 +115,7 @@ def test_the_linker_and_xla_find_cuda_in_its_layer(image: Image, tmp_path):
     (context / "cuda.txt").write_text("".join(small))
     name = f"{image.name}-cuda"
     secrets = write_secrets(tmp_path)
-    command = build_command("buildah", context, [name], secrets, target="nodes")
+    command = _build_command("buildah", context, [name], secrets, target="nodes")
     built = subprocess.run(command, capture_output=True, text=True)
     assert built.returncode == 0, built.stdout + built.stderr
     seen = dataclasses.replace(image, name=name).python(LOOK_FOR_CUDA)

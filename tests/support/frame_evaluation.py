@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import tensorflow_model_analysis as tfma
 
-from pipeline.config.evaluation import EvaluationConfig, LabelKind
+from pipeline.config.evaluation import EvaluationConfig, _LabelKind
 
 
 def evaluate_frame(
@@ -15,7 +15,7 @@ def evaluate_frame(
     rows: pd.DataFrame,
     folder: Path,
     *,
-    kind: LabelKind = "binary",
+    kind: _LabelKind = "binary",
     weight: str | None = None,
 ) -> str:
     """Evaluate the column `prediction` against `bought`; return the folder of the result."""

@@ -126,40 +126,5 @@ def test_learned_values_with_line_breaks_have_columns_of_one_line(result: Any) -
         np.testing.assert_array_equal(result.column(f"{source}={shown}"), held)
 
 
-def test_serving_gives_the_same_bits(result: Any, tmp_path: Any) -> None:
-    import tensorflow as tf
-
-    layer = result.output.transform_features_layer()
-    module = tf.Module()
-    module.layer = layer
-    spec = result.feature_spec
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
-    def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {
-            f"output_{i}": v
-            for i, v in enumerate(_dense(layer(tf.io.parse_example(examples, spec))))
-        }
-
-    def _dense(outputs: dict[str, Any]) -> list[tf.Tensor]:
-        return [outputs[name] for name in ("packed_float", "packed_int", "packed_missing")]
-
-    tf.saved_model.save(module, str(tmp_path), {"transform_features": transform_features})
-    signature = tf.saved_model.load(str(tmp_path)).signatures["transform_features"]
-    served = signature(examples=tf.constant(result.records))
-    for i, name in enumerate(("packed_float", "packed_int", "packed_missing")):
-        assert served[f"output_{i}"].numpy().tobytes() == result.written[name].tobytes(), name
-
-
-def test_one_output_per_column_has_the_same_names_and_values(
-    run_transform: Any, result: Any
-) -> None:
-    spec, columns = _spec_and_data()
-    kept = [g for g in spec["groups"] if g["name"] in ("größe/0", "größe/7", "t größe/1")]
-    names = [n for g in kept for n in g["columns"]]
-    unpacked = run_transform({"groups": kept, "packed": False}, {n: columns[n] for n in names})
-    for name, values in unpacked.written.items():
-        np.testing.assert_array_equal(values[:, 0], result.column(name), err_msg=name)
-    served = unpacked.output.transform_raw_features(unpacked.raw())
-    for name, values in unpacked.written.items():
-        assert served[name].numpy().tobytes() == values.tobytes(), name
+def test_serving_gives_the_same_bits(result: Any) -> None:
+    result.check_serving(alone=(0,))

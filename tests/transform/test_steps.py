@@ -49,8 +49,6 @@ def _columns(rows: int, *, poisoned: bool) -> dict[str, list[Any]]:
         "epoch": [None if v % 7 == 0 else int(v) for v in hours],
         "iso": ["no date" if w.second < 9 else w.isoformat() for w in when],
         "stamp": [None if w.second < 9 else f"{w.isoformat()}Z" for w in when],
-        "tags": [[tags[i] for i in RNG.integers(0, len(tags), RNG.integers(0, 4))] for _ in hours],
-        "codes": [[int(i) for i in RNG.integers(0, 5, RNG.integers(0, 3))] for _ in hours],
         "words": [[tags[i] for i in RNG.integers(0, len(tags), RNG.integers(0, 4))] for _ in hours],
         "note": [f"row {i}" for i in range(rows)],
     }  # fmt: skip
@@ -100,8 +98,6 @@ SPEC: dict[str, Any] = {
             "columns": "stamp",
             "encode": {"date": {"parts": ["year", "week", "hour"], "time_zone": "Europe/Oslo"}},
         },
-        {"name": "tags", "columns": "tags", "encode": {"multi_hot": {"values": ["a", "c"]}}},
-        {"name": "codes", "columns": "codes", "encode": {"multi_hot": {"values": [1, 3]}}},
         {"name": "words", "columns": "words", "encode": {"multi_hot": {"top_k": 3}}},
     ],
     "crosses": [
@@ -136,11 +132,6 @@ def unpacked(run_transform: Any) -> Any:
 BOTH = {name: [*TRAIN[name], *EVAL[name]] for name in TRAIN}
 
 
-def _numbers(values: list[Any]) -> np.ndarray:
-    x = np.asarray([NAN if v is None else v for v in values], np.float32).astype(np.float64)
-    return np.where(np.isfinite(x), x, NAN)
-
-
 def _size(run: Any, name: str) -> int:
     (column,) = (c for c in run.layout.columns if c.name == name)
     return column.vocabulary_size
@@ -173,75 +164,42 @@ def test_most_frequent_is_that_of_train(run: Any, assets: Any) -> None:
     np.testing.assert_array_equal((mask[:, bit // 32] >> (bit % 32)) & 1, missing)
 
 
-def test_dates(run: Any) -> None:
-    start = datetime.datetime(1970, 1, 1)
-    dates = [None if s is None else start + datetime.timedelta(seconds=s) for s in BOTH["epoch"]]
-    assert run.column("epoch_hour").tolist() == [24 if d is None else d.hour for d in dates]
-    weekdays = [7 if d is None else d.weekday() for d in dates]
-    assert run.column("epoch_weekday").tolist() == weekdays
-    assert _size(run, "epoch_weekday") == 8
-
-
-@pytest.mark.parametrize("name", ["epoch", "iso"])
-def test_elapsed_time_is_a_z_score_of_days_over_trains_rows(run: Any, name: str) -> None:
+def test_elapsed_time_is_a_z_score_of_days_over_trains_rows(run: Any) -> None:
     """Reference: NumPy in float64; minutes count, seconds do not."""
+    for name in ["epoch", "iso"]:
 
-    def day(value: Any) -> float:
-        if value is None or value == "no date":
-            return NAN
-        seconds = (
-            value
-            if isinstance(value, int)
-            else datetime.datetime.fromisoformat(f"{value}+00:00").timestamp()
-        )
-        return seconds // 60 / (24 * 60)
+        def day(value: Any) -> float:
+            if value is None or value == "no date":
+                return NAN
+            seconds = (
+                value
+                if isinstance(value, int)
+                else datetime.datetime.fromisoformat(f"{value}+00:00").timestamp()
+            )
+            return seconds // 60 / (24 * 60)
 
-    days = np.asarray([day(value) for value in BOTH[name]])
-    train = days[:ROWS][~np.isnan(days[:ROWS])]
-    expected = np.where(np.isnan(days), 0.0, (days - train.mean()) / train.std())
-    found = run.column(f"{name}_elapsed")
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
-    kinds = {c.name: c.kind for c in run.layout.columns}
-    assert kinds[f"{name}_elapsed"] == "elapsed"
-    angle = np.asarray([NAN if t == "no date" else int(t[5:7]) - 1 for t in BOTH["iso"]])
-    angle *= 2 * np.pi / 12
-    for ending, wave in (("_sin", np.sin), ("_cos", np.cos)):
-        expected = np.nan_to_num(wave(angle))
-        np.testing.assert_allclose(run.column(f"iso_month{ending}"), expected, atol=1e-6)
-    oslo = zoneinfo.ZoneInfo("Europe/Oslo")
-    stamps = [t and datetime.datetime.fromisoformat(f"{t[:-1]}+00:00") for t in BOTH["stamp"]]
-    local = [t and t.astimezone(oslo) for t in stamps]
-    for part, missing, value in (
-        ("year", 130, lambda t: max(t.year - 1970, 0)),
-        ("week", 53, lambda t: t.isocalendar()[1] - 1),
-        ("hour", 24, lambda t: t.hour),
-    ):
-        expected = [value(t) if t else missing for t in local]
-        assert run.column(f"stamp_{part}").tolist() == expected, part
-
-
-@pytest.mark.parametrize(("name", "listed"), [("tags", ["a", "c"]), ("codes", [1, 3])])
-def test_sets_of_listed_values(run: Any, name: str, listed: list[Any]) -> None:
-    for value in listed:
-        np.testing.assert_array_equal(
-            run.column(f"{name}={value}"), [value in r for r in BOTH[name]]
-        )
-    other = [any(v not in listed for v in row) for row in BOTH[name]]
-    np.testing.assert_array_equal(run.column(f"{name}_other"), other)
-    np.testing.assert_array_equal(run.column(f"{name}_missing"), [not row for row in BOTH[name]])
-
-
-def test_sets_of_learned_values_are_named_by_them(run: Any) -> None:
-    counts = Counter(v for row in TRAIN["words"] for v in row)
-    top = {v for v, _ in counts.most_common(3)}
-    names = [n for n in run.layout.names() if n.startswith("words=")]
-    assert {n.removeprefix("words=") for n in names} == top
-    assert run.layout.names()[-5:] == [*names, "words_other", "words_missing"]
-    for value in top:
-        held = [value in row for row in BOTH["words"]]
-        np.testing.assert_array_equal(run.column(f"words={value}"), held)
-    other = [any(v not in top for v in row) for row in BOTH["words"]]
-    np.testing.assert_array_equal(run.column("words_other"), other)
+        days = np.asarray([day(value) for value in BOTH[name]])
+        train = days[:ROWS][~np.isnan(days[:ROWS])]
+        expected = np.where(np.isnan(days), 0.0, (days - train.mean()) / train.std())
+        found = run.column(f"{name}_elapsed")
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+        kinds = {c.name: c.kind for c in run.layout.columns}
+        assert kinds[f"{name}_elapsed"] == "elapsed"
+        angle = np.asarray([NAN if t == "no date" else int(t[5:7]) - 1 for t in BOTH["iso"]])
+        angle *= 2 * np.pi / 12
+        for ending, wave in (("_sin", np.sin), ("_cos", np.cos)):
+            expected = np.nan_to_num(wave(angle))
+            np.testing.assert_allclose(run.column(f"iso_month{ending}"), expected, atol=1e-6)
+        oslo = zoneinfo.ZoneInfo("Europe/Oslo")
+        stamps = [t and datetime.datetime.fromisoformat(f"{t[:-1]}+00:00") for t in BOTH["stamp"]]
+        local = [t and t.astimezone(oslo) for t in stamps]
+        for part, missing, value in (
+            ("year", 130, lambda t: max(t.year - 1970, 0)),
+            ("week", 53, lambda t: t.isocalendar()[1] - 1),
+            ("hour", 24, lambda t: t.hour),
+        ):
+            expected = [value(t) if t else missing for t in local]
+            assert run.column(f"stamp_{part}").tolist() == expected, part
 
 
 def test_crosses(run: Any, assets: Any) -> None:
@@ -333,7 +291,7 @@ def test_a_request_without_any_column_is_served(run: Any) -> None:
     assert floats["miles"] == 0.0
     assert floats["rate"] == np.float32(_top(TRAIN["rate"]))
     assert floats["street=red"] == float(_top(TRAIN["street"]) == "red")
-    assert floats["tags_missing"] == floats["words_missing"] == 1.0
+    assert floats["words_missing"] == 1.0
     assert floats["iso_month_sin"] == floats["iso_month_cos"] == 0.0
     assert ids["epoch_hour"] == 24
     assert ids["level"] == _top(TRAIN["level"])

@@ -42,10 +42,10 @@ from trainer_module.model.model_context import LabelKind, ModelContext
 from trainer_module.model.undefined import defined_result
 
 _THRESHOLDS = 10_000
-Predict = Callable[[dict[str, np.ndarray], int], np.ndarray]
+_Predict = Callable[[dict[str, np.ndarray], int], np.ndarray]
 
 
-def compute_baselines(
+def _compute_baselines(
     context: ModelContext,
     data: TransformedData,
     summary: DataSummary,
@@ -83,7 +83,7 @@ def compute_baselines(
     sample = sample_rows(read, columns, summary.rows, most)
     linear = None if left_out else _fit_linear(context, columns, sample)
     constants = _constants(context, sample)
-    scores = {name: Scores(kind) for name in (*constants, *(["linear"] if linear else []))}
+    scores = {name: _Scores(kind) for name in (*constants, *(["linear"] if linear else []))}
     eval_rows = 0
     evaluated = dataclasses.replace(read, files=data.eval_files)
     for features, label, *rest in evaluated.batches(batch_rows(columns)).as_numpy_iterator():
@@ -125,7 +125,7 @@ def write_baselines(
         inputs: Names of the transformed features that the model uses.
     """
     try:
-        found = compute_baselines(model_context(config, data, summary), data, summary, inputs)
+        found = _compute_baselines(model_context(config, data, summary), data, summary, inputs)
     except (ValueError, ImportError, MemoryError, np.linalg.LinAlgError) as error:
         logging.warning("Computed no baselines: %s", error)
         return
@@ -138,7 +138,7 @@ def write_baselines(
         logging.info("Baseline %s (%s): %s", each.name, each.is_what, shown)
 
 
-def _fit_linear(context: ModelContext, columns: Columns, sample: Sample) -> Predict:
+def _fit_linear(context: ModelContext, columns: Columns, sample: Sample) -> _Predict:
     linear = fit_linear(sample, context)
     if context.label_kind == "regression":
         return lambda features, rows: linear(columns.matrix(features, rows))
@@ -156,7 +156,7 @@ def _constants(context: ModelContext, sample: Sample) -> dict[str, np.ndarray]:
     if context.label_kind == "regression":
         return {
             "mean": np.array([share @ labels]),
-            "median": np.array([weighted_median(labels, share)]),
+            "median": np.array([_weighted_median(labels, share)]),
         }
     if context.label_kind == "binary":
         return {"prior": np.array([share @ labels])}
@@ -164,7 +164,7 @@ def _constants(context: ModelContext, sample: Sample) -> dict[str, np.ndarray]:
     return {"prior": counts}
 
 
-def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
+def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
     """Return the weighted median.
 
     Args:
@@ -180,7 +180,7 @@ def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
     return float((values[low] + values[high]) / 2)
 
 
-def _constant_metrics(kind: str, scores: dict[str, Scores]) -> dict[str, float | None]:
+def _constant_metrics(kind: str, scores: dict[str, _Scores]) -> dict[str, float | None]:
     if kind != "regression":
         return scores["prior"].results()
     absolute = "mean_absolute_error"
@@ -197,7 +197,7 @@ def _describe(kind: str, constants: dict[str, np.ndarray]) -> str:
     return f"the training rows' shares of {len(shares)} classes, the largest {shares.max():.4f}"
 
 
-class Scores:
+class _Scores:
     """Accumulates metrics over batches; row weights may be 0."""
 
     def __init__(self, kind: LabelKind) -> None:

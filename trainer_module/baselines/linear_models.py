@@ -137,7 +137,7 @@ def fit_linear(sample: Sample, context: ModelContext) -> LinearModel:
     rows, labels, weights = sample.rows[usable], sample.labels[usable], sample.weights[usable]
     if kind == "regression":
         return fit_ridge(rows, labels.astype(np.float64), weights)
-    return fit_logistic(rows, labels.astype(np.int64), weights, classes=classes)
+    return _fit_logistic(rows, labels.astype(np.int64), weights, classes=classes)
 
 
 def fit_ridge(rows: DesignMatrix, labels: np.ndarray, weights: np.ndarray) -> LinearModel:
@@ -153,7 +153,7 @@ def fit_ridge(rows: DesignMatrix, labels: np.ndarray, weights: np.ndarray) -> Li
     return _fitted(ridge(solver=solver, tol=1e-7, max_iter=1000), rows, labels, weights)
 
 
-def fit_logistic(
+def _fit_logistic(
     rows: DesignMatrix, labels: np.ndarray, weights: np.ndarray, *, classes: int
 ) -> LinearModel:
     """Fit LogisticRegression(C=1).

@@ -103,11 +103,11 @@ def find_linear_start(
         return None
     found = None
     if workers.is_chief:
-        found = fit_linear_start(context, examples, rows, scales).to_json()
+        found = _fit_linear_start(context, examples, rows, scales).to_json()
     return LinearStart.from_json(workers.broadcast_from_chief("the linear start", found))
 
 
-def fit_linear_start(
+def _fit_linear_start(
     context: ModelContext,
     examples: Examples,
     rows: int,

@@ -69,11 +69,11 @@ REPLACEMENTS = {
     "global_batch_size": "use batch_size of TrainingLoop, or the dataset's batches",
 }
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 
-class UnknownArgument(TypeError, ValueError):
+class _UnknownArgument(TypeError, ValueError):
     """An argument that a function does not have: a TypeError as Python raises it."""
 
 
@@ -84,21 +84,21 @@ def suggest_argument(name: str, known: Iterable[str]) -> str:
 
 def naming_replacements(
     *more: str,
-) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
     """Return a decorator that rejects unknown arguments with what replaces them.
 
     Args:
         *more: Names that the function takes in addition to those of its signature.
     """
 
-    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
         known = {*inspect.signature(function).parameters, *more} - {"self", "options"}
         caller = function.__qualname__.removesuffix(".__init__")
 
         @functools.wraps(function)
-        def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
             for name in sorted(kwargs.keys() - known):
-                raise UnknownArgument(
+                raise _UnknownArgument(
                     f"{caller} has no argument {name!r}: {suggest_argument(name, known)}."
                 )
             return function(*args, **kwargs)

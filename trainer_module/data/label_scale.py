@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from shared_core.feature_layout import MISSING_INT
 
-ScaleName = Literal["z_score", "log"]
+_ScaleName = Literal["z_score", "log"]
 
 # Losses that mean the same on any scale; others (poisson, percentages) need unscaled labels.
 _LOSSES = ("squarederror", "absoluteerror", "huber", "cosh", "mse", "mae")
@@ -27,7 +27,7 @@ _OTHERS = ("percentage", "logarithmic")
 _SKEWED = 1.0
 
 
-class Moments(NamedTuple):
+class _Moments(NamedTuple):
     """Count, mean and central sums of powers of the values so far, per position of a label.
 
     They are merged pairwise, which stays exact to rounding where plain sums of powers cancel
@@ -41,14 +41,14 @@ class Moments(NamedTuple):
     cube: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Moments:
+    def of(cls, values: np.ndarray) -> _Moments:
         """Return the moments of `[rows, k]` values, in float64."""
         values = np.asarray(values, np.float64)
         mean = values.mean(axis=0)
         centred = values - mean
         return cls(len(values), mean, (centred**2).sum(axis=0), (centred**3).sum(axis=0))
 
-    def merged(self, other: Moments) -> Moments:
+    def merged(self, other: _Moments) -> _Moments:
         """Return the moments of both sets of values."""
         rows = self.rows + other.rows
         delta = other.mean - self.mean
@@ -60,7 +60,7 @@ class Moments(NamedTuple):
             + delta**3 * product * (self.rows - other.rows) / rows**2
             + 3 * delta * (self.rows * other.square - other.rows * self.square) / rows
         )
-        return Moments(rows, self.mean + delta * other.rows / rows, square, cube)
+        return _Moments(rows, self.mean + delta * other.rows / rows, square, cube)
 
     @property
     def deviation(self) -> np.ndarray:
@@ -78,24 +78,24 @@ class Moments(NamedTuple):
 class LabelMoments(NamedTuple):
     """Moments of a label, and of its logarithms where they are defined."""
 
-    as_is: Moments
-    log: Moments | None
-    log1p: Moments | None
+    as_is: _Moments
+    log: _Moments | None
+    log1p: _Moments | None
 
     @classmethod
     def of(cls, labels: np.ndarray) -> LabelMoments:
         """Return the moments of labels `[rows, ...]`."""
         values = np.asarray(labels, np.float64).reshape(len(labels), -1)
         return cls(
-            Moments.of(values),
-            Moments.of(np.log(values)) if (values > 0).all() else None,
-            Moments.of(np.log1p(values)) if (values >= 0).all() else None,
+            _Moments.of(values),
+            _Moments.of(np.log(values)) if (values > 0).all() else None,
+            _Moments.of(np.log1p(values)) if (values >= 0).all() else None,
         )
 
     def merged(self, other: LabelMoments) -> LabelMoments:
         """Return the moments of both sets of labels."""
 
-        def both(one: Moments | None, two: Moments | None) -> Moments | None:
+        def both(one: _Moments | None, two: _Moments | None) -> _Moments | None:
             return one.merged(two) if one and two else None
 
         return LabelMoments(
@@ -124,7 +124,7 @@ class LabelScale:
         deviation: Standard deviation of the same values.
     """
 
-    name: ScaleName
+    name: _ScaleName
     shift: float
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
@@ -174,7 +174,7 @@ def has_logarithm(moments: LabelMoments, *, whole: bool) -> bool:
 
 
 def find_label_scale(
-    wanted: Literal["auto", "none"] | ScaleName,
+    wanted: Literal["auto", "none"] | _ScaleName,
     moments: LabelMoments,
     *,
     loss: str | None,

@@ -41,7 +41,7 @@ _BLOCKS_IN_ORDER = 8
 _Arrow: TypeAlias = Any  # objects of pyarrow, which has no types
 
 
-class UnreadableRows(ValueError):
+class _UnreadableRows(ValueError):
     """Rows of a Parquet file do not have the expected features; the message has the place.
 
     `explain_tf_error` finds the message by the name of this class in TensorFlow's error.
@@ -197,13 +197,13 @@ class ParquetRows:
         for name, feature in self.feature_spec.items():
             types = [type_ for each, type_ in columns if each == name]
             if len(types) != 1:
-                raise UnreadableRows(
+                raise _UnreadableRows(
                     f"{path}: column {name!r} is {'twice' if types else 'not'} in the file, which "
                     f"has {', '.join(each for each, _ in columns[:20])}: write each transformed "
                     "feature as one column, or take the Transform output of these examples."
                 )
             if reason := _why_not(types[0], feature):
-                raise UnreadableRows(f"{path}: column {name!r} is {types[0]}, {reason}.")
+                raise _UnreadableRows(f"{path}: column {name!r} is {types[0]}, {reason}.")
 
     def _check_counts(self, where: str, rows: int, chunks: Mapping[str, _Chunk]) -> None:
         """Compare the numbers of values in a row group's metadata with the features."""
@@ -212,12 +212,12 @@ class ParquetRows:
             if chunk is None or expected == 0:
                 continue
             if chunk.values != expected:
-                raise UnreadableRows(
+                raise _UnreadableRows(
                     f"{where}, column {name!r}: {chunk.values:,} values in {rows:,} rows, but the "
                     f"feature has the shape {list(feature.shape)}: {_LENGTHS}"
                 )
             if chunk.nulls:
-                raise UnreadableRows(
+                raise _UnreadableRows(
                     f"{where}, column {name!r}: {chunk.nulls:,} null values or empty lists: "
                     f"{_NULLS}"
                 )
@@ -264,7 +264,7 @@ def _footer(path: str) -> _Footer:
     try:
         found = tf.io.gfile.stat(path)
     except tf.errors.OpError as error:
-        raise UnreadableRows(f"{path} cannot be read: {error.message}") from None
+        raise _UnreadableRows(f"{path} cannot be read: {error.message}") from None
     return _read_footer(path, found.length, found.mtime_nsec)
 
 
@@ -312,7 +312,7 @@ def _open_file(path: str, columns: int = 1) -> _Arrow:
             return pq.ParquetFile(io.BufferedReader(_Remote(path)), buffer_size=buffer)
         return pq.ParquetFile(pa.OSFile(path), buffer_size=min(buffer, _LOCAL_BUFFER_BYTES))
     except (pa.ArrowException, OSError, tf.errors.OpError) as error:
-        raise UnreadableRows(
+        raise _UnreadableRows(
             f"{path} is not a complete Parquet file ({error}): write it again."
         ) from None
 
@@ -385,11 +385,11 @@ class _OpenGroup:
                 rows, row_groups=[self._number], columns=names, use_threads=False
             )
         except (pa.ArrowException, OSError, tf.errors.OpError) as error:
-            raise UnreadableRows(
+            raise _UnreadableRows(
                 f"{self._path}, row group {self._number}: cannot be read after row {self._place} "
                 f"({error}): the file is damaged; write it again."
             ) from None
-        raise UnreadableRows(
+        raise _UnreadableRows(
             f"{self._path}, row group {self._number}: it ends after row {self._place}, before the "
             "number of rows in its metadata: the file is damaged; write it again."
         )
@@ -411,12 +411,12 @@ class _OpenGroup:
             lists, array = array, array.flatten()
         if (lists is not None and lists.null_count) or array.null_count:
             row = _first_null(lists, array, column.values)
-            raise UnreadableRows(f"{self._where(column, row)}: a null value: {_NULLS}")
+            raise _UnreadableRows(f"{self._where(column, row)}: a null value: {_NULLS}")
         if lists is not None and not types.is_fixed_size_list(lists.type):
             lengths = np.diff(lists.offsets.to_numpy())
             if (lengths != column.values).any():
                 row = int(np.flatnonzero(lengths != column.values)[0])
-                raise UnreadableRows(
+                raise _UnreadableRows(
                     f"{self._where(column, row)}: {lengths[row]} values, but the feature has the "
                     f"shape {list(column.shape)}: {_LENGTHS}"
                 )

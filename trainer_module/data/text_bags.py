@@ -14,7 +14,7 @@ from shared_core.feature_layout import Column, FeatureLayout
 TERM, WEIGHT = "text", "text_weight"  # column kinds
 
 
-class TextBag(NamedTuple):
+class _TextBag(NamedTuple):
     """The terms of one text column.
 
     Attributes:
@@ -30,7 +30,7 @@ class TextBag(NamedTuple):
     weights: tuple[tuple[str, int], ...]
 
 
-def text_bags(layout: FeatureLayout | None) -> list[TextBag]:
+def text_bags(layout: FeatureLayout | None) -> list[_TextBag]:
     """Return the texts of a layout; empty without a layout."""
     members: dict[tuple[str, str], dict[str, list[Column]]] = {}
     for column in layout.columns if layout is not None else ():
@@ -38,7 +38,7 @@ def text_bags(layout: FeatureLayout | None) -> list[TextBag]:
             kinds = members.setdefault((column.group, column.source), {TERM: [], WEIGHT: []})
             kinds[column.kind].append(column)
     return [
-        TextBag(
+        _TextBag(
             source=source,
             count=kinds[TERM][0].vocabulary_size or 1,
             ids=tuple((column.output, column.position) for column in kinds[TERM]),
@@ -48,7 +48,7 @@ def text_bags(layout: FeatureLayout | None) -> list[TextBag]:
     ]
 
 
-def other_places(bags: list[TextBag], feature: str, width: int) -> list[int]:
+def other_places(bags: list[_TextBag], feature: str, width: int) -> list[int]:
     """Return the positions of a feature that belong to no text, out of `width` positions."""
     of_texts = {
         place for bag in bags for name, place in (*bag.ids, *bag.weights) if name == feature

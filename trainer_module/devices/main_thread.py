@@ -18,7 +18,7 @@ from trainer_module.common.json_values import Json
 
 # How long the others wait. "short": `worker_timeout_seconds`. "long": 10 times as long, but at
 # least 2 minutes, for what has no sign of progress and may take minutes on one worker alone.
-Limit = Literal["short", "long", "none"]
+_Limit = Literal["short", "long", "none"]
 
 
 class Activity(NamedTuple):
@@ -30,7 +30,7 @@ class Activity(NamedTuple):
     what: str
     place: Json = 0
     waits: bool = False
-    limit: Limit = "short"
+    limit: _Limit = "short"
 
 
 _OUTSIDE = Activity("in code outside TrainingLoop.fit", limit="long")
@@ -39,7 +39,7 @@ _changes = 0
 
 
 @contextlib.contextmanager
-def doing(now: str | Activity | Callable[[], Activity], limit: Limit = "short") -> Iterator[None]:
+def doing(now: str | Activity | Callable[[], Activity], limit: _Limit = "short") -> Iterator[None]:
     """Keep what the main thread does in the block, or a function that returns it at any moment."""
     global _now, _changes
     before, _changes = _now, _changes + 1

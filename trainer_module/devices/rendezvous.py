@@ -44,7 +44,7 @@ def send(connection: socket.socket, message: Message) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-def read(connection: socket.socket, seconds: float) -> Message | None:
+def _read(connection: socket.socket, seconds: float) -> Message | None:
     """Return one message, read byte by byte: the next reader gets what follows it."""
     line = bytearray()
     deadline = time.monotonic() + seconds
@@ -140,7 +140,7 @@ def _read_hello(
     connection: socket.socket, hellos: queue.SimpleQueue[tuple[socket.socket, Message]]
 ) -> None:
     """Read the first message; close the connection of another program."""
-    hello = read(connection, _SECONDS_FOR_HELLO)
+    hello = _read(connection, _SECONDS_FOR_HELLO)
     if hello is not None and hello.get("protocol") == _PROTOCOL:
         connection.setblocking(False)  # for `_is_open`
         hellos.put((connection, hello))
@@ -200,7 +200,7 @@ def _connect_to_chief(cluster: Cluster, timeout_seconds: float) -> socket.socket
             with contextlib.suppress(OSError):
                 send(connection, hello)
                 # A chief, which has started by now, times out first and names the missing workers.
-                answer = read(connection, timeout_seconds + _SECONDS_FOR_HELLO) or {}
+                answer = _read(connection, timeout_seconds + _SECONDS_FOR_HELLO) or {}
         if "start" in answer:
             connection.settimeout(None)
             return connection

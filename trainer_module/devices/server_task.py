@@ -19,7 +19,7 @@ _SECONDS_BETWEEN_CHECKS = 1.0
 _CHECKS_UNTIL_GONE = 3
 
 
-class ChiefMissing(RuntimeError):
+class _ChiefMissing(RuntimeError):
     """The chief did not start in time."""
 
 
@@ -72,7 +72,7 @@ def serve_until_chief_exits(
     deadline = time.monotonic() + start_timeout_seconds
     while not _listens(chief):
         if time.monotonic() > deadline:
-            raise ChiefMissing(
+            raise _ChiefMissing(
                 f"the chief ({chief}) did not start within "
                 f"start_timeout_seconds={start_timeout_seconds:g}: see its log, whether it started "
                 "at all, and whether this process reaches its address."

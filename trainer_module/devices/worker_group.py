@@ -317,7 +317,7 @@ class WorkerGroup:
             self._fail(message["lost"])
 
     def _fail(self, message: str) -> None:
-        """Keep the first reason why training cannot continue; the chief tells the others."""
+        """Keep the first reason why training cannot continue; the chief gives it to the others."""
         with self._changed:
             if self._failure is not None or self._closed:
                 return

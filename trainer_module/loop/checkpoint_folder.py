@@ -21,7 +21,7 @@ from trainer_module.common.differences import differences, summarize_differences
 from trainer_module.common.json_values import Json
 from trainer_module.common.remote import error_reason, with_retries
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 _FACTS = "facts.json"
 _NAME = re.compile(r"ckpt-(\d+)(?:-\d+)?")
@@ -91,7 +91,7 @@ class CheckpointFolder:
 
         return self._retrying(read, "reading from")
 
-    def _retrying(self, operation: Callable[[], Result], what: str) -> Result:
+    def _retrying(self, operation: Callable[[], _Result], what: str) -> _Result:
         return with_retries(
             operation, what=f"{what} {self.directory}", patience_seconds=self._patience_seconds
         )

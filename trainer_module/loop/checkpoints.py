@@ -33,7 +33,7 @@ _FIRST_GUESS_SECONDS = 0.01
 
 # Raises an error if a checkpoint, given its position, does not belong to the run.
 _CheckPosition: TypeAlias = Callable[[dict[str, Json]], None]
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 class _Saved(NamedTuple):
@@ -291,5 +291,5 @@ class Checkpoints:
         return {name: f"{v.dtype.name}{v.shape.as_list()}" for name, v in self._variables.items()}
 
 
-def _by_position(group: str, values: Sequence[Value]) -> dict[str, Value]:
+def _by_position(group: str, values: Sequence[_Value]) -> dict[str, _Value]:
     return {f"{group}/{i}": value for i, value in enumerate(values)}

@@ -102,7 +102,7 @@ class ProgressLog(Callback):
     def on_end(self, result: FitResult) -> None:
         """Log how training ended."""
         skipped = {reason: count for reason, count in result.skipped.items() if count}
-        advice = batch_size_advice(self._noise_scale, self._global_batch)
+        advice = _batch_size_advice(self._noise_scale, self._global_batch)
         record = TrainingEnded(
             result.stopped,
             result.steps,
@@ -118,7 +118,7 @@ class ProgressLog(Callback):
         _log_line(f"{self._prefix}{ended}{left_out}{advice}", record)
 
 
-def batch_size_advice(noise_scale: float, global_batch: float) -> str:
+def _batch_size_advice(noise_scale: float, global_batch: float) -> str:
     """Return what twice the global batch would save; empty if the noise scale is not known.
 
     To reach a given loss takes S(B) = S_min (1 + noise_scale / B) steps of B rows (McCandlish et

@@ -50,7 +50,7 @@ def program_fingerprint(
     """
     deciding = [each for each in callbacks if each.facts()]
     return {
-        "model": model_fingerprint(train_step.model),
+        "model": _model_fingerprint(train_step.model),
         "optimizer": to_fingerprint(train_step.optimizer),
         "loss": to_fingerprint(train_step.loss_fn),
         **train_step.options.fingerprint(),
@@ -63,7 +63,7 @@ def program_fingerprint(
     }
 
 
-def model_fingerprint(model: keras.Model) -> Fingerprint:
+def _model_fingerprint(model: keras.Model) -> Fingerprint:
     """Return class, code and configuration of each layer, by its name in a new process."""
     names = _layer_names(model)
     facts: Fingerprint = {}

@@ -17,7 +17,7 @@ from absl import logging
 
 from trainer_module.devices.worker_group import WorkerGroup
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 _EXIT_PREEMPTED = 143  # 128 + SIGTERM, as after a kill by SIGTERM; but a checkpoint was saved
@@ -39,7 +39,7 @@ class Preempted(SystemExit):
         return self.message
 
 
-class _Decision(NamedTuple, Generic[Value]):
+class _Decision(NamedTuple, Generic[_Value]):
     """The common decision of all workers between two calls of the graph.
 
     Attributes:
@@ -49,7 +49,7 @@ class _Decision(NamedTuple, Generic[Value]):
     """
 
     stop: bool
-    value: Value
+    value: _Value
     preempted: bool
 
 
@@ -80,7 +80,7 @@ class WorkerSync:
         if self.was_asked_to_end:  # after the last step boundary
             signal.raise_signal(signal.SIGTERM)
 
-    def decide(self, step: int, *, stop: bool, value: Value) -> _Decision[Value]:
+    def decide(self, step: int, *, stop: bool, value: _Value) -> _Decision[_Value]:
         """Return what all workers do next."""
         found = self.workers.gather(f"step {step}", [stop, value, self.was_asked_to_end])
         stops, values, asked = zip(*found, strict=True)

@@ -31,14 +31,14 @@ from trainer_module.options.step_options import StepOptions
 
 _KERAS_OPTIONS = ("floatx", "dtype_policy", "image_data_format")
 
-BuildStep: TypeAlias = Callable[..., tuple[keras.Model, keras.optimizers.Optimizer, LossLike]]
+_BuildStep: TypeAlias = Callable[..., tuple[keras.Model, keras.optimizers.Optimizer, LossLike]]
 
 
 class MemoryBudgetError(ValueError):
     """A step of one row needs more than the memory budget."""
 
 
-class MicroBatchSize(NamedTuple):
+class _MicroBatchSize(NamedTuple):
     """A micro-batch size that fits.
 
     Attributes:
@@ -57,7 +57,7 @@ class MicroBatchSize(NamedTuple):
 
 
 def find_micro_batch_size(
-    build: BuildStep | str,
+    build: _BuildStep | str,
     batch: Tensors,
     *,
     global_batch_size: int,
@@ -65,7 +65,7 @@ def find_micro_batch_size(
     strategy: tf.distribute.Strategy | None = None,
     memory_budget: int | str = "80%",
     **step_options: StepOption,
-) -> MicroBatchSize:
+) -> _MicroBatchSize:
     """Return a micro-batch size whose step fits into the memory budget.
 
     A child process builds the model and takes two real steps with a replica's whole part of the
@@ -111,7 +111,7 @@ def find_micro_batch_size(
     return _halve_until_it_fits(request, memory_budget)
 
 
-def _halve_until_it_fits(request: ProbeRequest, memory_budget: int | str) -> MicroBatchSize:
+def _halve_until_it_fits(request: ProbeRequest, memory_budget: int | str) -> _MicroBatchSize:
     devices = len(request.devices)
     free = _free_memory(request.devices)
     budget = parse_memory_budget(memory_budget).of(free)
@@ -145,7 +145,7 @@ def _halve_until_it_fits(request: ProbeRequest, memory_budget: int | str) -> Mic
         format_bytes(budget),
         f"; {next_rows} do not fit" if next_rows else "",
     )
-    return MicroBatchSize(rows, needed, budget, next_rows)
+    return _MicroBatchSize(rows, needed, budget, next_rows)
 
 
 def _check(
@@ -163,7 +163,7 @@ def _check(
             raise ValueError(f"{option!r} is not an argument here; {nearest(option, known)}")
 
 
-def _importable(build: BuildStep | str) -> str:
+def _importable(build: _BuildStep | str) -> str:
     """Return the dotted path of the function."""
     if isinstance(build, str):
         import_dotted(build, field="build")

@@ -18,7 +18,7 @@ from trainer_module.data.input_pipeline import DataSummary
 from trainer_module.model.data_context import TransformedData
 from trainer_module.model.model_context import ModelContext, TransformOutput
 
-LABEL_CLASSES = "label_classes"
+_LABEL_CLASSES = "label_classes"
 """Asset of a transform graph that lists the classes of a text label, one per line."""
 
 
@@ -44,7 +44,7 @@ def find_class_weights(
         found = balanced(sums)
     else:
         assert not isinstance(setting, str)
-        found = by_number(setting, names, outputs=context.outputs, kind=context.label_kind)
+        found = _by_number(setting, names, outputs=context.outputs, kind=context.label_kind)
     shown = [
         f"{names[c] if c < len(names) else c} {weight:.4g}" for c, weight in sorted(found.items())
     ]
@@ -62,7 +62,7 @@ def balanced(sums: Mapping[int, float]) -> dict[int, float]:
     return {c: share / of_class for c, of_class in positive.items()}
 
 
-def by_number(
+def _by_number(
     setting: Mapping[int | str, float], names: Sequence[str], *, outputs: int, kind: str
 ) -> dict[int, float]:
     """Return weights by class number from weights by number or name.
@@ -105,6 +105,6 @@ def by_number(
 
 def class_names(transform_output: TransformOutput | None) -> list[str]:
     """Return the classes of a string label in the order of their numbers; empty for others."""
-    if transform_output is None or not transform_output.vocabulary_file_by_name(LABEL_CLASSES):
+    if transform_output is None or not transform_output.vocabulary_file_by_name(_LABEL_CLASSES):
         return []
-    return [name.decode() for name in transform_output.vocabulary_by_name(LABEL_CLASSES)]
+    return [name.decode() for name in transform_output.vocabulary_by_name(_LABEL_CLASSES)]

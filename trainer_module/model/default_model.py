@@ -112,7 +112,7 @@ def default_model(context: ModelContext) -> keras.Model:
             flat[name] = keras.layers.Reshape((width,))(tensor)
             floats += _columns_of(flat[name], other_places(bags, name, width))
             if config.knots:
-                bent += _columns_of(flat[name], numbers_of(context.layout, name, width))
+                bent += _columns_of(flat[name], _numbers_of(context.layout, name, width))
         elif feature.dtype.is_integer:
             tensor = keras.Input(feature.shape, name=name, dtype="int64")
             flat[name] = keras.layers.Reshape((width,))(tensor)
@@ -169,7 +169,7 @@ def _hidden(hidden: keras.KerasTensor, config: ModelConfig, total_steps: int) ->
             dense = PrunedDense(
                 units,
                 config.sparsity,
-                *pruning_schedule(total_steps),
+                *_pruning_schedule(total_steps),
                 activation=config.activation,
             )
         hidden = dense(hidden)
@@ -178,7 +178,7 @@ def _hidden(hidden: keras.KerasTensor, config: ModelConfig, total_steps: int) ->
     return hidden
 
 
-def pruning_schedule(total_steps: int) -> tuple[int, int, int]:
+def _pruning_schedule(total_steps: int) -> tuple[int, int, int]:
     """Return the first and last step of the pruning, and the steps between two updates.
 
     It takes the second to fifth tenth of a run, so that half of the steps follow it.
@@ -294,7 +294,7 @@ def _first_rows(counts: Sequence[int], shared: Sequence[str | None]) -> list[int
     return starts
 
 
-def numbers_of(layout: FeatureLayout | None, name: str, width: int) -> list[int]:
+def _numbers_of(layout: FeatureLayout | None, name: str, width: int) -> list[int]:
     """Return the positions of a float feature with scaled numbers; without a layout, all."""
     columns = layout.of(name) if layout is not None else ()
     if len(columns) != width:

@@ -18,7 +18,7 @@ from trainer_module.step.scaled_learning_rate import ScaledLearningRate
 _ANY_RATE = 1e-3
 
 
-def optimizer_class(name: str) -> type[keras.optimizers.Optimizer]:
+def _optimizer_class(name: str) -> type[keras.optimizers.Optimizer]:
     """Return the Keras class of that name; case is ignored.
 
     Raises:
@@ -57,7 +57,7 @@ def create_optimizer(
     Raises:
         ValueError: An unknown name, or an option that the optimizer does not take.
     """
-    kind = optimizer_class(config.name)
+    kind = _optimizer_class(config.name)
     # "auto" is replaced by a number before training. To check names, any number works.
     peak = _ANY_RATE if config.learning_rate == "auto" else config.learning_rate
     rate: float | keras.optimizers.schedules.LearningRateSchedule = peak

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from trainer_module.common.tensors import Tensors
 
-OF_TWO_CLASSES = (
+_OF_TWO_CLASSES = (
     keras.metrics.AUC,
     keras.metrics.SensitivityAtSpecificity,
     keras.metrics.SpecificityAtSensitivity,
@@ -84,7 +84,7 @@ def _nan_unless(defined: tf.Tensor, result: tf.Tensor) -> tf.Tensor:
 
 # By the function that computes the result: a subclass with another `result` has no rule.
 _RULES: dict[Callable | None, Callable[[keras.metrics.Metric], tf.Tensor]] = {
-    **{kind.result: _two_class_metric for kind in OF_TWO_CLASSES},
+    **{kind.result: _two_class_metric for kind in _OF_TWO_CLASSES},
     keras.metrics.Precision.result: _precision,
     keras.metrics.Recall.result: _recall,
     keras.metrics.FBetaScore.result: _f_score,

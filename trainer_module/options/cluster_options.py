@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from trainer_module.options.settings import COUNT, RUNTIME_ONLY, Settings
 
-SEVERAL_WORKERS = ("auto", "multi_worker", "parameter_server")
+_SEVERAL_WORKERS = ("auto", "multi_worker", "parameter_server")
 
 
 class ClusterOptions(Settings):
@@ -67,7 +67,7 @@ class ClusterOptions(Settings):
 
     @model_validator(mode="after")
     def _check_workers(self) -> ClusterOptions:
-        if (self.workers or 1) > 1 and self.strategy not in SEVERAL_WORKERS:
+        if (self.workers or 1) > 1 and self.strategy not in _SEVERAL_WORKERS:
             raise ValueError(
                 f"workers={self.workers} with strategy={self.strategy!r}: each would train a "
                 'separate model; use strategy "multi_worker", or leave workers out'

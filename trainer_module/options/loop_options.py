@@ -11,7 +11,7 @@ from trainer_module.common.json_values import Json
 from trainer_module.options.batch_sizes import check_batch_sizes
 from trainer_module.options.settings import COUNT, RUN_LENGTH, RUNTIME_ONLY, Settings
 
-MOST_STEPS = 1000
+_MOST_STEPS = 1000
 """Most steps of a trace."""
 
 
@@ -75,7 +75,7 @@ class LoopOptions(RunLength):
         return self
 
 
-def check_profiled_steps(value: Any) -> tuple[int, int]:
+def _check_profiled_steps(value: Any) -> tuple[int, int]:
     """Return the first and the last step of a trace, both included.
 
     Raises:
@@ -90,6 +90,6 @@ def check_profiled_steps(value: Any) -> tuple[int, int]:
     if not 1 <= first <= last:
         last = max(1, last)
         raise ValueError(f"use steps from 1 in order, such as [{last}, {last + 10}]")
-    if last - first >= MOST_STEPS:
+    if last - first >= _MOST_STEPS:
         raise ValueError(f"over 1,000 steps make too large a trace; use [{first}, {first + 10}]")
     return int(first), int(last)

@@ -17,11 +17,11 @@ from pydantic_core import ErrorDetails
 
 from trainer_module.common.json_values import Json
 
-Section = TypeVar("Section", bound=BaseModel)
+_Section = TypeVar("_Section", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class Role:
+class _Role:
     """The role of a setting in a run, in addition to its type; a mark at the field.
 
     A field without a mark affects the result, so that a forgotten mark cannot resume another run's
@@ -37,11 +37,11 @@ class Role:
     untunable: str | None = None
 
 
-RUNTIME_ONLY = Role(affects_result=False, untunable="it does not change what is learned")
-RUN_LENGTH = Role(
+RUNTIME_ONLY = _Role(affects_result=False, untunable="it does not change what is learned")
+RUN_LENGTH = _Role(
     affects_result=False, untunable="set the length of a trial by epochs or steps, next to search"
 )
-SELECTION_CRITERION = Role(untunable="trials that differ in it cannot be compared")
+SELECTION_CRITERION = _Role(untunable="trials that differ in it cannot be compared")
 
 
 class Settings(BaseModel):
@@ -50,10 +50,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
-    def roles(cls) -> dict[str, Role]:
+    def roles(cls) -> dict[str, _Role]:
         """Return the role of each setting."""
         return {
-            name: next((mark for mark in field.metadata if isinstance(mark, Role)), Role())
+            name: next((mark for mark in field.metadata if isinstance(mark, _Role)), _Role())
             for name, field in cls.model_fields.items()
         }
 
@@ -88,7 +88,7 @@ def _at_least_one(value: Json) -> Json:
 COUNT = BeforeValidator(_at_least_one)
 
 
-def parse_section(model: type[Section], values: Json, *, section: str) -> Section:
+def parse_section(model: type[_Section], values: Json, *, section: str) -> _Section:
     """Return a configuration, or raise one readable error.
 
     Args:

@@ -13,7 +13,7 @@ from trainer_module.common.json_values import Json
 from trainer_module.common.tensors import Tensors
 from trainer_module.options.settings import COUNT, RUNTIME_ONLY, Settings, parse_section
 
-NonFinite = Literal["raise", "skip"]
+_NonFinite = Literal["raise", "skip"]
 AddedLosses = Literal["mean", "sum"]
 TaskBalance = Literal["none", "uncertainty", "gradnorm"]
 # (gradients, variables[, step=...]) -> gradients; see `StepOptions.transforms`.
@@ -45,7 +45,7 @@ class UpdateOptions(Settings):
             "and the export use the average. null: no average."
         ),
     )
-    non_finite: NonFinite = Field(
+    non_finite: _NonFinite = Field(
         default="raise",
         description=(
             "What to do if the loss or the gradient of a window is NaN or infinite. raise: stop "

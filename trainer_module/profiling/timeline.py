@@ -16,7 +16,7 @@ CALL, OPEN = "trainer_module.call", "trainer_module.open_data"
 """Markers in the trace: a call of the graph, and the creation of an iterator."""
 
 XLA_PART = "forward and backward (XLA)"
-PARTS: tuple[str, ...] = (
+_PARTS: tuple[str, ...] = (
     "reading",
     "forward",
     "backward",
@@ -79,7 +79,7 @@ def divide_wall_time(events: Sequence[TraceEvent]) -> dict[str, float]:
         raise ValueError("the trace has no call of a step: the profiler recorded nothing.")
     markers = [event for event in events if event.name in (CALL, OPEN)]
     begin, end = min(each.start for each in markers), max(each.end for each in markers)
-    waits, executors = len(PARTS), len(PARTS) + 1
+    waits, executors = len(_PARTS), len(_PARTS) + 1
     inside = executors + 1
     spans: list[tuple[int, int, int]] = []
     for event in events:
@@ -92,22 +92,22 @@ def divide_wall_time(events: Sequence[TraceEvent]) -> dict[str, float]:
             spans.append((kind, max(event.start, begin) - begin, min(event.end, end) - begin))
     spans += [(inside, *hull) for hull in _hulls(calls, spans, begin)]
     if not spans:
-        return {**dict.fromkeys(PARTS, 0.0), "host overhead": (end - begin) / 1e12}
+        return {**dict.fromkeys(_PARTS, 0.0), "host overhead": (end - begin) / 1e12}
     return _sweep(np.array(spans, np.int64), end - begin)
 
 
 def _sweep(spans: np.ndarray, length: int) -> dict[str, float]:
     """Return the seconds of each part from spans (kind, start, end) in picoseconds."""
     times = np.unique(np.concatenate([spans[:, 1], spans[:, 2], [0, length]]))
-    active = np.zeros([len(PARTS) + 3, len(times)], np.int64)
+    active = np.zeros([len(_PARTS) + 3, len(times)], np.int64)
     np.add.at(active, (spans[:, 0], np.searchsorted(times, spans[:, 1])), 1)
     np.add.at(active, (spans[:, 0], np.searchsorted(times, spans[:, 2])), -1)
     active = np.cumsum(active, axis=1)[:, :-1]
     spent = np.diff(times).astype(np.float64) / 1e12
-    operations, (waits, executors, inside) = active[: len(PARTS)], active[len(PARTS) :] > 0
+    operations, (waits, executors, inside) = active[: len(_PARTS)], active[len(_PARTS) :] > 0
     busy = operations.sum(axis=0)
     share = np.divide(spent, busy, out=np.zeros_like(spent), where=busy > 0)
-    seconds = dict(zip(PARTS, (operations * share).sum(axis=1).tolist(), strict=True))
+    seconds = dict(zip(_PARTS, (operations * share).sum(axis=1).tolist(), strict=True))
     free = busy == 0
     seconds["reading"] += float(spent[free & waits].sum())
     is_idle = free & ~waits & inside & ~executors
@@ -152,7 +152,7 @@ def most_expensive(
         is_call = part is None and found is not None and found[2] in _CALLS
         if found is None or is_call or _WAIT.fullmatch(event.name):
             continue
-        phase = "reading" if part is None else PARTS[part]
+        phase = "reading" if part is None else _PARTS[part]
         layer = layer_of(event.name, layers) or _PLACES.get(phase, "(loss and sums)")
         times.setdefault((found[2], layer, phase), []).append(event.end - event.start)
     longest = sorted(times.items(), key=lambda item: -sum(item[1]))[:count]

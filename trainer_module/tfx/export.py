@@ -20,7 +20,7 @@ from trainer_module.model.model_context import TransformOutput
 from trainer_module.tfx.input_gradients import SIGNATURE, input_gradients_signature
 from trainer_module.tfx.label_names import OUTPUTS, LabelNames, with_classes
 
-INPUT_CHECKS = "assets.extra/input_checks.json"
+_INPUT_CHECKS = "assets.extra/input_checks.json"
 _DATES = ("date", "cyclic", "elapsed")  # kinds of a date's outputs
 _BITS = 32  # bits in a word of FeatureLayout.missing
 _OTHER = "_other"  # suffix of the one_hot output for values that are not listed
@@ -76,7 +76,7 @@ def export_model(
     """
     layer = transform_output.transform_features_layer()
     raw_spec: dict[str, _ParseSpec] = transform_output.raw_feature_spec()
-    unused = unused_columns(layer, raw_spec, inputs)
+    unused = _unused_columns(layer, raw_spec, inputs)
     serving_spec = {name: spec for name, spec in raw_spec.items() if name not in unused}
 
     def predict(raw: Mapping[str, Tensors]) -> dict[str, tf.Tensor]:
@@ -108,7 +108,7 @@ def export_model(
         )
 
     examples_spec = tf.TensorSpec([None], tf.string, name="examples")
-    arguments = argument_names(list(serving_spec))
+    arguments = _argument_names(list(serving_spec))
     raw_specs = {
         name: _raw_tensor_spec(name, spec, arguments[name]) for name, spec in serving_spec.items()
     }
@@ -145,7 +145,7 @@ def _resources(layer: _TransformLayer) -> list[tf.saved_model.experimental.Track
     return [trackable for trackable in found if isinstance(trackable, resource)]
 
 
-def argument_names(columns: Sequence[str]) -> dict[str, str]:
+def _argument_names(columns: Sequence[str]) -> dict[str, str]:
     """Return each column's name in TensorFlow, where `_` replaces characters that it rejects."""
     taken: dict[str, str] = {}
     for column in columns:
@@ -174,7 +174,7 @@ def _write_raw_columns(
         stream.write(json.dumps({"version": 1, "columns": columns}, indent=1))
 
 
-def unused_columns(
+def _unused_columns(
     layer: _TransformLayer, raw_spec: Mapping[str, _ParseSpec], needed: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the raw columns that no needed feature is computed from.
@@ -251,11 +251,11 @@ def write_input_checks(directory: str, layout: FeatureLayout) -> None:
     A category is unseen if its id is in `ids`, both ends included, or below 0. A date in the input
     was unreadable if its bit is 1.
     """
-    with tf.io.gfile.GFile(f"{directory}/{INPUT_CHECKS}", "w") as stream:
-        stream.write(json.dumps({"version": 1, **input_checks(layout)}, indent=1))
+    with tf.io.gfile.GFile(f"{directory}/{_INPUT_CHECKS}", "w") as stream:
+        stream.write(json.dumps({"version": 1, **_input_checks(layout)}, indent=1))
 
 
-def input_checks(layout: FeatureLayout) -> Mapping[str, list[dict[str, Json]]]:
+def _input_checks(layout: FeatureLayout) -> Mapping[str, list[dict[str, Json]]]:
     """Return the content of the file, without its version."""
     categories, dates = [], {}
     for place, column in enumerate(layout.columns):

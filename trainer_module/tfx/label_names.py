@@ -15,7 +15,7 @@ from trainer_module.model.model_context import TransformOutput
 
 FILE = "assets.extra/label.json"
 
-Outputs = Literal["probabilities", "logits", "values"]
+_Outputs = Literal["probabilities", "logits", "values"]
 
 
 class LabelNames(NamedTuple):
@@ -34,7 +34,7 @@ class LabelNames(NamedTuple):
     column: str
     kind: str | None
     classes: list[str] | None
-    outputs: Outputs
+    outputs: _Outputs
 
 
 # Bools of CSV files become ints; the raw schema does not list their names.
@@ -93,7 +93,7 @@ def _domain(column: str, raw_schema: str | None) -> list[str]:
     return []
 
 
-def _outputs(loss: LossFunction | None) -> Outputs:
+def _outputs(loss: LossFunction | None) -> _Outputs:
     if loss is None:
         return "probabilities"
     if isinstance(loss, WeightedLoss) and len(loss.terms) == 1:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trainer_module.tuning.tuner import SettingsTuner
 
 
-class TunerFnResult(NamedTuple):
+class _TunerFnResult(NamedTuple):
     """The result type that TFX's Tuner expects: `tuner.search(**fit_kwargs)` runs the search."""
 
     tuner: SettingsTuner
@@ -39,7 +39,7 @@ class TunerFnResult(NamedTuple):
 
 
 @translate_tf_errors()
-def tuner_fn(fn_args: FnArgs) -> TunerFnResult:
+def tuner_fn(fn_args: FnArgs) -> _TunerFnResult:
     """Return a search over the settings of a training on Transform's output.
 
     All settings come from `fn_args.custom_config`: `["trainer"]` is the Trainer's `TrainerConfig`,
@@ -100,7 +100,7 @@ def tuner_fn(fn_args: FnArgs) -> TunerFnResult:
     # KerasTuner is installed with TFX; the rest of the package does not need it.
     from trainer_module.tuning.tuner import SettingsTuner
 
-    return TunerFnResult(SettingsTuner(config, tuning, train_trial, directory=directory), {})
+    return _TunerFnResult(SettingsTuner(config, tuning, train_trial, directory=directory), {})
 
 
 def _strategy_name(config: TrainerConfig) -> str:

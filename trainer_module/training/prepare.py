@@ -44,7 +44,7 @@ class Folders(NamedTuple):
         return config.checkpoint_dir or os.path.join(self.run, "checkpoints")
 
 
-class RunLength(NamedTuple):
+class _RunLength(NamedTuple):
     """Length of a training: epochs or steps, and the resulting number of steps.
 
     Epochs have the same number of steps, `steps_per_epoch`, unless the batch size changes (None).
@@ -83,7 +83,7 @@ class Prepared:
     servers: tf.distribute.ParameterServerStrategy | None
     workers: WorkerGroup
     folders: Folders
-    length: RunLength
+    length: _RunLength
     micro_batch_size: int
     start: LinearStart | None
     label_scale: LabelScale | None
@@ -161,7 +161,7 @@ def _plan_for_data(
     return plan.of_label(context.label_kind), context
 
 
-def _length(config: TrainerConfig, train_steps: int | None, rows: int) -> RunLength:
+def _length(config: TrainerConfig, train_steps: int | None, rows: int) -> _RunLength:
     epochs, steps = config.epochs, config.steps
     if epochs is None and steps is None:
         has_steps = train_steps is not None and train_steps > 0
@@ -175,7 +175,7 @@ def _length(config: TrainerConfig, train_steps: int | None, rows: int) -> RunLen
             config.global_batch_size,
             total_steps,
         )
-    return RunLength(epochs, steps, steps_per_epoch, total_steps)
+    return _RunLength(epochs, steps, steps_per_epoch, total_steps)
 
 
 def _check_for_servers(config: TrainerConfig) -> None:

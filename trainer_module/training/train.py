@@ -97,7 +97,7 @@ def train(
     return Trained(result, built.model, built.inputs, prepared.label_scale)
 
 
-def fit(prepared: Prepared, built: Built, progress: Callback) -> FitResult:
+def fit(prepared: Prepared, built: _Built, progress: Callback) -> FitResult:
     """Train the built objects, from the latest checkpoint if there is one.
 
     A linear start is a candidate for the best weights: a table may have nothing more to learn.
@@ -146,7 +146,7 @@ def keras_set_up(config: TrainerConfig) -> Iterator[None]:
         keras.config.set_dtype_policy(policy)
 
 
-class Built(NamedTuple):
+class _Built(NamedTuple):
     """The objects of a training; without an eval split, or folders, some are None."""
 
     model: keras.Model
@@ -158,7 +158,7 @@ class Built(NamedTuple):
     checkpoints: Checkpoints | None
 
 
-def build(prepared: Prepared) -> Built:
+def build(prepared: Prepared) -> _Built:
     """Build the objects, create the run's folder and measure "auto" settings."""
     plan, config, strategy = prepared.plan, prepared.config, prepared.strategy
     scale = prepared.label_scale
@@ -180,7 +180,7 @@ def build(prepared: Prepared) -> Built:
     if config.optimizer.learning_rate == "auto":
         optimizer = _optimizer_of_measured_rate(prepared, model, examples, folder)
     step = _step(prepared, model, optimizer, loss_fn)
-    return Built(
+    return _Built(
         model=model,
         inputs=inputs,
         examples=examples,

@@ -22,8 +22,8 @@ from trainer_module.step.train_step import TrainStep
 from trainer_module.tuning.hyperparameters import Setting
 from trainer_module.tuning.learning_rate import RangeTest, find_learning_rate
 
-RECORD = "learning_rate.json"
-TABLE = "learning_rate.csv"
+_RECORD = "learning_rate.json"
+_TABLE = "learning_rate.csv"
 
 
 def with_learning_rate(
@@ -55,7 +55,7 @@ def with_learning_rate(
     config = plan.config
     if config.optimizer.learning_rate != "auto":
         return plan
-    record = None if record_dir is None else os.path.join(record_dir, RECORD)
+    record = None if record_dir is None else os.path.join(record_dir, _RECORD)
     workers = worker_group(strategy)
     rate = workers.broadcast_from_chief(
         "learning_rate", None if record is None else _read_record(record)
@@ -66,7 +66,7 @@ def with_learning_rate(
         )
         found = _range_test(plan, model, batches, strategy, micro_batch_size)
         rate = found.rate
-        table = None if run_dir is None else os.path.join(run_dir, TABLE)
+        table = None if run_dir is None else os.path.join(run_dir, _TABLE)
         if table is not None and workers.is_chief:
             atomic_write_text(table, found.to_csv())
         if record is not None and workers.is_chief:

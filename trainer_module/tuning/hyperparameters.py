@@ -23,14 +23,14 @@ DeclaredType: TypeAlias = Any
 RESERVED = "tuner/"
 
 
-def setting_paths(model: type[BaseModel] = TrainerConfig, prefix: str = "") -> list[str]:
+def _setting_paths(model: type[BaseModel] = TrainerConfig, prefix: str = "") -> list[str]:
     """Return the path of every setting, including sections: optimizer, optimizer.name, ..."""
     paths = []
     for name, field in model.model_fields.items():
         paths.append(f"{prefix}{name}")
         section = _section_in(field.annotation)
         if section is not None:
-            paths += setting_paths(section, f"{prefix}{name}.")
+            paths += _setting_paths(section, f"{prefix}{name}.")
     return paths
 
 
@@ -53,7 +53,7 @@ def type_of(path: str, *, field: str = "trainer") -> DeclaredType:
             declared = typing.get_args(declared)[1]
         else:
             named = f"{field}.{path}" if field else path
-            raise ValueError(f"{named} is not a setting: {nearest(path, setting_paths())}")
+            raise ValueError(f"{named} is not a setting: {nearest(path, _setting_paths())}")
     return declared
 
 
@@ -82,7 +82,7 @@ def with_values(
     return TrainerConfig.parse(settings, section=section)
 
 
-def value_at(config: TrainerConfig, path: str) -> Setting:
+def _value_at(config: TrainerConfig, path: str) -> Setting:
     """Return the value of a setting; None if one of its sections is null."""
     value: Setting = config
     for part in path.split("."):
@@ -112,7 +112,7 @@ def with_hyperparameters(config: TrainerConfig, found: Mapping[str, Setting]) ->
     except ValueError as error:
         raise ValueError(f"the Tuner's hyperparameters do not fit the Trainer: {error}") from None
     for path in values:
-        before, after = value_at(config, path), value_at(tuned, path)
+        before, after = _value_at(config, path), _value_at(tuned, path)
         logging.info("From the Tuner: trainer.%s=%r instead of %r", path, after, before)
     return tuned
 
@@ -120,7 +120,7 @@ def with_hyperparameters(config: TrainerConfig, found: Mapping[str, Setting]) ->
 def setting_values(values: Mapping[str, Setting]) -> dict[str, Setting]:
     """Return the values of settings, without KerasTuner's additional entries."""
     return {
-        path: from_choice(value) for path, value in values.items() if not path.startswith(RESERVED)
+        path: _from_choice(value) for path, value in values.items() if not path.startswith(RESERVED)
     }
 
 
@@ -140,7 +140,7 @@ def as_choices(values: Sequence[Setting]) -> list[Setting]:
     return [json.dumps(value) for value in values]
 
 
-def from_choice(value: Setting) -> Setting:
+def _from_choice(value: Setting) -> Setting:
     """Return the value that was passed to `as_choices`."""
     return json.loads(value) if isinstance(value, str) and _is_json(value) else value
 

@@ -28,7 +28,7 @@ from trainer_module.tuning.hyperparameters import (
 )
 from trainer_module.tuning.tuner_config import SearchRange, TunerConfig
 
-TrainTrial = Callable[[TrainerConfig, Callback], Mapping[str, float]]
+_TrainTrial = Callable[[TrainerConfig, Callback], Mapping[str, float]]
 
 
 class SettingsTuner(base_tuner.BaseTuner):
@@ -45,7 +45,7 @@ class SettingsTuner(base_tuner.BaseTuner):
         self,
         trainer: TrainerConfig,
         tuning: TunerConfig,
-        train_trial: TrainTrial,
+        train_trial: _TrainTrial,
         *,
         directory: str,
     ) -> None:
@@ -62,7 +62,7 @@ class SettingsTuner(base_tuner.BaseTuner):
         self.tuning = tuning
         self.train_trial = train_trial
         self.mode: Mode = better_mode(tuning.objective, tuning.mode, field="tuner.mode")
-        space = search_space(tuning)
+        space = _search_space(tuning)
         self.trials = tuning.most_trials
         if tuning.algorithm == "grid":
             size = math.prod(len(list(searched.values)) for searched in space.space)
@@ -135,7 +135,7 @@ class SettingsTuner(base_tuner.BaseTuner):
         )
 
 
-def search_space(tuning: TunerConfig) -> keras_tuner.HyperParameters:
+def _search_space(tuning: TunerConfig) -> keras_tuner.HyperParameters:
     """Return the ranges as KerasTuner's hyperparameters, named by the settings' paths."""
     space = keras_tuner.HyperParameters()
     for path, searched in tuning.search.items():

@@ -30,7 +30,7 @@ from trainer_module.tuning.hyperparameters import (
     with_values,
 )
 
-DEFAULT_TRIALS = 10
+_DEFAULT_TRIALS = 10
 # Most combinations of values and ends of ranges to check before the first trial.
 _MOST_CHECKED = 10_000
 
@@ -153,7 +153,7 @@ class TunerConfig(BaseModel):
     def most_trials(self) -> int | None:
         """Largest number of trials; None: as many as the algorithm has."""
         if self.trials is None and self.algorithm in ("random", "bayesian"):
-            return DEFAULT_TRIALS
+            return _DEFAULT_TRIALS
         return self.trials
 
     def trial_config(

@@ -141,7 +141,7 @@ LIMITS: dict[DeviceKind, Limits] = {
 }
 
 
-class Passes(NamedTuple):
+class _Passes(NamedTuple):
     """How many micro-batches one pass takes, and how many passes run in parallel.
 
     The micro-batch size bounds memory. If micro-batches need little memory, processing them one by
@@ -166,7 +166,7 @@ def plan_passes(
     merge_micro_batches: bool = True,
     has_loops: bool = False,
     concurrent_passes: int = 1,
-) -> Passes:
+) -> _Passes:
     """Return the passes for micro-batches of a given size.
 
     Args:
@@ -180,13 +180,13 @@ def plan_passes(
             run in parallel, regardless of their size.
     """
     if concurrent_passes > 1:
-        return Passes(1, concurrent_passes)
+        return _Passes(1, concurrent_passes)
     limits = LIMITS[kind]
     if has_loops:
         limits = limits._replace(micro_batches=8 * limits.micro_batches, parallel_passes=1)
     if size <= 0:
-        return Passes(1, 1)
+        return _Passes(1, 1)
     room = max(1, min(limits.bytes_at_once // size, limits.parallel_passes * limits.micro_batches))
     parallel = int(min(room, limits.parallel_passes))
     most = min(room // parallel, limits.micro_batches) if merge_micro_batches else 1
-    return Passes(2 ** int(math.log2(most)), parallel)
+    return _Passes(2 ** int(math.log2(most)), parallel)

@@ -122,7 +122,7 @@ def update_functions(options: StepOptions) -> tuple[_UpdateFunction, ...]:
         clipping = [functools.partial(clip, clip_norm=options.clip_norm)]
     return (
         _reduce_over_replicas,
-        unscale,
+        _unscale,
         *noise,
         *norms,
         divide,
@@ -196,7 +196,7 @@ def _reduce_over_replicas(update: Update, inputs: UpdateInputs) -> Update:
     return update._replace(total=sum_over_replicas(update.local))
 
 
-def unscale(update: Update, inputs: UpdateInputs) -> Update:
+def _unscale(update: Update, inputs: UpdateInputs) -> Update:
     """Divide the gradients of the sums by the loss scale."""
     scale = inputs.loss_scale
     if scale is None:

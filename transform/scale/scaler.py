@@ -95,7 +95,7 @@ class ValidationRule:
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
 
 
-def explain_nothing(group: ScaledGroup, fitted: FittedColumn) -> Explanation:
+def _explain_nothing(group: ScaledGroup, fitted: FittedColumn) -> Explanation:
     """Explain a scaler that learns nothing."""
     return {}
 
@@ -121,7 +121,7 @@ class Scaler:
     name: str
     apply: Callable[[ToScale], tf.Tensor]
     requires: tuple[Statistic, ...] = ()
-    explain: Callable[[ScaledGroup, FittedColumn], Explanation] = explain_nothing
+    explain: Callable[[ScaledGroup, FittedColumn], Explanation] = _explain_nothing
     validation_rule: ValidationRule | None = None
     takes: tuple[Literal["float", "int"], ...] = ("float", "int")
     chainable: bool = False

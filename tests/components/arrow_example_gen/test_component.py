@@ -161,7 +161,7 @@ def test_a_list_of_ints_that_would_lose_a_value_ends_the_node(tmp_path):
         ),
         beam.Pipeline(runner="FnApiRunner") as pipeline,
     ):
-        _ = pipeline | source.rows(None)
+        _ = pipeline | source.rows(pipeline | source.types())
 
 
 def test_the_readmes_code_builds_the_node():

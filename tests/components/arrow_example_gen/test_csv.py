@@ -16,9 +16,8 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from components import CsvOptions
-from components.arrow_example_gen import csv_table, csv_types
+from components.arrow_example_gen import csv_table
 from components.arrow_example_gen.csv_table import open_table
-from components.arrow_example_gen.csv_types import CellCounts
 
 AUTO = CsvOptions()
 
@@ -26,13 +25,12 @@ AUTO = CsvOptions()
 def read(*files: Path, options: CsvOptions = AUTO) -> tuple[dict[str, str | None], dict[str, list]]:
     """The types and the values of all columns."""
     table = open_table([str(file) for file in files], options)
-    blocks = [block for file in table.files for block in table.blocks(file)]
-    none: csv_types.Counts = dict.fromkeys(table.columns, CellCounts())
-    types = table.types(csv_types.together([none, *map(table.count, blocks)]))
+    blocks = list(table.all_blocks())
+    types = table.types(table.together([table.together([]), *map(table.count, blocks)]))
     columns: dict[str, list[Any]] = {name: [] for name in table.columns}
     for block in blocks:
-        for name, cells in zip(block.schema.names, block.columns, strict=True):
-            columns[name] += types.converted(name, cells).to_pylist()
+        for name in table.columns:
+            columns[name] += table.typed(block, name, types).to_pylist()
     return dict(types.kinds), columns
 
 
@@ -292,12 +290,12 @@ from components.arrow_example_gen.csv_options import CsvOptions
 sys.setswitchinterval(1e-5)
 options = CsvOptions()
 for file in ("whole.csv", "ragged.csv") * 10:
-    header = csv_table.read_header(file, options)
-    first = csv_table.blocks(file, header, options)
+    table = csv_table.open_table([file], options)
+    first = table.blocks(file)
     next(first)
     del first
     try:
-        list(csv_table.blocks(file, header, options))
+        list(table.blocks(file))
     except ValueError as error:
         assert file == "ragged.csv" and "line 100002" in str(error), error
 """

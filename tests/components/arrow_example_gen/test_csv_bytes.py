@@ -38,7 +38,7 @@ def rows_of(file: Path, options: CsvOptions = RAW) -> list[list[str]]:
     """The cells below the header as ExampleGen's reader has them, of the whole and of its parts."""
     table = open_table([str(file)], options)
     whole = _rows(table.blocks(str(file)))
-    parts = [table.blocks(str(file), part=part) for _, part in table.parts(str(file))]
+    parts = [table.blocks(str(file), part=part) for _, part, _ in table.parts(str(file))]
     assert [row for blocks in parts for row in _rows(blocks)] == whole
     return whole
 
@@ -167,9 +167,8 @@ def test_a_byte_order_mark_within_a_file_is_text(tmp_path):
 
 def test_an_open_quote_is_an_error_where_rows_of_other_lengths_are_skipped(tmp_path):
     file = str(written(tmp_path, 'a,b\n1\n2,"x\n3,y\n'))
-    header = open_table([file], RAW).headers[file]
     with pytest.raises(ValueError, match=r"line 3: a cell begins with \" that does not end"):
-        list(csv_table.blocks(file, header, RAW, unreadable=[]))
+        list(open_table([file], RAW).blocks(file, unreadable=[]))
 
 
 def test_a_nul_in_a_name_is_an_error(tmp_path):
@@ -251,8 +250,7 @@ from components.arrow_example_gen import csv_table
 from components.arrow_example_gen.csv_options import CsvOptions
 
 sys.setswitchinterval(1e-5)
-header = csv_table.read_header(sys.argv[1], CsvOptions())
-rows = csv_table.blocks(sys.argv[1], header, CsvOptions())
+rows = csv_table.open_table(sys.argv[1:], CsvOptions()).blocks(sys.argv[1])
 next(rows)
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -19,7 +19,6 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 from components import CsvOptions
-from components.arrow_example_gen import csv_types
 from components.arrow_example_gen.csv_numbers import (
     NumberTexts,
     beyond_int64,
@@ -198,9 +197,9 @@ def test_no_text_becomes_another_number(text):
 
 def read(file: Path, options: CsvOptions) -> tuple[Any, list[Any]]:
     table = open_table([str(file)], options)
-    blocks = list(table.blocks(str(file)))
-    types = table.types(csv_types.together(map(table.count, blocks)))
-    cells = [types.converted("a", block["a"]).to_pylist() for block in blocks]
+    blocks = list(table.all_blocks())
+    types = table.types(table.together(map(table.count, blocks)))
+    cells = [table.typed(block, "a", types).to_pylist() for block in blocks]
     return types.kinds["a"], [cell for block in cells for cell in block]
 
 
@@ -224,10 +223,10 @@ def test_columns(tmp_path, cells, form, kind, values):
 def test_the_decimal_mark_of_other_columns_is_not_touched(tmp_path):
     (tmp_path / "rows.csv").write_text("a;b\n$1,234.50;3,5\n$2;4\n")
     table = open_table([str(tmp_path / "rows.csv")], CsvOptions(formatted={"a": DOLLARS}))
-    (block,) = table.blocks(table.files[0])
+    (block,) = table.all_blocks()
     types = table.types(table.count(block))
-    assert types.converted("a", block["a"]).to_pylist() == [1234.5, 2.0]
-    assert types.converted("b", block["b"]).to_pylist() == [3.5, 4.0]
+    assert table.typed(block, "a", types).to_pylist() == [1234.5, 2.0]
+    assert table.typed(block, "b", types).to_pylist() == [3.5, 4.0]
 
 
 @pytest.mark.parametrize("wrong", ["1,23,4", "\u20ac5", "many", "1e5"])

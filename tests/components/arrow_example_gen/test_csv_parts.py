@@ -15,8 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from components import CsvOptions
 from components.arrow_example_gen import csv_chunks, csv_table
 from components.arrow_example_gen.csv_table import CsvTable, open_table
-from components.arrow_example_gen.csv_text import WHOLE
-from components.arrow_example_gen.read_csv import CsvSource
+from components.arrow_example_gen.executor import TableSource
 from components.arrow_example_gen.splitting import SplitRows, Splitting, find_cuts, splits_of
 
 LINES = [f"{i % 7},é {i % 5}\n" for i in range(200)]  # equal rows, so that their places count
@@ -65,7 +64,7 @@ def test_parts_are_whole_records(tmp_path, text, encoding, options):
     """Reference: the file read from its beginning."""
     file = written(tmp_path, text.encode(encoding))
     table = open_table([file], CsvOptions.model_validate(options))
-    parts = [rows_of(table, file, part=part) for _, part in table.parts(file)]
+    parts = [rows_of(table, file, part=part) for _, part, _ in table.parts(file)]
     assert len(parts) > 3
     assert all(parts)
     assert [row for part in parts for row in part] == rows_of(table, file)
@@ -86,7 +85,7 @@ def test_parts_are_whole_records(tmp_path, text, encoding, options):
 def test_files_that_one_worker_reads(tmp_path, content, encoding):
     file = written(tmp_path, content)
     table = open_table([file], CsvOptions(encoding=encoding))
-    assert [part for _, part in table.parts(file)] == [(0, None)]
+    assert [part for _, part, _ in table.parts(file)] == [(0, None)]
 
 
 def test_splits_do_not_depend_on_workers(tmp_path, monkeypatch):
@@ -102,7 +101,7 @@ def test_splits_do_not_depend_on_workers(tmp_path, monkeypatch):
 
 def _split_in_one_pass(file: str) -> list[list[str]]:
     table = open_table([file], CsvOptions())
-    agreed = table.agree([((file, WHOLE), table.examine((file, WHOLE)))])
+    agreed = table.agree([(part, table.examine(part)) for part in table.parts(file, whole=True)])
     batches = [batch for part in agreed[1] for _, batch in table.read(part, agreed)]
     batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
     rows = (np.arange(batch.num_rows), batch)
@@ -120,7 +119,7 @@ def _split_on_workers(file: str, folder: Path, workers: int) -> list[list[str]]:
     )
     folder.mkdir()
     with beam.Pipeline(options=options) as pipeline:
-        source = CsvSource([file], CsvOptions())
+        source = TableSource(open_table([file], CsvOptions()))
         rows = source.rows(pipeline | source.types())
         splits: Any = pipeline | SplitRows(rows, BY_ROW, SHARES)
         for number, split in enumerate(splits):

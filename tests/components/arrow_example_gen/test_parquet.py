@@ -5,17 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from components.arrow_example_gen.parquet import (
-    RowGroup,
-    batches,
-    first_hole,
-    open_table,
-    row_lists,
-)
+from components.arrow_example_gen.columns import Block
+from components.arrow_example_gen.parquet import ParquetTable, open_table
 
 
 def write(file: Path, /, **columns: Any) -> str:
@@ -32,7 +28,7 @@ def test_kinds_of_all_files_together(tmp_path):
     assert table.columns == {"x": "float", "big": "string", "l": "int"}
     assert table.lists == {"l"}
     assert table.rows == 4
-    assert [(Path(g.file).name, g.number) for g in table.groups] == [("a", 0), ("a", 1), ("b", 0)]
+    assert table.groups == {first: [2, 1], second: [1]}
 
 
 def test_without_statistics_a_uint64_column_is_read(tmp_path):
@@ -81,10 +77,7 @@ def test_folders_named_key_value_are_columns(tmp_path):
     table = open_table(files, str(tmp_path))
     assert table.columns == {"x": "int", "year": "int", "town": "string"}
     rows = [
-        row
-        for group in table.groups
-        for batch in batches(group, ["town", "x", "year"])
-        for row in pa.Table.from_batches([batch]).to_pylist()
+        row for block in table.all_blocks(["town", "x", "year"]) for row in block.cells.to_pylist()
     ]
     assert rows == [
         {"town": town, "x": x, "year": year}
@@ -114,13 +107,16 @@ def test_no_parquet_file(tmp_path):
 
 
 def test_a_value_that_cannot_be_written_is_an_error_with_its_row():
-    group = RowGroup("a.parquet", 1, ())
-    batch = pa.RecordBatch.from_pydict({"x": [1, 2], "big": pa.array([1, 2**63], pa.uint64())})
+    table = ParquetTable((), {}, frozenset(), frozenset(), {}, {}, {})
+    cells = pa.RecordBatch.from_pydict({"x": [1, 2], "big": pa.array([1, 2**63], pa.uint64())})
     with pytest.raises(
         ValueError,
         match=r"^a\.parquet, row group 1, row 7: column 'big', uint64, cannot be written as int \(",
     ):
-        row_lists(batch, {"x": "int", "big": "int"}, group, rows=[4, 7])
+        table.decoded(
+            Block(("a.parquet", 1, 2**32), 2**32 + np.array([4, 7]), cells),
+            {"x": "int", "big": "int"},
+        )
 
 
 def test_a_damaged_row_group_is_an_error(tmp_path):
@@ -130,17 +126,17 @@ def test_a_damaged_row_group_is_an_error(tmp_path):
     Path(file).write_bytes(content)
     table = open_table([file], str(tmp_path))
     with pytest.raises(ValueError, match=r"(?s)a, row group 0: cannot be read .* damaged"):
-        list(batches(table.groups[0], ["x"]))
+        list(table.all_blocks(["x"]))
 
 
 def test_the_first_list_that_a_missing_int_shortens(tmp_path):
     lists = pa.array([[1], [None], [2, 3], [4, 5], [6], [7, None]])
     file = write(tmp_path / "a", ints=lists, floats=lists.cast(pa.list_(pa.float64())))
     table = open_table([file], str(tmp_path))
-    hole = first_hole(table, "ints")
+    hole = table.first_hole("ints")
     assert hole is not None
     assert (Path(hole.file).name, hole.group, hole.row) == ("a", 2, 1)
-    assert first_hole(table, "floats") is None
+    assert table.first_hole("floats") is None
 
 
 def repeated_columns() -> pa.Table:
@@ -178,8 +174,8 @@ def test_time_zones(tmp_path, several):
                 open_table([file], str(tmp_path))
             continue
         table = open_table([file], str(tmp_path))
-        (batch,) = batches(table.groups[0], ["when"])
-        (lists,) = row_lists(batch, {"when": "string"}, table.groups[0], rows=[0, 1])
+        (block,) = table.all_blocks(["when"])
+        (lists,) = table.decoded(block, table.columns)
         hour = {"+05:30": "05:30", "-03:00": "21:00", "Europe/Oslo": "01:00"}.get(zone, "00:00")
         (text,), missing = lists.to_pylist()
         assert text.decode()[11:16] == hour

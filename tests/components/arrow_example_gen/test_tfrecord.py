@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from hypothesis import strategies as st
 
 from components import ArrowExampleGen, CsvOptions
 from components.arrow_example_gen import tfrecord
-from components.arrow_example_gen.columns import as_batch
-from components.arrow_example_gen.tfrecord import blocks
+from components.arrow_example_gen.columns import Block, as_batch
+from components.arrow_example_gen.tfrecord import TfrecordTable
 
 KINDS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
 
@@ -40,6 +41,15 @@ def write(file: Path, records: list[bytes], compression: str = "") -> str:
     return str(file)
 
 
+def blocks(file: str, **options: Any) -> Iterator[Block]:
+    return TfrecordTable((file,)).all_blocks(**options)
+
+
+def kinds_of(*files: str) -> Any:
+    table = TfrecordTable(files)
+    return table.agree([(p, table.examine(p)) for file in files for p in table.parts(file)])[0]
+
+
 FEATURES = st.dictionaries(
     st.sampled_from(["a", "b", "c"]),
     st.none() | st.integers(0, 3),
@@ -59,13 +69,13 @@ def test_rows_arrive_as_they_are_with_every_column(tmp_path_factory, rows, size,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tfrecord, "BLOCK_RECORDS", size)
         read = list(blocks(file))
-    assert [block.start for block in read] == list(range(0, len(rows), size))
-    kinds = tfrecord.kinds_of(tfrecord.examined(file, read))
+    assert [block.places[0] for block in read] == list(range(0, len(rows), size))
+    table, kinds = TfrecordTable((file,)), kinds_of(file)
     assert set(kinds) == {name for row in rows for name in row}
     found = [
         row
         for block in read
-        for row in as_batch(tfrecord.all_columns(block, kinds), kinds, block.rows).to_pylist()
+        for row in as_batch(table.decoded(block, kinds), kinds, len(block.places)).to_pylist()
     ]
     for row, each in zip(rows if kinds else [], found, strict=True):  # rows need a column
         assert {name: held or [] for name, held in each.items()} == {
@@ -76,19 +86,18 @@ def test_rows_arrive_as_they_are_with_every_column(tmp_path_factory, rows, size,
 def test_blocks_are_bounded_by_their_bytes(tmp_path, monkeypatch):
     file = write(tmp_path / "a", [example(text=[b"x" * 1000])] * 10)
     monkeypatch.setattr(tfrecord, "BLOCK_BYTES", 3000)
-    assert [block.rows for block in blocks(file)] == [3, 3, 3, 1]
+    assert [len(block.places) for block in blocks(file)] == [3, 3, 3, 1]
 
 
 def test_a_feature_of_two_types(tmp_path):
     one = write(tmp_path / "one", [example(x=[1]), example(x=None), example(x=[0.5])])
     message = f"{one}, record 3: feature 'x' is a float_list, and in {one}, record 1 a int64_list"
     with pytest.raises(ValueError, match=re.escape(message)):
-        tfrecord.kinds_of(tfrecord.examined(one, blocks(one)))
+        kinds_of(one)
     other = write(tmp_path / "two", [example(x=[b"a"])])
     first = write(tmp_path / "three", [example(y=[1]), example(x=[2])])
-    seen = [tfrecord.examined(file, blocks(file)) for file in (first, other)]
     with pytest.raises(ValueError, match=r"two, record 1: .*three, record 2 a int64_list"):
-        tfrecord.kinds_of(tfrecord.together(seen))
+        kinds_of(first, other)
 
 
 def damaged(tmp_path: Path, how: str) -> str:
@@ -135,8 +144,8 @@ def test_a_wrong_record_is_an_error_with_its_number(tmp_path, how, message):
 def test_a_record_can_be_passed_over(tmp_path, how):
     unreadable: list[str] = []
     read = list(blocks(damaged(tmp_path, how), unreadable=unreadable))
-    assert [v for block in read for (v,) in block.batch["x"].to_pylist()] == [0, 1, 3, 4]
-    assert [block.start for block in read] == np.cumsum([0, *(b.rows for b in read)])[:-1].tolist()
+    assert [v for block in read for (v,) in block.cells["x"].to_pylist()] == [0, 1, 3, 4]
+    assert np.concatenate([block.places for block in read]).tolist() == [0, 1, 2, 3]
     assert len(unreadable) == 1
     assert "record 3" in unreadable[0]
 
@@ -157,7 +166,7 @@ def test_a_length_that_looks_like_gzip(tmp_path):
     assert len(record) == length
     file = write(tmp_path / "a", [record])
     assert Path(file).read_bytes()[:3] == struct.pack("<Q", length)[:3] == b"\x1f\x8b\x08"
-    assert [block.rows for block in blocks(file)] == [1]
+    assert [len(block.places) for block in blocks(file)] == [1]
 
 
 def test_one_format_at_a_time():

@@ -25,8 +25,8 @@ from tensorflow_model_analysis.utils import util
 
 from components.column_evaluation.column_metric import to_column_metric
 from components.column_evaluation.extractors import (
+    _find_rows_reason,
     _SliceBatches,
-    find_rows_reason,
 )
 from components.column_evaluation.tfma_combiners import is_column_combiner
 from pipeline.config.evaluation import METRICS, EvaluationConfig
@@ -179,7 +179,7 @@ def kind_and_configs(request) -> tuple[str, tfma.EvalConfig, tfma.EvalConfig]:
 @hypothesis.given(data=st.data())
 def test_metrics_and_slices_equal_those_of_rows(kind_and_configs, data: st.DataObject) -> None:
     kind, config, columns = kind_and_configs
-    assert find_rows_reason(None, config) is None
+    assert _find_rows_reason(None, config) is None
     tables = data.draw(batches(kind))
     expected = results(config, [by_rows(config, batch) for batch in tables])
     check_equal(results(columns, [by_columns(columns, batch) for batch in tables]), expected)
@@ -245,6 +245,6 @@ def test_models_outputs_and_nan(kind: str, names: list[str], change: Any) -> Non
     )
     change(batch, config)
     columns = column_config(config)
-    assert find_rows_reason(None, config) is None
+    assert _find_rows_reason(None, config) is None
     expected = results(config, [by_rows(config, batch)])
     check_equal(results(columns, [by_columns(columns, batch)]), expected)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from components.evaluator_metrics.calibration import BINS, Bins, bins_of
+from components.evaluator_metrics.calibration import _BINS, _Bins, _bins_of
 
 
 def rows(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -26,9 +26,9 @@ def by_hand(labels: np.ndarray, p: np.ndarray, weights: np.ndarray) -> float:
     came = labels if p.shape[1] == 1 else labels == p.argmax(1)
     top = p.max(1)
     error = 0.0
-    for i in range(BINS):
-        last = i == BINS - 1
-        inside = (top * BINS >= i) & ((top * BINS < i + 1) | last) & (weights > 0)
+    for i in range(_BINS):
+        last = i == _BINS - 1
+        inside = (top * _BINS >= i) & ((top * _BINS < i + 1) | last) & (weights > 0)
         if inside.any():
             w = weights[inside]
             mean, share = np.average(top[inside], weights=w), np.average(came[inside], weights=w)
@@ -36,17 +36,19 @@ def by_hand(labels: np.ndarray, p: np.ndarray, weights: np.ndarray) -> float:
     return error
 
 
-@pytest.mark.parametrize("kind", ["binary", "multiclass"])
-@pytest.mark.parametrize("parts", [1, 7, 211])
-def test_any_parts_give_that_of_all_rows(kind: str, parts: int) -> None:
+def test_any_parts_give_that_of_all_rows() -> None:
     """Reference: NumPy, float64, to 1e-12."""
-    pieces = [np.array_split(values, parts) for values in rows(kind)]
-    found = [np.stack(bins_of(*piece)) for piece in zip(*pieces, strict=True)]
-    assert Bins(*np.sum(found, axis=0)).error == pytest.approx(by_hand(*rows(kind)), abs=1e-12)
+    for parts in [1, 7, 211]:
+        for kind in ["binary", "multiclass"]:
+            pieces = [np.array_split(values, parts) for values in rows(kind)]
+            found = [np.stack(_bins_of(*piece)) for piece in zip(*pieces, strict=True)]
+            assert _Bins(*np.sum(found, axis=0)).error == pytest.approx(
+                by_hand(*rows(kind)), abs=1e-12
+            )
 
 
 def test_it_is_not_defined_of_no_rows_or_of_labels_that_are_none() -> None:
     one = np.ones(3)
-    assert math.isnan(bins_of(one, one[:, None], one * 0).error)
-    assert math.isnan(bins_of(one * math.nan, one[:, None], one).error)
-    assert bins_of(np.r_[1.0, math.nan], np.ones((2, 1)), np.r_[1.0, 0.0]).error == 0.0
+    assert math.isnan(_bins_of(one, one[:, None], one * 0).error)
+    assert math.isnan(_bins_of(one * math.nan, one[:, None], one).error)
+    assert _bins_of(np.r_[1.0, math.nan], np.ones((2, 1)), np.r_[1.0, 0.0]).error == 0.0

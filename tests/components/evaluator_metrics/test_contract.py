@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 from sklearn import metrics as reference
 
-from components.evaluator_metrics.better_than_constant import RULES
+from components.evaluator_metrics.better_than_constant import _RULES
 from pipeline.config.evaluation import METRICS, WHERE_UNDEFINED, EvaluationConfig
 from pipeline.report import calibration, slices
 
@@ -205,8 +205,8 @@ def check_metric_contract(name: str, run: Run) -> None:
 )
 def test_metric_contract(name: str, kind: str, runs: Callable[[str], Run]) -> None:
     check_metric_contract(name, runs(kind))
-    if name in RULES:
-        assert RULES[name].higher_is_better == METRICS[name].higher_is_better
+    if name in _RULES:
+        assert _RULES[name].higher_is_better == METRICS[name].higher_is_better
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass"])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from components.evaluator_metrics.score_histogram import BINS, EDGES, histogram_of
+from components.evaluator_metrics.score_histogram import BINS, EDGES, _histogram_of
 
 
 def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -16,18 +15,18 @@ def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return y, p, random.integers(0, 3, 500).astype(float)
 
 
-@pytest.mark.parametrize("parts", [1, 7, 500])
-def test_any_parts_give_the_confusion_matrix_at_each_threshold(parts: int) -> None:
+def test_any_parts_give_the_confusion_matrix_at_each_threshold() -> None:
     """Reference: NumPy, exact, as the weights are whole numbers."""
-    y, p, w = rows()
-    pieces = zip(*(np.array_split(values, parts) for values in (y, p, w)), strict=True)
-    negative, positive = np.sum([histogram_of(*piece) for piece in pieces], axis=0)
-    assert positive.shape == (BINS,)
-    for i, threshold in enumerate(EDGES):
-        hit = p[:, 0].astype(float) > threshold
-        assert positive[i + 1 :].sum() == (w * y * hit).sum()
-        assert negative[i + 1 :].sum() == (w * (1 - y) * hit).sum()
-    assert positive.sum() + negative.sum() == w.sum()
+    for parts in [1, 7, 500]:
+        y, p, w = rows()
+        pieces = zip(*(np.array_split(values, parts) for values in (y, p, w)), strict=True)
+        negative, positive = np.sum([_histogram_of(*piece) for piece in pieces], axis=0)
+        assert positive.shape == (BINS,)
+        for i, threshold in enumerate(EDGES):
+            hit = p[:, 0].astype(float) > threshold
+            assert positive[i + 1 :].sum() == (w * y * hit).sum()
+            assert negative[i + 1 :].sum() == (w * (1 - y) * hit).sum()
+        assert positive.sum() + negative.sum() == w.sum()
 
 
 def test_the_thresholds_are_few_and_have_hundredths() -> None:
@@ -37,12 +36,12 @@ def test_the_thresholds_are_few_and_have_hundredths() -> None:
 
 def test_what_is_no_number_is_seen_unless_it_has_no_weight() -> None:
     y, p = np.array([1.0, np.nan]), np.array([[np.nan], [0.2]])
-    assert np.isnan(histogram_of(y, p, np.array([1.0, 0.0])).sum())
-    assert np.isnan(histogram_of(y, p, np.array([0.0, 1.0])).sum())
-    assert histogram_of(y, p, np.zeros(2)).sum() == 0.0
+    assert np.isnan(_histogram_of(y, p, np.array([1.0, 0.0])).sum())
+    assert np.isnan(_histogram_of(y, p, np.array([0.0, 1.0])).sum())
+    assert _histogram_of(y, p, np.zeros(2)).sum() == 0.0
 
 
 def test_of_two_outputs_the_last_is_the_probability_of_the_positive_class() -> None:
     y, p, w = rows()
     both = np.hstack([1 - p, p])
-    np.testing.assert_array_equal(histogram_of(y, both, w), histogram_of(y, p, w))
+    np.testing.assert_array_equal(_histogram_of(y, both, w), _histogram_of(y, p, w))

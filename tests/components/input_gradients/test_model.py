@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from components.input_gradients.executor import _log_end, attributions_of
+from components.input_gradients.executor import _attributions_of, _log_end
 from components.input_gradients.summary import AttributionSummary
 
 
@@ -44,7 +44,7 @@ def test_a_square_is_attributed_exactly_with_two_points(tmp_path):
     batch = pa.RecordBatch.from_arrays(
         [pa.array([[x] for x in rows], pa.large_list(pa.float32()))], ["x"]
     )
-    found = attributions_of(batch, str(tmp_path), "eval", 2).to_pydict()
+    found = _attributions_of(batch, str(tmp_path), "eval", 2).to_pydict()
     assert found["class"] == (rows > 0).tolist()
     assert np.ravel(found["raw.x"]).tolist() == rows.tolist()
     np.testing.assert_allclose(found["prediction"], rows**2, rtol=1e-6)

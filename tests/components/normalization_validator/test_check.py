@@ -85,21 +85,18 @@ def test_gaussian_of_frequent_values_is_not_quite_centred():
     assert _messages(_column(kind="gaussian", mean=-0.2, std=1.2), gaussian=None) == []
 
 
-@pytest.mark.parametrize(
-    ("mean", "std", "expected"),
-    [
+def test_a_function_alone_that_leaves_values_far_from_0():
+    for mean, std, expected in [
         (5.3, 0.07, ["std 0.07 is below 0.1", "mean 5.3 is 75.7143 standard deviations from 0"]),
         (6.2, 1.0, []),
         (-11.0, 1.0, ["mean -11 is 11 standard deviations from 0, more than 10"]),
         (0.0, 20.0, ["std 20 is above 10"]),
-    ],
-)
-def test_a_function_alone_that_leaves_values_far_from_0(mean, std, expected):
-    found = _messages(_column(kind="pointwise", mean=mean, std=std))
-    assert len(found) == len(expected)
-    for message, part in zip(found, expected, strict=True):
-        assert part in message
-        assert "scale: [log1p, z_score]" in message
+    ]:
+        found = _messages(_column(kind="pointwise", mean=mean, std=std))
+        assert len(found) == len(expected)
+        for message, part in zip(found, expected, strict=True):
+            assert part in message
+            assert "scale: [log1p, z_score]" in message
 
 
 def test_min_max():

@@ -86,9 +86,9 @@ def test_a_constant_that_the_raw_data_had_not_is_a_violation(raw):
     assert _lost(raw, "fare", {"ignore": ["fare"]}) == []
 
 
-@pytest.mark.parametrize("name", ["flat", "holes", "none", "endless", "large", "city", "derived"])
-def test_a_constant_that_the_raw_data_had_too_is_none(raw, name):
-    assert _lost(raw, name) == []
+def test_a_constant_that_the_raw_data_had_too_is_none(raw):
+    for name in ["flat", "holes", "none", "endless", "large", "city", "derived"]:
+        assert _lost(raw, name) == []
 
 
 def test_one_aspect_of_a_column_may_be_constant(raw):

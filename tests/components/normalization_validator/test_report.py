@@ -31,17 +31,6 @@ COLUMN = ColumnStatistics.model_validate(
 )
 
 
-def test_shares_are_of_values():
-    assert (COLUMN.non_finite_share, COLUMN.imputed_share) == (1 / 8, 2 / 8)
-    none = COLUMN.model_copy(update={"values": 0, "absent": 0})
-    assert (none.non_finite_share, none.imputed_share) == (0.0, 0.0)
-
-
-def test_a_number_of_ids_makes_ids():
-    assert not COLUMN.is_id
-    assert COLUMN.model_copy(update={"vocabulary_size": 3}).is_id
-
-
 def test_a_report_comes_back_and_has_its_splits():
     split = SplitStatistics(split="train", rows=10, columns=(COLUMN,))
     report = Report(blessed=True, limits=NormalizationLimits(), splits=(split,), violations=())

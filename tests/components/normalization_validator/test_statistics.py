@@ -16,11 +16,9 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
 from components.normalization_validator.report import ColumnStatistics, SplitStatistics
 from components.normalization_validator.statistics import (
-    BINS,
+    _BINS,
     ComputeStatistics,
-    FeatureState,
-    Sums,
-    add_exactly,
+    _FeatureState,
 )
 
 _FINITE = st.floats(-(2.0**99), 2.0**99, width=32)
@@ -102,31 +100,20 @@ def test_moments_match_rational_arithmetic(x):
     assert got.std == pytest.approx(math.sqrt(variance), rel=3e-16)
 
 
-@pytest.mark.parametrize("offset", [0.0, 1.0, 1e4, 1e7])
-def test_moments_match_float64_numpy_far_from_zero(offset):
+def test_moments_match_float64_numpy_far_from_zero():
     """Reference: float64 NumPy, two passes, 1e-12 relative.
 
     There x^2 - mean^2 in float64 would have lost every digit.
     """
-    x = (np.random.default_rng(7).normal(size=20_000) + offset).astype(np.float32)
-    wide = x.astype(np.float64)
-    got = _column(x)
-    assert got.mean == pytest.approx(wide.mean(), rel=1e-12)
-    assert got.std == pytest.approx(wide.std(), rel=1e-12)
-    if offset == 1e7:
-        naive = np.mean(wide * wide) - np.mean(wide) ** 2
-        assert abs(naive - wide.var()) > 1e-6 * wide.var()
-
-
-@settings(max_examples=100)
-@given(hnp.arrays(np.float32, st.tuples(st.integers(0, 33), st.integers(1, 3)), elements=_FINITE))
-def test_sums_are_exact(x):
-    """Reference: Fractions, no tolerance."""
-    sums: Sums = {}
-    add_exactly(sums, x.T.astype(np.float64))
-    for i in range(x.shape[1]):
-        exact = sum((Fraction(float(v)) for v in x[:, i]), Fraction(0))
-        assert sum(Fraction(2) ** e * each[i] for e, each in sums.items()) == exact
+    for offset in [0.0, 1.0, 1e4, 1e7]:
+        x = (np.random.default_rng(7).normal(size=20_000) + offset).astype(np.float32)
+        wide = x.astype(np.float64)
+        got = _column(x)
+        assert got.mean == pytest.approx(wide.mean(), rel=1e-12)
+        assert got.std == pytest.approx(wide.std(), rel=1e-12)
+        if offset == 1e7:
+            naive = np.mean(wide * wide) - np.mean(wide) ** 2
+            assert abs(naive - wide.var()) > 1e-6 * wide.var()
 
 
 @settings(max_examples=200)
@@ -143,7 +130,7 @@ def test_histogram_counts_what_one_pass_over_its_grid_counts(x, random):
     assert histogram.above == np.count_nonzero(x[~inside] > 0)
     x, imputed = x[inside], imputed[inside]
     bins = np.floor(np.ldexp(x.astype(np.float64), -histogram.exponent)).astype(np.int64)
-    assert len(histogram.observed) <= BINS
+    assert len(histogram.observed) <= _BINS
     assert bins.min() == histogram.first_bin
     for counts, group in ((histogram.observed, ~imputed), (histogram.imputed, imputed)):
         index = bins[group] - histogram.first_bin
@@ -211,7 +198,7 @@ def test_an_empty_split_gives_empty_statistics():
 
 def test_memory_does_not_grow_with_rows():
     def size(rows: int) -> int:
-        state = FeatureState(3)
+        state = _FeatureState(3)
         x = np.random.default_rng(0).normal(size=(rows, 3)) * 1e5
         for part in np.array_split(x, max(rows // 100, 1)):
             state.add(Values(part, None, 0))

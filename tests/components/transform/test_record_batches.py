@@ -15,10 +15,10 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from components.arrow_example_gen.write_parquet import RecordBatchCoder, TableCoder, WriteParquet
 from components.transform.record_batches import (
-    BATCH_BYTES,
+    _BATCH_BYTES,
     MESSAGE_BYTES,
     BoundedParquet,
-    cut,
+    _cut,
 )
 
 
@@ -34,13 +34,13 @@ def table_of(rows: int, values: int) -> pa.Table:
 )
 def test_batches_are_cut_by_rows_and_bytes(rows, values, most):
     whole = table_of(rows, values)
-    parts = list(cut(whole))
+    parts = list(_cut(whole))
     assert max((part.num_rows for part in parts), default=0) == most
     assert pa.Table.from_batches(parts, whole.schema).equals(whole)
 
 
 @pytest.mark.parametrize(
-    ("runner", "most"), [(FnApiRunner(), BATCH_BYTES), (PortableRunner(), MESSAGE_BYTES)]
+    ("runner", "most"), [(FnApiRunner(), _BATCH_BYTES), (PortableRunner(), MESSAGE_BYTES)]
 )
 def test_batches_behind_a_job_server_are_small_messages(tmp_path, runner, most):
     pq.write_table(table_of(10, 1), tmp_path / "rows.parquet")

@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import get_completion_class
 
 from pipeline.cli import cli
-from pipeline.cli.cli import COMPLETION
+from pipeline.cli.cli import _COMPLETION
 from pipeline.common.program import CONSOLE_SCRIPT
 
 ROOT = Path(__file__).parents[3]
@@ -21,7 +21,7 @@ def completed(*words: str) -> set[tuple[str, str]]:
     """Returns (type, value) of what may stand for the last word."""
     kind = get_completion_class("bash")
     assert kind is not None
-    found = kind(cli.cli, {}, CONSOLE_SCRIPT, COMPLETION).get_completions(
+    found = kind(cli.cli, {}, CONSOLE_SCRIPT, _COMPLETION).get_completions(
         list(words[:-1]), words[-1]
     )
     return {(item.type, item.value) for item in found}
@@ -88,13 +88,13 @@ def test_bash_completes(tmp_path):
 def test_other_shells_get_a_script(name):
     done = subprocess.run(
         [sys.executable, "-m", "pipeline"],
-        env={"PATH": "/usr/bin:/bin", COMPLETION: f"{name}_source"},
+        env={"PATH": "/usr/bin:/bin", _COMPLETION: f"{name}_source"},
         capture_output=True,
         text=True,
         check=True,
         cwd=ROOT,
     )
-    assert f"{COMPLETION}={name}_complete" in done.stdout
+    assert f"{_COMPLETION}={name}_complete" in done.stdout
     assert "_tfx_largebatch_completion" in done.stdout
     if shutil.which(name):
         subprocess.run([name, "-n"], input=done.stdout, text=True, check=True)

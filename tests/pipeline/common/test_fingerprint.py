@@ -10,7 +10,7 @@ import pytest
 from pipeline.common.errors import ConfigError
 from pipeline.common.fingerprint import fingerprint
 from pipeline.config.config_file import load_config
-from pipeline.graph.nodes import trainer_code, transform_config
+from pipeline.graph.nodes import _trainer_code, _transform_config
 
 # The modules behind the functions of a pipeline, each reached in another way.
 SOURCES = {
@@ -63,12 +63,12 @@ def test_an_edit_anywhere_behind_a_function_is_seen_by_its_node(sources, write, 
         raw["training"] = training
 
     config = load_config(write(change))
-    transform, trainer = transform_config(config)["code"], trainer_code(config)
-    assert (transform, trainer) == (transform_config(config)["code"], trainer_code(config))
+    transform, trainer = _transform_config(config)["code"], _trainer_code(config)
+    assert (transform, trainer) == (_transform_config(config)["code"], _trainer_code(config))
     with (sources / file).open("a") as source:
         source.write("EDITED = 2\n")
-    assert (transform_config(config)["code"] != transform) == (file in TRANSFORM)
-    assert (trainer_code(config) != trainer) == (file in TRAINER)
+    assert (_transform_config(config)["code"] != transform) == (file in TRANSFORM)
+    assert (_trainer_code(config) != trainer) == (file in TRAINER)
 
 
 @pytest.mark.parametrize("name", ["loaded_by_name.py", "templates/page.html.jinja"])

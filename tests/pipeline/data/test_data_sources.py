@@ -26,7 +26,8 @@ from tfx.orchestration import metadata
 
 from components import CsvOptions
 from components.arrow_example_gen.columns import Rows
-from components.arrow_example_gen.read_csv import CsvSource
+from components.arrow_example_gen.csv_table import open_table
+from components.arrow_example_gen.executor import TableSource
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig, SplitConfig
 from pipeline.data import data_sources, peek
@@ -368,7 +369,7 @@ def test_no_reader_of_csv_loses_a_row_with_a_nul(tmp_path):
     assert [(row["text"], int(row["label"])) for row in read] == rows
     assert predicted.unreadable == []
     with beam.Pipeline("FnApiRunner") as pipeline:
-        source = CsvSource([str(file)], CsvOptions())
+        source = TableSource(open_table([str(file)], CsvOptions()))
         found = pipeline | source.rows(pipeline | source.types()) | beam.FlatMap(_texts_and_labels)
         assert_that(found, equal_to([(text.encode(), label) for text, label in rows]))
 

@@ -7,7 +7,7 @@ import pytest
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.engines import engine as engine_module
-from pipeline.engines.engine import ENGINES, BeamConfig, check_beam
+from pipeline.engines.engine import _ENGINES, BeamConfig, check_beam
 
 SERVER = "--job_endpoint=localhost:8099"
 DATAFLOW = (
@@ -34,7 +34,7 @@ def test_the_default_is_one_process_of_this_machine(write):
 
 
 @pytest.mark.usefixtures("no_server_needed")
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("name", _ENGINES)
 def test_beam_takes_the_options_of_each_engine(name):
     needed = NEEDED.get(name, ())
     beam = BeamConfig(engine=name, options=(*needed, "--job_name=mine"))

@@ -314,7 +314,7 @@ def test_init_and_suggest_list_each_column(tmp_path, capsys) -> None:
     data, output = str(tmp_path / "t.csv"), str(tmp_path / "t.yaml")
     for command in (
         ["init", "--data", data, "--label", "sold", "--output", output],
-        ["features", "suggest", "--input", data, "--label", "sold", "--output", output, "--force"],
+        ["features", "suggest", "--data", data, "--label", "sold", "--output", output, "--force"],
     ):
         assert main(command) == 0
         printed = capsys.readouterr().out

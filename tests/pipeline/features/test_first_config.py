@@ -17,7 +17,13 @@ from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.data.data_sources import split_column
 from pipeline.features.column_facts import measure
-from pipeline.features.first_config import init_file, is_wide, likely_label, pipeline_name, training
+from pipeline.features.first_config import (
+    _is_wide,
+    _likely_label,
+    init_file,
+    pipeline_name,
+    training,
+)
 from pipeline.features.splits import eval_percent, split_sizes
 from pipeline.preflight.part import Part
 from pipeline.preflight.preflight import check_data
@@ -92,7 +98,7 @@ def test_without_a_usual_name_it_is_the_last_that_can_be_one(tmp_path):
     path = tmp_path / "t.csv"
     frame = pd.DataFrame({"a": range(50), "b": [0, 1] * 25, "note": [f"n{i}" for i in range(50)]})
     frame.to_csv(path, index=False)
-    assert likely_label(measure(str(path)))[0] == "b"
+    assert _likely_label(measure(str(path)))[0] == "b"
 
 
 @pytest.mark.parametrize("lowest", [0, 1, -3])
@@ -383,7 +389,7 @@ def test_small_tables_hold_out_more(rows, percent):
     ],
 )
 def test_wide_is_four_rows_for_a_column_or_fewer(rows: int, columns: int, wide: bool) -> None:
-    assert is_wide(rows, columns) == wide
+    assert _is_wide(rows, columns) == wide
 
 
 @pytest.mark.parametrize(("constant", "wide"), [(0, True), (50, False)])

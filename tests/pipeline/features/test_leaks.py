@@ -11,7 +11,7 @@ from sklearn import datasets
 
 from pipeline.cli.cli import main
 from pipeline.config.config_file import load_config
-from pipeline.features.leaks import FEW_ROWS, choose, find_leaks, warnings_of
+from pipeline.features.leaks import _FEW_ROWS, choose, find_leaks, warnings_of
 
 ROWS = 1000
 RANDOM = np.random.default_rng(3)
@@ -207,7 +207,7 @@ def test_a_line_of_the_yaml_brings_a_leak_back(tmp_path, capsys) -> None:
 
 
 def test_few_rows_give_no_warning() -> None:
-    few = rows(PRICE[: FEW_ROWS - 1])
+    few = rows(PRICE[: _FEW_ROWS - 1])
     assert find_leaks({"a": few, "label": few}, "label").found == {}
 
 

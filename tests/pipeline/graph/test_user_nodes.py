@@ -10,7 +10,7 @@ import yaml
 
 from pipeline import create_pipeline, load_config
 from pipeline.common.errors import ConfigError
-from pipeline.graph.user_nodes import CODE
+from pipeline.graph.user_nodes import _CODE
 
 SOURCE = '''
 """Components of another package, in each form that TFX has."""
@@ -195,7 +195,7 @@ def test_the_code_counts_in_the_cache_key(nodes, tmp_path):
 
     def code(text):
         (tmp_path / "counting" / "__init__.py").write_text(SOURCE + text)
-        return nodes(row)["RowCounter"].exec_properties[CODE]
+        return nodes(row)["RowCounter"].exec_properties[_CODE]
 
     assert code("") == code("") != code("MORE = 1\n")
 

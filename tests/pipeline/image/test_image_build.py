@@ -15,11 +15,11 @@ from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.image import build, context
 from pipeline.image.context import (
-    COMPILED,
-    STACKS,
+    _COMPILED,
+    _STACKS,
     ImageStack,
-    digest,
-    split_dependencies,
+    _digest,
+    _split_dependencies,
     stack_named,
     write_context,
 )
@@ -56,7 +56,7 @@ def program(folder: Path, name: str, text: str) -> None:
 
 def write(folder: Path, stack: str, *packages: Path, cuda: bool = False) -> str:
     """Write a context, and return its Containerfile."""
-    write_context(folder, STACKS[stack], packages, base=None, cuda=cuda)
+    write_context(folder, _STACKS[stack], packages, base=None, cuda=cuda)
     return (folder / "Containerfile").read_text()
 
 
@@ -64,25 +64,25 @@ def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", _STACKS)
 def test_an_image_has_the_pins_of_the_lock_file_for_its_python(stack: str):
-    machine = {"python_version": STACKS[stack].python, "sys_platform": "linux", "extra": ""}
+    machine = {"python_version": _STACKS[stack].python, "sys_platform": "linux", "extra": ""}
     machine |= {"platform_machine": "x86_64", "platform_python_implementation": "CPython"}
-    machine["python_full_version"] = {"3.11": "3.11.2", "3.13": "3.13.5"}[STACKS[stack].python]
+    machine["python_full_version"] = {"3.11": "3.11.2", "3.13": "3.13.5"}[_STACKS[stack].python]
     locked = {}
-    for line in STACKS[stack].lock_file("lock.txt").read_text().splitlines():
+    for line in _STACKS[stack].lock_file("lock.txt").read_text().splitlines():
         if "==" in line and not line.lstrip().startswith("#"):
             pin = Requirement(line)
             if pin.marker is None or pin.marker.evaluate(machine):
                 locked[pin.name] = str(pin.specifier).removeprefix("==")
-    text = STACKS[stack].lock_file("image.txt").read_text()
+    text = _STACKS[stack].lock_file("image.txt").read_text()
     pinned = dict(re.findall(r"^([\w.-]+)==(\S+) \\$", text, re.MULTILINE))
     assert {name: locked.get(name) for name in pinned} == pinned, "run `make lock`"
-    assert {"tfx", "tensorflow", "kfp", "boto3", *COMPILED} <= set(pinned)
+    assert {"tfx", "tensorflow", "kfp", "boto3", *_COMPILED} <= set(pinned)
     assert not {"pytest", "ruff", "uv", "mkdocs"} & set(pinned)
     assert text.count("--hash=sha256:") > len(pinned)
-    wheels, compiled = split_dependencies(text)
-    assert compiled.startswith(f"{COMPILED[0]}==")
+    wheels, compiled = _split_dependencies(text)
+    assert compiled.startswith(f"{_COMPILED[0]}==")
     assert wheels.count("==") + compiled.count("==") == text.count("==")
 
 
@@ -106,9 +106,9 @@ def test_the_context_is_complete_without_build_outputs(package, tmp_path):
     assert re.search(
         r"^ARG BEAM_IMAGE=docker.io/apache/beam_python3.13_sdk:2\.\d+\.\d$", text, re.M
     )
-    before = digest(folder / "packages")
+    before = _digest(folder / "packages")
     (folder / "packages" / "1-mine" / "my_package" / "__init__.py").write_text("A = 1\n")
-    assert digest(folder / "packages") != before
+    assert _digest(folder / "packages") != before
 
 
 def copied(package, tmp_path) -> set[str]:
@@ -214,12 +214,12 @@ def test_a_wrong_name_ends_with_code_2_before_a_build(name: str, tools, capsys):
 def test_an_error_without_a_builder_names_each_reason_and_a_fix(tools):
     program(tools, "docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
     with pytest.raises(ConfigError) as error:
-        build.find_builder()
+        build._find_builder()
     message = str(error.value)
     assert "podman: not installed; docker: Cannot connect to the Docker daemon" in message
     assert "apt-get install -y buildah" in message
     program(tools, "podman", "exit 0")
-    assert build.find_builder() == "podman"
+    assert build._find_builder() == "podman"
 
 
 def test_a_failed_build_shows_the_builders_output(tools, capfd):
@@ -251,19 +251,19 @@ def test_secrets_have_the_index_and_only_this_user_reads_them(tmp_path, monkeypa
         check=True,
     ).stdout
     assert shown == "https://me:pass word@packages.example/simple\n/run/secrets/certificates\n"
-    command = build.build_command("docker", tmp_path, ["a:1"], secrets, target="nodes")
+    command = build._build_command("docker", tmp_path, ["a:1"], secrets, target="nodes")
     assert not [word for word in command if "packages.example" in word]
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", _STACKS)
 def test_the_cuda_lock_has_hashes_and_no_package_of_the_image_lock(stack: str):
-    text = STACKS[stack].lock_file("cuda.txt").read_text()
+    text = _STACKS[stack].lock_file("cuda.txt").read_text()
     names = re.findall(r"^([\w.-]+)==\S+ \\$", text, re.MULTILINE)
     assert {"nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12", "nvidia-cublas-cu12"} <= set(names)
     assert all(name.startswith("nvidia-") for name in names)
     assert text.count("--hash=sha256:") >= len(names)
     assert not re.search(
-        r"^nvidia-", STACKS[stack].lock_file("image.txt").read_text(), re.MULTILINE
+        r"^nvidia-", _STACKS[stack].lock_file("image.txt").read_text(), re.MULTILINE
     )
 
 
@@ -287,7 +287,7 @@ def test_the_cuda_lock_is_the_extra_of_the_installed_tensorflow():
 
 
 def test_cuda_is_a_layer_below_the_code(tmp_path):
-    stack = STACKS["1.16"]
+    stack = _STACKS["1.16"]
     plain = write(tmp_path / "plain", "1.16")
     cuda = write(tmp_path / "cuda", "1.16", cuda=True)
     assert "cuda.txt" not in plain

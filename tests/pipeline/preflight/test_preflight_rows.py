@@ -15,7 +15,7 @@ import pytest
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.data.peek import peek
-from pipeline.data.samples import CsvSample
+from pipeline.data.samples import Sample
 from pipeline.preflight import preflight, preflight_rows
 from pipeline.preflight.part import Part
 
@@ -357,7 +357,7 @@ def test_a_split_without_rows_is_refused(write):
         seen = peek(config.data)
         assert seen is not None
         try:
-            preflight_rows.check_split(config, Part("all", config.data.path, seen, config.data))
+            preflight_rows._check_split(config, Part("all", config.data.path, seen, config.data))
         except ConfigError as error:
             messages.append(str(error))
     assert len(messages) == 12
@@ -521,13 +521,13 @@ def test_settings_that_do_not_go_together(write, overrides, message):
 def test_no_row_is_hashed_twice_to_know_its_split(write, monkeypatch):
     """A table with many columns would take minutes: each column asks for the splits of its rows."""
     hashed = []
-    batch = CsvSample.batch
+    batch = Sample.batch
 
-    def counting(self: CsvSample, rows: Any) -> Any:
+    def counting(self: Sample, rows: Any) -> Any:
         hashed.extend(rows.tolist())
         return batch(self, rows)
 
-    monkeypatch.setattr(CsvSample, "batch", counting)
+    monkeypatch.setattr(Sample, "batch", counting)
     many = {f"x{i}": lambda row, i=i: row + i / 8 for i in range(30)}
 
     def change(config: dict[str, Any]) -> None:

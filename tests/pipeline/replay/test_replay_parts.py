@@ -10,12 +10,12 @@ import pytest
 
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
-from pipeline.replay.replay import ArtifactRecords, NodeFailed, Replay
+from pipeline.replay.replay import NodeFailed, Replay, _ArtifactRecords
 from pipeline.targets import entry_point
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
-from pipeline.targets.entry_point import Invocation
+from pipeline.targets.entry_point import _Invocation
 from pipeline.targets.executor_input import output_names, restore_names
-from pipeline.targets.long_values import compress, expand
+from pipeline.targets.long_values import _compress, expand
 from pipeline.targets.placeholders import Placeholders
 
 MODEL = {"instanceSchema": "title: tfx.Model\ntype: object\n"}
@@ -73,7 +73,7 @@ def test_tasks_run_after_what_they_need():
 
 
 def test_records_give_the_latest_that_a_resolver_asks_for(tmp_path):
-    records = ArtifactRecords(tmp_path / "artifacts.jsonl")
+    records = _ArtifactRecords(tmp_path / "artifacts.jsonl")
     query = 'schema_title="tfx.Model" AND state=LIVE AND metadata.blessed.number_value=1'
     assert records.latest(query) is None
     for name, blessed in (("one", 1.0), ("two", 1.0), ("three", 0.0)):
@@ -118,7 +118,7 @@ def test_tfx_gets_the_declared_artifacts_with_types_and_names():
             "outputFile": "/x",
         },
     }
-    found = Invocation.read(
+    found = _Invocation.read(
         arguments(given, inputs=declared(model=MODEL), outputs=declared(run=MODEL))
     )
     assert "--json_serialized_outputs_spec_args" not in found.arguments
@@ -134,7 +134,7 @@ def test_tfx_gets_the_declared_artifacts_with_types_and_names():
 def test_an_artifact_that_has_a_type_and_a_name_keeps_them():
     own = {"uri": "u", "name": "n", "type": {"instanceSchema": "title: tfx.Schema"}}
     given = {"inputs": {"artifacts": {"model": {"artifacts": [own]}}}, "outputs": {}}
-    found = Invocation.read(arguments(given, inputs=declared(model=MODEL)))
+    found = _Invocation.read(arguments(given, inputs=declared(model=MODEL)))
     assert found.executor_input["inputs"]["artifacts"]["model"]["artifacts"] == [own]
 
 
@@ -148,7 +148,7 @@ def test_an_unknown_type_becomes_the_base_artifact_of_tfx(kind):
 
     given = {"inputs": {"artifacts": artifacts(data=kind)}, "outputs": {}}
     inputs = {"artifacts": {"data": {"artifactType": kind}}}
-    found = Invocation.read(arguments(given, inputs=inputs)).executor_input
+    found = _Invocation.read(arguments(given, inputs=inputs)).executor_input
     parsed = json_format.ParseDict(found, pipeline_spec_pb2.ExecutorInput())
     (artifact,) = utils.parse_raw_artifact_dict(parsed.inputs.artifacts, {})["data"]
     assert artifact.uri == "s3://b/data"
@@ -170,7 +170,7 @@ def test_outputs_whose_names_begin_with_another_are_renamed_and_named_back(tmp_p
             "outputFile": str(tmp_path / "output.json"),
         },
     }
-    found = Invocation.read(arguments(given, outputs=outputs))
+    found = _Invocation.read(arguments(given, outputs=outputs))
     assert list(found.executor_input["outputs"]["artifacts"]) == ["model", "model_run"]
     written = {"artifacts": {"model": {}, "model_run": {"artifacts": [{"uri": "u"}]}}}
     (tmp_path / "output.json").write_text(json.dumps(written))
@@ -182,11 +182,11 @@ def test_outputs_whose_names_begin_with_another_are_renamed_and_named_back(tmp_p
 
 def test_a_long_property_travels_compressed():
     columns = json.dumps([f"column_{n}" for n in range(20_000)])
-    packed = compress(columns)
+    packed = _compress(columns)
     assert len(packed) < 64_000
     assert packed.isascii()
     given = {"inputs": {"parameterValues": {"custom_config": packed, "n": 3.0}}, "outputs": {}}
-    found = Invocation.read(arguments(given)).executor_input
+    found = _Invocation.read(arguments(given)).executor_input
     assert found["inputs"]["parameterValues"] == {"custom_config": columns, "n": 3.0}
     assert expand(columns) == columns
 

@@ -38,7 +38,7 @@ from trainer_module.common.progress import (
     attached,
 )
 from trainer_module.loop.callback import EpochEnd, FitResult, LoopProgress
-from trainer_module.loop.progress_log import ProgressLog, batch_size_advice
+from trainer_module.loop.progress_log import ProgressLog, _batch_size_advice
 
 NODES = ["ArrowExampleGen", "StatisticsGen", "Transform", "Trainer", "Evaluator"]
 
@@ -232,7 +232,7 @@ def test_what_the_trainer_really_logs_is_what_the_console_reads():
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-    ended = "50 steps, stopped by epochs, 2 steps skipped; " + batch_size_advice(512.0, 128.0)
+    ended = "50 steps, stopped by epochs, 2 steps skipped; " + _batch_size_advice(512.0, 128.0)
     assert seen[1] == TrainingStep(10, 50, 1, 10, 0.25, examples_per_second=1280.0, eta_seconds=4.0)
     assert texts == [
         "step 5/50, loss 0.2500",

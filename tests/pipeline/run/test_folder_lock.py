@@ -19,7 +19,7 @@ from pipeline.cli import cli
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.run import folder_lock
-from pipeline.run.folder_lock import exclusive_run, lock_file
+from pipeline.run.folder_lock import _lock_file, exclusive_run
 
 # Holds a lock until it reads a line; with "fork", a child outlives it by a minute.
 SCRIPT = """
@@ -80,8 +80,8 @@ def holds(folder: Path, **options: Any) -> list[str]:
     """Acquire and release the lock of a folder; return the lines that were printed meanwhile."""
     said: list[str] = []
     with exclusive_run(ME, {"output.folder": folder}, say=said.append, **options):
-        assert f"process {os.getpid()} " in lock_file(folder).read_text()
-    assert lock_file(folder).read_text() == ""
+        assert f"process {os.getpid()} " in _lock_file(folder).read_text()
+    assert _lock_file(folder).read_text() == ""
     return said
 
 

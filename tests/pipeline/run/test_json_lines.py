@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from components import CsvOptions
 from components.arrow_example_gen.csv_numbers import NumberTexts
 from pipeline.common.errors import ConfigError
-from pipeline.run.input_rows import BATCH_ROWS, InputRows, open_rows
+from pipeline.run.input_rows import _BATCH_ROWS, InputRows, open_rows
 from pipeline.run.json_lines import JsonRow, json_batch, json_rows
 from pipeline.run.raw_rows import model_rows
 
@@ -65,7 +65,7 @@ def read(rows: InputRows) -> list[dict[str, Any]]:
     ],
     ids=lambda value: str(value[:24]),
 )
-@pytest.mark.parametrize("place", [0, 1, BATCH_ROWS + 3])
+@pytest.mark.parametrize("place", [0, 1, _BATCH_ROWS + 3])
 def test_lines_that_are_no_rows(tmp_path, line, message, place):
     content = GOOD * place + line + b"\n" + GOOD
     with pytest.raises(ConfigError, match=rf"(?s)rows\.jsonl, line {place + 1}: .*{message}"):

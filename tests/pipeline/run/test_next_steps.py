@@ -19,7 +19,7 @@ from pipeline.cli.local import predict
 from pipeline.common.program import program, shell_argument
 from pipeline.config.config_file import load_config
 from pipeline.report.records import NodeRecord, OutputArtifact
-from pipeline.run.next_steps import predict_command, show_next_steps
+from pipeline.run.next_steps import _predict_command, show_next_steps
 
 NAMES = (
     "rows.csv",
@@ -87,7 +87,7 @@ def test_the_data_are_read_as_by_the_run(
     for name in ("rows.dat", "part-1.csv", "part-2.csv"):
         (tmp_path / name).write_bytes((tmp_path / "rows.csv").read_bytes())
     config = load_config(file, sets)
-    found = arguments_of(predict_command(config, tmp_path / "model", file))
+    found = arguments_of(_predict_command(config, tmp_path / "model", file))
     assert {name: found[name] for name in wanted} == wanted
     if found["config"] is not None:
         assert load(found["config"], found["overrides"]).data.csv == config.data.csv

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq  # noqa: E402
 from tfrecords import write_tfrecord  # noqa: E402
 
 from components import CsvOptions  # noqa: E402
-from components.arrow_example_gen import csv_table  # noqa: E402
+from components.arrow_example_gen.csv_table import CsvTable  # noqa: E402
 from pipeline.cli.cli import main  # noqa: E402
 
 
@@ -564,8 +564,8 @@ def test_bad_rows_may_be_left_out(models, tmp_path, capfd):
 
 def test_only_the_first_bad_row_is_looked_up(models, tmp_path, capfd, monkeypatch):
     """The look-up reads the file from its start."""
-    found, find = [], csv_table.find
-    monkeypatch.setattr(csv_table, "find", lambda *args: found.append(find(*args)) or found[-1])
+    found, find = [], CsvTable.find
+    monkeypatch.setattr(CsvTable, "find", lambda *args: found.append(find(*args)) or found[-1])
     file = tmp_path / "rows.csv"
     file.write_text("id,size,rooms,town\n" + "".join(f"{i},s{i % 3},2,x\n" for i in range(3000)))
     refusal(capfd, models["regression"], file, "--on-error", "skip")

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.run.predictor import InputChecks, UnseenCategories, rows_of_several_values
+from pipeline.run.predictor import _InputChecks, _rows_of_several_values, _UnseenCategories
 from pipeline.run.raw_rows import ModelRows, Wrong
 
 
@@ -15,21 +15,21 @@ def category(position: int, low: int, high: int) -> dict:
 
 
 def test_ids_that_are_negative_or_within_both_ends_are_unseen():
-    checks = InputChecks(categories=(category(0, 4, 5),))
+    checks = _InputChecks(categories=(category(0, 4, 5),))
     ids = np.array([-1, 0, 3, 4, 5, 6])
     (unseen,) = checks.unseen({"ids": ids}).values()
     assert unseen.tolist() == [True, False, False, True, True, False]
 
 
 def test_a_value_is_unseen_if_any_output_of_its_column_shows_it():
-    checks = InputChecks(categories=(category(0, 1, 1), category(1, 7, 7)))
+    checks = _InputChecks(categories=(category(0, 1, 1), category(1, 7, 7)))
     found = checks.unseen({"ids": np.array([[1, 0], [0, 7], [0, 1], [1, 7]])})
     assert found["town"].tolist() == [True, True, False, True]
 
 
 def test_a_date_is_missing_where_its_bit_is_set():
     date = {"column": "day", "output": "missing", "word": 1, "bit": 2}
-    found = InputChecks(dates=(date,)).missing_dates(
+    found = _InputChecks(dates=(date,)).missing_dates(
         {"missing": np.array([[4, 0], [0, 4], [0, 3]])}
     )
     assert found["day"].tolist() == [False, True, False]
@@ -37,7 +37,7 @@ def test_a_date_is_missing_where_its_bit_is_set():
 
 def test_the_column_with_the_most_unseen_values_comes_first():
     batch = pa.RecordBatch.from_pydict({"a": ["x", "y", "z"], "b": [b"k", b"l", b"m"]})
-    unseen = UnseenCategories()
+    unseen = _UnseenCategories()
     assert unseen.describe() == ""
     unseen.add("a", np.array([1]), batch)
     unseen.add("b", np.array([2]), batch)
@@ -57,7 +57,7 @@ def test_a_column_that_takes_lists_is_not_blamed_for_another(names):
     def takes(some: ModelRows) -> bool:
         return all(len(values) <= 1 for values in some.columns["size"].to_pylist())
 
-    assert rows_of_several_values(rows, takes) == [
+    assert _rows_of_several_values(rows, takes) == [
         Wrong(0, "size", "[1, 2]", "one value"),
         Wrong(7, "size", "[3, 4]", "one value"),
     ]

@@ -17,7 +17,7 @@ from command_line import TAXI
 from served_model import ROWS
 
 from pipeline.cli.cli import main
-from pipeline.serving.manifest import SERVING_RELEASES, minor_version
+from pipeline.serving.manifest import SERVING_RELEASES, _minor_version
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ CRD = json.loads(
 TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
 FOLDER = "s3://bucket/taxi/serving_model"
 VERSION = "--set=cluster.kubeflow.server.version=2.99.0"
-WRITTEN_BY = minor_version(tf.__version__)
+WRITTEN_BY = _minor_version(tf.__version__)
 HAS_SERVER = pytest.mark.skipif(
     WRITTEN_BY not in SERVING_RELEASES, reason="no TensorFlow Serving is known for this TensorFlow"
 )

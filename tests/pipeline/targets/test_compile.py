@@ -33,9 +33,9 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
-from pipeline.graph.user_nodes import CODE
+from pipeline.graph.user_nodes import _CODE
 from pipeline.targets.compile import compile_pipeline
-from pipeline.targets.long_values import LONGEST_ARGUMENT, expand
+from pipeline.targets.long_values import _LONGEST_ARGUMENT, expand
 
 KEY = "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"
 ACCOUNT = "runs@my-project.iam.gserviceaccount.com"
@@ -293,7 +293,7 @@ def test_a_node_of_the_user_is_in_its_place_and_no_other_node_changes(target):
     assert {"Transform", "Trainer"} <= set(counter["dependentTasks"])
     source = counter["inputs"]["artifacts"]["examples"]["taskOutputArtifact"]
     assert source["producerTask"] == "Transform"
-    code = counter["inputs"]["parameters"][CODE]["runtimeValue"]["constant"]
+    code = counter["inputs"]["parameters"][_CODE]["runtimeValue"]["constant"]
     assert len(code) == 16, "platforms have it in the key of their caches"
     assert counter["cachingOptions"] == {"enableCache": True}
     assert executor_of(spec, "RowCounter")["container"]["resources"] == {"cpuLimit": 2.0}
@@ -333,7 +333,7 @@ def wide(folder, target, groups):
 def test_many_columns_fit_the_arguments_of_a_process(tmp_path, target, groups):
     text = compile_pipeline(wide(tmp_path, target, groups), target)
     task = tasks_of(spec_of(text))["Transform"]
-    assert len(json.dumps(task)) < LONGEST_ARGUMENT
+    assert len(json.dumps(task)) < _LONGEST_ARGUMENT
     packed = task["inputs"]["parameters"]["custom_config"]["runtimeValue"]["constant"]
     features = json.loads(expand(packed))["features"]
     assert [group["columns"] for group in features["groups"]] == groups

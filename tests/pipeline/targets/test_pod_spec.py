@@ -12,7 +12,7 @@ from pipeline.config.cluster import KubeflowConfig
 from pipeline.targets.compiled_spec import CompiledSpec
 from pipeline.targets.disk import disk_advice
 from pipeline.targets.pod_spec import executor_config
-from pipeline.targets.spec import container_resources
+from pipeline.targets.spec import _container_resources
 
 GOLDEN = Path(__file__).with_name("golden") / "kfp-kubernetes.yaml"
 
@@ -72,7 +72,7 @@ def test_the_platform_spec_is_the_one_that_kfp_kubernetes_writes():
 def test_limits_are_those_that_kfp_writes():
     spec = next(iter(yaml.safe_load_all(GOLDEN.read_text())))
     kfp = spec["deploymentSpec"]["executors"]["exec-node"]["container"]["resources"]
-    ours = container_resources(profile().of_node("Trainer"))
+    ours = _container_resources(profile().of_node("Trainer"))
     assert ours.keys() == {"cpuLimit", "memoryLimit", "accelerator"}
     assert ours["accelerator"].items() <= kfp["accelerator"].items()
     for name in ("cpuLimit", "memoryLimit"):

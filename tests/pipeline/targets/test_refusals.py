@@ -11,7 +11,7 @@ from compiled_taxi import BUCKETS, ROOT, TAXI, compiled, executor_of, spec_of, t
 from pipeline.common.errors import ConfigError
 from pipeline.common.secret_checks import looks_secret
 from pipeline.config.config_file import load_config
-from pipeline.serving.manifest import inference_service
+from pipeline.serving.manifest import _inference_service
 from pipeline.serving.model import ExportedModel
 from pipeline.targets.compile import compile_pipeline
 from pipeline.targets.field_checks import field_refusals
@@ -327,10 +327,10 @@ def test_a_server_with_a_gpu_needs_the_image_for_it():
         server = f".server={{accelerator: nvidia.com/gpu, version: {version}}}"
         _, profile = taxi_at_target("kubeflow", server)
         if message is None:
-            inference_service(model, "s3://b/m", "taxi", profile)
+            _inference_service(model, "s3://b/m", "taxi", profile)
             continue
         with pytest.raises(ConfigError, match=message):
-            inference_service(model, "s3://b/m", "taxi", profile)
+            _inference_service(model, "s3://b/m", "taxi", profile)
 
 
 ALNUM = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

@@ -8,9 +8,9 @@ import pytest
 from compiled_taxi import FILES, compiled
 
 from pipeline.cli.cli import main
-from pipeline.replay.remote_places import folders_read, map_options, read_maps
+from pipeline.replay.remote_places import _folders_read, map_options, read_maps
 from pipeline.targets.compiled_spec import CompiledSpec
-from pipeline.targets.long_values import compress, expand
+from pipeline.targets.long_values import _compress, expand
 
 
 def spec_reading(*paths):
@@ -43,7 +43,7 @@ def replay(folder, *options, spec=FILES["kubeflow"]):
     ],
 )
 def test_folders_that_a_pipeline_reads(paths, folders):
-    assert folders_read(spec_reading(*paths)) == folders
+    assert _folders_read(spec_reading(*paths)) == folders
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_values_of_the_pipelines_own_parameters_are_mapped_too(tmp_path, capsys)
     file = tmp_path / "job.json"
     file.write_text(json.dumps(job))
     compiled = CompiledSpec.read(file)
-    assert folders_read(compiled) == ["gs://bucket/data", "gs://other/rows"]
+    assert _folders_read(compiled) == ["gs://bucket/data", "gs://other/rows"]
     assert compiled.renamed({"gs://other/rows": "/local"}).parameters == {"more": "/local/x.csv"}
     assert replay(tmp_path, "--map", f"gs://bucket/data={tmp_path}", spec=file) == 2
     assert "--map gs://other/rows=FOLDER" in capsys.readouterr().err
@@ -115,8 +115,8 @@ def test_a_prefix_is_replaced_in_whole_names_only():
 
 def test_places_in_a_compressed_setting_are_found_and_mapped(tmp_path):
     setting = json.dumps({"vocabulary": "s3://bucket/words/all.txt", "columns": ["c"] * 2000})
-    compiled = spec_reading(compress(setting))
-    assert folders_read(compiled) == ["s3://bucket/words"]
+    compiled = spec_reading(_compress(setting))
+    assert _folders_read(compiled) == ["s3://bucket/words"]
     places = read_maps(compiled, [f"s3://bucket/words={tmp_path}"])
     constant = compiled.renamed(places).spec["root"]["0"]["runtimeValue"]["constant"]
     assert len(constant) < 1000

@@ -19,7 +19,7 @@ from parquet_examples import read_rows
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.targets.compiled_spec import CompiledSpec
-from pipeline.targets.entry_point import Invocation
+from pipeline.targets.entry_point import _Invocation
 from pipeline.targets.long_values import expand_properties
 from pipeline.targets.run_parameters import values_of
 from pipeline.targets.spec_types import DRIVER, INVOCATION
@@ -89,7 +89,7 @@ def properties(spec, name, **given):
     container = container_of(spec, name)
     arguments = list(container["args"])
     arguments[arguments.index(INVOCATION) + 1] = json.dumps(node_inputs(spec, name, **given))
-    return Invocation.read(arguments).executor_input["inputs"]["parameterValues"]
+    return _Invocation.read(arguments).executor_input["inputs"]["parameterValues"]
 
 
 def test_kfps_own_parsers_take_parameters_with_types_and_defaults(texts):

@@ -19,9 +19,9 @@ from loopback import Answer
 from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets import tfjob_launcher
 from pipeline.targets.entry_point import INPUTS_SPEC, INVOCATION, OUTPUTS_SPEC
-from pipeline.targets.tfjob import MANIFEST, pod_template, tfjob_manifest
+from pipeline.targets.tfjob import MANIFEST, _pod_template, _tfjob_manifest
 from pipeline.targets.tfjob_client import Cluster, JobClient, JobError, LauncherWatch
-from pipeline.targets.tfjob_launcher import Node, run_on_cluster
+from pipeline.targets.tfjob_launcher import Node, _run_on_cluster
 from pipeline.targets.vertex import worker_pools
 from trainer_module import TrainerConfig
 
@@ -79,7 +79,7 @@ def test_the_trainer_becomes_a_launcher_and_its_workers_get_what_the_profile_say
 
 def test_parameter_servers_are_replicas_of_their_own():
     training = TrainerConfig(workers=2, strategy="parameter_server", global_batch_size=16)
-    manifest = tfjob_manifest("taxi", {"image": "x:1"}, {}, worker_pools(training))
+    manifest = _tfjob_manifest("taxi", {"image": "x:1"}, {}, worker_pools(training))
     replicas = manifest["spec"]["tfReplicaSpecs"]
     counts = {role: each["replicas"] for role, each in replicas.items()}
     assert counts == {"Chief": 1, "Worker": 2, "PS": 1}
@@ -102,7 +102,7 @@ def test_every_setting_of_a_nodes_pod_is_one_of_the_workers_pods():
     spec, document = documents_of((GOLDEN / "kfp-kubernetes.yaml").read_text())
     ((label, config),) = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"].items()
     container = spec["deploymentSpec"]["executors"][label]["container"]
-    manifest = tfjob_manifest("taxi", container, {**config, **VARIABLES}, (1, 1))
+    manifest = _tfjob_manifest("taxi", container, {**config, **VARIABLES}, (1, 1))
     jsonschema.validate(manifest, SCHEMA)
     pod = manifest["spec"]["tfReplicaSpecs"]["Worker"]["template"]
     labels = {"sidecar.istio.io/inject": "false", "team": "taxi"}
@@ -143,7 +143,7 @@ def test_every_setting_of_a_nodes_pod_is_one_of_the_workers_pods():
     assert len(spec["affinity"]["nodeAffinity"]) == 2
     assert spec["imagePullSecrets"] == [{"name": "registry"}, {"name": "other"}]
     with pytest.raises(ValueError, match=r"initContainers: a setting .* do not get; known are"):
-        pod_template(container, {"initContainers": []}, [])
+        _pod_template(container, {"initContainers": []}, [])
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def cluster_of(server):
 
 def node_of(script, tmp_path):
     """A node of one chief and one worker that run a script in place of the entry point."""
-    manifest = tfjob_manifest("taxi", {"image": "x:1"}, {}, (1, 1))
+    manifest = _tfjob_manifest("taxi", {"image": "x:1"}, {}, (1, 1))
     for replica in manifest["spec"]["tfReplicaSpecs"].values():
         replica["template"]["spec"]["containers"][0]["command"] = ["python", "-c", script]
     return Node(manifest, ["$(HOME)"], str(tmp_path / "result.json"), tmp_path / "output.json")
@@ -182,7 +182,7 @@ def test_a_job_is_created_followed_and_deleted(server, tmp_path):
     server.failures[f"GET {JOBS}/"] = Answer({"message": "restarting"}, 503)
     threading.Timer(0.5, server.failures.clear).start()
     client = JobClient(cluster_of(server), interval=0.1, say=lines.append)
-    result = run_on_cluster(node_of(SAYS, tmp_path), client)
+    result = _run_on_cluster(node_of(SAYS, tmp_path), client)
     assert result.code == 0
     (manifest,) = server.created
     assert manifest["metadata"]["ownerReferences"][0]["uid"] == "uid-of-launcher"
@@ -208,7 +208,7 @@ def test_the_worker_that_failed_first_is_named_with_its_code(server, tmp_path):
     )
     lines = []
     client = JobClient(cluster_of(server), interval=0.1, say=lines.append)
-    result = run_on_cluster(node_of(script, tmp_path), client)
+    result = _run_on_cluster(node_of(script, tmp_path), client)
     assert result.code == 3
     assert result.message.endswith("failed: worker-0 ended with code 3")
     assert "[worker-0] no memory" in lines
@@ -227,7 +227,7 @@ def test_sigterm_deletes_the_job(server, tmp_path):
 
     end_when_it_runs()
     with pytest.raises(SystemExit) as caught, terminated_by_signal():
-        run_on_cluster(node, client)
+        _run_on_cluster(node, client)
     assert caught.value.code == 143
     assert not server.jobs
 
@@ -237,7 +237,7 @@ def test_a_job_of_an_earlier_attempt_is_deleted_first(server, tmp_path):
     node = node_of(SAYS, tmp_path)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "uid-of-another"}
     server.add(node.complete_manifest(owner, None))
-    result = run_on_cluster(node, JobClient(cluster_of(server), interval=0.1))
+    result = _run_on_cluster(node, JobClient(cluster_of(server), interval=0.1))
     assert result.code == 0
     first, second = (manifest["metadata"] for manifest in server.created)
     assert first["name"] != second["name"]
@@ -279,7 +279,7 @@ def test_what_the_cluster_refuses_is_named_with_the_fix(
 ):
     server.failures[request_line] = Answer({"message": "should match"}, status)
     with pytest.raises(JobError, match=message):
-        run_on_cluster(node_of(SAYS, tmp_path), JobClient(cluster_of(server), interval=0.1))
+        _run_on_cluster(node_of(SAYS, tmp_path), JobClient(cluster_of(server), interval=0.1))
 
 
 @pytest.mark.parametrize("place", ["cluster", "this machine"])
@@ -302,7 +302,7 @@ def test_each_task_runs_the_entry_point_and_the_chiefs_output_reaches_the_launch
     kinds = {key: {"artifactType": MODEL} for key in ("model", "model_run")}
     declared = {"artifacts": kinds}
     inputs = {"parameters": {"text": {"parameterType": "STRING"}}}
-    manifest = tfjob_manifest("taxi", {"image": "x:1"}, {}, (1, 1))
+    manifest = _tfjob_manifest("taxi", {"image": "x:1"}, {}, (1, 1))
     argv = ["launcher", MANIFEST, json.dumps(manifest)]
     argv += ["--executor_class_path", "role_executor.Executor"]
     argv += [INVOCATION, json.dumps(executor_input), OUTPUTS_SPEC, json.dumps(declared)]
@@ -321,6 +321,6 @@ def test_each_task_runs_the_entry_point_and_the_chiefs_output_reaches_the_launch
 
 def test_a_job_that_cannot_be_deleted_keeps_its_result(server, tmp_path, capsys):
     server.failures[f"DELETE {JOBS}/"] = Answer({"message": "restarting"}, 503)
-    result = run_on_cluster(node_of(SAYS, tmp_path), JobClient(cluster_of(server), interval=0.1))
+    result = _run_on_cluster(node_of(SAYS, tmp_path), JobClient(cluster_of(server), interval=0.1))
     assert result.code == 0
     assert "is not deleted now: 503" in capsys.readouterr().out

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
-from pipeline.tracking.export import check_server, metrics_of, secrets_of
+from pipeline.tracking.export import _metrics_of, _secrets_of, check_server
 
 
 def summary(slices):
@@ -35,15 +35,15 @@ def summary(slices):
 )  # fmt: skip
 def test_credentials_stay_here(write, override, key):
     config = load_config(write(), [override])
-    assert secrets_of(config) == [key]
+    assert _secrets_of(config) == [key]
 
 
 def test_a_yaml_without_credentials(write):
-    assert secrets_of(load_config(write())) == []
+    assert _secrets_of(load_config(write())) == []
 
 
 def test_metrics_of_slices_baselines_and_nodes():
-    found = metrics_of(
+    found = _metrics_of(
         summary(
             [
                 {"slice": {}, "metrics": {"auc": 0.75, "precision": None}},
@@ -67,7 +67,7 @@ def test_any_slice_has_a_legal_name(values):
     """By the rules of the MLflow that is installed."""
     from mlflow.utils import validation
 
-    metrics = metrics_of(summary([{"slice": {"a": v}, "metrics": {"auc": 0.5}} for v in values]))
+    metrics = _metrics_of(summary([{"slice": {"a": v}, "metrics": {"auc": 0.5}} for v in values]))
     assert len(metrics) == len(values) + 3
     for name in metrics:
         validation._validate_metric(name, 0.5, 0, 0)

@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
 from trainer_module.baselines.columns import DesignMatrix
-from trainer_module.baselines.linear_models import fit_logistic, fit_ridge, probabilities
+from trainer_module.baselines.linear_models import _fit_logistic, fit_ridge, probabilities
 
 ROWS = 400
 
@@ -20,7 +20,7 @@ def dense(rows):
 
 
 def class_shares(rows, labels, weights, classes):
-    return probabilities(fit_logistic(rows, labels, weights, classes=classes)(rows))
+    return probabilities(_fit_logistic(rows, labels, weights, classes=classes)(rows))
 
 
 @pytest.fixture

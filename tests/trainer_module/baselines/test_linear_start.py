@@ -14,13 +14,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from trainer_module import TrainerConfig, run_fn
-from trainer_module.baselines.baselines import compute_baselines
+from trainer_module.baselines.baselines import _compute_baselines
 from trainer_module.baselines.columns import DesignMatrix
 from trainer_module.baselines.linear_models import LinearModel, Sample
 from trainer_module.baselines.linear_start import (
     LinearStart,
+    _fit_linear_start,
     _held_out_error,
-    fit_linear_start,
     has_linear_start,
     set_linear_weights,
 )
@@ -98,7 +98,7 @@ def started(tmp_path, table, label, kind, outputs=1, **settings):
         id_sizes={"company": (0, COMPANIES), "hour": (2, 4)},
         config=config,
     )
-    start = fit_linear_start(context, examples, ROWS, [None])
+    start = _fit_linear_start(context, examples, ROWS, [None])
     assert start.linear is not None
     keras.utils.set_random_seed(0)
     model = default_model(context)
@@ -191,9 +191,8 @@ def test_the_label_scale_is_the_one_with_the_smaller_held_out_error(make, better
         assert errors["z_score"] == pytest.approx(np.concatenate(expected).mean(), rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "starts"),
-    [
+def test_which_trainings_start_at_a_linear_model():
+    for kind, settings, starts in [
         ("regression", {}, True),
         ("regression", {"loss": "huber"}, True),
         ("regression", {"loss": "poisson"}, False),
@@ -203,12 +202,10 @@ def test_the_label_scale_is_the_one_with_the_smaller_held_out_error(make, better
         ("multiclass", {"loss": "sparse_categorical_crossentropy"}, True),
         ("regression", {"model": {}}, False),
         ("regression", {"model_fn": "user_model.build"}, False),
-    ],
-)
-def test_which_trainings_start_at_a_linear_model(kind, settings, starts):
-    config = TrainerConfig(**{"model": {"linear": True}, **settings})
-    context = ModelContext({}, None, None, "y", kind, 1, {}, config)
-    assert has_linear_start(context) == starts
+    ]:
+        config = TrainerConfig(**{"model": {"linear": True}, **settings})
+        context = ModelContext({}, None, None, "y", kind, 1, {}, config)
+        assert has_linear_start(context) == starts
 
 
 def test_workers_get_every_bit_of_the_chiefs_start():
@@ -252,7 +249,7 @@ def test_a_training_starts_at_the_linear_baseline(fn_args, tmp_path, label, metr
     data = open_data(args, config)
     summary = summarise(data.train, id_features=unsized_ids(data))
     context = model_context(config, data, summary)
-    found = compute_baselines(context, data, summary, list(context.feature_spec))
+    found = _compute_baselines(context, data, summary, list(context.feature_spec))
     assert evaluated[metric] == pytest.approx(found.baselines[1].metrics[metric], rel=1e-4)
     (record,) = (tmp_path / "run" / "checkpoints").glob("*/*.json")
     scale = json.loads(record.read_text()).get("label_scale")

@@ -23,9 +23,8 @@ from trainer_module.loop.evaluation import Evaluation
 X, Y, W = np.zeros((4, 5)), np.zeros((4, 1)), np.zeros(4)
 
 
-@pytest.mark.parametrize(
-    ("batch", "message"),
-    [
+def test_batches_with_inconsistent_rows_are_rejected():
+    for batch, message in [
         ((X, Y[:1]), "labels have 1 rows where other tensors of the batch have 4"),
         ((X[:1], Y), "labels have 4 rows where other tensors of the batch have 1"),
         (({"a": X, "b": X[:2]}, Y), "features have 2 rows"),
@@ -35,11 +34,9 @@ X, Y, W = np.zeros((4, 5)), np.zeros((4, 1)), np.zeros(4)
         ((tf.ragged.constant([[1], [2, 3]]), Y), r"RaggedTensor.*to_tensor\(\)"),
         ((tf.sparse.from_dense(X), Y), r"SparseTensor.*tf.sparse.to_dense"),
         ((tf.TensorSpec(None), Y), "unknown rank"),
-    ],
-)
-def test_batches_with_inconsistent_rows_are_rejected(batch, message):
-    with pytest.raises(ValueError, match=message):
-        check_batch(*batch)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            check_batch(*batch)
 
 
 def test_rows_are_counted():
@@ -64,31 +61,29 @@ def test_train_step_checks_rows_before_and_during_a_step():
     assert int(optimizer.iterations.numpy()) == 0
 
 
-@pytest.mark.parametrize(
-    ("function", "size"), [(accumulate_gradients, "micro_batch"), (per_example_gradients, "chunk")]
-)
-def test_accumulate_gradients_checks_rows(function, size):
-    features, labels, _ = map(tf.constant, full_batch.batch("mlp"))
-    with pytest.raises(ValueError, match="labels have 5 rows"):
-        function(full_batch.mlp(), "mse", features, labels[:5], **{f"{size}_size": 2})
+def test_accumulate_gradients_checks_rows():
+    for function, size in [(accumulate_gradients, "micro_batch"), (per_example_gradients, "chunk")]:
+        features, labels, _ = map(tf.constant, full_batch.batch("mlp"))
+        with pytest.raises(ValueError, match="labels have 5 rows"):
+            function(full_batch.mlp(), "mse", features, labels[:5], **{f"{size}_size": 2})
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_text_features_are_rejected_with_xla(named):
-    x = keras.Input((1,), dtype="string", name="company")
-    ids = keras.layers.StringLookup(vocabulary=["a", "b"])(x)
-    hidden = keras.layers.Flatten()(keras.layers.Embedding(3, 2)(ids))
-    inputs = {"company": x} if named else x
-    model = keras.Model(inputs, keras.layers.Dense(1)(hidden))
-    rows = np.array([["a"], ["b"]], dtype=object)
-    features = {"company": tf.constant(rows)} if named else tf.constant(rows)
-    batch = features, np.zeros((2, 1), np.float32)
-    optimizer = keras.optimizers.SGD()
-    TrainStep(model, optimizer, "mse", micro_batch_size=2)(batch)
-    step = TrainStep(model, optimizer, "mse", micro_batch_size=2, jit_compile=True)
-    which = "feature 'company' is text" if named else "the features are text"
-    with pytest.raises(ValueError, match=f"jit_compile=True, and {which}.*jit_compile=False"):
-        step(batch)
+def test_text_features_are_rejected_with_xla():
+    for named in [True, False]:
+        x = keras.Input((1,), dtype="string", name="company")
+        ids = keras.layers.StringLookup(vocabulary=["a", "b"])(x)
+        hidden = keras.layers.Flatten()(keras.layers.Embedding(3, 2)(ids))
+        inputs = {"company": x} if named else x
+        model = keras.Model(inputs, keras.layers.Dense(1)(hidden))
+        rows = np.array([["a"], ["b"]], dtype=object)
+        features = {"company": tf.constant(rows)} if named else tf.constant(rows)
+        batch = features, np.zeros((2, 1), np.float32)
+        optimizer = keras.optimizers.SGD()
+        TrainStep(model, optimizer, "mse", micro_batch_size=2)(batch)
+        step = TrainStep(model, optimizer, "mse", micro_batch_size=2, jit_compile=True)
+        which = "feature 'company' is text" if named else "the features are text"
+        with pytest.raises(ValueError, match=f"jit_compile=True, and {which}.*jit_compile=False"):
+            step(batch)
 
 
 def classes(label):

@@ -47,9 +47,8 @@ def evaluation(model):
     return Evaluation(model, "mse", tf.data.Dataset.from_tensors((X, Y)))
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_steps_and_losses_of_a_model_are_refused():
+    for call, message in [
         (lambda: step(make(OwnLoss)), r"\(OwnLoss\) overrides compute_loss.*TrainStep"),
         (lambda: step(make(OwnStep)), r"overrides train_step.*accumulate_gradients"),
         (
@@ -60,11 +59,9 @@ def evaluation(model):
             lambda: per_example_gradients(make(OwnLoss), "mse", X, Y, chunk_size=2),
             "per_example_gradients does not call",
         ),
-    ],
-)
-def test_steps_and_losses_of_a_model_are_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_a_train_step_may_call_the_functions_that_it_is_made_of(warnings):

@@ -207,50 +207,52 @@ ADDED = {
 }
 
 
-@pytest.mark.parametrize("kind", ADDED)
-def test_added_losses_must_match_the_option(kind):
+def test_added_losses_must_match_the_option():
     """A mean, a constant, which counts once as a mean does, a sum, and what is neither."""
-    function, fits = ADDED[kind]
-    for model in (adding(function), adding(function, DROPOUT(0.3), training=True)):
-        assert fits is None or check(model, added_losses=fits)
-        advice = r"do not mix means and sums.*Model\.fit" if fits is None else f'losses="{fits}"'
-        option = "sum" if fits == "mean" else "mean"
-        with pytest.raises(ValueError, match=f"'{option}', but .*'adds'.*not a {option}.*{advice}"):
-            check(model, added_losses=option)
+    for kind in ADDED:
+        function, fits = ADDED[kind]
+        for model in (adding(function), adding(function, DROPOUT(0.3), training=True)):
+            assert fits is None or check(model, added_losses=fits)
+            advice = (
+                r"do not mix means and sums.*Model\.fit" if fits is None else f'losses="{fits}"'
+            )
+            option = "sum" if fits == "mean" else "mean"
+            with pytest.raises(
+                ValueError, match=f"'{option}', but .*'adds'.*not a {option}.*{advice}"
+            ):
+                check(model, added_losses=option)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_balance_loss_of_experts_is_rejected(seed):
-    keras.utils.set_random_seed(seed)
-    with pytest.raises(ValueError, match=r"'balances'.*not a mean over rows.*Model\.fit"):
-        check(stack(Experts(balanced=True, name="balances")))
-    if not seed:
-        assert check(stack(Experts()))
+def test_balance_loss_of_experts_is_rejected():
+    for seed in range(2):
+        keras.utils.set_random_seed(seed)
+        with pytest.raises(ValueError, match=r"'balances'.*not a mean over rows.*Model\.fit"):
+            check(stack(Experts(balanced=True, name="balances")))
+    assert check(stack(Experts()))
 
 
 def squares(labels, outputs, weights):
     return tf.reduce_sum(weights * tf.reduce_sum((labels - outputs) ** 2, -1))
 
 
-@pytest.mark.parametrize(
-    ("loss", "wrong"),
-    [
+def test_losses_that_are_not_sums_are_rejected():
+    for loss, wrong in [
         (lambda y, p, w: (tf.reduce_mean((y - p) ** 2), tf.reduce_sum(w)), "numerator"),
         (lambda y, p, w: (squares(y, p, w) + 0.1 * tf.reduce_sum(y[0] ** 2), 1.0), "numerator"),
         (lambda y, p, w: (squares(y, p, w), tf.constant(1.0)), "denominator"),
         (lambda y, p, w: (squares(y, p, w), tf.reduce_mean(w)), "denominator"),
         (weighted_loss(lambda y, p: tf.reduce_sum(tf.nn.log_softmax(p, 0), -1)), "numerator"),
         (weighted_loss(lambda y, p: tf.reduce_sum((tf.cast(y, tf.float32) - p) ** 2, -1)), None),
-    ],
-)
-def test_losses_that_are_not_sums_are_rejected(loss, wrong):
-    data = (*batch()[:2], np.ones(ROWS, "float32"))
-    for model in (stack(), stack(DROPOUT(0.4))):
-        if wrong is None:
-            assert check(model, loss, data)
-            continue
-        with pytest.raises(ValueError, match=f"loss function's {wrong} does not add up: .*no mean"):
-            check(model, loss, data)
+    ]:
+        data = (*batch()[:2], np.ones(ROWS, "float32"))
+        for model in (stack(), stack(DROPOUT(0.4))):
+            if wrong is None:
+                assert check(model, loss, data)
+                continue
+            with pytest.raises(
+                ValueError, match=f"loss function's {wrong} does not add up: .*no mean"
+            ):
+                check(model, loss, data)
 
 
 def pairwise(labels, scores):
@@ -262,21 +264,23 @@ def pairwise(labels, scores):
     )
 
 
-@pytest.mark.parametrize("ids", ["float", "int", "different"])
-def test_rows_compared_by_ids_are_rejected(ids):
+def test_rows_compared_by_ids_are_rejected():
     """Also if no two rows of the batch have the same id: mixed rows do."""
-    random = np.random.default_rng(1)
-    x, relevance, _ = batch(units=1)
-    query = random.integers(0, 4, (ROWS, 1)) if ids != "different" else np.arange(ROWS)[:, None]
-    query = query.astype("int64" if ids == "int" else "float32")
-    relevance = np.round(relevance).astype(query.dtype)
-    ranks = np.concatenate([query, relevance], 1)
-    with pytest.raises(ValueError, match="numerator does not add up"):
-        check(stack(DROPOUT(0.1)), weighted_loss(pairwise), (x, ranks, None))
-    inputs = keras.Input((5,)), keras.Input((1,), dtype=query.dtype)
-    mean = GroupMean(name="groups")([keras.layers.Dense(4)(inputs[0]), inputs[1]])
-    with pytest.raises(ValueError, match=r"'groups'.*depends on the other rows"):
-        check(keras.Model(inputs, keras.layers.Dense(1)(mean)), data=((x, query), x[:, :1], None))
+    for ids in ["float", "int", "different"]:
+        random = np.random.default_rng(1)
+        x, relevance, _ = batch(units=1)
+        query = random.integers(0, 4, (ROWS, 1)) if ids != "different" else np.arange(ROWS)[:, None]
+        query = query.astype("int64" if ids == "int" else "float32")
+        relevance = np.round(relevance).astype(query.dtype)
+        ranks = np.concatenate([query, relevance], 1)
+        with pytest.raises(ValueError, match="numerator does not add up"):
+            check(stack(DROPOUT(0.1)), weighted_loss(pairwise), (x, ranks, None))
+        inputs = keras.Input((5,)), keras.Input((1,), dtype=query.dtype)
+        mean = GroupMean(name="groups")([keras.layers.Dense(4)(inputs[0]), inputs[1]])
+        with pytest.raises(ValueError, match=r"'groups'.*depends on the other rows"):
+            check(
+                keras.Model(inputs, keras.layers.Dense(1)(mean)), data=((x, query), x[:, :1], None)
+            )
 
 
 def test_losses_of_several_outputs_are_named():
@@ -325,13 +329,13 @@ def test_independent_rows_are_accepted(kind, caplog):
 
 
 @pytest.mark.parametrize("kind", full_batch.MODELS)
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-def test_models_of_other_tests_are_accepted(kind, policy, caplog):
-    with full_batch.precision(policy):
-        model = full_batch.MODELS[kind]()
-    loss, data = full_batch.loss_for(kind), full_batch.batch(kind)
-    assert check(model, loss, data, default_added_losses(model))
-    assert not caplog.records
+def test_models_of_other_tests_are_accepted(kind, caplog):
+    for policy in ("float32", "mixed_bfloat16"):
+        with full_batch.precision(policy):
+            model = full_batch.MODELS[kind]()
+        loss, data = full_batch.loss_for(kind), full_batch.batch(kind)
+        assert check(model, loss, data, default_added_losses(model))
+        assert not caplog.records
 
 
 def test_text_is_compared():

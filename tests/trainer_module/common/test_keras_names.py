@@ -15,7 +15,7 @@ from trainer_module.common import keras_names
 from trainer_module.common.keras_names import Kind, check_keras_name
 from trainer_module.config import TrainerConfig
 from trainer_module.model.metrics import create_metric
-from trainer_module.model.optimizers import optimizer_class
+from trainer_module.model.optimizers import _optimizer_class
 
 
 def of_keras(kind: Kind) -> set[str]:
@@ -34,31 +34,31 @@ def of_keras(kind: Kind) -> set[str]:
 KINDS: tuple[Kind, ...] = ("optimizer", "loss", "metric", "activation")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_names_that_keras_accepts_pass(kind: Kind) -> None:
-    names = of_keras(kind)
-    assert len(names) > 10
-    for name in names:
-        check_keras_name(kind, name, field="f")
-        check_keras_name(kind, name.lower(), field="f")
-        with pytest.raises(ValueError, match=f"is not a Keras {kind}; "):
-            check_keras_name(kind, f"{name}x9", field="f")
+def test_names_that_keras_accepts_pass() -> None:
+    for kind in KINDS:
+        names = of_keras(kind)
+        assert len(names) > 10
+        for name in names:
+            check_keras_name(kind, name, field="f")
+            check_keras_name(kind, name.lower(), field="f")
+            with pytest.raises(ValueError, match=f"is not a Keras {kind}; "):
+                check_keras_name(kind, f"{name}x9", field="f")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_suggested_names_are_valid(kind: Kind) -> None:
-    known = keras_names._known_names(kind)
-    assert known is not None
-    for name in known.choices:
-        if kind == "optimizer":
-            assert optimizer_class(name)
-        elif kind == "loss":
-            assert keras.losses.get(name)
-        elif kind == "activation":
-            assert keras.activations.get(name)
-        else:
-            with contextlib.suppress(NeedsArguments):
-                metric(name)
+def test_suggested_names_are_valid() -> None:
+    for kind in KINDS:
+        known = keras_names._known_names(kind)
+        assert known is not None
+        for name in known.choices:
+            if kind == "optimizer":
+                assert _optimizer_class(name)
+            elif kind == "loss":
+                assert keras.losses.get(name)
+            elif kind == "activation":
+                assert keras.activations.get(name)
+            else:
+                with contextlib.suppress(NeedsArguments):
+                    metric(name)
 
 
 class NeedsArguments(Exception):
@@ -74,9 +74,8 @@ def metric(name: str) -> keras.metrics.Metric:
         raise
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_configuration_rejects_unknown_keras_names() -> None:
+    for settings, message in [
         ({"optimizer": "adamm"}, "trainer.optimizer.name='adamm' is not a Keras optimizer; did"),
         ({"loss": "bce2"}, "trainer.loss='bce2' is not a Keras loss; did you mean 'bce'?"),
         (
@@ -84,11 +83,9 @@ def metric(name: str) -> keras.metrics.Metric:
             "'BinaryAcuracy' is not a Keras metric; did you mean 'binary_accuracy'?",
         ),
         ({"model": {"activation": "rellu"}}, "activation; did you mean 'relu'?"),
-    ],
-)
-def test_configuration_rejects_unknown_keras_names(settings: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        TrainerConfig.parse(settings)
+    ]:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            TrainerConfig.parse(settings)
 
 
 def test_dotted_paths_are_not_checked() -> None:

@@ -14,7 +14,6 @@ from trainer_module.data import input_pipeline
 from trainer_module.data.block_shuffle import shuffle_blocks
 from trainer_module.data.input_pipeline import Examples, expand, summarise
 from trainer_module.data.tfrecord_rows import TFRecordRows
-from trainer_module.step.window_loop import Replicas
 
 
 @pytest.fixture
@@ -39,19 +38,6 @@ def test_every_row_comes_once_and_the_last_batch_is_short(examples):
     assert drawn != in_order
 
 
-def test_an_epoch_is_the_same_again_and_unlike_the_next(examples):
-    epochs = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)
-    first = epochs(1)
-    assert fares(first) == fares(first) == fares(epochs(1))
-    assert fares(epochs(1)) != fares(epochs(2))
-    tf.random.set_seed(0)
-    assert fares(epochs(1)) == fares(
-        examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)(1)
-    )
-    other_seed = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=4)
-    assert fares(epochs(1)) != fares(other_seed(1))
-
-
 def test_an_epoch_is_on_the_cpu_whatever_the_device(examples):
     """An iterator is where its dataset is; on a GPU, reading several files is an internal error."""
     with tf.device("CPU:1"):
@@ -64,14 +50,6 @@ def test_no_autotuner_makes_the_end_of_an_epoch_wait(examples):
     epochs = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)
     for dataset in (examples.batches(64), epochs(0)):
         assert dataset.options().autotune.enabled is False
-
-
-def test_rows_do_not_depend_on_the_batch_size(examples):
-    in_order = list(itertools.chain(*fares(examples.batches(1000))))
-    for batch_rows in (1, 7, 600):
-        found = fares(examples.batches(batch_rows))
-        assert list(itertools.chain(*found)) == in_order
-        assert {len(batch) for batch in found[:-1]} <= {batch_rows}
 
 
 @pytest.fixture
@@ -137,21 +115,6 @@ def test_sizes_by_step_cut_the_same_rows(many_files):
             assert int(epoch.cardinality()) == len(wanted)
             assert rows(epoch) == in_order
             assert rows(epoch.skip(2)) == in_order[sum(wanted[:2]) :]
-
-
-def test_workers_share_batches_of_sizes_by_step(many_files):
-    examples, _ = many_files
-    options = {"shuffle_buffer_rows": 10_000, "seed": 3, "rows": 5244}
-    sizes = {0: 1000, 2: 1501}
-    whole = examples.shuffled_batches(sizes, **options)(0)
-    shares = [
-        dataclasses.replace(examples, replicas=replicas).shuffled_batches(sizes, **options)(0)
-        for replicas in (Replicas(0, 1, 3), Replicas(1, 3, 3))
-    ]
-    for batch, *parts in zip(whole, *shares, strict=True):
-        assert {int(part.rows) for part in parts} == {len(batch[1])}
-        found = np.concatenate([part.batch[1] for part in parts])
-        np.testing.assert_array_equal(found, batch[1])
 
 
 def test_block_shuffle_is_as_random_as_a_row_shuffle(many_files):

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from shared_core.feature_layout import MISSING_INT
 from trainer_module import TrainerConfig, run_fn
-from trainer_module.data.label_scale import LabelMoments, LabelScale, Moments, find_label_scale
+from trainer_module.data.label_scale import LabelMoments, LabelScale, _Moments, find_label_scale
 from trainer_module.model.metrics import InOwnUnit, create_metric
 
 RANDOM = np.random.default_rng(0)
@@ -28,20 +28,20 @@ def scale(values, wanted="auto", **given):
     return find_label_scale(wanted, moments, whole=whole, **settings)
 
 
-@pytest.mark.parametrize("values", [SKEWED, EVEN, COUNTS, np.full([10, 2], 3.0)])
-def test_moments_of_batches_are_those_of_all_rows(values):
+def test_moments_of_batches_are_those_of_all_rows():
     """Against NumPy's float64 over all rows, for batches of 1, 2 and 1000 rows and the rest."""
-    cuts = [1, 3, 1003]
-    merged = None
-    for part in np.split(values, [cut for cut in cuts if cut < len(values)]):
-        one = Moments.of(part)
-        merged = merged.merged(one) if merged else one
-    assert merged.rows == len(values)
-    np.testing.assert_allclose(merged.mean, values.mean(0), rtol=1e-14)
-    np.testing.assert_allclose(merged.deviation, values.std(0), rtol=1e-11)
-    spread = np.where(values.std(0) > 0, values.std(0), 1)
-    expected = (((values - values.mean(0)) / spread) ** 3).mean(0)
-    np.testing.assert_allclose(merged.skewness, expected, rtol=1e-9, atol=1e-12)
+    for values in [SKEWED, EVEN, COUNTS, np.full([10, 2], 3.0)]:
+        cuts = [1, 3, 1003]
+        merged = None
+        for part in np.split(values, [cut for cut in cuts if cut < len(values)]):
+            one = _Moments.of(part)
+            merged = merged.merged(one) if merged else one
+        assert merged.rows == len(values)
+        np.testing.assert_allclose(merged.mean, values.mean(0), rtol=1e-14)
+        np.testing.assert_allclose(merged.deviation, values.std(0), rtol=1e-11)
+        spread = np.where(values.std(0) > 0, values.std(0), 1)
+        expected = (((values - values.mean(0)) / spread) ** 3).mean(0)
+        np.testing.assert_allclose(merged.skewness, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_auto_takes_the_logarithm_of_what_is_skewed_and_has_one():
@@ -56,39 +56,39 @@ def test_auto_takes_the_logarithm_of_what_is_skewed_and_has_one():
     assert scale(SKEWED, loss="mean_absolute_error").name == "log"
 
 
-@pytest.mark.parametrize("values", [SKEWED, EVEN, COUNTS, RANDOM.normal(5, [1, 7], [4000, 2])])
-@pytest.mark.parametrize("wanted", ["z_score", "log"])
-def test_labels_are_near_0_and_1_wide_and_come_back(values, wanted):
-    if wanted == "log" and (values < 0).any():
-        with pytest.raises(ValueError, match="'price' goes down to 0 or below"):
-            scale(values, wanted)
-        return
-    found = scale(values, wanted)
-    z = found.scaled(tf.constant(values, tf.float32)).numpy()
-    np.testing.assert_allclose(z.mean(0, np.float64), 0, atol=1e-3)
-    np.testing.assert_allclose(z.std(0, dtype=np.float64), 1, rtol=1e-3)
-    back = found.unscaled(tf.constant(z)).numpy()
-    # float32 of z: its last bit is 2^-24 of a deviation, or of the logarithm.
-    np.testing.assert_allclose(back, values, rtol=2e-6, atol=2e-6 * values.std(0).max())
+def test_labels_are_near_0_and_1_wide_and_come_back():
+    for wanted in ["z_score", "log"]:
+        for values in [SKEWED, EVEN, COUNTS, RANDOM.normal(5, [1, 7], [4000, 2])]:
+            if wanted == "log" and (values < 0).any():
+                with pytest.raises(ValueError, match="'price' goes down to 0 or below"):
+                    scale(values, wanted)
+                continue
+            found = scale(values, wanted)
+            z = found.scaled(tf.constant(values, tf.float32)).numpy()
+            np.testing.assert_allclose(z.mean(0, np.float64), 0, atol=1e-3)
+            np.testing.assert_allclose(z.std(0, dtype=np.float64), 1, rtol=1e-3)
+            back = found.unscaled(tf.constant(z)).numpy()
+            # float32 of z: its last bit is 2^-24 of a deviation, or of the logarithm.
+            np.testing.assert_allclose(back, values, rtol=2e-6, atol=2e-6 * values.std(0).max())
 
 
-@pytest.mark.parametrize("origin", [1_700_000_000, 10**12, -(10**15)])
-def test_whole_labels_far_from_0_keep_every_digit(origin):
+def test_whole_labels_far_from_0_keep_every_digit():
     """Against NumPy's float64; z is float32, whose last bit is 2^-24 of a deviation."""
-    labels = origin + RANDOM.integers(0, 50, [500, 1])
-    found = scale(labels)
-    deviation = labels.std()
-    z = found.scaled(tf.constant(labels, tf.int64))
-    np.testing.assert_allclose(z, (labels - labels.mean()) / deviation, rtol=1e-6, atol=1e-6)
-    back = found.unscaled(z)
-    assert back.dtype == tf.float64
-    np.testing.assert_allclose(back, labels, rtol=2**-52, atol=1e-6 * deviation)
-    metric = InOwnUnit(create_metric("mean_absolute_error", "regression"), found)
-    metric.update_state(z, z + 0.5)
-    bit = np.spacing(abs(float(origin)))
-    assert float(metric.result()) == pytest.approx(0.5 * deviation, rel=1e-5, abs=bit)
-    missing = tf.constant([[MISSING_INT], [origin]], tf.int64)
-    assert np.isnan(found.scaled(missing)).tolist() == [[True], [False]]
+    for origin in [1_700_000_000, 10**12, -(10**15)]:
+        labels = origin + RANDOM.integers(0, 50, [500, 1])
+        found = scale(labels)
+        deviation = labels.std()
+        z = found.scaled(tf.constant(labels, tf.int64))
+        np.testing.assert_allclose(z, (labels - labels.mean()) / deviation, rtol=1e-6, atol=1e-6)
+        back = found.unscaled(z)
+        assert back.dtype == tf.float64
+        np.testing.assert_allclose(back, labels, rtol=2**-52, atol=1e-6 * deviation)
+        metric = InOwnUnit(create_metric("mean_absolute_error", "regression"), found)
+        metric.update_state(z, z + 0.5)
+        bit = np.spacing(abs(float(origin)))
+        assert float(metric.result()) == pytest.approx(0.5 * deviation, rel=1e-5, abs=bit)
+        missing = tf.constant([[MISSING_INT], [origin]], tf.int64)
+        assert np.isnan(found.scaled(missing)).tolist() == [[True], [False]]
 
 
 def test_values_outside_the_training_range_stay_finite():

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
 from text_layout import layout_of_texts
 
 from shared_core.feature_layout import FeatureLayout
-from trainer_module.data.text_bags import TextBag, other_places, text_bags
+from trainer_module.data.text_bags import _TextBag, other_places, text_bags
 
 
 def test_ids_and_weights_are_paired_in_order() -> None:
     layout = layout_of_texts()
     a, b = text_bags(layout)
-    assert a == TextBag(
+    assert a == _TextBag(
         source="a",
         count=5,
         ids=(("packed_int", 0), ("packed_int", 1)),
         weights=(("packed_float", 1), ("packed_float", 2)),
     )
-    assert b == TextBag("b", 9, (("packed_int", 3),), (("packed_float", 3),))
+    assert b == _TextBag("b", 9, (("packed_int", 3),), (("packed_float", 3),))
     assert other_places([a, b], "packed_float", 4) == [0]
     assert other_places([a, b], "packed_int", 4) == [2]
 
@@ -30,6 +29,6 @@ def test_without_packing_each_place_is_a_feature() -> None:
     assert other_places([a], "a_term_0", 1) == []
 
 
-@pytest.mark.parametrize("layout", [None, FeatureLayout(columns=())])
-def test_no_layout_has_no_text(layout: FeatureLayout | None) -> None:
-    assert text_bags(layout) == []
+def test_no_layout_has_no_text() -> None:
+    for layout in [None, FeatureLayout(columns=())]:
+        assert text_bags(layout) == []

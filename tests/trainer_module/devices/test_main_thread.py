@@ -30,26 +30,24 @@ def found(*heard: tuple[float, int, Activity], at: float):
     return late.find(at, lambda number: f"worker {number}")
 
 
-@pytest.mark.parametrize("hung", [0, 1])
-def test_the_worker_that_the_others_wait_for_is_late(hung):
+def test_the_worker_that_the_others_wait_for_is_late():
     """Also the chief; not before the limit, and not the one that waits."""
-    heard = (0.0, hung, CALLBACK), (0.0, 1 - hung, WAITS), (0.0, 2, WAITS)
-    assert found(*heard, at=TIMEOUT) is None
-    number, reason = found(*heard, at=TIMEOUT + 1)
-    assert number == hung
-    assert "in callback Hangs.on_loop for 31 s" in reason
-    assert f"while worker {1 - hung} is waiting at 'step 3'" in reason
-    assert "worker_timeout_seconds=30" in reason
+    for hung in [0, 1]:
+        heard = (0.0, hung, CALLBACK), (0.0, 1 - hung, WAITS), (0.0, 2, WAITS)
+        assert found(*heard, at=TIMEOUT) is None
+        number, reason = found(*heard, at=TIMEOUT + 1)
+        assert number == hung
+        assert "in callback Hangs.on_loop for 31 s" in reason
+        assert f"while worker {1 - hung} is waiting at 'step 3'" in reason
+        assert "worker_timeout_seconds=30" in reason
 
 
-@pytest.mark.parametrize(
-    ("activity", "limit"), [(CALLBACK, 30.0), (EVALUATION, 300.0), (SEARCH, 1e9)]
-)
-def test_the_limit_is_that_of_the_activity_and_what_the_others_needed(activity, limit):
+def test_the_limit_is_that_of_the_activity_and_what_the_others_needed():
     """The worker that waits began when the other did, and needed 50 seconds itself."""
-    heard = (0.0, 0, activity), (0.0, 1, activity), (50.0, 0, WAITS)
-    assert found(*heard, at=50 + limit + 50) is None
-    assert (found(*heard, at=50 + limit + 51) is None) == (activity is SEARCH)
+    for activity, limit in [(CALLBACK, 30.0), (EVALUATION, 300.0), (SEARCH, 1e9)]:
+        heard = (0.0, 0, activity), (0.0, 1, activity), (50.0, 0, WAITS)
+        assert found(*heard, at=50 + limit + 50) is None
+        assert (found(*heard, at=50 + limit + 51) is None) == (activity is SEARCH)
 
 
 def test_long_limits_are_at_least_two_minutes():

@@ -81,7 +81,7 @@ def test_a_training_that_requires_a_gpu_fails_without_one(fn_args):
     message = str(failed.value)
     assert "require_gpu=True, but TensorFlow" in message
     assert "CUDA_VISIBLE_DEVICES='-1' hides all GPUs" in message  # as these tests set it
-    assert "remove `accelerator` from the Trainer's resources" in message
+    assert "request no accelerator for the Trainer" in message
     assert "set require_gpu to false" in message
 
 
@@ -107,14 +107,12 @@ def test_the_error_names_what_is_missing(loaded, wheel, cause, monkeypatch):
     )
 
 
-@pytest.mark.parametrize(
-    ("role", "fails"), [("chief", False), ("ps", False), ("worker", True)], ids=str
-)
-def test_with_parameter_servers_the_workers_need_the_gpu(role, fails):
-    addresses = {"chief": ("a:1",), "worker": ("b:1",), "ps": ("c:1",)}
-    cluster = Cluster(addresses, role, 0)
-    if fails:
-        with pytest.raises(GpuMissing):
+def test_with_parameter_servers_the_workers_need_the_gpu():
+    for role, fails in [("chief", False), ("ps", False), ("worker", True)]:
+        addresses = {"chief": ("a:1",), "worker": ("b:1",), "ps": ("c:1",)}
+        cluster = Cluster(addresses, role, 0)
+        if fails:
+            with pytest.raises(GpuMissing):
+                check_gpu_visible(cluster)
+        else:
             check_gpu_visible(cluster)
-    else:
-        check_gpu_visible(cluster)

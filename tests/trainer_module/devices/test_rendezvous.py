@@ -13,7 +13,7 @@ import pytest
 
 from trainer_module.devices import rendezvous
 from trainer_module.devices.cluster import Cluster
-from trainer_module.devices.rendezvous import _PROTOCOL, connect_all, read, send
+from trainer_module.devices.rendezvous import _PROTOCOL, _read, connect_all, send
 
 SECONDS = 60.0  # longer than any test takes
 
@@ -56,7 +56,7 @@ def call(cluster, chief):
 
 def test_all_workers_start_with_blocking_connections(chief, call):
     started = [call(number, f"process {number}") for number in (2, 1)]
-    assert [read(each, SECONDS) for each in started] == [{"start": True}] * 2
+    assert [_read(each, SECONDS) for each in started] == [{"start": True}] * 2
     connections = chief.result()
     assert sorted(connections) == [1, 2]
     assert all(each.gettimeout() is None for each in connections.values())
@@ -71,17 +71,17 @@ def test_a_worker_may_connect_again(second, chief, call):
         first.close()
     again = call(1, second)
     other = call(2, "another process")
-    assert [read(each, SECONDS) for each in (again, other)] == [{"start": True}] * 2
+    assert [_read(each, SECONDS) for each in (again, other)] == [{"start": True}] * 2
     assert sorted(chief.result()) == [1, 2]
 
 
 def test_two_processes_of_one_task_are_rejected(chief, call):
     both = [call(1, "one process"), call(1, "another process")]
     for each in both:
-        answer = read(each, SECONDS)
+        answer = _read(each, SECONDS)
         assert answer is not None
         assert "two processes say that they are worker 1" in answer["refused"]
-    with pytest.raises(ValueError, match="one process and another process"):
+    with pytest.raises(ValueError, match=r"one process and another|another process and one"):
         chief.result()
 
 
@@ -97,7 +97,7 @@ def test_connections_without_a_message_or_with_a_long_one_are_closed(chief, call
                 assert each.recv(1) == b""
     # The others have the usual time.
     started = [call(number, f"process {number}") for number in (1, 2)]
-    assert [read(each, SECONDS) for each in started] == [{"start": True}] * 2
+    assert [_read(each, SECONDS) for each in started] == [{"start": True}] * 2
     chief.result()
 
 
@@ -105,7 +105,7 @@ def test_a_line_sent_byte_by_byte_is_read_until_the_deadline():
     """Each byte is in time; the line is not."""
     here, there = socket.socketpair()
     with here, there, ThreadPoolExecutor(1) as pool:
-        found = pool.submit(read, here, 0.5)
+        found = pool.submit(_read, here, 0.5)
         for _ in range(200):  # 10 s
             if found.done():
                 break

@@ -154,9 +154,8 @@ def test_a_configured_schedule_follows_the_sizes():
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_invalid_schedules_are_rejected():
+    for change, message in [
         ({"sizes": {5: 4, 7: 8}}, r"batch_size: sizes from 5, 7, and none from step 0; add it"),
         ({"sizes": {}}, r"batch_size: sizes from no step, and none from step 0"),
         ({"sizes": {0: 4, 2: 0}}, r"batch_size: 0 at step 2 is not a size; use at least 1 row"),
@@ -166,12 +165,10 @@ def test_a_configured_schedule_follows_the_sizes():
         ({"sizes": {0: 4, 3: 8, "3": 9}}, r"batch_size: step 3 appears twice"),
         ({"sizes": [4, 8]}, r"batch_size=\[4, 8\]: use .* or sizes by step such as {0: 256,"),
         ({"steps_per_epoch": 3}, r"steps_per_epoch=3 with a schedule .* leave out steps_per_epoch"),
-    ],
-)
-def test_invalid_schedules_are_rejected(change, message):
-    options = {"batch_size": change.pop("sizes", SIZES), "epochs": 1, **change}
-    with pytest.raises(ValueError, match=message):
-        parse_section(LoopOptions, options, section="")
+    ]:
+        options = {"batch_size": change.pop("sizes", SIZES), "epochs": 1, **change}
+        with pytest.raises(ValueError, match=message):
+            parse_section(LoopOptions, options, section="")
 
 
 def test_scaled_rates_check_their_arguments_and_keep_them():

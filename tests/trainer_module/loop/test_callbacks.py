@@ -77,32 +77,29 @@ def test_early_stopping_does_not_count_evaluations_before_a_step():
     assert model.get_weights()[0] == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "start", "values", "best"),
-    [
+def test_a_start_is_replaced_only_where_the_other_metric_stays_within_its_limit():
+    """The loss falls in each epoch. The limit is 0.005, of an error as a share."""
+    for name, start, values, best in [
         ("auc", 0.80, [0.79, 0.796, 0.79], 2),
         ("auc", 0.80, [0.79, 0.78, 0.77], 0),
         ("mean_absolute_error", 2.0, [2.02, 2.009, 2.1], 2),
         ("gini", 0.80, [0.1, 0.2, 0.3], 3),  # larger or smaller: unknown, so only the loss counts
         ("auc", math.nan, [math.nan] * 3, 3),
-    ],
-)
-def test_a_start_is_replaced_only_where_the_other_metric_stays_within_its_limit(
-    name, start, values, best
-):
-    """The loss falls in each epoch. The limit is 0.005, of an error as a share."""
-    model = full_batch.mlp()
-    stopping = EarlyStopping(model, patience_epochs=9)
-    stopping.keep_start({"loss": 1.0, name: start})
-    for epoch, value in enumerate(values, 1):
-        model.set_weights([np.full_like(w, epoch) for w in model.get_weights()])
-        stopping.on_epoch(EpochEnd(epoch, epoch, 0.0, {"loss": 1 - epoch / 10, name: value}, {}))
-    resumed = EarlyStopping(model)
-    resumed.restore(json.loads(json.dumps(stopping.state())))
-    assert str(resumed.state()) == str(stopping.state())
-    assert stopping.before_export() == pytest.approx(
-        {"loss": 1 - best / 10, name: [start, *values][best]}, nan_ok=True
-    )
+    ]:
+        model = full_batch.mlp()
+        stopping = EarlyStopping(model, patience_epochs=9)
+        stopping.keep_start({"loss": 1.0, name: start})
+        for epoch, value in enumerate(values, 1):
+            model.set_weights([np.full_like(w, epoch) for w in model.get_weights()])
+            stopping.on_epoch(
+                EpochEnd(epoch, epoch, 0.0, {"loss": 1 - epoch / 10, name: value}, {})
+            )
+        resumed = EarlyStopping(model)
+        resumed.restore(json.loads(json.dumps(stopping.state())))
+        assert str(resumed.state()) == str(stopping.state())
+        assert stopping.before_export() == pytest.approx(
+            {"loss": 1 - best / 10, name: [start, *values][best]}, nan_ok=True
+        )
 
 
 def test_monitored_metric_must_be_evaluated():
@@ -111,9 +108,8 @@ def test_monitored_metric_must_be_evaluated():
         callback.on_epoch(EpochEnd(1, 1, 0.0, {"loss": 1.0, "auc": 0.5}, {}))
 
 
-@pytest.mark.parametrize(
-    ("metric", "mode"),
-    [
+def test_mode_is_derived_from_the_metric_name():
+    for metric, mode in [
         ("loss", "min"),
         ("mean_absolute_error", "min"),
         ("squared_hinge", "min"),
@@ -122,11 +118,9 @@ def test_monitored_metric_must_be_evaluated():
         ("auc", "max"),
         ("sparse_top_k_categorical_accuracy", "max"),
         ("f1_score/0", "max"),
-    ],
-)
-def test_mode_is_derived_from_the_metric_name(metric, mode):
-    assert better_mode(metric) == mode
-    assert better_mode(metric, "min") == "min"
+    ]:
+        assert better_mode(metric) == mode
+        assert better_mode(metric, "min") == "min"
 
 
 def test_metrics_of_unknown_direction_need_a_mode():

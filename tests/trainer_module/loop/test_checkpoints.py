@@ -82,9 +82,9 @@ def test_restore_without_checkpoints_returns_none(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("at", [3, 2])  # another step, and the same one once more
-@pytest.mark.parametrize("keep", [1, 2])
-@pytest.mark.parametrize("while_writing", [True, False])
+@pytest.mark.parametrize(  # another step, and the same one once more
+    ("at", "keep", "while_writing"), [(3, 1, True), (2, 1, False), (3, 2, False), (2, 2, True)]
+)
 def test_killed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch, at, keep, while_writing):
     step, found = saved(tmp_path, [1, 2], keep=keep)
     checkpoints = Checkpoints(str(tmp_path), step, keep=keep)
@@ -108,7 +108,7 @@ def test_killed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch, at, ke
     assert names(tmp_path) == ["ckpt-2", "ckpt-4"]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"model_check", b"\xff\xfe"])
+@pytest.mark.parametrize("content", [None, b"model_check", b"\xff\xfe"])
 def test_checkpoints_that_are_not_recorded_are_found(tmp_path, content):
     """As after a kill right before, or where the file of names is damaged or left behind."""
     step, found = saved(tmp_path, [9, 10, 10], keep=3)
@@ -134,18 +134,6 @@ def test_a_step_saved_twice_is_restored_as_the_second(tmp_path):
         checkpoints.save({"epoch": epoch}, 2)
         assert restored(tmp_path)[0]["epoch"] == epoch
     assert len(names(tmp_path)) == 2
-
-
-def test_the_callbacks_of_the_last_loop_are_held(tmp_path):
-    step = train_step()
-    checkpoints = Checkpoints(str(tmp_path), step)
-    checkpoints.hold_callbacks([tf.Variable(1.0), tf.Variable(2.0)])
-    checkpoints.hold_callbacks([tf.Variable(3.0)])
-    checkpoints.save({"epoch": 1}, 1)
-    reader = tf.train.load_checkpoint(str(tmp_path / "ckpt-1"))
-    held = {k for k in reader.get_variable_to_shape_map() if k.startswith("callbacks/")}
-    assert held == {"callbacks/0"}
-    assert reader.get_tensor("callbacks/0") == 3.0
 
 
 def test_a_checkpoint_of_another_version_is_refused_in_a_sentence(tmp_path, monkeypatch):
@@ -221,15 +209,12 @@ def test_a_damaged_latest_checkpoint_falls_back_to_the_one_before_it(tmp_path, d
     assert same(state, found[0])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_counts_below_one_are_rejected(tmp_path):
+    for options, message in [
         ({"every_steps": 0}, "every_steps=0: use at least 1"),
         ({"keep": 0}, "keep=0: use at least 1"),
         ({"keep": -1}, "keep=-1: use at least 1"),
         ({"keep": 1.5}, r"keep=1.5: use a whole number"),
-    ],
-)
-def test_counts_below_one_are_rejected(tmp_path, options, message):
-    with pytest.raises(ValueError, match=message):
-        Checkpoints(str(tmp_path), train_step(), **options)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            Checkpoints(str(tmp_path), train_step(), **options)

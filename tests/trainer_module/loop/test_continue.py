@@ -125,24 +125,6 @@ def test_grown_schedule_is_reported(tmp_path, warnings):
     assert "From step 6 on it is the longer one" in line
 
 
-def test_a_damaged_latest_checkpoint_falls_back_to_the_one_before(tmp_path, warnings):
-    """Bit for bit the run that was not damaged."""
-    whole = loop(tmp_path)
-    whole.checkpoints.every_steps = 2  # saved at 2, 4 and 6, and at the end
-    whole.fit()
-    expected = weights(whole)
-    (data,) = tmp_path.glob("ckpt-6-1.data-*")
-    content = bytearray(data.read_bytes())
-    content[len(content) // 2] ^= 1
-    data.write_bytes(content)
-    again = loop(tmp_path)
-    assert again.fit().steps == 6
-    assert same(again, expected)
-    (line,) = (line for line in warnings if "damaged" in line)
-    assert "ckpt-6-1 is damaged" in line
-    assert "continuing from the one before it" in line
-
-
 def test_second_fit_continues_training(tmp_path):
     """As one run of the sum; an EMA and the best weights are put in only at the end of a call."""
     model = full_batch.mlp()

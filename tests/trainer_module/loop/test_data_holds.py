@@ -106,14 +106,3 @@ def test_missing_first_epoch_does_not_stop_a_later_one(tmp_path, warnings):
     day.unlink()
     assert loop(tmp_path / "run", days, epochs=2).fit().epochs == 2
     assert any("day-0" in line for line in warnings)
-
-
-def test_data_function_is_called_once_for_the_first_epoch(tmp_path):
-    asked = []
-
-    def data(epoch):
-        asked.append(epoch)
-        return numbered_batches.known(2)
-
-    loop(tmp_path, data, epochs=3).fit()
-    assert asked == [0, 1, 2]

@@ -103,9 +103,8 @@ class ListensToEvaluation(keras.callbacks.Callback):
         pass
 
 
-@pytest.mark.parametrize(
-    ("callback", "message"),
-    [
+def test_unsupported_callbacks_are_rejected():
+    for callback, message in [
         (keras.callbacks.TensorBoard("x"), "TensorBoard has no place: use .*TensorBoardScalars"),
         (keras.callbacks.BackupAndRestore("x"), "BackupAndRestore has no place: give checkpoints="),
         (keras.callbacks.CSVLogger("x"), "CSVLogger has no place: use trainer_module.CsvLog"),
@@ -120,11 +119,9 @@ class ListensToEvaluation(keras.callbacks.Callback):
         ),
         (keras.callbacks.EarlyStopping("mae"), "did you mean 'val_mae'"),
         (len, "builtin_function_or_method is neither a Callback"),
-    ],
-)
-def test_unsupported_callbacks_are_rejected(callback, message):
-    with pytest.raises(ValueError, match=message):
-        loop(callback)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            loop(callback)
 
 
 def test_a_single_callback_needs_no_list():
@@ -175,9 +172,8 @@ def test_arrays_and_lists_train_as_keras_fit_does():
     assert trained(arrays, batch_size=6)[0] != trained(arrays, batch_size=6, seed=1)[0]
 
 
-@pytest.mark.parametrize(
-    ("data", "options", "message"),
-    [
+def test_invalid_training_data_is_rejected():
+    for data, options, message in [
         ((FEATURES, LABELS), {}, "batch_size=None: arrays need the rows of a global batch"),
         ((FEATURES, LABELS), {"batch_size": 0}, "batch_size=0: use a whole number of at least 1"),
         ((FEATURES, LABELS[:5]), {"batch_size": 6}, "the arrays of the training data have 5, 24"),
@@ -187,12 +183,10 @@ def test_arrays_and_lists_train_as_keras_fit_does():
             {"shuffle": True},
             "shuffle=True is for arrays, and the data is a l",
         ),
-    ],
-)
-def test_invalid_training_data_is_rejected(data, options, message):
-    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.05), "mse", micro_batch_size=4)
-    with pytest.raises(ValueError, match=message):
-        TrainingLoop(step, data, epochs=1, **options)
+    ]:
+        step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.05), "mse", micro_batch_size=4)
+        with pytest.raises(ValueError, match=message):
+            TrainingLoop(step, data, epochs=1, **options)
 
 
 def test_progress_option(capsys, monkeypatch):

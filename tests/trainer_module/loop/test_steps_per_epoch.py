@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any
 
 import keras
 import numbered_batches
@@ -98,11 +97,6 @@ def taken(data, epochs, steps_per_epoch, **options) -> list[list[int]]:
     return [note.epochs.get(epoch, []) for epoch in range(1, epochs + 1)]
 
 
-def state(done) -> list[Any]:
-    step = done.train_step
-    return [v.numpy() for v in (*step.model.variables, *step.optimizer.variables)]
-
-
 @pytest.mark.parametrize(
     ("kind", "count", "steps_per_epoch"),
     [
@@ -128,13 +122,6 @@ def test_arrays_in_their_order_are_cut_as_by_keras_fit():
     assert found == expected == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [0, 1, 2, 3]]
 
 
-def test_shuffled_arrays_give_each_row_once_in_a_pass():
-    found = taken(numbered_batches.arrays(10, rows=1), 6, 4, batch_size=1)
-    first, second = ([*itertools.chain(*part)] for part in (found[:3], found[3:]))
-    assert sorted(first) == sorted(second) == list(range(10))
-    assert first != second
-
-
 def test_a_function_of_the_epoch_gives_each_its_first_batches(warnings):
     found = taken(lambda epoch: known(5).skip(epoch), 3, 3)
     assert found == [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
@@ -149,23 +136,6 @@ def test_short_epoch_is_reported_once(kind, warnings):
     (line,) = warnings
     assert "Epoch 3 has 2 batches instead of steps_per_epoch=4" in line
     assert "dataset.repeat()" in line
-
-
-@pytest.mark.parametrize("kind", ["known", "unknown"])
-def test_no_epoch_is_empty_and_no_warning_where_passes_end_with_epochs(kind, warnings):
-    assert taken(kinds[kind](4), 3, 2) == [[0, 1], [2, 3], [0, 1]]
-    assert warnings == []
-
-
-def test_data_without_a_batch_is_an_error():
-    with pytest.raises(ValueError, match="the training data has no batch"):
-        taken(unknown(0), 1, 2)
-
-
-def test_replicas_take_the_same_epochs(strategies):
-    for kind in ("known", "unknown"):
-        found = taken(kinds[kind](7), 3, 3, strategy=strategies["mirrored2"])
-        assert found == [[0, 1, 2], [3, 4, 5], [6]]
 
 
 def test_steps_end_within_an_epoch_and_the_next_fit_continues_it():
@@ -196,9 +166,3 @@ def test_failed_fit_loses_no_batch(kind):
     made.callbacks.all[1].at = 100
     made.fit()
     assert note.epochs == {1: [0, 1, 2, 3], 2: [4, 5, 6, 7], 3: [8, 9]}
-
-
-def test_another_number_of_steps_per_epoch_is_another_run(tmp_path):
-    loop(known(4), {"epochs": 1}, steps_per_epoch=3, folder=tmp_path).fit()
-    with pytest.raises(ValueError, match="steps_per_epoch was 3 and is 2"):
-        loop(known(4), {"epochs": 2}, steps_per_epoch=2, folder=tmp_path).fit()

@@ -37,14 +37,14 @@ def sums(loss, labels, outputs, weights=None):
     return [float(x) for x in loss(tf.constant(labels), outputs, weights)]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_without_weights_it_is_keras_mean(name):
-    labels, outputs = CASES[name]
-    numerator, denominator = sums(weighted_loss(name), labels, outputs)
-    function = keras.losses.get(name)
-    keras_loss = float(np.mean(function(labels.astype("float32"), outputs.astype("float32"))))
-    assert denominator == 6
-    assert numerator / denominator == pytest.approx(keras_loss, rel=1e-6)
+def test_without_weights_it_is_keras_mean():
+    for name in CASES:
+        labels, outputs = CASES[name]
+        numerator, denominator = sums(weighted_loss(name), labels, outputs)
+        function = keras.losses.get(name)
+        keras_loss = float(np.mean(function(labels.astype("float32"), outputs.astype("float32"))))
+        assert denominator == 6
+        assert numerator / denominator == pytest.approx(keras_loss, rel=1e-6)
 
 
 def test_with_weights_it_is_the_weighted_mean_or_keras_mean():
@@ -60,13 +60,6 @@ def test_with_weights_it_is_the_weighted_mean_or_keras_mean():
     assert numerator / denominator == pytest.approx(float(keras_loss), rel=1e-6)
 
 
-def test_labels_without_the_last_axis_do_not_broadcast():
-    labels, outputs = CASES["huber"]
-    assert sums(weighted_loss("huber"), labels[:, 0], outputs) == pytest.approx(
-        sums(weighted_loss("huber"), labels, outputs)
-    )
-
-
 def test_a_masked_value_that_is_not_finite_does_not_count():
     labels = np.array([[0.0], [1.0]])
     outputs = np.array([[1.0], [np.inf]])
@@ -79,18 +72,15 @@ def test_a_loss_for_the_whole_batch_is_refused():
         loss(tf.zeros([2, 1]), tf.zeros([2, 1]))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_invalid_arguments_are_rejected():
+    for options, message in [
         ({"loss": "mse", "reduction": "max"}, "reduction='max'"),
         ({"loss": "mse", "loss_weights": [1.0]}, "needs one loss per output"),
         ({"loss": ["mse", "mse"], "loss_weights": [1.0]}, "give one weight per output"),
         ({"loss": 3}, "loss=3: give a Keras loss"),
-    ],
-)
-def test_invalid_arguments_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        weighted_loss(**options)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            weighted_loss(**options)
 
 
 def test_weights_below_0_have_no_mean():
@@ -107,25 +97,22 @@ def test_weights_below_0_have_no_mean():
     assert (numerator, denominator) == (pytest.approx(wanted, rel=1e-6), 6)
 
 
-@pytest.mark.parametrize(
-    ("found", "message"),
-    [
+def test_own_functions_return_two_sums():
+    for found, message in [
         (lambda y, p, w: tf.reduce_mean((y - p) ** 2), r"returned .*shape=\(\).*weighted_loss"),
         (lambda y, p, w: ((y - p)[:, 0] ** 2, 6.0), r"numerator has shape \(6,\): return the sum"),
         (lambda y, p, w: (1.0, tf.ones([6])), r"denominator has shape \(6,\)"),
         (lambda y, p, w: (tf.cast(1, "bfloat16"), 6.0), "numerator is bfloat16.*cast .* float32"),
         (lambda y, p, w: (1.0, tf.constant(6, "float16")), "denominator is float16"),
-    ],
-)
-def test_own_functions_return_two_sums(found, message):
-    labels, outputs = (tf.constant(x, tf.float32) for x in CASES["huber"])
-    with pytest.raises(ValueError, match=message):
-        loss_sums(found, labels, outputs, None)
+    ]:
+        labels, outputs = (tf.constant(x, tf.float32) for x in CASES["huber"])
+        with pytest.raises(ValueError, match=message):
+            loss_sums(found, labels, outputs, None)
 
 
-@pytest.mark.parametrize(
-    ("loss", "takes_weights"),
-    [
+def test_weights_go_to_functions_that_ask_for_them():
+    """A third argument with a default is a parameter of the loss, unless it is called weights."""
+    for loss, takes_weights in [
         (lambda labels, outputs: (labels - outputs)[:, 0] ** 2, False),
         (lambda labels, outputs, smooth=1.0: (labels - outputs)[:, 0] ** 2 / smooth, False),
         (functools.partial(lambda a, b, power: (a - b)[:, 0] ** power, power=2), False),
@@ -133,30 +120,24 @@ def test_own_functions_return_two_sums(found, message):
         (lambda labels, outputs, sample_weights=None: (tf.reduce_sum(sample_weights), 7.0), True),
         (lambda labels, outputs, anything: (tf.reduce_sum(anything), 7.0), True),
         (lambda *arguments: (tf.reduce_sum(arguments[2]), 7.0), True),
-    ],
-)
-def test_weights_go_to_functions_that_ask_for_them(loss, takes_weights):
-    """A third argument with a default is a parameter of the loss, unless it is called weights."""
-    labels, outputs = CASES["huber"]
-    weights = np.array([1, 1, 2, 0, 2, 3], "float32")
-    found = sums(as_loss_function(loss), labels, outputs, weights)
-    squares = float(np.sum(weights * ((labels - outputs) ** 2)[:, 0]))
-    assert found == pytest.approx([9.0, 7.0] if takes_weights else [squares, 9.0], rel=1e-6)
+    ]:
+        labels, outputs = CASES["huber"]
+        weights = np.array([1, 1, 2, 0, 2, 3], "float32")
+        found = sums(as_loss_function(loss), labels, outputs, weights)
+        squares = float(np.sum(weights * ((labels - outputs) ** 2)[:, 0]))
+        assert found == pytest.approx([9.0, 7.0] if takes_weights else [squares, 9.0], rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("loss", "message"),
-    [
+def test_functions_of_other_arguments_are_refused():
+    for loss, message in [
         (
             lambda labels: labels,
             r"'<lambda>' takes \(labels\): give a function \(labels, outputs\)",
         ),
         (lambda a, b, c, d: a, r"takes \(a, b, c, d\): give a function"),
-    ],
-)
-def test_functions_of_other_arguments_are_refused(loss, message):
-    with pytest.raises(ValueError, match=message):
-        as_loss_function(loss)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            as_loss_function(loss)
 
 
 def test_a_pair_from_a_function_of_two_arguments_is_refused():
@@ -170,37 +151,23 @@ def test_a_pair_from_a_function_of_two_arguments_is_refused():
 TWO = {"a": tf.zeros([2, 1]), "b": tf.zeros([2, 1])}
 
 
-@pytest.mark.parametrize(
-    ("labels", "outputs", "weights", "message"),
-    [
+def test_several_outputs_need_their_labels_and_one_weight_per_row():
+    for labels, outputs, weights, message in [
         ({"a": TWO["a"]}, TWO, None, "output 'b', but labels have 'a'"),
         (TWO, {"a": TWO["a"]}, None, "output 'b', but the model's outputs have 'a'"),
         (TWO["a"], TWO, None, "output 'a', but labels are not a dict or a list"),
         (TWO, TWO, {"a": TWO["a"]}, "output 'b', but sample_weight have 'a'"),
         (TWO, TWO, tf.zeros([2, 3]), "have more axes than losses"),
-    ],
-)
-def test_several_outputs_need_their_labels_and_one_weight_per_row(
-    labels, outputs, weights, message
-):
-    per_row = {key: lambda y, p: tf.reduce_sum((y - p) ** 2, -1) for key in "ab"}
-    with pytest.raises(ValueError, match=message):
-        weighted_loss(per_row)(labels, outputs, weights)
+    ]:
+        per_row = {key: lambda y, p: tf.reduce_sum((y - p) ** 2, -1) for key in "ab"}
+        with pytest.raises(ValueError, match=message):
+            weighted_loss(per_row)(labels, outputs, weights)
 
 
-@pytest.mark.parametrize("weights", [None, np.ones(2)])
-def test_several_outputs_need_several_losses(weights):
-    with pytest.raises(ValueError, match=r"several parts, a, b: give one loss for each"):
-        weighted_loss("mse")(TWO, TWO, weights)
-
-
-def test_labels_of_another_shape_than_the_outputs():
-    """Sequences of classes against logits over time. Reference: Keras on each row."""
-    labels, logits = np.array([[1, 2], [3, 1]]), random.normal(size=(2, 6, 5)).astype("float32")
-    weights = np.array([1.0, 3.0], "float32")
-    numerator, denominator = sums(weighted_loss("ctc"), labels, logits, weights)
-    rows = [float(keras.losses.CTC()(labels[i : i + 1], logits[i : i + 1])) for i in range(2)]
-    assert numerator / denominator == pytest.approx(np.average(rows, weights=weights), rel=1e-6)
+def test_several_outputs_need_several_losses():
+    for weights in [None, np.ones(2)]:
+        with pytest.raises(ValueError, match=r"several parts, a, b: give one loss for each"):
+            weighted_loss("mse")(TWO, TWO, weights)
 
 
 ALL_LOSSES = {name: getattr(keras.losses, name, None) for name in _loss_names()}
@@ -258,10 +225,10 @@ def test_each_loss_of_keras_is_exact_in_micro_batches(names):
         np.testing.assert_allclose(old - new, gradient, rtol=0, atol=tolerance * max(1, scale))
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED & set(ALL_LOSSES)))
-def test_losses_that_are_not_of_a_row_are_refused_by_name(name):
-    with pytest.raises(ValueError, match=f"(?i)loss .*{name}"):
-        weighted_loss(name)(tf.zeros([4, 2]), tf.ones([4, 2]))
+def test_losses_that_are_not_of_a_row_are_refused_by_name():
+    for name in sorted(REFUSED & set(ALL_LOSSES)):
+        with pytest.raises(ValueError, match=f"(?i)loss .*{name}"):
+            weighted_loss(name)(tf.zeros([4, 2]), tf.ones([4, 2]))
 
 
 random_of_labels = np.random.default_rng(0)
@@ -279,19 +246,21 @@ def loss_and_gradient(loss, labels, outputs, weights=None):
     return float(value), tape.gradient(value, outputs).numpy()
 
 
-@pytest.mark.parametrize("loss", ["mse", lambda labels, outputs: (labels - outputs) ** 2])
-@pytest.mark.parametrize("label_axes", [1, 2])
-@pytest.mark.parametrize("output_axes", [1, 2])
-def test_one_number_per_row_fits_with_or_without_its_own_axis(loss, label_axes, output_axes):
+def test_one_number_per_row_fits_with_or_without_its_own_axis():
     """Pitfall: [6] against [6, 1] broadcasts to [6, 6]. Reference: NumPy, 1e-6."""
-    labels, outputs = LABELS, FEATURES[:, :1]
-    wanted = np.mean((labels - outputs) ** 2)
-    assert abs(np.mean((labels[:, 0] - outputs) ** 2) - wanted) > 0.1
-    found, gradient = loss_and_gradient(
-        loss, labels.reshape([6, 1][:label_axes]), outputs.reshape([6, 1][:output_axes])
-    )
-    assert found == pytest.approx(wanted, rel=1e-6)
-    assert gradient[:, None].reshape(6) == pytest.approx((outputs - labels)[:, 0] / 3, rel=1e-6)
+    for output_axes in [1, 2]:
+        for label_axes in [1, 2]:
+            for loss in ["mse", lambda labels, outputs: (labels - outputs) ** 2]:
+                labels, outputs = LABELS, FEATURES[:, :1]
+                wanted = np.mean((labels - outputs) ** 2)
+                assert abs(np.mean((labels[:, 0] - outputs) ** 2) - wanted) > 0.1
+                found, gradient = loss_and_gradient(
+                    loss, labels.reshape([6, 1][:label_axes]), outputs.reshape([6, 1][:output_axes])
+                )
+                assert found == pytest.approx(wanted, rel=1e-6)
+                assert gradient[:, None].reshape(6) == pytest.approx(
+                    (outputs - labels)[:, 0] / 3, rel=1e-6
+                )
 
 
 def datasets(labels, shape):
@@ -323,17 +292,20 @@ def test_labels_of_unknown_rank_are_refused():
         loss.get_concrete_function(unknown, unknown)
 
 
-@pytest.mark.parametrize("axes", [1, 2])
-def test_where_the_weight_is_0_a_label_may_be_nan(axes):
+def test_where_the_weight_is_0_a_label_may_be_nan():
     """Reference: the same rows without that one. 0 · NaN would be a NaN gradient."""
-    labels, weights = LABELS.copy(), np.array([1, 2, 0, 1, 1, 3], "float32").reshape([6, 1][:axes])
-    labels[2] = np.nan
-    kept = weights.ravel() > 0
-    found, gradient = loss_and_gradient("mse", labels, FEATURES[:, :1], weights)
-    wanted, slopes = loss_and_gradient("mse", labels[kept], FEATURES[kept, :1], weights[kept])
-    assert found == pytest.approx(wanted, rel=1e-6)
-    np.testing.assert_allclose(gradient[kept], slopes, rtol=1e-6)
-    assert gradient[2] == 0
+    for axes in [1, 2]:
+        labels, weights = (
+            LABELS.copy(),
+            np.array([1, 2, 0, 1, 1, 3], "float32").reshape([6, 1][:axes]),
+        )
+        labels[2] = np.nan
+        kept = weights.ravel() > 0
+        found, gradient = loss_and_gradient("mse", labels, FEATURES[:, :1], weights)
+        wanted, slopes = loss_and_gradient("mse", labels[kept], FEATURES[kept, :1], weights[kept])
+        assert found == pytest.approx(wanted, rel=1e-6)
+        np.testing.assert_allclose(gradient[kept], slopes, rtol=1e-6)
+        assert gradient[2] == 0
 
 
 def test_where_the_weight_is_0_a_class_may_be_unknown():

@@ -11,7 +11,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from trainer_module import TrainerConfig, run_fn
 from trainer_module.data.input_pipeline import summarise
-from trainer_module.model.class_weights import balanced, by_number, class_names
+from trainer_module.model.class_weights import _by_number, balanced, class_names
 from trainer_module.model.plan import resolve
 from trainer_module.tfx.data import open_data
 
@@ -69,7 +69,7 @@ def test_balanced_training_equals_weights_by_number(fn_args):
 def test_weights_by_class_name():
     setting = TrainerConfig.parse({"class_weight": {"virginica": 3, "0": 2}}).class_weight
     assert isinstance(setting, dict)
-    assert by_number(setting, NAMES, outputs=3, kind="multiclass") == {2: 3.0, 0: 2.0}
+    assert _by_number(setting, NAMES, outputs=3, kind="multiclass") == {2: 3.0, 0: 2.0}
     read = types.SimpleNamespace(
         vocabulary_file_by_name=lambda name: "there",
         vocabulary_by_name=lambda name: [each.encode() for each in NAMES],
@@ -77,35 +77,31 @@ def test_weights_by_class_name():
     assert class_names(read) == NAMES
 
 
-@pytest.mark.parametrize(
-    ("setting", "names", "message"),
-    [
+def test_unknown_classes_are_rejected():
+    for setting, names, message in [
         ({"virginca": 3.0}, NAMES, r"'virginca' is not a class of the label; .*'virginica'"),
         ({"yes": 3.0}, [], r"'yes' is not a class .*have no names; or use a number from 0 to 2"),
         ({3: 1.0}, NAMES, r"no class 3; its classes are 0 to 2"),
         ({1: 1.0, "versicolor": 2.0}, NAMES, r"class 1 \('versicolor'\) is listed by number and"),
-    ],
-)
-def test_unknown_classes_are_rejected(setting, names, message):
-    with pytest.raises(ValueError, match=message):
-        by_number(setting, names, outputs=3, kind="multiclass")
+    ]:
+        with pytest.raises(ValueError, match=message):
+            _by_number(setting, names, outputs=3, kind="multiclass")
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
+def test_invalid_class_weights_are_rejected():
+    for setting, message in [
         ("balance", r'class_weight.*use "balanced", or weights by class'),
         ({"no": -1}, r"class no has weight -1: use classes 0, 1, \.\.\. or their names"),
-    ],
-)
-def test_invalid_class_weights_are_rejected(setting, message):
-    with pytest.raises(ValueError, match=message):
-        TrainerConfig.parse({"class_weight": setting})
+    ]:
+        with pytest.raises(ValueError, match=message):
+            TrainerConfig.parse({"class_weight": setting})
 
 
-@pytest.mark.parametrize("setting", ["balanced", {"cheap": 2.0}])
-def test_class_weights_of_a_regression_are_rejected(setting):
-    config = TrainerConfig(class_weight=setting)
-    with pytest.raises(ValueError, match=r"^training\.class_weight=.*a number and has no class"):
-        resolve(config, label_kind="regression", section="training")
-    resolve(config, label_kind="binary")
+def test_class_weights_of_a_regression_are_rejected():
+    for setting in ["balanced", {"cheap": 2.0}]:
+        config = TrainerConfig(class_weight=setting)
+        with pytest.raises(
+            ValueError, match=r"^training\.class_weight=.*a number and has no class"
+        ):
+            resolve(config, label_kind="regression", section="training")
+        resolve(config, label_kind="binary")

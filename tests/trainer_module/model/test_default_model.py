@@ -36,11 +36,11 @@ def test_packed_embedding_equals_one_embedding_per_column():
     np.testing.assert_array_equal(packed(ids), np.concatenate(parts, axis=1))
 
 
-@pytest.mark.parametrize("unknown", [-7, 3, 10**6])
-def test_an_unknown_id_never_reads_another_column(unknown):
-    packed = PackedEmbedding([3, 5], 2)
-    ids = np.array([[unknown, 1]])
-    np.testing.assert_array_equal(packed(ids), packed(np.array([[2, 1]])))
+def test_an_unknown_id_never_reads_another_column():
+    for unknown in [-7, 3, 10**6]:
+        packed = PackedEmbedding([3, 5], 2)
+        ids = np.array([[unknown, 1]])
+        np.testing.assert_array_equal(packed(ids), packed(np.array([[2, 1]])))
 
 
 def test_the_hidden_layers_are_dense():

@@ -38,19 +38,13 @@ def test_output_is_a_product_with_the_matrix_of_weights():
     np.testing.assert_allclose(gradient, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("unknown", [-1, -3, 5, 10**6])
-def test_an_id_outside_counts_as_the_last(unknown):
-    layer = PooledEmbedding(5, 2)
-    one = np.ones((1, 1), np.float32)
-    np.testing.assert_array_equal(
-        layer([np.array([[unknown]]), one]), layer([np.array([[4]]), one])
-    )
-
-
-def test_saved_model_predicts_the_same():
-    layer = PooledEmbedding(5, 2, name="text_0")
-    again = PooledEmbedding.from_config(layer.get_config())
-    assert (again.count, again.size, again.name) == (5, 2, "text_0")
+def test_an_id_outside_counts_as_the_last():
+    for unknown in [-1, -3, 5, 10**6]:
+        layer = PooledEmbedding(5, 2)
+        one = np.ones((1, 1), np.float32)
+        np.testing.assert_array_equal(
+            layer([np.array([[unknown]]), one]), layer([np.array([[4]]), one])
+        )
 
 
 def _context(layout):
@@ -122,7 +116,8 @@ def _bends(model):
 
 def test_the_linear_baseline_has_a_column_per_term(context):
     columns = Columns(context, list(context.feature_spec))
-    matrix = columns.matrix(_features(context), 2).to_array()
+    parts = columns.matrix(_features(context), 2)
+    matrix = np.hstack([parts.dense, parts.sparse.toarray()])
     assert matrix.shape == (2, columns.width) == (2, 1 + 3 + 4 + 8)
     np.testing.assert_allclose(matrix[:, 0], [0.5, -1.0])
     np.testing.assert_array_equal(matrix[:, 1:4], [[0, 1, 0], [0, 0, 1]])

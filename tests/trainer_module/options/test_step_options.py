@@ -64,12 +64,10 @@ def three(gradients, variables, scale):
     return gradients
 
 
-@pytest.mark.parametrize(
-    "transforms", [centralise, "centralise", [one], [three], [None], {1: one}, {centralise}]
-)
-def test_invalid_transforms_are_rejected(transforms):
-    with pytest.raises(ValueError, match=r"transforms.*gradients, variables"):
-        StepOptions.parse({"micro_batch_size": 1, "transforms": transforms})
+def test_invalid_transforms_are_rejected():
+    for transforms in [centralise, "centralise", [one], [three], [None], {1: one}, {centralise}]:
+        with pytest.raises(ValueError, match=r"transforms.*gradients, variables"):
+            StepOptions.parse({"micro_batch_size": 1, "transforms": transforms})
 
 
 def test_transforms_may_take_the_step_and_have_defaults():

@@ -62,33 +62,27 @@ def test_values_travel_from_the_chief_to_the_servers_and_back(strategies):
     np.testing.assert_array_equal(momentum.numpy(), 3)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_what_has_no_meaning_without_an_order_of_steps_is_refused():
+    for options, message in [
         ({"ema_momentum": 0.9}, r"ema_momentum=0.9 with parameter servers.*leave it out"),
         ({"micro_batch_size": 0}, r"micro_batch_size=0: use a whole number of at least 1"),
-    ],
-)
-def test_what_has_no_meaning_without_an_order_of_steps_is_refused(options, message):
-    model, optimizer = built("SGD")
-    with pytest.raises(ValueError, match=message):
-        ParameterServerStep(
-            model, optimizer, "mse", **{"micro_batch_size": 1, "cluster": None, **options}
-        )
+    ]:
+        model, optimizer = built("SGD")
+        with pytest.raises(ValueError, match=message):
+            ParameterServerStep(
+                model, optimizer, "mse", **{"micro_batch_size": 1, "cluster": None, **options}
+            )
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+def test_optimizers_that_cannot_work_there_are_refused(strategies):
+    for name, message in [
         ("AdamW", "leave exclude_from_weight_decay out"),
         ("Nadam", r"Nadam.*product over steps.*use Adam or AdamW"),
-    ],
-)
-def test_optimizers_that_cannot_work_there_are_refused(strategies, name, message):
-    model = full_batch.mlp()
-    optimizer = getattr(keras.optimizers, name)(0.1)
-    if name == "AdamW":
-        optimizer.exclude_from_weight_decay(var_names=["bias"])
-    optimizer.build(model.trainable_variables)
-    with pytest.raises(ValueError, match=message):
-        ServerVariables(model, optimizer, strategies["one_device"])
+    ]:
+        model = full_batch.mlp()
+        optimizer = getattr(keras.optimizers, name)(0.1)
+        if name == "AdamW":
+            optimizer.exclude_from_weight_decay(var_names=["bias"])
+        optimizer.build(model.trainable_variables)
+        with pytest.raises(ValueError, match=message):
+            ServerVariables(model, optimizer, strategies["one_device"])

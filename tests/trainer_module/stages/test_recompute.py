@@ -108,25 +108,6 @@ def test_xla_is_refused():
         )
 
 
-def test_tf_recompute_grad_draws_another_mask():
-    def shares_that_agree(call):
-        x = tf.ones([1000])
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = call(x)
-        return np.mean((y.numpy() > 0) == (tape.gradient(y, x).numpy() > 0))
-
-    def dropout():
-        return L.Dropout(0.5, seed=1)
-
-    theirs = dropout()
-    assert shares_that_agree(tf.recompute_grad(lambda x: theirs(x, training=True))) < 0.6
-    ours = recompute(dropout())
-    with window_forward_pass():
-        assert shares_that_agree(lambda x: ours(x, training=True)) == 1
-    assert int(ours.seed_generator.state[1]) == int(theirs.seed_generator.state[1]) - 1 == 1
-
-
 def test_activations_are_not_kept():
     """How often a block's hidden units are computed, in the graph of its gradient."""
 

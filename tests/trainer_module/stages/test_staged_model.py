@@ -180,20 +180,17 @@ def shared():
     ]
 
 
-@pytest.mark.parametrize(
-    ("parts", "options", "message"),
-    [
+def test_invalid_stages_are_rejected():
+    for parts, options, message in [
         (list, {}, "give at least one"),
         (lambda: [L.Dense(1)], {}, "has no inputs"),
         (dropped_out, {"devices": CPUS[:2]}, "3 stages on 1 replica.* need 3 devices.* are 2"),
         (dropped_out, {"devices": ["CPU:0", "CPU:1", "CPU:9"]}, "'CPU:9' does not exist"),
         (dropped_out, {"recompute": ["thrid"]}, "'thrid' is not a stage; did you mean 'third'"),
         (shared, {"devices": CPUS[:2]}, "is in the stages 'a' and 'b'"),
-    ],
-)
-def test_invalid_stages_are_rejected(parts, options, message):
-    with pytest.raises(ValueError, match=message):
-        StagedModel(parts(), **options)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            StagedModel(parts(), **options)
 
 
 def test_xla_and_other_strategies_are_refused(strategies):

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import Checkpoints, TrainingLoop, TrainStep
-from trainer_module.loop.progress_log import batch_size_advice
+from trainer_module.loop.progress_log import _batch_size_advice
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -191,8 +191,8 @@ def test_a_negative_estimate_of_the_noise_is_a_scale_of_0():
 
 
 def test_advice_follows_the_formula_of_the_paper():
-    assert batch_size_advice(float("nan"), 256) == ""
-    assert batch_size_advice(512, 0.0) == ""  # the last windows had no rows
-    assert "512 rows, global batch 256: with twice the batch, about 67%" in batch_size_advice(
+    assert _batch_size_advice(float("nan"), 256) == ""
+    assert _batch_size_advice(512, 0.0) == ""  # the last windows had no rows
+    assert "512 rows, global batch 256: with twice the batch, about 67%" in _batch_size_advice(
         512, 256
     )

@@ -111,18 +111,6 @@ def test_stages_share_the_variables_of_the_first(float64):
     np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
 
 
-def test_the_weights_approach_half_of_the_inverse_losses():
-    model = two_outputs("float32")
-    step = make_step(model, optimizer=keras.optimizers.SGD(1e-12), micro_batch_size=16)
-    x, y, w = random_batch()
-    data = tf.data.Dataset.from_tensors((x, y, w)).repeat()
-    step.run(iter(data), 1200)
-    outputs = model.predict(x, verbose=0)
-    losses = {k: np.average((outputs[k] - y[k])[:, 0] ** 2, weights=w) for k in y}
-    for name, weight in step.task_weights.items():
-        assert weight == pytest.approx(0.5 / losses[name], rel=0.01)
-
-
 def test_a_resumed_run_continues_the_weights(float64, tmp_path):
     def trained(epochs, folder):
         keras.utils.set_random_seed(0)

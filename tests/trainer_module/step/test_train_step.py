@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 
 from trainer_module.loop.training_loop import TrainingLoop
-from trainer_module.losses.weighted_loss import weighted_loss
 from trainer_module.step.reports import NonFiniteError
 from trainer_module.step.train_step import TrainStep
 
@@ -114,39 +113,6 @@ def test_a_window_without_weight_changes_nothing_and_is_counted(float64, strateg
     assert int(step.step.numpy()) == 4
 
 
-def test_a_mean_over_rows_counts_rows_of_no_weight_as_keras_does(float64, strategies):
-    """Momentum, decay and ∇R still act. Reference: Keras' own step on the full batch, 1e-12."""
-    batches = without_zero_sums(windows("mlp", (11, 7, 11)))
-    features, labels, weights = batches[1]
-    batches[1] = features, labels, np.zeros_like(weights)
-
-    def build(loss=None):
-        keras.utils.set_random_seed(1)
-        model = full_batch.mlp(kernel_regularizer="l2")
-        optimizer = keras.optimizers.SGD(0.05, momentum=0.9, weight_decay=0.01)
-        model.compile(optimizer, loss, run_eagerly=True)
-        return model, optimizer
-
-    model, _ = build("mean_squared_error")
-    expected = []
-    for batch in batches:
-        model.train_on_batch(*batch)
-        expected.append(model.get_weights())
-    strategy = strategies["mirrored2"]
-    with strategy.scope():
-        model, optimizer = build()
-    loss = weighted_loss("mean_squared_error", reduction="mean")
-    step = TrainStep(model, optimizer, loss, micro_batch_size=2, strategy=strategy)
-    for batch, after in zip(batches, expected, strict=True):
-        report = step(batch)
-        assert bool(report.applied)
-        assert full_batch.error(model.get_weights(), after) < 1e-12
-    assert full_batch.error(expected[1], expected[0]) > 1e-3
-    report = step((features[:0], labels[:0], weights[:0]))
-    assert not bool(report.applied)
-    assert step.skipped == {"empty": 1, "non_finite": 0, "loss_scale": 0}
-
-
 def test_a_window_that_is_not_finite_is_skipped_when_asked(float64, strategies):
     """It reaches neither weights, momentum, EMA, schedule nor the reported loss."""
     batches = without_zero_sums(windows("mlp"))
@@ -193,64 +159,6 @@ def test_a_window_that_is_not_finite_stops_the_loop_where_it_is(float64, strateg
     expected, _ = reference("mlp", "adamw", [good, good])
     assert full_batch.error(step.model.get_weights(), expected) < 1e-12
     assert int(step.step.numpy()) == 2
-
-
-def test_clipping_per_replica_would_differ(float64, strategies):
-    """Pitfall: Keras clips each replica's own gradient before the reduction."""
-    features, labels, _ = full_batch.batch("mlp", 12)
-    whole = reference("mlp", "sgd", [(features, labels, None)], clip_norm=0.3)[0]
-    keras.utils.set_random_seed(1)
-    model, optimizer = full_batch.mlp(), OPTIMIZERS["sgd"]()
-    halves = []
-    for rows in (slice(0, 6), slice(6, 12)):
-        _, part = full_batch.full_batch_gradients(model, "mlp", features[rows], labels[rows], None)
-        halves.append(tf.clip_by_global_norm(part, 0.3)[0])
-    optimizer.apply([(a + b) / 2 for a, b in zip(*halves, strict=True)], model.trainable_variables)
-    assert full_batch.error(model.get_weights(), whole) > 1e-4
-    step = make(strategies["mirrored2"], "mlp", "sgd", clip_norm=0.3)
-    step((features, labels))
-    assert full_batch.error(step.model.get_weights(), whole) < 1e-12
-
-
-def test_a_schedule_or_an_average_per_micro_batch_would_differ(float64, strategies):
-    """Pitfall: K micro-batches counted as K steps of the learning-rate schedule or of the EMA."""
-    batches = [full_batch.batch("mlp", 12, seed) for seed in range(2)]
-    expected, averages = reference("mlp", "adamw_schedule", batches, ema_momentum=0.9)
-    _, naive = reference("mlp", "adamw_schedule", batches, ema_momentum=0.9**4)
-    assert full_batch.error(naive, averages) > 1e-3
-    keras.utils.set_random_seed(1)
-    model, optimizer = full_batch.mlp(), OPTIMIZERS["adamw_schedule"]()
-    for batch in batches:
-        _, gradients = full_batch.full_batch_gradients(model, "mlp", *batch)
-        optimizer.apply(gradients, model.trainable_variables)
-        optimizer.iterations.assign_add(3)  # 4 micro-batches
-    assert full_batch.error(model.get_weights(), expected) > 1e-4
-    step = make(strategies["none"], "mlp", "adamw_schedule", ema_momentum=0.9)
-    for batch in batches:
-        step(batch)
-    assert full_batch.error(step.model.get_weights(), expected) < 1e-12
-    assert full_batch.error([a.numpy() for a in step.averages], averages) < 1e-12
-
-
-@pytest.mark.parametrize("name", ["AdamW", "Adagrad"])
-def test_an_id_that_repeats_has_one_gradient(float64, name):
-    """Pitfall: Keras' `fit` leaves an id's rows apart, and these take the square of each."""
-    features, labels, _ = full_batch.batch("embeddings", 12)
-
-    def made():
-        keras.utils.set_random_seed(1)
-        return full_batch.embeddings(), getattr(keras.optimizers, name)(0.05)
-
-    expected, _ = full_batch.train(*made(), "embeddings", [(features, labels, None)] * 2)
-    model, optimizer = made()
-    model.compile(optimizer, "mse", run_eagerly=True)
-    model.fit(features, labels, batch_size=12, epochs=2, shuffle=False, verbose=0)
-    assert full_batch.error(model.get_weights(), expected) > 1e-3
-    model, optimizer = made()
-    step = TrainStep(model, optimizer, "mse", micro_batch_size=3)
-    for _ in range(2):
-        step((features, labels))
-    assert full_batch.error(model.get_weights(), expected) < 1e-12
 
 
 def test_averages_of_16_bit_variables_are_kept_in_32(strategies):

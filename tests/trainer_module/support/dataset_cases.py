@@ -57,35 +57,15 @@ def large_constant(value):
 
 
 @case
-def array(value):
-    mean = many(value)
-    return numbers().map(lambda x: x - mean)
-
-
-@case
 def variable(value):
     mean = tf.Variable(value, name="mean")
     return numbers().map(lambda x: x - mean)
 
 
 @case
-def assigned_variable(value):
-    mean = tf.Variable(0.0)
-    dataset = numbers().map(lambda x: x - mean)
-    mean.assign(value)
-    return dataset
-
-
-@case
 def low_precision(value):
     mean = tf.constant(many(100 * value), tf.bfloat16)
     return numbers().map(lambda x: tf.cast(x, tf.bfloat16) - mean)
-
-
-@case
-def texts(value):
-    words = tf.constant([f"{n}" for n in range(COUNT)] + [f"{value}"])
-    return numbers().map(lambda x: words)
 
 
 @case
@@ -101,23 +81,10 @@ def ragged_constant(value):
 
 
 @case
-def sparse_constant(value):
-    sparse = tf.sparse.from_dense(np.diag(many(value) + 1))
-    return numbers().map(lambda x: tf.sparse.reduce_sum(sparse) + x)
-
-
-@case
 def normalization(value):
     layer = keras.layers.Normalization()
     layer.adapt(np.array([[0.0, 1.0], [4.0, value]], "float32"))
     return numbers().map(lambda x: layer(tf.fill([1, 2], x)))
-
-
-@case
-def dense_layer(value):
-    layer = keras.layers.Dense(2, kernel_initializer=keras.initializers.Constant(value))
-    layer.build((None, 1))
-    return numbers().map(lambda x: layer(tf.reshape(x, [1, 1])))
 
 
 @case
@@ -171,15 +138,6 @@ def in_interleave(value):
 
 
 @case
-def traced_in_interleave(value):
-    return tf.data.Dataset.range(3).interleave(
-        lambda i: tf.data.Dataset.range(2).map(lambda j: tf.cast(j, tf.float32) - value),
-        num_parallel_calls=2,
-        deterministic=True,
-    )
-
-
-@case
 def twice_nested(value):
     mean = tf.Variable(value)
     return tf.data.Dataset.range(3).flat_map(
@@ -187,11 +145,6 @@ def twice_nested(value):
             lambda j: tf.data.Dataset.from_tensors(j).map(lambda x: tf.cast(x, tf.float32) - mean)
         )
     )
-
-
-@case
-def zipped(value):
-    return tf.data.Dataset.zip((numbers(), (variable(value), numbers())))
 
 
 @case
@@ -207,11 +160,6 @@ def chosen_part(value):
 
 
 @case
-def sampled_part(value):
-    return tf.data.Dataset.sample_from_datasets([numbers(), variable(value)], seed=1)
-
-
-@case
 def sampled_weights(value):
     return tf.data.Dataset.sample_from_datasets([numbers()] * 2, [0.5, value], seed=1)
 
@@ -219,11 +167,6 @@ def sampled_weights(value):
 @case
 def filtered(value):
     return numbers().filter(lambda x: x < value)
-
-
-@case
-def reduced_windows(value):
-    return numbers().window(int(value)).flat_map(lambda window: window.batch(2))
 
 
 @case
@@ -241,11 +184,6 @@ def cycle(value):
     return tf.data.Dataset.range(4).interleave(
         lambda i: tf.data.Dataset.range(3), cycle_length=int(value)
     )
-
-
-@case
-def text_rows(value):
-    return tf.data.Dataset.from_tensor_slices({"text": [f"{value}", "b"]})
 
 
 @case

@@ -21,14 +21,15 @@ import small_transform
 import tensorflow as tf
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
-from components.input_gradients.executor import attributions_of
+from components.input_gradients.executor import _attributions_of
 from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module.tfx.export import (
-    INPUT_CHECKS,
+    _INPUT_CHECKS,
+    _argument_names,
+    _input_checks,
     _to_parsed,
-    argument_names,
+    _unused_columns,
     export_model,
-    input_checks,
     write_input_checks,
 )
 from trainer_module.tfx.label_names import LabelNames
@@ -246,7 +247,7 @@ def test_the_readmes_export_explains_raw_rows_behind_plain_tft(transformed, tmp_
     exec(code, scope)
     records = [small_transform.serialized(row) for row in transformed.raw["eval"][:50]]
     batch = ExamplesToRecordBatchDecoder().DecodeBatch(records)
-    found = attributions_of(batch, folder, "eval", 16).to_pandas()
+    found = _attributions_of(batch, folder, "eval", 16).to_pandas()
     made = tf.saved_model.load(folder).signatures["transform_features"](tf.constant(records))
     features = {name: made[name] for name in model.input}
     names = ["attribution.fare_scaled", "attribution.company_id"]
@@ -277,7 +278,7 @@ def test_raw_takes_rows_of_different_length(dtype, rows, filler):
 
 def test_argument_names_of_raw_are_what_tensorflow_accepts_and_unique():
     columns = ["fare", "area m2", "area_m2", "area-m2", "_x", "Größe", "%", "from", "self"]
-    names = argument_names(columns)
+    names = _argument_names(columns)
     assert names == {
         "fare": "fare",
         "area m2": "area_m2_1",
@@ -294,8 +295,6 @@ def test_argument_names_of_raw_are_what_tensorflow_accepts_and_unique():
 def test_unused_columns_are_found_without_tracing(exported, monkeypatch):
     """Reference: what the layer gives when it is traced without each column."""
     import tensorflow_transform as tft
-
-    from trainer_module.tfx.export import unused_columns
 
     data, model, _ = exported
     output = tft.TFTransformOutput(data.graph)
@@ -314,7 +313,7 @@ def test_unused_columns_are_found_without_tracing(exported, monkeypatch):
     expected = tuple(name for name in spec if gives_all(name))
     assert "tips" in expected
     monkeypatch.setattr(layer, "call", None)
-    assert unused_columns(layer, spec, list(needed)) == expected
+    assert _unused_columns(layer, spec, list(needed)) == expected
 
 
 def column(name: str, kind: str, position: int, **more: Any) -> Column:
@@ -342,7 +341,7 @@ LAYOUT = FeatureLayout(
 def test_ids_of_unseen_values_and_bits_of_dates():
     packed_int, packed_float = {"output": "packed_int"}, {"output": "packed_float"}
     missing = {"output": "packed_missing"}
-    assert input_checks(LAYOUT) == {
+    assert _input_checks(LAYOUT) == {
         # Ids 0 to 3 are values, 4 is an unseen one, 5 a missing one.
         "categories": [
             {"column": "town", **packed_int, "position": 0, "ids": [4, 4]},
@@ -354,11 +353,11 @@ def test_ids_of_unseen_values_and_bits_of_dates():
             {"column": "at", **missing, "word": 1, "bit": 6},
         ],
     }
-    assert input_checks(LAYOUT.model_copy(update={"missing": None}))["dates"] == []
+    assert _input_checks(LAYOUT.model_copy(update={"missing": None}))["dates"] == []
 
 
 def test_the_file_has_a_version(tmp_path):
     (tmp_path / "assets.extra").mkdir()
     write_input_checks(str(tmp_path), LAYOUT)
-    written = json.loads((tmp_path / INPUT_CHECKS).read_text())
-    assert written == {"version": 1, **input_checks(LAYOUT)}
+    written = json.loads((tmp_path / _INPUT_CHECKS).read_text())
+    assert written == {"version": 1, **_input_checks(LAYOUT)}

@@ -66,21 +66,20 @@ def test_the_outputs_of_two_classes(logits, shape):
     assert found["prediction"].tolist() == [[b"yes" if p > 0.5 else b"no"] for p in positive]
 
 
-@pytest.mark.parametrize("logits", [False, True])
-def test_several_classes(logits):
-    powers = np.exp(LOGITS)
-    probabilities = powers / powers.sum(axis=1, keepdims=True)
-    names = KINDS._replace(outputs="logits") if logits else KINDS
-    found = served(LOGITS if logits else probabilities, names)
-    np.testing.assert_allclose(found["probabilities"], probabilities, atol=1e-6)
-    chosen = [["a", "b", "ü"][i].encode() for i in probabilities.argmax(axis=1)]
-    assert found["prediction"][:, 0].tolist() == chosen
-    assert len(set(chosen)) == 3
+def test_several_classes():
+    for logits in [False, True]:
+        powers = np.exp(LOGITS)
+        probabilities = powers / powers.sum(axis=1, keepdims=True)
+        names = KINDS._replace(outputs="logits") if logits else KINDS
+        found = served(LOGITS if logits else probabilities, names)
+        np.testing.assert_allclose(found["probabilities"], probabilities, atol=1e-6)
+        chosen = [["a", "b", "ü"][i].encode() for i in probabilities.argmax(axis=1)]
+        assert found["prediction"][:, 0].tolist() == chosen
+        assert len(set(chosen)) == 3
 
 
-@pytest.mark.parametrize(
-    ("outputs", "names"),
-    [
+def test_outputs_of_unknown_meaning_are_unchanged():
+    for outputs, names in [
         ({"outputs": LOGITS[:, :1]}, LabelNames("price", "regression", None, "values")),
         ({"outputs": LOGITS}, KINDS._replace(outputs="values")),
         ({"outputs": LOGITS[:, :2]}, KINDS),
@@ -88,24 +87,22 @@ def test_several_classes(logits):
         ({"outputs": LOGITS[:, :, np.newaxis]}, KINDS),
         ({"kind": LOGITS}, KINDS),
         ({"outputs": LOGITS, "kind": LOGITS}, KINDS),
-    ],
-)
-def test_outputs_of_unknown_meaning_are_unchanged(outputs, names):
-    found = with_classes({name: tf.constant(values) for name, values in outputs.items()}, names)
-    assert set(found) == set(outputs)
+    ]:
+        found = with_classes({name: tf.constant(values) for name, values in outputs.items()}, names)
+        assert set(found) == set(outputs)
 
 
 def test_zero_rows():
     assert served(np.zeros([0, 3]), KINDS)["classes"].shape == (0, 3)
 
 
-@pytest.mark.parametrize(("values", "names"), [(LOGITS[:, :1], BINARY), (LOGITS, KINDS)])
-def test_evaluator_reads_the_same_outputs(values, names):
+def test_evaluator_reads_the_same_outputs():
     """TFMA picks one of several outputs by their names, and may read labels by others."""
-    from tensorflow_model_analysis.metrics import metric_util
+    for values, names in [(LOGITS[:, :1], BINARY), (LOGITS, KINDS)]:
+        from tensorflow_model_analysis.metrics import metric_util
 
-    labels = np.arange(20) % 2
-    found = metric_util.prepare_labels_and_predictions(labels, served(values, names))
-    before = metric_util.prepare_labels_and_predictions(labels, np.float32(values))
-    for one, other in zip(found, before, strict=True):
-        np.testing.assert_array_equal(one, other)
+        labels = np.arange(20) % 2
+        found = metric_util.prepare_labels_and_predictions(labels, served(values, names))
+        before = metric_util.prepare_labels_and_predictions(labels, np.float32(values))
+        for one, other in zip(found, before, strict=True):
+            np.testing.assert_array_equal(one, other)

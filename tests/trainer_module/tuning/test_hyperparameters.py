@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from trainer_module.config import TrainerConfig
 from trainer_module.tuning.hyperparameters import (
+    _from_choice,
+    _setting_paths,
+    _value_at,
     as_choices,
-    from_choice,
-    setting_paths,
     setting_values,
-    value_at,
     with_hyperparameters,
     with_values,
 )
@@ -33,7 +33,7 @@ def test_any_values_come_back_from_keras_tuner_as_they_were(values):
     space.Choice("setting", as_choices(values))
     written = json.loads(json.dumps(space.get_config()))  # as TFX's Tuner writes it
     choices = written["space"][0]["config"]["values"]
-    found = [from_choice(choice) for choice in choices]
+    found = [_from_choice(choice) for choice in choices]
     assert found == values
     # 1 == 1.0 == True for Python, not for a configuration; numbers of one list may become floats.
     numbers = {type(value) for value in values} <= {int, float}
@@ -60,22 +60,22 @@ def test_values_take_the_places_of_their_paths():
     assert changed.optimizer.schedule is not None
     assert changed.optimizer.schedule.name == "cosine"
     assert changed.model.hidden_units == (8,)
-    assert value_at(changed, "model.options.heads") == 4
-    assert value_at(config, "optimizer.schedule.name") is None
+    assert _value_at(changed, "model.options.heads") == 4
+    assert _value_at(config, "optimizer.schedule.name") is None
     assert with_values(config, {}) == config == TrainerConfig(steps=3, model_fn="my_model.build")
 
 
 def test_every_setting_has_a_path():
     config = TrainerConfig(epochs=1)
-    for path in setting_paths():
-        assert "." in path or value_at(config, path) == getattr(config, path)
-    assert {"optimizer", "optimizer.schedule.warmup_steps", "model.dropout"} < set(setting_paths())
+    for path in _setting_paths():
+        assert "." in path or _value_at(config, path) == getattr(config, path)
+    assert {"optimizer", "optimizer.schedule.warmup_steps", "model.dropout"} < set(_setting_paths())
 
 
-@pytest.mark.parametrize("path", ["optimizer.lr", "clip_norm.x", "nothing", "model.hidden_units.0"])
-def test_a_path_that_leads_nowhere_is_refused(path):
-    with pytest.raises(ValueError, match=rf"trainer.{path} is not a setting: "):
-        with_values(TrainerConfig(epochs=1), {path: 1})
+def test_a_path_that_leads_nowhere_is_refused():
+    for path in ["optimizer.lr", "clip_norm.x", "nothing", "model.hidden_units.0"]:
+        with pytest.raises(ValueError, match=rf"trainer.{path} is not a setting: "):
+            with_values(TrainerConfig(epochs=1), {path: 1})
 
 
 def test_hyperparameters_without_values_are_refused():

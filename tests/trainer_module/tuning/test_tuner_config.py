@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainer_module import TrainerConfig, TunerConfig
-from trainer_module.tuning.hyperparameters import as_choices, from_choice
+from trainer_module.tuning.hyperparameters import _from_choice, as_choices
 
 TRAINER = TrainerConfig(epochs=2, metrics=("auc",))
 
@@ -33,14 +33,13 @@ def test_values_get_the_type_of_the_setting():
 def test_sizes_by_step_can_be_searched():
     search = {"global_batch_size": {"values": [128, {0: 64, 100: 128}]}}
     tuning = TunerConfig.parse({"search": search})
-    drawn = [from_choice(each) for each in as_choices(tuning.search["global_batch_size"].ends)]
+    drawn = [_from_choice(each) for each in as_choices(tuning.search["global_batch_size"].ends)]
     found = [tuning.trial_config(TRAINER, {"global_batch_size": each}) for each in drawn]
     assert [config.global_batch_size for config in found] == [128, {0: 64, 100: 128}]
 
 
-@pytest.mark.parametrize(
-    ("search", "message"),
-    [
+def test_invalid_ranges_are_rejected():
+    for search, message in [
         ({}, r"tuner.search: .* at least 1 item"),
         ({"optimizer.lerning_rate": {"values": [1]}}, r"did you mean 'optimizer.learning_rate'\?"),
         ({"clip_norm": {"mni": 1, "max": 2}}, r"clip_norm.mni is not a setting: .*'min'"),
@@ -60,34 +59,28 @@ def test_sizes_by_step_can_be_searched():
         ({"label": {"values": ["a", "b"]}}, r"label cannot be searched: trials that differ in it"),
         ({"epochs": {"values": [1, 2]}}, r"epochs cannot be searched: set the length of a trial"),
         ({"strategy": {"values": ["auto"]}}, r"strategy cannot be searched: it does not change"),
-    ],
-)
-def test_invalid_ranges_are_rejected(search, message):
-    with pytest.raises(ValueError, match=message):
-        TunerConfig.parse({"search": search})
+    ]:
+        with pytest.raises(ValueError, match=message):
+            TunerConfig.parse({"search": search})
 
 
 RATES = {"optimizer.learning_rate": {"values": [0.1, 0.01]}}
 
 
-@pytest.mark.parametrize(
-    ("tuner", "message"),
-    [
+def test_invalid_settings_are_rejected():
+    for tuner, message in [
         ({"trials": 0}, r"tuner.trials=0: .* greater than or equal to 1"),
         ({"epochs": 1, "steps": 2}, r"epochs=1 and steps=2: give one of them"),
         ({"algorithm": "hyperband", "steps": 2}, r"hyperband counts epochs"),
         ({"algorithm": "annealing"}, r"tuner.algorithm='annealing'"),
         ({"trails": 3}, r"tuner.trails is not a setting: did you mean 'trials'\?"),
-    ],
-)
-def test_invalid_settings_are_rejected(tuner, message):
-    with pytest.raises(ValueError, match=message):
-        TunerConfig.parse({"search": RATES, **tuner})
+    ]:
+        with pytest.raises(ValueError, match=message):
+            TunerConfig.parse({"search": RATES, **tuner})
 
 
-@pytest.mark.parametrize(
-    ("tuner", "message"),
-    [
+def test_search_that_contradicts_the_training_is_rejected():
+    for tuner, message in [
         ({"objective": "acu"}, r"tuning.objective='acu' is not evaluated; did you mean 'auc'\?"),
         (
             {"search": {"loss": {"values": ["mse", "mae"]}}},
@@ -107,12 +100,10 @@ def test_invalid_settings_are_rejected(tuner, message):
             },
             r"training.micro_batch_size=256 exceeds global_batch_size=128",
         ),
-    ],
-)
-def test_search_that_contradicts_the_training_is_rejected(tuner, message):
-    tuning = TunerConfig.parse({"search": RATES, **tuner})
-    with pytest.raises(ValueError, match=message):
-        tuning.check(TRAINER, section="training", own="tuning")
+    ]:
+        tuning = TunerConfig.parse({"search": RATES, **tuner})
+        with pytest.raises(ValueError, match=message):
+            tuning.check(TRAINER, section="training", own="tuning")
 
 
 def test_tuner_sets_the_length_of_a_trial():

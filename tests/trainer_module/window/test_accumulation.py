@@ -79,24 +79,6 @@ def test_tables_smaller_and_larger_than_what_is_looked_up(float64, table_rows):
     assert full_batch.error(total.gradients, expected) < 1e-12
 
 
-def test_compiled_by_xla_they_are_the_same(float64):
-    """Other models: test_matrix.py."""
-    model = full_batch.MODELS["regularised"]()
-    data = full_batch.batch("regularised")
-    _, gradients = window_gradients(model, "regularised", data, 4, jit_compile=True)
-    _, expected = full_batch.full_batch_gradients(model, "regularised", *data)
-    assert full_batch.error(gradients, expected) < 1e-12
-
-
-@pytest.mark.parametrize("kind", ["regularised", "embeddings", "separable_convolution"])
-def test_float32_to_float32_rounding(kind):
-    model = full_batch.MODELS[kind]()
-    data = full_batch.batch(kind)
-    _, gradients = window_gradients(model, kind, data, 3)
-    _, expected = full_batch.full_batch_gradients(model, kind, *data)
-    assert full_batch.error(gradients, expected) < 2e-6
-
-
 @functools.cache
 def linear() -> keras.Model:
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
@@ -137,21 +119,6 @@ def test_any_cut_of_any_batch(rows, micro_batch_size, seed, weighted, reduction)
     np.testing.assert_allclose(total.gradients[0], slope, atol=2e-6 * scale)
 
 
-def test_sums_of_two_halves_are_the_sum_of_both(float64):
-    model = full_batch.mlp()
-    features, labels, weights = map(tf.constant, full_batch.batch("mlp"))
-
-    def sums(rows):
-        return accumulate_gradients(
-            model, "mse", features[rows], labels[rows], weights[rows], micro_batch_size=2
-        )
-
-    whole, first, second = sums(slice(0, 11)), sums(slice(0, 4)), sums(slice(4, 11))
-    added = first + second
-    assert full_batch.error(added.gradients, whole.gradients) < 1e-12
-    assert float(added.denominator) == pytest.approx(float(whole.denominator), rel=1e-12)
-
-
 @pytest.mark.parametrize("time", [4, None])
 def test_sequences_of_one_feature(float64, time):
     """The trace forgets the kernel's axis of 1. Reference: GradientTape over all rows; 1e-12."""
@@ -177,64 +144,6 @@ def test_sequences_of_one_feature(float64, time):
 
     _, found = run(x, y)
     assert full_batch.error(found, expected) < 1e-12
-
-
-def test_no_rows_give_zeros(float64):
-    model = full_batch.mlp()
-    features, labels, weights = (tf.constant(x[:0]) for x in full_batch.batch("mlp"))
-    total = accumulate_gradients(model, "mse", features, labels, weights, micro_batch_size=2)
-    assert float(total.denominator) == 0
-    assert all(not np.any(g) for g in total.gradients)
-
-
-def test_the_mean_of_means_differs(float64):
-    """Pitfall: averaging the micro-batches' own means, as accumulation loops often do."""
-    model = full_batch.mlp()
-    features, labels, weights = full_batch.batch("mlp")
-    _, expected = full_batch.full_batch_gradients(model, "mlp", features, labels, weights)
-    means = [
-        full_batch.full_batch_gradients(
-            model, "mlp", *(x[i : i + 4] for x in (features, labels, weights))
-        )[1]
-        for i in range(0, 11, 4)
-    ]
-    naive = [np.mean([m[i] for m in means], axis=0) for i in range(len(expected))]
-    assert full_batch.error(naive, expected) > 1e-2
-    _, ours = window_gradients(model, "mlp", (features, labels, weights), 4)
-    assert full_batch.error(ours, expected) < 1e-12
-
-
-def test_a_padded_row_would_enter_the_activity_regulariser(float64):
-    """Pitfall: padding the last micro-batch; ours is short instead."""
-    model = full_batch.mlp(activity_regularizer="l2", bias_initializer="ones")
-    features, labels, weights = full_batch.batch("mlp")
-    _, expected = full_batch.full_batch_gradients(model, "mlp", features, labels, weights)
-    padded = [np.concatenate([x, np.zeros_like(x[:1])]) for x in (features, labels, weights)]
-    _, naive = full_batch.full_batch_gradients(model, "mlp", *padded)
-    assert full_batch.error(naive, expected) > 1e-4
-    _, ours = window_gradients(model, "mlp", (features, labels, weights), 4)
-    assert full_batch.error(ours, expected) < 1e-12
-
-
-def test_losses_per_token_count_tokens(float64):
-    """Reference: the sum over unmasked tokens divided by their number, in one batch."""
-    ids = np.array([[1, 2, 0, 0], [3, 4, 5, 6], [1, 0, 0, 0]])
-    labels = np.array([[0, 1, 0, 0], [1, 1, 0, 1], [0, 0, 0, 0]])
-    x = keras.Input((4,), dtype="int64")
-    hidden = keras.layers.Embedding(7, 3, mask_zero=True)(x)
-    model = keras.Model(x, keras.layers.Dense(2, activation="softmax")(hidden))
-    loss = "sparse_categorical_crossentropy"
-    total = accumulate_gradients(
-        model, loss, tf.constant(ids), tf.constant(labels), micro_batch_size=1
-    )
-    assert float(total.denominator) == 7
-    with tf.GradientTape() as tape:
-        values = keras.losses.sparse_categorical_crossentropy(labels, model(ids))
-        expected = tf.reduce_sum(tf.where(ids > 0, values, tf.zeros_like(values))) / 7
-    slopes = tape.gradient(expected, [v.value for v in model.trainable_variables])
-    loss_value, gradients = mean_gradients(total, model)
-    assert float(loss_value) == pytest.approx(float(expected), rel=1e-12)
-    assert full_batch.error(gradients, [tf.convert_to_tensor(s) for s in slopes]) < 1e-12
 
 
 def test_dropout_masks_differ_per_micro_batch_and_repeat_per_position():

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import TrainStep, accumulate_gradients, mean_gradients, weighted_loss
+from trainer_module import TrainStep, weighted_loss
 from trainer_module.loop.evaluation import Evaluation
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -240,96 +240,6 @@ def test_outputs_within_outputs():
     agree(stepped(model, loss, (features, labels)), theirs)
 
 
-def test_a_list_of_one_output():
-    class Listed(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.dense = keras.layers.Dense(1)
-
-        def call(self, x):
-            return [self.dense(x)]
-
-    model = Listed()
-    model(np.zeros((1, 4)))
-    y = rows((ROWS, 1), 2)
-    plain = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-    plain.set_weights(model.get_weights())
-    theirs = keras_step(plain, "mse", (rows(), y))
-    for loss in ("mse", ["mse"]):
-        step = TrainStep(model, keras.optimizers.SGD(RATE), loss, micro_batch_size=5)
-        for labels in (y, [y]):
-            agree(take(step, (rows(), labels)), theirs)
-        assert evaluated(model, loss, (rows(), y)) == pytest.approx(theirs[0], rel=1e-12)
-
-
-class Squares(keras.losses.Loss):
-    """A loss as a user writes it; Keras gives it labels of floats, whatever they were."""
-
-    def call(self, y_true, y_pred):
-        return keras.ops.mean((y_true - y_pred) ** 2, axis=-1)
-
-
-def squares(y_true, y_pred, smooth=1.0):
-    return keras.ops.mean((y_true - y_pred) ** 2, axis=-1) / smooth
-
-
-@pytest.mark.parametrize(
-    ("loss", "dtype", "shape", "weighted"),
-    [
-        (Squares(), "float32", (ROWS,), True),
-        (squares, "int64", (ROWS,), False),
-        (squares, "bool", (ROWS, 1), True),
-    ],
-    ids=["class-float32", "function-int64", "function-bool"],
-)
-def test_losses_of_a_user_get_labels_of_the_outputs_rank_and_dtype(loss, dtype, shape, weighted):
-    """Keras gets labels [rows, 1]: of [rows] its own base class makes a square."""
-    labels = (rows(shape, 2) > 0).astype(dtype)
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-    rest = (WEIGHTS,) if weighted else ()
-    theirs = keras_step(model, squares, (rows(), labels.reshape(-1, 1), *rest))
-    given = weighted_loss(loss, reduction="mean") if weighted else loss
-    agree(stepped(model, given, (rows(), labels, *rest)), theirs)
-
-
-def test_sums_of_two_halves_are_those_of_all_rows():
-    """GradientSums with an axis of outputs add up field by field."""
-    features, labels = masked_data()
-    model = masked_outputs()
-    loss = weighted_loss(
-        {**LOSSES, "tokens": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
-    )
-
-    specs = tf.nest.map_structure(
-        lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), (features, labels)
-    )
-
-    @tf.function(input_signature=specs, autograph=False)
-    def traced(x, y):
-        return accumulate_gradients(model, loss, x, y, micro_batch_size=2)
-
-    def sums(part):
-        x, y = tf.nest.map_structure(lambda t: tf.constant(t[part]), (features, labels))
-        return traced(x, y)
-
-    whole, *halves = map(sums, (slice(None), slice(0, 5), slice(5, None)))
-    added = tf.nest.map_structure(lambda a, b: None if a is None else a + b, *halves)
-    assert whole.denominator.shape == (3,)
-    found, expected = (mean_gradients(total, model) for total in (added, whole))
-    agree((float(found[0]), found[1]), (float(expected[0]), expected[1]))
-
-
-def test_a_loss_of_classes_by_another_name():
-    """Reference: Keras on labels [rows]; of [rows, 1] it makes a square."""
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="softmax")])
-    loss = keras.losses.CategoricalGeneralizedCrossEntropy()
-    labels = np.arange(ROWS) % 3
-    theirs = keras_step(model, loss, (rows(), labels))
-    step = TrainStep(model, keras.optimizers.SGD(RATE), loss, micro_batch_size=5)
-    for given in (labels, labels.reshape(-1, 1)):
-        agree(take(step, (rows(), given)), theirs)
-
-
 @pytest.mark.parametrize(
     ("kind", "weights"), [("sparse", WEIGHTS), ("one_hot", None), ("binary", WEIGHTS)]
 )
@@ -359,17 +269,14 @@ def test_class_weights_are_those_of_fit(kind, weights):
         assert evaluated(model, ours, batch) == evaluated(model, plain, batch)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_invalid_class_weights_are_rejected():
+    for options, message in [
         ({"loss": ["mse", "mse"], "class_weight": {0: 2.0}}, "class_weight=.* of 2 outputs"),
         ({"loss": "mse", "class_weight": {-1: 2.0}}, r"class_weight={-1: 2.0}: give classes 0, 1"),
         ({"loss": "mse", "class_weight": {0: -2.0}}, "finite weights of at least 0"),
-    ],
-)
-def test_invalid_class_weights_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        weighted_loss(**options)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            weighted_loss(**options)
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -382,33 +289,6 @@ def test_a_class_that_is_not_a_number_stops_with_and_without_xla(jit_compile):
     with pytest.raises((ValueError, ArithmeticError), match=r"label is not a number|labels"):
         stepped(model, loss, (rows(), labels), jit_compile=jit_compile)
     np.testing.assert_equal(model.get_weights(), before)
-
-
-def test_metrics_of_each_output_with_separate_weights():
-    """Reference: Keras' evaluate with weighted_metrics, whose names they have."""
-    model = masked_outputs()
-    features, labels = masked_data()
-    each = {key: np.abs(rows((ROWS,), seed)) for seed, key in enumerate(FACTORS)}
-
-    def metrics():
-        return {
-            "row": [keras.metrics.MeanAbsoluteError(name="mae"), keras.metrics.R2Score(name="r2")],
-            "plain": [keras.metrics.MeanSquaredError(name="mse")],
-        }
-
-    found = Evaluation(
-        model,
-        {**LOSSES, "tokens": ignoring()},
-        tf.data.Dataset.from_tensor_slices((features, labels, each)).batch(5),
-        metrics=metrics(),
-    )()
-    losses = {**LOSSES, "tokens": ignoring()}
-    model.compile(loss=losses, weighted_metrics=metrics(), run_eagerly=True)
-    of_keras = {key: w.reshape(-1, 1) for key, w in each.items()}
-    theirs = model.evaluate(features, labels, sample_weight=of_keras, verbose=0, return_dict=True)
-    for name in ("row_mae", "row_r2", "plain_mse"):
-        assert found[name] == pytest.approx(theirs[name], rel=1e-6), name
-    assert set(found) == {"loss", "row_mae", "row_r2", "plain_mse"}
 
 
 def test_metrics_take_any_label_where_the_weight_is_0():

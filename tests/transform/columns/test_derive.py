@@ -54,18 +54,15 @@ def test_types_and_sources_come_from_a_trace(named: Any) -> None:
     assert derive_reads(path, _schema()) == {"fare"}
 
 
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
+def test_errors_of_a_function_name_it(named: Any) -> None:
+    for function, message in [
         (lambda inputs: [1], "returned list; return a dict of new columns"),
         (lambda inputs: {"fare": 1}, "returned column 'fare', which the data has already"),
         (lambda inputs: inputs["fair"], "wants column 'fair' that the data lacks"),
         (lambda inputs: 1 / 0, "failed: ZeroDivisionError"),
-    ],
-)
-def test_errors_of_a_function_name_it(named: Any, function: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        derived_columns(named(function), {"fare": tf.constant([1.0])})
+    ]:
+        with pytest.raises(ValueError, match=message):
+            derived_columns(named(function), {"fare": tf.constant([1.0])})
 
 
 def test_a_wrong_path_is_refused(named: Any) -> None:

@@ -10,8 +10,6 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from transform import FeatureSpec  # noqa: E402
-
 
 @pytest.fixture
 def block(block_of: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -20,16 +18,14 @@ def block(block_of: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda option, when: block_of({"date": option}, {"when": when})
 
 
-@pytest.mark.parametrize(
-    ("unit", "scale"), [("seconds", 1), ("milliseconds", 10**3), ("microseconds", 10**6)]
-)
-def test_ids_by_unit_with_one_for_missing(block: Any, unit: str, scale: int) -> None:
-    when = tf.SparseTensor([[0, 0], [2, 0]], [1_367_861_400 * scale, -1], [3, 1])
-    made = block({"parts": ["hour", "weekday"], "unit": unit}, when)
-    # 2013-05-06 17:30 UTC, a Monday; missing; 1969-12-31 23:59:59, a Wednesday
-    assert made.values.numpy().tolist() == [[17, 0], [24, 7], [23, 2]]
-    assert [size.total for size in made.sizes] == [25, 8]
-    assert made.missing.numpy().tolist() == [[False] * 2, [True] * 2, [False] * 2]
+def test_ids_by_unit_with_one_for_missing(block: Any) -> None:
+    for unit, scale in [("seconds", 1), ("milliseconds", 10**3), ("microseconds", 10**6)]:
+        when = tf.SparseTensor([[0, 0], [2, 0]], [1_367_861_400 * scale, -1], [3, 1])
+        made = block({"parts": ["hour", "weekday"], "unit": unit}, when)
+        # 2013-05-06 17:30 UTC, a Monday; missing; 1969-12-31 23:59:59, a Wednesday
+        assert made.values.numpy().tolist() == [[17, 0], [24, 7], [23, 2]]
+        assert [size.total for size in made.sizes] == [25, 8]
+        assert made.missing.numpy().tolist() == [[False] * 2, [True] * 2, [False] * 2]
 
 
 def test_a_cyclic_part_is_a_point_on_the_circle_and_missing_none(block: Any) -> None:
@@ -46,13 +42,6 @@ def test_a_cyclic_part_is_a_point_on_the_circle_and_missing_none(block: Any) -> 
     assert made.values.dtype == tf.float32
 
 
-def test_ids_of_a_place_with_one_for_missing(block: Any) -> None:
-    option = {"parts": ["hour", "year"], "time_zone": "America/Chicago"}
-    when = tf.SparseTensor([[0, 0], [2, 0]], [1_367_861_400, 0], [3, 1])
-    # 2013-05-06 12:30 in Chicago; missing; 1969-12-31 18:00
-    assert block(option, when).values.numpy().tolist() == [[12, 43], [24, 130], [18, 0]]
-
-
 def test_dates_in_a_format_of_the_users(block: Any) -> None:
     option = {"parts": ["day", "month"], "format": "%d.%m.%Y"}
     made = block(option, tf.constant(["06.05.2013", "", "31.02.2013", "2013-05-06"]))
@@ -60,21 +49,3 @@ def test_dates_in_a_format_of_the_users(block: Any) -> None:
     whole = tf.SparseTensor([[0, 0], [2, 0]], [20_130_506, 7], [3, 1])
     made = block({"parts": ["day", "month"], "format": "%Y%m%d"}, whole)
     assert made.values.numpy().tolist() == [[5, 4], [31, 12], [31, 12]]
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"parts": []}, "date gives nothing: name parts, of minute, hour,.* or elapsed: true"),
-        ({"parts": ["hour", "hour"]}, "date.parts holds 'hour' twice"),
-        ({"parts": "decade"}, "'minute', 'hour', 'weekday', 'weekend', 'day', 'week', 'month'"),
-        ({"parts": ["month", "year"], "cyclic": True}, "no year comes again"),
-        ({"parts": "hour", "time_zone": "Europe/Olso"}, "did you mean 'Europe/Oslo'"),
-        ({"parts": "hour", "time_zone": "here"}, "date.time_zone='here' is no time zone"),
-        ({"parts": "hour", "unit": "days"}, "'seconds', 'milliseconds' or 'microseconds'"),
-    ],
-)
-def test_what_makes_no_parts_is_refused(option: dict[str, Any], message: str) -> None:
-    group = {"name": "g", "columns": "a", "encode": {"date": option}}
-    with pytest.raises(ValueError, match=message):
-        FeatureSpec.model_validate({"groups": [group]})

@@ -17,10 +17,10 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.encode.encoder import Inputs, Known  # noqa: E402
-from transform.encode.ids import HASH, VOCABULARY, _hash_ids  # noqa: E402
+from transform.encode.encoder import Inputs  # noqa: E402
+from transform.encode.ids import VOCABULARY, _hash_ids  # noqa: E402
 from transform.encode.table import encoded  # noqa: E402
-from transform.spec.encoders import Hash, Vocabulary  # noqa: E402
+from transform.spec.encoders import Vocabulary  # noqa: E402
 from transform.spec.group import Group, ResolvedGroup  # noqa: E402
 
 
@@ -40,11 +40,6 @@ def test_a_cross_of_listed_values() -> None:
     assert (ids.numpy().tolist(), size.total) == ([1, 0, 2, 3], 4)
 
 
-def test_what_a_domain_may_contradict() -> None:
-    assert VOCABULARY.known(Vocabulary(top_k=7)) == Known(top_k=7)
-    assert VOCABULARY.known(Vocabulary()) == Known()
-
-
 NAN = float("nan")
 
 
@@ -55,13 +50,6 @@ def test_each_value_has_its_id(block_of: Any) -> None:
     assert block.values[:, 0].numpy().tolist() == [0, 4, 5, 5, 6, 5, 6, 0]
     assert block.sizes[0].total == 7
     assert block.missing[:, 0].numpy().tolist() == [False] * 4 + [True, False, True, False]
-
-
-def test_columns_of_one_group_are_encoded_at_once(block_of: Any) -> None:
-    columns = {"a": tf.constant([1, 2]), "b": tf.constant([[2], [9]])}
-    block = block_of({"integer": {"size": 3}}, columns)
-    assert block.names == ("a", "b")
-    assert block.values.numpy().tolist() == [[1, 2], [2, 3]]
 
 
 def test_a_fraction_is_refused_by_name(block_of: Any) -> None:
@@ -91,22 +79,6 @@ def test_given_boundaries_are_those_of_digitize() -> None:
         assert size.total == len(bounds) + 2
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({}, "neither buckets nor boundaries; give exactly one"),
-        ({"buckets": 3, "boundaries": [1]}, "both buckets and boundaries; give exactly one"),
-        ({"boundaries": [1, 1]}, r"boundaries=\[1.0, 1.0\]; give different finite numbers, asc"),
-        ({"boundaries": [2, 1]}, "ascending"),
-        ({"boundaries": [float("inf")]}, "finite"),
-        ({"boundaries": []}, "at least 1 item"),
-    ],
-)
-def test_what_makes_no_buckets_is_refused(option: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        _group(option)
-
-
 TEXTS = ["a", "", "b", "grün", "a"]
 
 
@@ -129,10 +101,3 @@ def test_ints_are_hashed_as_their_text(block_of: Any) -> None:
     option = {"hash": {"buckets": 50}}
     ints, texts = (block_of(option, {"x": tf.constant(x)}) for x in ([7, -3], ["7", "-3"]))
     assert ints.values.numpy().tolist() == texts.values.numpy().tolist()
-
-
-def test_a_cross_is_hashed_by_the_same() -> None:
-    assert HASH.of_texts is not None
-    ids, size = HASH.of_texts(tf.constant(TEXTS), Hash(buckets=9), "")
-    assert ids.numpy().tolist() == _hash_ids(tf.constant(TEXTS), np.asarray(9)).numpy().tolist()
-    assert size.total == 10

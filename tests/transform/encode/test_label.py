@@ -73,22 +73,25 @@ def test_binary_label_weight_and_passthrough_are_written(tipped: Any) -> None:
     assert [note.decode() for note in result.written["note"][:, 0]] == columns["note"]
 
 
-@pytest.mark.parametrize(
-    ("positive", "expected"),
-    [("True", [1, 0]), ("true", [1, 0]), ("FALSE", [0, 1]), (1, [1, 0]), (0, [0, 1])],
-)
-def test_the_text_of_a_bool_is_a_positive_value_of_ints(positive: Any, expected: Any) -> None:
+def test_the_text_of_a_bool_is_a_positive_value_of_ints() -> None:
     """CSV reads `True` as 1: a configuration that names it holds."""
-    import tensorflow as tf
+    for positive, expected in [
+        ("True", [1, 0]),
+        ("true", [1, 0]),
+        ("FALSE", [0, 1]),
+        (1, [1, 0]),
+        (0, [0, 1]),
+    ]:
+        import tensorflow as tf
 
-    from transform.encode.label import _binary_of
-    from transform.resolve.select import _check_label_type
-    from transform.spec.features import Label
+        from transform.encode.label import _binary_of
+        from transform.resolve.select import _check_label_type
+        from transform.spec.features import Label
 
-    label = Label(column="y", kind="binary", positive=positive)
-    _check_label_type(label, "int")
-    found = _binary_of({"y": tf.constant([[1], [0]], tf.int64)}, label, False)
-    assert found.numpy()[:, 0].tolist() == expected
+        label = Label(column="y", kind="binary", positive=positive)
+        _check_label_type(label, "int")
+        found = _binary_of({"y": tf.constant([[1], [0]], tf.int64)}, label, False)
+        assert found.numpy()[:, 0].tolist() == expected
 
 
 def test_the_positive_value_is_compared_in_the_columns_own_type() -> None:
@@ -160,18 +163,13 @@ def test_a_regressions_whole_numbers_keep_every_bit(analyze: Any) -> None:
     assert written[:, 0].tolist() == values
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
+def test_a_binary_label_that_cannot_be_trained_on_is_refused(analyze: Any) -> None:
+    for values, message in [
         ([0] * ROWS, r"label 'y' is constant \(value 0 in all 120 rows\)"),
         ([0, 1, 2] * 40, r"neither 0 nor 1 .* in 40 of 120 rows.* example 2"),
-    ],
-)
-def test_a_binary_label_that_cannot_be_trained_on_is_refused(
-    analyze: Any, values: list[int], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        _label_of(analyze, "binary", values)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            _label_of(analyze, "binary", values)
 
 
 def test_a_label_that_cannot_be_trained_on_fails_the_analysis(run_transform: Any) -> None:
@@ -180,26 +178,21 @@ def test_a_label_that_cannot_be_trained_on_fails_the_analysis(run_transform: Any
         run_transform(spec, {"x": X, "y": ["cat"] * ROWS})
 
 
-@pytest.mark.parametrize(
-    ("accumulators", "message"),
-    [
+def test_messages_count_rows_over_all_batches() -> None:
+    for accumulators, message in [
         ([[9, 4, 0, -np.inf, 0, 1]], "is missing in 4 of 9 rows; leave these rows out"),
         ([[9, 9, 0, -np.inf, np.inf, -np.inf]], "is missing in all 9 rows; use another column"),
         ([[9, 0, 1, 2.5, 0, 1], [9, 0, 1, 3, 0, 1]], "is odd in 2 of 18 rows, for example 3"),
         ([[9, 0, 0, -np.inf, 1.5, 1.5]] * 2, r"is constant \(value 1.5 in all 18 rows\)"),
-    ],
-)
-def test_messages_count_rows_over_all_batches(
-    accumulators: list[list[float]], message: str
-) -> None:
-    from transform.encode.label import _TargetCombiner
+    ]:
+        from transform.encode.label import _TargetCombiner
 
-    combiner = _TargetCombiner("label 'y'", "is odd")
-    merged = combiner.create_accumulator()
-    for accumulator in accumulators:
-        merged = combiner.add_input(merged, [np.asarray(accumulator, np.float64)])
-    with pytest.raises(ValueError, match=message):
-        combiner.extract_output(merged)
+        combiner = _TargetCombiner("label 'y'", "is odd")
+        merged = combiner.create_accumulator()
+        for accumulator in accumulators:
+            merged = combiner.add_input(merged, [np.asarray(accumulator, np.float64)])
+        with pytest.raises(ValueError, match=message):
+            combiner.extract_output(merged)
 
 
 @pytest.mark.slow

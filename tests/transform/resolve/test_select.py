@@ -13,9 +13,6 @@ import pytest
 
 from transform import FeatureSpec
 from transform.resolve.select import (
-    _check_targets,
-    _check_type,
-    _reserved_columns,
     reads_texts,
     resolve,
     step_of,
@@ -84,21 +81,6 @@ def test_exact_names_come_before_patterns() -> None:
         of("v[7]")
 
 
-@pytest.mark.parametrize(
-    ("columns", "encode", "message"),
-    [
-        (["a"], "vocabulary", "group 'g': share: true needs several columns, and .* 'a' alone"),
-        (["a", "n"], "vocabulary", "columns of one type, and 'a' is string, 'n' is .*int"),
-        (["n", "a"], {"hash": {"buckets": 9}}, "'a' is string, 'n' is .*int"),
-        (["a", "bb"], "vocabulary", "column 'bb' is not in the data; did you mean 'b'"),
-    ],
-)
-def test_columns_that_cannot_share_are_refused(columns: Any, encode: Any, message: str) -> None:
-    group = {"name": "g", "columns": columns, "encode": encode, "share": True}
-    with pytest.raises(ValueError, match=message):
-        _columns_of(_groups(group), a="string", b="string", n="int")
-
-
 def test_whole_floats_share_the_ids_of_ints() -> None:
     group = {"name": "g", "columns": ["n", "x"], "encode": {"integer": {"size": 9}}, "share": True}
     assert _columns_of(_groups(group), n="int", x="float")["g"] == ("n", "x")
@@ -125,10 +107,6 @@ def test_a_column_that_is_named_as_a_cross_is_shown_is_refused() -> None:
         _columns_of(_crossed("a", "b"), **types, **{"a x b": "int"})
 
 
-TAGS = Multivalued("string", "a column of up to 3 values per row", 3)
-SCORES = Multivalued("float", "a column of up to 3 values per row", 3)
-
-
 def _group(**options: Any) -> Group:
     return Group.model_validate({"name": "g", "columns": "x", **options})
 
@@ -139,51 +117,6 @@ def _encoded(**encode: Any) -> Group:
 
 VOCABULARY, DATE = _encoded(vocabulary={}), _encoded(date={"parts": "hour"})
 MULTI_HOT = _encoded(multi_hot={"top_k": 2})
-
-
-@pytest.mark.parametrize(
-    ("group", "seen", "message"),
-    [
-        (
-            _group(scale="robust"),
-            "string",
-            "it: encode: vocabulary | hash | one_hot | date (ISO",
-        ),
-        (
-            VOCABULARY,
-            "float",
-            "what fits it: scale: z_score | min_max | max_abs | robust | gaussian | power",
-        ),
-        (VOCABULARY, "float", "encode: integer (where every value is whole) | bucketize"),
-        (DATE, "float", "encode: date takes string or int"),
-        (VOCABULARY, TAGS, "what fits it: encode: multi_hot, or one value per row"),
-        (VOCABULARY, SCORES, "what fits it: length: n with a scale"),
-        (_group(scale="none", length=2), TAGS, "length: 2 takes lists of numbers"),
-        (_group(scale="none", length=2), SCORES, "use length: 3 if all rows have as many"),
-        (_group(scale="none"), "a column of dtype complex64", "fits it: one value per row; derive"),
-    ],
-)
-def test_a_type_that_a_group_cannot_take_is_refused(
-    group: Group, seen: SeenType, message: str
-) -> None:
-    with pytest.raises(ValueError) as error:  # noqa: PT011
-        _check_type(group, "x", seen)
-    assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("group", "seen"),
-    [
-        (_group(scale="robust"), "int"),
-        (VOCABULARY, "int"),
-        (DATE, "string"),
-        (MULTI_HOT, TAGS),
-        (MULTI_HOT, "string"),
-        (_group(scale="none", length=3), SCORES),
-    ],
-)
-def test_a_type_that_it_takes_passes(group: Group, seen: SeenType) -> None:
-    _check_type(group, "x", seen)
 
 
 def test_how_columns_are_read() -> None:
@@ -198,39 +131,3 @@ def test_how_columns_are_read() -> None:
     by_key = _group(scale={"z_score": {"by": "town"}})
     steps = [step_of(g) for g in (DATE, _group(scale="none"), by_key)]
     assert steps == ["encode: date", "scale: none", "scale: z_score by 'town'"]
-
-
-TYPES_of_targets: dict[str, SeenType] = {"x": "float", "n": "int", "word": "string"}
-
-
-def _spec(**fields: Any) -> FeatureSpec:
-    group = {"name": "g", "columns": "others", "scale": "none"}
-    return FeatureSpec.model_validate({"groups": [group], **fields})
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"label": {"column": "words", "kind": "multiclass"}}, "did you mean 'word'"),
-        ({"label": {"column": "word", "kind": "binary"}}, "name the value that counts as 1"),
-        ({"label": {"column": "x", "kind": "multiclass"}}, "use a column of type int or string"),
-        ({"label": {"column": "word", "kind": "regression"}}, "use a column of type float or int"),
-        ({"label": {"column": "n", "kind": "binary", "positive": "1"}}, "write it as a number"),
-        ({"label": {"column": "word", "kind": "binary", "positive": 1}}, "write it in quotes"),
-        ({"weight": "word"}, "weight 'word' is of type string; use a number"),
-        ({"passthrough": "id"}, "features.passthrough='id' is not in the data"),
-    ],
-)
-def test_what_cannot_be_a_target_is_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        _check_targets(_spec(**fields), TYPES_of_targets)
-
-
-def test_no_pattern_takes_a_target() -> None:
-    spec = _spec(
-        label={"column": "n", "kind": "regression", "sources": ["tips"]},
-        weight="x",
-        passthrough="word",
-    )
-    assert _reserved_columns(spec) == {"n", "tips", "x", "word"}
-    _check_targets(spec, {**TYPES_of_targets, "tips": "float"})

@@ -59,20 +59,17 @@ def test_two_scalers_by_quantiles_have_their_own(
     np.testing.assert_array_equal(found[:, [0, 1, 3, 4]], expected[:, [0, 1, 3, 4]])
 
 
-@pytest.mark.parametrize(
-    ("options", "wanted"),
-    [
+def test_quantiles_are_learned_where_they_are_of_use() -> None:
+    for options, wanted in [
         ({"scale": "z_score"}, (None, False, False)),
         ({"scale": "robust"}, (None, True, False)),
         ({"scale": "gaussian"}, (None, True, True)),
         ({"scale": "gaussian", "impute": "mean"}, (None, False, True)),
         ({"scale": "min_max", "clip": {"quantiles": [0, 0.9]}}, ((0.0, 0.9), True, False)),
         ({"scale": "none", "clip": {"max": 3}}, (None, False, False)),
-    ],
-)
-def test_quantiles_are_learned_where_they_are_of_use(options: Any, wanted: Any) -> None:
-    group = Group.model_validate({"name": "g", "columns": "x", **options})
-    assert tuple(_wanted_of(group)) == wanted
+    ]:
+        group = Group.model_validate({"name": "g", "columns": "x", **options})
+        assert tuple(_wanted_of(group)) == wanted
 
 
 def test_statistics_are_kept_where_nothing_is_scaled_by_them() -> None:

@@ -116,12 +116,3 @@ def test_hard_columns_give_numbers(at_once: None) -> None:
         y = (y - found.mean.numpy()[i]) / np.sqrt(found.variance.numpy()[i])
         assert abs(y.mean()) < 1e-6
         assert y.std() == pytest.approx(1.0, abs=1e-6)
-
-
-def test_learned_bounds_do_not_go_with_it() -> None:
-    from transform.spec.group import Group
-
-    with pytest.raises(ValueError, match="scale: power needs statistics of the clipped values"):
-        Group.model_validate(
-            {"name": "g", "columns": "x", "scale": "power", "clip": {"quantiles": [0.01, 0.99]}}
-        )

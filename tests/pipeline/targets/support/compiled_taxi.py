@@ -37,11 +37,11 @@ def taxi(target: str, *overrides: str) -> PipelineConfig:
 
 def taxi_at_target(target: str, *overrides: str) -> tuple[PipelineConfig, TargetConfig]:
     """Return the configuration at the target, and the target's profile."""
-    from pipeline.targets.compile import at_target, profile_of  # imports TFX: seconds
+    from pipeline.targets.compile import _at_target, profile_of  # imports TFX: seconds
 
     config = taxi(target, *overrides)
     profile = profile_of(config, target)
-    return at_target(config, profile), profile
+    return _at_target(config, profile), profile
 
 
 @functools.cache
