@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pipeline.config.evaluation import FEW_JUDGED, ROWS, WEIGHTS
+from pipeline.config.evaluation import FEW_JUDGED, ROWS
 from pipeline.page import charts
 from pipeline.page.elements import (
     Beside,
@@ -31,7 +31,7 @@ from pipeline.report.metrics import (
     calibration_sentence,
     class_scores,
 )
-from pipeline.report.result import RunResult, needed
+from pipeline.report.result import RunResult
 from pipeline.report.run_list import metrics_of
 from pipeline.report.summary import MOST_CLASSES, class_name
 
@@ -66,31 +66,21 @@ def _baselines(run: PageRun) -> Table:
         Row([Cell(model), *(number_cell(values.get(name)) for name in names)])
         for model, values in models
     ]
-    if thresholds := summary["thresholds"]:
-        texts = (
-            ", ".join(needed(thresholds[name], name, baseline="blessed"))
-            if name in thresholds
-            else ""
-            for name in names
-        )
-        rows.append(Row([Cell("needed on all rows"), *map(Cell, texts)]))
+    if run.result.config.evaluation.is_judged:
+        rows.append(Row([Cell("needed on all rows"), *(Cell(run.result.needed(n)) for n in names)]))
     columns = [Column("model"), *(Column(name, is_number=True) for name in names)]
     return Table("Beside the baselines", columns, rows)
 
 
-def _counted(run: RunResult) -> str:
-    return "rows" if run.config.features.weight is None else "weights"
-
-
 def _slices(run: RunResult) -> Table:
     """Return a table of the metrics of each slice; curves are in the details of the rows."""
-    counts = [ROWS, *([WEIGHTS] if run.config.features.weight is not None else [])]
-    columns = [Column("slice"), *(Column(name, True) for name in (*counts, *run.metric_names))]
+    headings = (*run.counts.values(), *run.metric_names)
+    columns = [Column("slice"), *(Column(name, True) for name in headings)]
     by_rows = sorted((each.values.get(ROWS, 0.0) for each in run.slices), reverse=True)
     least = by_rows[:_MOST_WITH_CURVES][-1]
     rows = []
     for each in run.slices:
-        cells = [Cell(each.name or "all rows"), *(_count(each.values.get(n)) for n in counts)]
+        cells = [Cell(each.name or "all rows"), *(_count(each.values.get(n)) for n in run.counts)]
         cells += [_metric(each.values.get(name)) for name in run.metric_names]
         # The curves of all rows are below the table.
         has_curves = each.key and each.values.get(ROWS, 0.0) >= least
@@ -137,7 +127,7 @@ def _binary(run: RunResult) -> list[Block]:
         return [Text(text, "warning"), *_calibration(run)]
     shown = Thresholds(
         "Threshold of the probability",
-        counted=_counted(run),
+        counted=run.counted,
         thresholds=counts.thresholds.tolist(),
         true_positives=[float(f"{each:.12g}") for each in counts.true_positives],
         false_positives=[float(f"{each:.12g}") for each in counts.false_positives],
@@ -213,12 +203,12 @@ def _calibration_chart(run: RunResult, metrics: SliceMetrics) -> list[Chart]:
     }
     what = "share of positive rows" if run.config.label.kind == "binary" else "share correct"
     text = "Points on the diagonal are calibrated; the size of a point is its number of rows"
-    return [Chart("Calibration", charts.calibration(what, _counted(run)), data, text)]
+    return [Chart("Calibration", charts.calibration(what, run.counted), data, text)]
 
 
 def _confusions(run: RunResult) -> list[Block]:
     """Return the confusion matrix of the most frequent classes, and the scores of each class."""
-    matrix, names, counted = run.all_rows.matrix, run.class_names, _counted(run)
+    matrix, names, counted = run.all_rows.matrix, run.class_names, run.counted
     if not matrix:
         return [Text("The evaluation has no confusion matrix.", "quiet")]
     scores = class_scores(matrix)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from components.input_gradients.summary import SUMMARY_JSON, AttributionSummary
 from pipeline.common.json_types import JsonObject
 from pipeline.config.config import PipelineConfig
-from pipeline.config.evaluation import BETTER_THAN_CONSTANT, METRICS, WHERE_UNDEFINED
+from pipeline.config.evaluation import (
+    BETTER_THAN_CONSTANT,
+    METRICS,
+    ROWS,
+    WEIGHTS,
+    WHERE_UNDEFINED,
+    MetricThreshold,
+)
 from pipeline.graph.node_names import NodeName
 from pipeline.report.metrics import (
     Comparison,
@@ -96,6 +103,16 @@ class RunResult:
         """The selection metric, by which the model is compared with a constant."""
         return self.config.evaluation.judged_by(self.config.label.kind)
 
+    @property
+    def counts(self) -> dict[str, str]:
+        """Metric -> heading, of the metrics that count rows and add up their weights."""
+        return {ROWS: "rows", WEIGHTS: "weights"} if self.config.features.weight else {ROWS: "rows"}
+
+    @property
+    def counted(self) -> str:
+        """The unit of confusions, bins and thresholds."""
+        return "weights" if self.config.features.weight else "rows"
+
     @functools.cached_property
     def measured_baselines(self) -> Baselines | None:
         """All that the Trainer wrote about baselines; None if it wrote nothing."""
@@ -147,6 +164,20 @@ class RunResult:
         """The Evaluator's comparison with a constant; None if there is none."""
         is_compared = self.config.evaluation.against_constant
         return self.all_rows.against_constant if is_compared else None
+
+    def needed(self, metric: str) -> str:
+        """Return what a metric must reach on all rows, such as `> 0.5, ≥ 0.9`; "" if nothing."""
+        constant = self.against_constant if metric == self.judged_by else None
+        texts = [constant.bound(metric)] if constant is not None else []
+        threshold = self.config.evaluation.thresholds.get(metric, MetricThreshold())
+        if threshold.lower_bound is not None:
+            texts.append(f"≥ {threshold.lower_bound:g}")
+        if threshold.upper_bound is not None:
+            texts.append(f"≤ {threshold.upper_bound:g}")
+        if threshold.max_loss is not None:
+            sign = "-" if METRICS[metric].higher_is_better else "+"
+            texts.append(f"{sign}{threshold.max_loss:g} of baseline")
+        return ", ".join(filter(None, texts))
 
     @property
     def compared_with_blessed(self) -> bool:
@@ -263,22 +294,3 @@ def _unusable_labels(run: RunResult) -> list[str]:
         f"{split} rows (rows {shown} of {short(written)}/Split-{split}): leave them out "
         "of the data, or correct them"
     ]
-
-
-def needed(bounds: Mapping[str, float | None], metric: str, *, baseline: str) -> Sequence[str]:
-    """Return the bounds of a threshold as texts, such as `≥ 0.9`.
-
-    Args:
-        bounds: `lower_bound`, `upper_bound` and `max_loss`.
-        metric: The metric.
-        baseline: What a loss is relative to.
-    """
-    texts = []
-    if bounds["lower_bound"] is not None:
-        texts.append(f"≥ {bounds['lower_bound']:g}")
-    if bounds["upper_bound"] is not None:
-        texts.append(f"≤ {bounds['upper_bound']:g}")
-    if bounds["max_loss"] is not None:
-        sign = "-" if METRICS[metric].higher_is_better else "+"
-        texts.append(f"{sign}{bounds['max_loss']:g} of {baseline}")
-    return texts

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.config.evaluation import MEAN_LABEL, ROWS, WEIGHTS, MetricThreshold
+from pipeline.config.evaluation import MEAN_LABEL
 from pipeline.graph.nodes import NODES
 from pipeline.report.console import Consoles, print_text
 from pipeline.report.metrics import (
@@ -21,7 +21,7 @@ from pipeline.report.metrics import (
     metric_number,
 )
 from pipeline.report.progress import RunState, duration
-from pipeline.report.result import RunResult, needed
+from pipeline.report.result import RunResult
 from pipeline.report.run_warnings import BASELINE_NAMES
 from pipeline.report.tables import print_table, short, table_of
 from shared_core.run_warning import count_warnings
@@ -142,28 +142,28 @@ def show_metrics(run: RunResult, console: Console) -> None:
         return
     print_table(console, metrics_table(run))
     console.print()
-    counted = "weights" if run.config.features.weight else "rows"
     if run.all_rows.matrix:
-        print_table(console, classes_table(run.all_rows.matrix, run.class_names, counted=counted))
+        print_table(
+            console, classes_table(run.all_rows.matrix, run.class_names, counted=run.counted)
+        )
         console.print()
     if run.config.label.kind != "regression" and (bins := run.all_rows.bins):
-        print_table(console, calibration_table(bins, counted=counted))
+        print_table(console, calibration_table(bins, counted=run.counted))
         print_text(console, calibration_sentence(bins))
         console.print()
 
 
 def metrics_table(run: RunResult) -> Table:
     """Return the metrics of each slice, then the baselines and the bounds on all rows."""
-    counts = [ROWS, *([WEIGHTS] if run.config.features.weight else [])]
     # With several classes, TFMA averages a label of 0 or 1 for each class: 1 / classes.
     of_label = LARGEST_CLASS if run.config.label.kind == "multiclass" else MEAN_LABEL
-    names, empty = run.metric_names, [""] * (len(counts) + 1)
-    table = table_of("slice", *counts, of_label.replace("_", " "), *names)
+    names, empty = run.metric_names, [""] * (len(run.counts) + 1)
+    table = table_of("slice", *run.counts.values(), of_label.replace("_", " "), *names)
     for each in run.slices:
         values = each.values
         table.add_row(
             Text(each.name or "all rows"),
-            *("" if (n := values.get(count)) is None else f"{n:,.10g}" for count in counts),
+            *("" if (n := values.get(count)) is None else f"{n:,.10g}" for count in run.counts),
             *(metric_number(values.get(metric)) for metric in (of_label, *names)),
         )
     for baseline in run.baselines:
@@ -171,7 +171,7 @@ def metrics_table(run: RunResult) -> Table:
         cells += [_of_baseline(baseline, metric) for metric in names]
         table.add_row(*(Text(cell, style="dim") for cell in cells))
     if run.config.evaluation.is_judged:
-        cells = ["needed on all rows", *empty, *(_bounds(run, metric) for metric in names)]
+        cells = ["needed on all rows", *empty, *map(run.needed, names)]
         table.add_row(*(Text(cell, style="dim") for cell in cells))
     return table
 
@@ -180,15 +180,6 @@ def _of_baseline(baseline: Baseline, metric: str) -> str:
     if metric in baseline.metrics and baseline.metrics[metric] is None:
         return "undefined"
     return metric_number(baseline.metrics.get(metric))
-
-
-def _bounds(run: RunResult, metric: str) -> str:
-    threshold = run.config.evaluation.thresholds.get(metric, MetricThreshold())
-    constant = run.against_constant if metric == run.judged_by else None
-    bounds = [constant.bound(metric)] if constant is not None else []
-    return ", ".join(
-        filter(None, [*bounds, *needed(threshold.model_dump(), metric, baseline="baseline")])
-    )
 
 
 def classes_table(matrix: Matrix, names: Sequence[str], *, counted: str) -> Table:

@@ -1,4 +1,4 @@
-"""Curves of event files that the Trainer's callback wrote, and the history in its checkpoint."""
+"""Curves of event files that the Trainer's callback wrote."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.report.curves import MOST_POINTS, Curve, curves_of, thin
+from pipeline.report.training_log import MOST_POINTS, Curve, curves_of, thin
 from trainer_module.loop.callback import EpochEnd, FitResult, LoopProgress
 from trainer_module.loop.callbacks import TensorBoardScalars
 
