@@ -217,7 +217,7 @@ def _shares(column: RawColumn, edges: np.ndarray) -> list[float | None]:
         shares[place] = 1.0
     else:
         own = np.linspace(column.low, column.high, len(counts) + 1)
-        shares = np.diff(np.interp(edges, own, below)) / below[-1]
+        shares = np.diff(np.interp(edges, own, below)) / column.values
     return rounded(shares, 4)
 
 
@@ -242,20 +242,32 @@ def _texts(columns: Sequence[RawColumn], title: str) -> Block:
     return Chart(title, spec, data, f"The {len(values)} most frequent values." if more else "")
 
 
-def transformed_chart(column: ColumnStatistics) -> Block:
-    """Return the values of a transformed column in a split, in the bins of the report."""
+def transformed_chart(column: ColumnStatistics, splits: Sequence[ColumnStatistics]) -> Block:
+    """Return the values of a transformed column in a split, in bins that all splits have.
+
+    Args:
+        column: The column in one split.
+        splits: The column in every split.
+    """
     title = f"Transformed, {column.split}"
     histogram = column.histogram
     if histogram is None:
         return Text(f"{title}: no finite value.", "quiet")
     if column.constant and column.mean is not None:
         return Text(f"{title}: every value is {short(column.mean, 6)}.")
+    known = [each.histogram for each in splits if each.histogram is not None]
+    exponent = max(each.exponent for each in known)
+    ends = [(each.first_bin, len(each.observed), exponent - each.exponent) for each in known]
+    first = min(start >> shift for start, _, shift in ends)
+    last = max((start + bins - 1) >> shift for start, bins, shift in ends)
+    wider = max(0, math.ceil(math.log2((last - first + 1) / _MOST_BINS)))
     counts = np.array([histogram.observed, histogram.imputed])
-    wider = max(0, math.ceil(math.log2(counts.shape[1] / _MOST_BINS)))
-    bins = (histogram.first_bin + np.arange(counts.shape[1])) >> wider
-    bins, place = np.unique(bins[counts.sum(axis=0) > 0], return_inverse=True)
-    counts = np.array([np.bincount(place, each) for each in counts[:, counts.sum(axis=0) > 0]])
-    width = histogram.width * 2**wider
+    filled = np.flatnonzero(counts.sum(axis=0))
+    bins = (histogram.first_bin + filled) >> (exponent - histogram.exponent + wider)
+    # The ends, too, so that all splits have one axis.
+    bins, place = np.unique(np.r_[first >> wider, last >> wider, bins], return_inverse=True)
+    counts = [np.bincount(place[2:], each[filled], len(bins)) for each in counts]
+    width = 2.0 ** (exponent + wider)
     data: dict[str, Sequence[JsonValue]] = {
         "low": rounded(bins * width),
         "high": rounded((bins + 1) * width),

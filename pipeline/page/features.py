@@ -342,7 +342,7 @@ def _details(
         title = f"Raw: {source}, share of the rows with a value"
         charts.append(raw_chart(known.raw[source], title))
     if output:
-        charts += [transformed_chart(each) for each in output]
+        charts += [transformed_chart(each, output) for each in output]
         charts.append(_split_table(output, known.violations.get(first.name, ())))
     if charts:
         blocks.append(Beside(charts))

@@ -10,7 +10,7 @@ import numpy as np
 import pandas
 import pytest
 from measured_columns import COLUMNS, RAW, measured, measured_split
-from run_inputs import blocks_of, inputs, texts_of
+from run_inputs import blocks_of, page_run, texts_of
 from run_records import failed
 
 from components.normalization_validator.check import find_violations
@@ -27,10 +27,9 @@ from pipeline.features.column_facts import measure
 from pipeline.features.features_suggest import suggest
 from pipeline.features.statistics_facts import describe, facts_of, left_out_reason
 from pipeline.page.elements import Chart, Group, Items, Section, Table, Text, Tile, Tiles
+from pipeline.page.features import _holds_zero_one, report_blocks, section_of
 from pipeline.page.page import LARGEST_BYTES
 from pipeline.page.render import render
-from pipeline.page.report_columns import holds_zero_one
-from pipeline.page.sections.features import report_blocks, section_of
 
 REPORT = ("NormalizationValidator", "report")
 GRAPH = ("Transform", "transform_graph")
@@ -184,7 +183,7 @@ def write_graph(folder: Path) -> Path:
 
 
 def test_without_a_report_the_layout_is_shown(tmp_path: Path) -> None:
-    run = inputs(tmp_path / "out", {GRAPH: write_graph(tmp_path / "graph")})
+    run = page_run(tmp_path / "out", {GRAPH: write_graph(tmp_path / "graph")})
     blocks = section_of(run).blocks
     texts = [text.text for text in blocks_of(blocks, Text)]
     assert texts[0] == "NormalizationValidator has not finished in this run: no histograms."
@@ -211,7 +210,7 @@ def left_out(folder: Path, columns: dict[str, list]) -> dict[str, str]:
     (split / "FeatureStats.pb").write_bytes(found.SerializeToString())
     graph = write_graph(folder / "graph")
     artifacts = {GRAPH: graph, ("StatisticsGen", "statistics"): split.parent}
-    (group,) = blocks_of(section_of(inputs(folder / "out", artifacts)).blocks, Group)
+    (group,) = blocks_of(section_of(page_run(folder / "out", artifacts)).blocks, Group)
     (table,) = group.blocks
     assert group.title == f"Left out: {len(table.rows)} raw columns"
     return {row.cells[0].text: row.cells[1].text for row in table.rows}
@@ -294,7 +293,7 @@ def test_the_report_of_a_validator_that_failed_is_shown(tmp_path: Path, report: 
     kept.mkdir(parents=True)
     (kept / "report.json").write_text(report.to_json())
     message = f"The transformed examples are not normalised.\nReport: {kept / 'report.json'}\nFix"
-    run = inputs(tmp_path / "out", {}, **failed("NormalizationValidator", message))
+    run = page_run(tmp_path / "out", {}, **failed("NormalizationValidator", message))
     (tiles,) = blocks_of(section_of(run).blocks, Tiles)
     assert tiles.tiles[-1].value == str(len(report.violations))
 
@@ -304,7 +303,7 @@ def test_a_report_that_cannot_be_read_is_named(tmp_path: Path, content: str) -> 
     folder = tmp_path / "report"
     folder.mkdir()
     (folder / "report.json").write_text(content)
-    blocks = section_of(inputs(tmp_path / "out", {REPORT: folder})).blocks
+    blocks = section_of(page_run(tmp_path / "out", {REPORT: folder})).blocks
     assert f"{folder / 'report.json'} cannot be read" in blocks_of(blocks, Text)[0].text
 
 
@@ -355,8 +354,8 @@ def test_numbers_between_0_and_1_are_not_folded(report: Report) -> None:
     """A `min_max` column has the same ends as an indicator."""
     columns = {column.name: column for column in report.splits[0].columns}
     ends = {"min": 0.0, "max": 1.0}
-    assert not holds_zero_one(columns[COLUMNS[1].name].model_copy(update=ends))
-    assert holds_zero_one(columns["town_other"])
+    assert not _holds_zero_one(columns[COLUMNS[1].name].model_copy(update=ends))
+    assert _holds_zero_one(columns["town_other"])
 
 
 def test_a_column_of_many_outputs_takes_linear_time(
