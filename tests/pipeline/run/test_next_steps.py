@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from run_inputs import result_of
 
 from pipeline.cli.base import load
 from pipeline.cli.local import predict
 from pipeline.common.program import program, shell_argument
 from pipeline.config.config_file import load_config
-from pipeline.report.records import NodeRecord, OutputArtifact
 from pipeline.run.next_steps import _predict_command, show_next_steps
 
 NAMES = (
@@ -50,12 +50,10 @@ def test_names_survive_the_shell(
     (tmp_path / name).write_bytes((tmp_path / "rows.csv").read_bytes())
     config = load_config(write())
     data = config.data.model_copy(update={"path": str(tmp_path / glob.escape(name))})
-    pushed = OutputArtifact(str(model), {"pushed": 1, "pushed_destination": str(model)})
-    records = {"Pusher": NodeRecord("Pusher", {"pushed_model": [pushed]})}
+    pushed = {"pushed": 1, "pushed_destination": str(model)}
+    run = result_of(config.model_copy(update={"data": data}), {("Pusher", "pushed_model"): pushed})
     out = io.StringIO()
-    show_next_steps(
-        config.model_copy(update={"data": data}), records, file, Console(file=out, width=40)
-    )
+    show_next_steps(run, file, Console(file=out, width=40))
     kind, _, command = out.getvalue().removesuffix("\n").partition("   ")
     assert kind == "predict"
     found = arguments_of(command.strip())
