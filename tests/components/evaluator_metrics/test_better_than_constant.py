@@ -142,7 +142,7 @@ def test_the_order_of_rows_and_of_parts_is_nothing() -> None:
 
 def test_a_sample_of_many_rows_bounds_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     module = "components.evaluator_metrics.better_than_constant"
-    monkeypatch.setattr(f"{module}.MOST_ROWS", 100)
+    monkeypatch.setattr(f"{module}._MOST_ROWS", 100)
     combiner = _Combiner("auc", metric_types.MetricKey("key"), {})
     labels = np.arange(70) % 2.0
     parts = [
