@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pipeline.common.sources import Source
-    from pipeline.run.input_rows import InputFormat
 
 _DATA = (
     "CSV with a header line, Parquet, Arrow or TFRecord of tf.Example; a glob of such files, or "
@@ -291,8 +290,8 @@ def _console() -> Console:
     required=True,
     help="a pushed model, or the folder of its numbered versions (default: the latest)",
 )
-@data_value(help="rows: CSV, TFRecord, JSON lines (.gz, .zst, ...), Parquet, Arrow; - for stdin")
-@source_option(**source_help("by the file's name; csv for standard input", "jsonl"))
+@data_value(help="rows: CSV, TFRecord (.gz, .zst, ...), Parquet, Arrow; - for stdin")
+@source_option(**source_help("by the file's name; csv for standard input"))
 @option(
     "--config",
     metavar="YAML",
@@ -317,7 +316,7 @@ def _console() -> Console:
 def predict(
     model: Path,
     data: str,
-    source: InputFormat | None,
+    source: Source | None,
     config: Path | None,
     overrides: tuple[str, ...],
     keep: str | None,

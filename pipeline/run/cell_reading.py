@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.run.input_rows import InputFormat
+from pipeline.common.sources import Source
 
 if TYPE_CHECKING:
     from components import CsvOptions
@@ -30,7 +30,7 @@ def cell_reading(
     version: Path | str,
     files: Sequence[Path],
     shown: str,
-    kind: InputFormat,
+    kind: Source,
     given: CsvOptions | None,
 ) -> CsvOptions:
     """Return how to read the cells of rows for a model; print what differs from its training data.

@@ -1,7 +1,4 @@
-"""Read rows to predict in batches: any format of `run`, JSON lines, or standard input.
-
-CSV, Parquet, Arrow and TFRecord are read by the same code as in `run`.
-"""
+"""Read rows to predict in batches: any format of `run`, by its code, or standard input."""
 
 from __future__ import annotations
 
@@ -10,12 +7,10 @@ import math
 import shutil
 import sys
 import tempfile
-from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
@@ -31,19 +26,10 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.columns import Kind, Table
     from components.arrow_example_gen.csv_numbers import NumberTexts
     from components.arrow_example_gen.parquet import ParquetTable
-    from pipeline.run.json_lines import JsonRow
 
-InputFormat = Literal["csv", "parquet", "arrow", "tfrecord", "jsonl"]
 _T = TypeVar("_T")
 _BATCH_ROWS = 1024
 _STANDARD_INPUT = "-"
-
-_ENDINGS: dict[str, InputFormat] = {
-    **SUFFIXES,
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-}
 
 
 def _number_texts(options: CsvOptions | None = None) -> NumberTexts:
@@ -65,7 +51,6 @@ class InputRows:
         unreadable: Rows that were skipped.
         why_unreadable: What is wrong with them.
         needed: Columns that a model reads, with their kinds; set this before the first batch.
-        line_of: Returns the line of a row by its number from 0; None if the format has no lines.
         texts: How texts write numbers.
         place: Returns `, line 17` for a column and the text of a cell in it; "" if unknown.
     """
@@ -78,7 +63,6 @@ class InputRows:
     unreadable: list[str] = field(default_factory=list)
     why_unreadable: str = "with more or fewer cells than the header"
     needed: Mapping[str, Kind] = field(default_factory=dict)
-    line_of: Callable[[int], int] | None = None
 
     def location(self, column: str, text: str, row: int) -> str:
         """Return `, line 17` for a cell, or `, row 3` for a format without lines.
@@ -88,12 +72,10 @@ class InputRows:
             text: Text of the cell.
             row: Number of the row, from 0.
         """
-        if self.line_of is not None:
-            return f", line {self.line_of(row)}"
         return self.place(column, text) or f", row {row + 1}"
 
 
-def format_of(path: str) -> InputFormat:
+def format_of(path: str) -> Source:
     """Return the format of a file by its name.
 
     Raises:
@@ -107,13 +89,13 @@ def format_of(path: str) -> InputFormat:
         suffix = Path(content_name(path)).suffix.lower()
     except ValueError as error:
         raise ConfigError(f"--data: {error}") from None
-    if suffix in _ENDINGS:
-        return _ENDINGS[suffix]
-    raise ConfigError(unknown_format(path, "jsonl"))
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    raise ConfigError(unknown_format(path))
 
 
 @contextlib.contextmanager
-def input_files(path: str, kind: InputFormat) -> Iterator[list[Path]]:
+def input_files(path: str, kind: Source) -> Iterator[list[Path]]:
     """Yield the files on this machine that hold the rows; standard input is copied into one.
 
     Raises:
@@ -125,15 +107,14 @@ def input_files(path: str, kind: InputFormat) -> Iterator[list[Path]]:
             spooled.flush()
             yield [Path(spooled.name)]
         return
-    source = "csv" if kind == "jsonl" else kind
-    found = data_sources.files(path, "--data", source=source, base="the working directory")
+    found = data_sources.files(path, "--data", source=kind, base="the working directory")
     if len(found) > 1 and kind not in COLUMNAR:
         raise ConfigError(f"--data={path}: {len(found)} files match; name one.")
     yield found
 
 
 def open_rows(
-    files: Sequence[Path], shown: str, kind: InputFormat, options: CsvOptions, *, skip: bool
+    files: Sequence[Path], shown: str, kind: Source, options: CsvOptions, *, skip: bool
 ) -> InputRows:
     """Open a file, or the files of one Parquet or Arrow table.
 
@@ -151,8 +132,6 @@ def open_rows(
         return _open_csv(files[0], shown, options, skip=skip)
     if kind == "parquet" or kind == "arrow":
         rows = _open_parquet(files, shown, kind)
-    elif kind == "jsonl":
-        rows = _jsonl(files[0], shown, options, skip=skip)
     else:
         rows = _open_tfrecord(files[0], shown, skip=skip)
     rows.texts = _number_texts(options)
@@ -259,37 +238,6 @@ def _table_rows(
 
     found = _with_shown_path(batches(), file, shown)
     return InputRows(shown, names, found, unreadable=unreadable)
-
-
-def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
-    from pipeline.run.json_lines import json_batch, json_rows
-
-    unreadable: list[str] = []
-    passed = unreadable if skip else None
-    lines = array("q")
-
-    def rows() -> Iterator[JsonRow]:
-        yield from json_rows(file, shown, needed=found.needed, unreadable=passed)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        read = rows()
-        while some := list(islice(read, _BATCH_ROWS)):
-            lines.extend(row.line for row in some)
-            try:
-                batch = json_batch(some, found.columns, found.needed, formatted=options.formatted)
-            except ValueError as error:
-                raise ValueError(f"{shown}, {error}") from None
-            yield batch
-
-    found = InputRows(shown, [], iter(()), unreadable=unreadable)
-    found.why_unreadable = "which are not JSON objects of values"
-    found.line_of = lines.__getitem__
-    found.columns = list(
-        dict.fromkeys(n for row in _with_shown_path(rows(), file, shown) for n in row.values)
-    )
-    unreadable.clear()
-    found.batches = _with_shown_path(batches(), file, shown)
-    return found
 
 
 def _with_shown_path(batches: Iterator[_T], file: Path, shown: str) -> Iterator[_T]:

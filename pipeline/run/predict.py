@@ -18,8 +18,9 @@ import numpy as np
 from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.json_types import JsonValue
 from pipeline.common.output_file import output_file
+from pipeline.common.sources import Source
 from pipeline.run.cell_reading import cell_reading
-from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_files, open_rows
+from pipeline.run.input_rows import InputRows, format_of, input_files, open_rows
 from pipeline.run.predictor import Predictions, Predictor, latest_version
 from pipeline.run.raw_rows import Wrong
 from shared_core.atomic_files import message_stream
@@ -71,7 +72,7 @@ def predict(
     source: str,
     output: Path | None = None,
     *,
-    kind: InputFormat | None = None,
+    kind: Source | None = None,
     keep: Sequence[str] | None = None,
     on_error: Literal["fail", "skip"] = "fail",
     csv_options: CsvOptions | None = None,
@@ -80,8 +81,8 @@ def predict(
 
     Args:
         model: A SavedModel, or the folder of its numbered versions.
-        source: CSV with a header line, Parquet, Arrow, TFRecord of tf.Example or JSON lines; a
-            folder or a glob of Parquet or Arrow files; `-` for standard input. It needs every raw
+        source: CSV with a header line, Parquet, Arrow or TFRecord of tf.Example; a folder or a
+            glob of Parquet or Arrow files; `-` for standard input. It needs every raw
             column that the model reads, in any order. `package://` paths work as in the YAML.
         output: CSV to write, with the kept columns and the predictions. None: show the first rows.
         kind: Format of `source`; None: derived from its name.
