@@ -32,15 +32,10 @@ from pipeline.page.charts import raw_chart, transformed_chart
 from pipeline.page.elements import (
     Beside,
     Block,
-    Cell,
-    Column,
     Group,
     Items,
     PageRun,
-    Row,
     Section,
-    State,
-    Table,
     Text,
     Tile,
     Tiles,
@@ -48,6 +43,7 @@ from pipeline.page.elements import (
     short,
 )
 from pipeline.report.split_statistics import SplitStatistics, read_statistics
+from pipeline.report.tables import Cell, Column, Row, State, Table
 from shared_core import feature_layout as layouts
 from shared_core.feature_layout import ASSETS, FeatureLayout
 

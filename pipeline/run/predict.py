@@ -243,10 +243,8 @@ def _cell(value: JsonValue) -> JsonValue:
 
 def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    from pipeline.report.tables import print_table
+    from pipeline.report.tables import Cell, Column, Row, Table, print_table
 
     rows = range(min(len(batch.numbers), _SHOWN_ROWS))
     columns = {"row": [str(batch.numbers[i]) for i in rows]}
@@ -254,13 +252,9 @@ def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
         columns[name] = [str(_cell(batch.kept[place][i])) for i in rows]
     for name, values in batch.predictions.items():
         columns[name] = [_shown(values[i]) for i in rows]
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in columns:
-        # Names and values are the user's: brackets in them are not markup.
-        table.add_column(Text(name), justify="right")
-    for row in zip(*columns.values(), strict=True):
-        table.add_row(*map(Text, row))
-    print_table(Console(), table)
+    cells = zip(*columns.values(), strict=True)
+    headings = [Column(name, True) for name in columns]
+    print_table(Console(), Table("", headings, [Row([*map(Cell, row)]) for row in cells]))
     if len(batch.numbers) > _SHOWN_ROWS:
         print(f"(the first {_SHOWN_ROWS} rows; write all of them with --output predictions.csv)")
 

@@ -26,10 +26,11 @@ from pipeline.cli.cli import main
 from pipeline.features.column_facts import measure
 from pipeline.features.features_suggest import suggest
 from pipeline.features.statistics_facts import describe, facts_of, left_out_reason
-from pipeline.page.elements import Chart, Group, Items, Section, Table, Text, Tile, Tiles
+from pipeline.page.elements import Chart, Group, Items, Section, Text, Tile, Tiles
 from pipeline.page.features import _holds_zero_one, report_blocks, section_of
 from pipeline.page.page import LARGEST_BYTES
 from pipeline.page.render import render
+from pipeline.report.tables import Table
 
 REPORT = ("NormalizationValidator", "report")
 GRAPH = ("Transform", "transform_graph")

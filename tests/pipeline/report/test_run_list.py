@@ -15,7 +15,7 @@ from run_records import write as write_run
 from pipeline.cli.cli import main
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
-from pipeline.report.run_list import change_text, changes, metric_pairs, show_difference, show_runs
+from pipeline.report.run_list import changes, metric_pairs, show_difference, show_runs
 from pipeline.report.run_record import records_of
 
 NO_STORE = Path("no-such-store")
@@ -92,7 +92,7 @@ def test_settings_are_named_by_their_field_and_lists_by_their_name(tmp_path: Pat
         },
         rows={"train": 480, "eval": 60},
     )
-    assert [change_text(change) for change in changes(one, other)] == [
+    assert [f"{name}: {old} → {new}" for name, old, new in changes(one, other)] == [
         "training.epochs: 5 → default",
         "features.groups.ages.name: default → ages",
         'features.groups.ages.columns: default → ["age"]',

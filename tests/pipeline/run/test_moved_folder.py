@@ -168,7 +168,7 @@ def test_records_of_a_moved_folder_are_of_its_new_place(folder: Path) -> None:
     """Before any run corrects the metadata: `features explain`, `summary`."""
     records = latest_run(folder / "metadata.sqlite")
     assert set(records) == set(NODES)
-    pushed = records["Push"].output("pushed_model")
+    pushed = records["Push"].get("pushed_model")
     assert pushed is not None
     assert Path(pushed.uri).is_relative_to(folder)
     assert Path(pushed.properties["pushed_destination"]).parent == folder / "serving_model"
@@ -246,7 +246,7 @@ def test_a_pushed_model_that_is_gone_is_pushed_again(
     (pushed,) = (folder / "serving_model").iterdir()
     damage(pushed)
     assert run(folder) == dict.fromkeys(NODES[:3], "cached") | {"Push": "run"}
-    found = latest_run(folder / "metadata.sqlite")["Push"].output("pushed_model")
+    found = latest_run(folder / "metadata.sqlite")["Push"].get("pushed_model")
     assert found is not None
     assert Path(found.properties["pushed_destination"], "saved_model.pb").is_file()
 
