@@ -132,7 +132,7 @@ def run(
     settings and code have not changed since an earlier run are taken from the cache.
     """
     from pipeline.run import runner
-    from pipeline.run.outcome import RunOutcome
+    from pipeline.run.run_end import RunOutcome
 
     try:
         outcome = runner.run(

@@ -19,8 +19,7 @@ from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.json_types import JsonValue
 from pipeline.common.output_file import output_file
 from pipeline.common.sources import Source
-from pipeline.run.cell_reading import cell_reading
-from pipeline.run.input_rows import InputRows, format_of, input_files, open_rows
+from pipeline.run.input_rows import InputRows, cell_reading, format_of, input_files, open_rows
 from pipeline.run.predictor import Predictions, Predictor, latest_version
 from pipeline.run.raw_rows import Wrong
 from shared_core.atomic_files import message_stream

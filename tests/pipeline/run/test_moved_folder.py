@@ -26,8 +26,12 @@ from tfx.types.standard_artifacts import Examples, Model, ModelBlessing, PushedM
 
 from pipeline.common.artifact_places import Places
 from pipeline.report.records import latest_run
-from pipeline.run.artifact_check import _UNKNOWN, check_artifacts, record_artifacts
-from pipeline.run.cache_keys import keys_without_places
+from pipeline.run.artifact_check import (
+    _UNKNOWN,
+    check_artifacts,
+    keys_without_places,
+    record_artifacts,
+)
 
 NODES = ("Rows", "Train", "Judge", "Push")
 
