@@ -196,7 +196,7 @@ def report(config: Path, run: str, open_page: bool) -> int:
             raise ConfigError(f"--run={run}: {normalization} is of one run; leave --run out")
         page = write_normalization_page(normalization)
     else:
-        folder, _ = _places(config)
+        folder = _output_folder(config)
         page = write_page(find_record(folder, run))
         write_index(folder)
     print(short(page))
@@ -240,8 +240,7 @@ def _list_(config: Path) -> int:
     quiet()
     from pipeline.report.run_list import show_runs
 
-    folder, metadata = _places(config)
-    show_runs(folder, metadata, _console())
+    show_runs(_output_folder(config), _console())
     return 0
 
 
@@ -255,22 +254,21 @@ def diff(before: str, after: str, config: Path) -> int:
     from pipeline.report.run_list import show_difference
     from pipeline.report.run_record import find_record
 
-    folder, _ = _places(config)
+    folder = _output_folder(config)
     show_difference(find_record(folder, before), find_record(folder, after), _console())
     return 0
 
 
-def _places(path: Path) -> tuple[Path, Path]:
-    """Return the output folder and the metadata store that a YAML names, or those in a folder."""
+def _output_folder(path: Path) -> Path:
+    """Return the output folder that a YAML names, or the folder itself."""
     if path.is_dir():
-        return path, path / "metadata.sqlite"
+        return path
     if not path.exists():
         raise ConfigError(
             f"{path}: no such file or folder. {did_you_mean(path)}Give the pipeline's YAML, or "
             "its output folder."
         )
-    config = load(path)
-    return Path(config.output.folder), config.metadata_path
+    return Path(load(path).output.folder)
 
 
 def _console() -> Console:

@@ -105,7 +105,7 @@ class _Line(NamedTuple):
 
 
 def section_of(run: PageRun) -> Section:
-    """Return the section; without the validator's report, from the transform graph alone."""
+    """Return the section; without the validator's report, only what is no feature."""
     report, no_report = _read_report(run)
     notes: list[Block] = [Text(no_report, "quiet")] if no_report else []
     layout, explained = None, []
@@ -128,8 +128,6 @@ def section_of(run: PageRun) -> Section:
     blocks: list[Block] = []
     if report is not None:
         blocks += report_blocks(report, known)
-    elif layout is not None:
-        blocks.append(_layout_table(layout, known))
     if layout is not None:
         blocks += _unused(run, layout, statistics)
     return Section("features", "Features", [*notes, *blocks])
@@ -408,21 +406,6 @@ def _folded_table(folded: Sequence[_Output], known: _Known) -> Table:
         rows.append(Row([Cell(output[0].name), *cells]))
     filtered = "columns" if len(rows) > 20 else ""
     return Table("Columns of 0 and 1: share of 1", columns, rows, filter=filtered)
-
-
-def _layout_table(layout: FeatureLayout, known: _Known) -> Table:
-    """Return the transformed columns without statistics."""
-    columns = [Column("transformed column"), Column("from"), Column("group"), Column("step")]
-    rows = []
-    for column in layout.columns:
-        explained = known.chains.get(column.name)
-        details: list[Block] = [Items(_steps(explained))] if explained else []
-        if text := _vocabulary(column, known):
-            details.append(Text(text))
-        source = column.source if column.source != column.name else ""
-        cells = [Cell(column.name), Cell(source), Cell(column.group), Cell(column.kind)]
-        rows.append(Row(cells, details))
-    return Table("Transformed columns", columns, rows, filter="columns")
 
 
 def _terms(graph: Path | None, layout: FeatureLayout | None) -> dict[str, list[str]]:

@@ -82,15 +82,6 @@ def run_by_id(config: PipelineConfig, run_id: str) -> Nodes:
     return _nodes_of(store, run, Places.of(config.output.folder, config.metadata_path))
 
 
-def runs_in(metadata_path: Path) -> list[str]:
-    """Return ML Metadata's names of all runs, oldest first."""
-    if not metadata_path.exists():
-        return []
-    store = open_store(metadata_path, writable=False)
-    runs = store.get_contexts_by_type("pipeline_run")
-    return [run.name for run in sorted(runs, key=lambda each: each.id)]
-
-
 def _nodes_of(store: MetadataStore, run: mlmd.Context, places: Places) -> Nodes:
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonValue
 from pipeline.report.metrics import metric_number
 from pipeline.report.progress import duration
-from pipeline.report.records import runs_in
 from pipeline.report.run_record import INDEX, RunRecord, records_of
 from pipeline.report.tables import Cell, Column, Row, Table, metric_cell, print_table, short
 
@@ -22,29 +20,19 @@ _SHOWN_CHANGES = 3
 _PLACES = ("output.folder",)  # fields that change no result
 
 
-def show_runs(folder: Path, metadata: Path, console: Console) -> None:
+def show_runs(folder: Path, console: Console) -> None:
     """Print the runs of an output folder, the latest one last.
-
-    Args:
-        folder: The output folder.
-        metadata: Its metadata store, which also knows runs that have no record.
-        console: Where to print.
 
     Raises:
         ConfigError: There is no run.
     """
     records = records_of(folder)
-    recorded = {record.summary["run"]["id"] for record in records}
-    others = [name for name in runs_in(metadata) if name not in recorded]
-    if not records and not others:
+    if not records:
         raise ConfigError(
             f"{folder}: holds no run. Run the pipeline first, or give the YAML or the output "
             "folder of one that has run."
         )
-    table = runs_table(records)
-    blank = [Cell("")] * (len(table.columns) - 2)
-    unknown = [Row([Cell(name), Cell("no record", state="quiet"), *blank]) for name in others]
-    print_table(console, replace(table, rows=[*unknown, *table.rows]))
+    print_table(console, runs_table(records))
     if (folder / INDEX).is_file():
         console.print(f"\npage of all runs   {short(folder / INDEX)}", soft_wrap=True)
 

@@ -272,7 +272,6 @@ def _error(error: ValueError, file: Path, shown: str) -> ConfigError:
 _FILE = "assets.extra/reading.json"
 _COLUMNS = "assets.extra/raw_columns.json"
 _OF_CELLS = ("missing", "missing_in", "formatted", "decimal")
-_OF_FILES = ("header", "delimiter", "quote", "encoding", "comment")
 
 
 def cell_reading(
@@ -285,8 +284,8 @@ def cell_reading(
     """Return how to read the cells of rows for a model; print what differs from its training data.
 
     Words for missing values, number formats and the decimal mark hold for the texts of all formats.
-    What the YAML of `--config` sets wins over what the model says. Where a CSV file is written
-    otherwise than the training data (delimiter, encoding, ...), that is detected.
+    What the YAML of `--config` sets wins over what the model says. UTF-8 is read
+    as such where the training data had another encoding.
 
     Args:
         version: Folder of the SavedModel, on any file system of TensorFlow.
@@ -322,19 +321,15 @@ def cell_reading(
     options = CsvOptions.model_validate({**dict(trained), **explicit})
     if kind != "csv":
         return options
-    fitting = _fit(files[0], options, columns, fixed=explicit)
-    changes = [
-        f"{name} {_text(getattr(fitting, name))} instead of {_text(getattr(options, name))}"
-        for name in (*_OF_FILES, "decimal")
-        if getattr(fitting, name) != getattr(options, name)
-    ]
-    if changes:
+    if options.encoding and "encoding" not in explicit and _is_utf8(str(files[0])):
+        # Other encodings can decode UTF-8 as well, to other texts.
         _print(
-            f"--data={shown} is written otherwise than the training data and is read with "
-            f"{', '.join(changes)}. Check some predictions; to read it another way, add --config "
-            "and --set data.csv.FIELD=VALUE."
+            f"--data={shown} is in UTF-8 and is read so, not in {options.encoding} as the training "
+            "data. Check some predictions; to read it another way, add --config and --set "
+            "data.csv.encoding=..."
         )
-    return fitting
+        return options.model_copy(update={"encoding": "utf-8"})
+    return options
 
 
 def _read(version: Path | str, name: str) -> dict[str, Any]:
@@ -360,31 +355,6 @@ def _trained(reading: dict[str, Any], columns: dict[str, str]) -> CsvOptions | N
     return CsvOptions(missing=("",), missing_in=numbers)
 
 
-def _fit(
-    file: Path, options: CsvOptions, columns: Collection[str], *, fixed: Collection[str]
-) -> CsvOptions:
-    """Return options that can read a CSV file with the model's columns; else the same options."""
-    from components.arrow_example_gen.csv_header import read_header
-
-    if options.encoding and "encoding" not in fixed and _is_utf8(str(file)):
-        # Other encodings can decode UTF-8 as well, to other texts.
-        options = options.model_copy(update={"encoding": "utf-8"})
-    detected = type(options)().model_dump(include={*_OF_FILES})
-    # A header of the model's column_1, column_2, ... is not a row.
-    first = {"header": True} if options.header is False else {}
-    for update in (first, {}, detected):
-        candidate = options.model_copy(update=update)
-        try:
-            header = read_header(str(file), candidate)
-        except ValueError:
-            continue
-        if set(columns) <= set(header.columns):
-            if update is detected:
-                candidate = candidate.model_copy(update={"delimiter": header.delimiter})
-            return _fit_decimal(file, candidate, columns, is_other=update is detected)
-    return options
-
-
 def _is_utf8(file: str) -> bool:
     """Return whether a file has other texts than ASCII, and all are UTF-8."""
     from components.arrow_example_gen.csv_text import find_undecodable
@@ -394,33 +364,6 @@ def _is_utf8(file: str) -> bool:
         return not is_ascii and find_undecodable(file, "utf-8") is None
     except ValueError:  # damaged: raised again when it is read
         return False
-
-
-def _fit_decimal(
-    file: Path, options: CsvOptions, columns: Collection[str], *, is_other: bool
-) -> CsvOptions:
-    """Return the options without their decimal mark if the numbers of the file have the other.
-
-    Only where the file is another dialect: elsewhere a number with the other mark is an error.
-    """
-    from components.arrow_example_gen import csv_table, csv_types
-
-    table = csv_table.open_table([str(file)], options)
-    delimiter = table.headers[str(file)].delimiter
-    if options.decimal is None or not (is_other or delimiter == options.decimal):
-        return options
-    names = [name for name in table.columns if name in columns and name not in options.formatted]
-    try:
-        block = next(table.blocks(str(file), names), None)
-    except ValueError:  # raised again when the rows are read
-        return options
-    counts = csv_types.count(block).values() if block is not None else ()
-    commas = any(each.commas or each.comma[0] for each in counts)
-    points = any(each.points or each.comma[1] for each in counts)
-    other = "." if options.decimal == "," else ","
-    if (commas, points) == (options.decimal == ".", options.decimal == ","):
-        return options.model_copy(update={"decimal": other})
-    return options
 
 
 def _text(value: Any) -> str:

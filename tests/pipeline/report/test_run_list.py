@@ -18,8 +18,6 @@ from pipeline.common.errors import ConfigError
 from pipeline.report.run_list import changes, metric_pairs, show_difference, show_runs
 from pipeline.report.run_record import records_of
 
-NO_STORE = Path("no-such-store")
-
 
 def console() -> Console:
     return Console(file=io.StringIO(), width=140, markup=False, emoji=False, highlight=False)
@@ -35,7 +33,7 @@ def test_the_list_shows_result_time_metrics_and_what_changed(tmp_path: Path) -> 
     write_run(tmp_path, "20260131-100000", settings={"training": {"epochs": 9}})
     write_run(tmp_path, "20260131-110000", **failed("Trainer", "no memory"))
     shown = console()
-    show_runs(tmp_path, NO_STORE, shown)
+    show_runs(tmp_path, shown)
     found = lines(shown)
     assert found[0] == ["run", "result", "time", "mean_absolute_error", "changed"]
     assert found[1] == ["20260130-100000", "blessed", "1", "min", "30", "s", "2.5000"]
@@ -46,7 +44,7 @@ def test_the_list_shows_result_time_metrics_and_what_changed(tmp_path: Path) -> 
 
 def test_an_empty_folder_says_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no run"):
-        show_runs(tmp_path, NO_STORE, console())
+        show_runs(tmp_path, console())
 
 
 def test_a_place_that_does_not_exist_is_named_in_one_line(tmp_path: Path, capfd: Any) -> None:

@@ -421,30 +421,16 @@ def test_texts_of_a_parquet_file_are_values_in_a_csv_too(tmp_path, capfd):
 
 
 @pytest.mark.parametrize(
-    ("options", "content", "changes"),
-    [
-        ({"delimiter": ";"}, "size,rooms,town\n1.5,2,Ås\n", ["delimiter ','"]),
-        (
-            {"delimiter": ";", "decimal": ","},
-            "size,rooms,town\n1.5,2,Ås\n",
-            ["delimiter ','", "decimal '.'"],
-        ),
-        ({"delimiter": ";", "decimal": ","}, 'size,rooms,town\n"1,5",2,Ås\n', ["delimiter ','"]),
-        ({"decimal": ","}, "size,rooms,town\n1.5,2,Ås\n", ["decimal '.'"]),
-        ({"delimiter": ",", "decimal": "."}, "size;rooms;town\n1,5;2;Ås\n", ["decimal ','"]),
-        ({"encoding": "cp1252"}, "size,rooms,town\n1.5,2,Ås\n", ["encoding 'utf-8'"]),
-        ({"quote": "'"}, '"size","rooms","town"\n"1.5","2","Ås"\n', ["quote"]),
-        ({"header": True}, "size,rooms,town\n1.5,2,Ås\n", []),
-    ],
+    ("options", "says"), [({"encoding": "cp1252"}, "not in cp1252"), ({"header": True}, "")]
 )
-def test_a_csv_of_another_dialect_is_detected_and_said(tmp_path, capfd, options, content, changes):
+def test_utf8_is_read_as_such_and_said(tmp_path, capfd, options, says):
     model = trained_with(tmp_path / "model", **options)
-    (tmp_path / "rows.csv").write_text(content, encoding="utf-8")
+    (tmp_path / "rows.csv").write_text("size,rooms,town\n1.5,2,Ås\n", encoding="utf-8")
     (row,) = predicted(model, tmp_path / "rows.csv")
     assert (row["town"], float(row["prediction"])) == ("Ås", 3.5)
     printed = capfd.readouterr().err
-    assert all(change in printed for change in changes)
-    assert bool(changes) == bool(printed.strip())
+    assert says in printed
+    assert bool(says) == bool(printed.strip())
 
 
 def test_a_number_with_the_other_mark_stays_an_error_in_the_same_dialect(tmp_path, capfd):
@@ -453,16 +439,14 @@ def test_a_number_with_the_other_mark_stays_an_error_in_the_same_dialect(tmp_pat
     assert "size='1.234' is not a number" in refusal(capfd, model, tmp_path / "rows.csv")
 
 
-def test_a_model_of_numbered_columns_reads_files_with_and_without_names(tmp_path, capfd):
+def test_a_model_of_numbered_columns_reads_files_without_names(tmp_path):
     reading = {"version": 1, "source": "csv", "csv": {"header": False}}
     save(
         _Module("regression", NUMBERED), tmp_path / "model" / "7", columns=NUMBERED, reading=reading
     )
-    for first in ("", "column_1,column_2,column_3\n"):
-        (tmp_path / "rows.csv").write_text(f"{first}1.5,2,Oslo\n,3,\n")
-        rows = predicted(tmp_path / "model", tmp_path / "rows.csv")
-        assert [float(row["outputs"]) for row in rows] == pytest.approx([13.5, 3.0])
-        assert ("header True instead of False" in capfd.readouterr().err) == bool(first)
+    (tmp_path / "rows.csv").write_text("1.5,2,Oslo\n,3,\n")
+    rows = predicted(tmp_path / "model", tmp_path / "rows.csv")
+    assert [float(row["outputs"]) for row in rows] == pytest.approx([13.5, 3.0])
 
 
 def test_a_config_that_contradicts_the_model_is_said(tmp_path, capfd):
