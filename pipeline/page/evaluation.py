@@ -102,7 +102,7 @@ def _binary(run: RunResult) -> list[Block]:
         negatives=counts.negatives,
         blocks=[_roc(counts, run.all_rows), _precision_recall(counts)],
     )
-    return [shown, *_calibration(run, _scores(counts))]
+    return [shown, *_calibration(run)]
 
 
 def _roc(counts: ThresholdCounts, metrics: SliceMetrics) -> Chart:
@@ -132,31 +132,12 @@ def _precision_recall(counts: ThresholdCounts) -> Chart:
     return Chart("Precision and recall", charts.threshold_curve("recall", "precision"), data, text)
 
 
-def _scores(counts: ThresholdCounts) -> Chart:
-    """Return how the probabilities of each class are distributed, in 20 intervals."""
-    edges = np.linspace(0, 1, 21)
-    at = np.searchsorted(counts.thresholds, edges - 1e-12)
-    data: dict[str, list] = {"low": [], "high": [], "y": [], "series": []}
-    for name, above, total in (
-        ("negative", counts.false_positives, counts.negatives),
-        ("positive", counts.true_positives, counts.positives),
-    ):
-        # A probability of 0 is not above the threshold 0.
-        rows = np.r_[total, above[at[1:-1]]] - above[at[1:]]
-        data["low"] += rounded(edges[:-1])
-        data["high"] += rounded(edges[1:])
-        data["y"] += rounded(rows / total)
-        data["series"] += [name] * len(rows)
-    text = "The better a model separates the classes, the less the bars overlap"
-    return Chart("Probabilities of both classes", charts.probabilities(), data, text)
-
-
-def _calibration(run: RunResult, *beside: Chart) -> list[Block]:
+def _calibration(run: RunResult) -> list[Block]:
     shown = _calibration_chart(run, run.all_rows)
     if not shown:
-        return [*beside]
+        return []
     sentence = calibration_sentence(run.all_rows.bins)
-    return [Beside([*shown, *beside]), Text(f"{sentence[0].upper()}{sentence[1:]}.")]
+    return [*shown, Text(f"{sentence[0].upper()}{sentence[1:]}.")]
 
 
 def _calibration_chart(run: RunResult, metrics: SliceMetrics) -> list[Chart]:
