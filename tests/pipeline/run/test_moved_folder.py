@@ -214,8 +214,9 @@ def remove_one(path: Path) -> None:
     next(file for file in sorted(path.rglob("*")) if file.is_file()).unlink()
 
 
-@pytest.mark.parametrize("damage", [shutil.rmtree, empty, cut, remove_one])
-@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize(
+    ("node", "damage"), zip(NODES, [shutil.rmtree, empty, cut, remove_one], strict=True)
+)
 def test_a_damaged_artifact_is_written_again(
     folder: Path, node: str, damage: Callable[[Path], None]
 ) -> None:
