@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pipeline.common.sources import Source
-    from pipeline.run.input_rows import InputFormat
 
 _DATA = (
     "CSV with a header line, Parquet, Arrow or TFRecord of tf.Example; a glob of such files, or "
@@ -133,7 +132,7 @@ def run(
     settings and code have not changed since an earlier run are taken from the cache.
     """
     from pipeline.run import runner
-    from pipeline.run.outcome import RunOutcome
+    from pipeline.run.run_end import RunOutcome
 
     try:
         outcome = runner.run(
@@ -197,7 +196,7 @@ def report(config: Path, run: str, open_page: bool) -> int:
             raise ConfigError(f"--run={run}: {normalization} is of one run; leave --run out")
         page = write_normalization_page(normalization)
     else:
-        folder, _ = _places(config)
+        folder = _output_folder(config)
         page = write_page(find_record(folder, run))
         write_index(folder)
     print(short(page))
@@ -241,8 +240,7 @@ def _list_(config: Path) -> int:
     quiet()
     from pipeline.report.run_list import show_runs
 
-    folder, metadata = _places(config)
-    show_runs(folder, metadata, _console())
+    show_runs(_output_folder(config), _console())
     return 0
 
 
@@ -256,22 +254,21 @@ def diff(before: str, after: str, config: Path) -> int:
     from pipeline.report.run_list import show_difference
     from pipeline.report.run_record import find_record
 
-    folder, _ = _places(config)
+    folder = _output_folder(config)
     show_difference(find_record(folder, before), find_record(folder, after), _console())
     return 0
 
 
-def _places(path: Path) -> tuple[Path, Path]:
-    """Return the output folder and the metadata store that a YAML names, or those in a folder."""
+def _output_folder(path: Path) -> Path:
+    """Return the output folder that a YAML names, or the folder itself."""
     if path.is_dir():
-        return path, path / "metadata.sqlite"
+        return path
     if not path.exists():
         raise ConfigError(
             f"{path}: no such file or folder. {did_you_mean(path)}Give the pipeline's YAML, or "
             "its output folder."
         )
-    config = load(path)
-    return Path(config.output.folder), config.metadata_path
+    return Path(load(path).output.folder)
 
 
 def _console() -> Console:
@@ -291,8 +288,8 @@ def _console() -> Console:
     required=True,
     help="a pushed model, or the folder of its numbered versions (default: the latest)",
 )
-@data_value(help="rows: CSV, TFRecord, JSON lines (.gz, .zst, ...), Parquet, Arrow; - for stdin")
-@source_option(**source_help("by the file's name; csv for standard input", "jsonl"))
+@data_value(help="rows: CSV, TFRecord (.gz, .zst, ...), Parquet, Arrow; - for stdin")
+@source_option(**source_help("by the file's name; csv for standard input"))
 @option(
     "--config",
     metavar="YAML",
@@ -317,7 +314,7 @@ def _console() -> Console:
 def predict(
     model: Path,
     data: str,
-    source: InputFormat | None,
+    source: Source | None,
     config: Path | None,
     overrides: tuple[str, ...],
     keep: str | None,

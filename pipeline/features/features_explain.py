@@ -7,7 +7,7 @@ statistics. The data are not read again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
-from pipeline.report.records import NodeRecord, find_output, latest_run, latest_run_of
+from pipeline.report.records import Nodes, find_output, latest_run, latest_run_of
 from pipeline.report.split_statistics import TRAIN_SPLIT, read_statistics
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Explained:
     missing: float | None
 
 
-def explain_columns(records: Mapping[str, NodeRecord]) -> list[Explained]:
+def explain_columns(records: Nodes) -> list[Explained]:
     """Read the chains of a run.
 
     Args:
@@ -75,7 +75,7 @@ def explain_columns(records: Mapping[str, NodeRecord]) -> list[Explained]:
     ]
 
 
-def run_of_config(config: PipelineConfig) -> dict[str, NodeRecord]:
+def run_of_config(config: PipelineConfig) -> Nodes:
     """Return the latest run of a configuration.
 
     Raises:
@@ -90,7 +90,7 @@ def run_of_config(config: PipelineConfig) -> dict[str, NodeRecord]:
     return records
 
 
-def run_of_folder(folder: Path) -> dict[str, NodeRecord]:
+def run_of_folder(folder: Path) -> Nodes:
     """Return the latest run in an output folder.
 
     Raises:
@@ -167,7 +167,7 @@ def _record(one: Explained) -> JsonObject:
     return {**record, "missing": one.missing}
 
 
-def _rows(records: Mapping[str, NodeRecord]) -> int | None:
+def _rows(records: Nodes) -> int | None:
     """Return the number of rows in the train split; None if unknown."""
     output = find_output(records, NodeName.STATISTICS_GEN, "statistics")
     train = read_statistics(Path(output.uri)).get(TRAIN_SPLIT) if output else None

@@ -6,25 +6,21 @@ from pipeline.common.json_types import JsonObject
 from pipeline.page import charts
 from pipeline.page.elements import (
     Block,
-    Cell,
     Chart,
-    Column,
     Group,
     Items,
     PageRun,
-    Row,
     Section,
-    State,
-    Table,
     Text,
     Tile,
     Tiles,
-    number_cell,
     rounded,
 )
 from pipeline.page.importance import importances_of
 from pipeline.report.run_record import RunRecord
 from pipeline.report.run_warnings import BASELINE_NAMES
+from pipeline.report.summary import attributions_table
+from pipeline.report.tables import Cell, Column, Row, State, Table, number_cell
 from shared_core.run_warning import RunWarning, count_warnings
 
 _MOST_BARS = 10
@@ -106,24 +102,21 @@ def _change(name: str, metric: JsonObject, blessed: RunRecord | None) -> tuple[s
 def why(run: PageRun) -> Section:
     """Return the importance of the columns: attributions, or else by shuffling each column."""
     summary = run.result.attributions
-    columns = [Column("column"), Column("importance", True)]
     if summary is not None:
-        sizes = dict(summary.strongest())
-        unit, text = (
-            "mean |attribution|",
-            (
-                f"Integrated gradients on {summary.rows:,} rows of the {summary.split} split, "
-                f"{summary.steps} steps; the mean prediction is {summary.mean_prediction:.4g}."
-            ),
+        sizes, unit = dict(summary.strongest()), "mean |attribution|"
+        table = attributions_table(summary)
+        text = (
+            f"Integrated gradients on {summary.rows:,} rows of the {summary.split} split, "
+            f"{summary.steps} steps; the mean prediction is {summary.mean_prediction:.4g}."
         )
-        help_ = "its sign: whether the column raises or lowers the prediction"
-        columns = [Column("column"), Column(unit, True), Column("mean attribution", True, help_)]
     else:
         measured = importances_of(run.result)
         if isinstance(measured, str):
             text = f"The importance of the columns is not known. {measured}"
             return Section("why", "Why?", [Text(text, "quiet")])
         sizes, unit = measured.sizes, "mean change of the prediction"
+        rows = [Row([Cell(name), number_cell(size)]) for name, size in sizes.items()]
+        table = Table("All columns", [Column("column"), Column(unit, True)], rows, "columns")
         of = "" if len(sizes) == measured.columns else f" of the first {len(sizes):,} columns"
         text = (
             f"Importance{of}: how far the prediction changes if a column has the value of another "
@@ -132,13 +125,6 @@ def why(run: PageRun) -> Section:
         )
     shown = list(sizes)[:_MOST_BARS]
     data = {"y": shown, "x": rounded(sizes[name] for name in shown)}
-    rows = []
-    for name, size in sizes.items():
-        cells = [Cell(name), number_cell(size)]
-        if summary is not None:
-            cells.append(number_cell(summary.mean[name], f"{summary.mean[name]:+.4g}"))
-        rows.append(Row(cells))
-    table = Table("All columns", columns, rows, filter="columns" if len(rows) > 8 else "")
     chart = Chart("Strongest columns", charts.bars(unit), data, text)
     return Section("why", "Why?", [chart, Text(text, "quiet"), Group("All columns", [table])])
 

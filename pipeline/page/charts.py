@@ -78,24 +78,6 @@ def bars(x: str) -> JsonObject:
     return _chart({"step": 20}, {"type": "bar", "tooltip": True}, {"y": y, "x": _number("x", x)})
 
 
-def probabilities() -> JsonObject:
-    """Return overlapping histograms of the predicted probability: fields low, high, y, series."""
-    scale: JsonObject = {"zero": False}
-    encoding: JsonObject = {
-        # Without bins the bars would be horizontal.
-        "x": _number("low", "predicted probability", bin="binned", scale=scale),
-        "x2": {"field": "high"},
-        "y": _number("y", "share of the class", stack=None),
-        "color": _text("series", "label"),
-        "tooltip": [
-            _number("low", "from", format=".5~g"),
-            _number("high", "to", format=".5~g"),
-            _number("y", "share of the class", format=",~g"),
-        ],
-    }
-    return _chart(260, {"type": "bar", "opacity": 0.65, "binSpacing": 0}, encoding)
-
-
 _DIAGONAL: JsonObject = {
     "data": {"values": [{"x": 0, "y": 0}, {"x": 1, "y": 1}]},
     "mark": {"type": "line", "strokeDash": [4, 4], "opacity": 0.5},

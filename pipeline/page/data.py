@@ -19,13 +19,9 @@ from pipeline.page.charts import raw_chart
 from pipeline.page.elements import (
     Beside,
     Block,
-    Cell,
-    Column,
     Items,
     PageRun,
-    Row,
     Section,
-    Table,
     Text,
     Tile,
     Tiles,
@@ -38,6 +34,7 @@ from pipeline.report.split_statistics import (
     missing_rows,
     read_statistics,
 )
+from pipeline.report.tables import Cell, Column, Row, Table
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0.statistics_pb2 import FeatureNameStatistics

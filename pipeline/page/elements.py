@@ -9,14 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.report.result import RunResult
 from pipeline.report.run_record import RunRecord
-
-State: TypeAlias = Literal["", "good", "bad", "warning", "quiet"]
-"""How a value is marked; a mark is never the only sign, the text says the same."""
+from pipeline.report.tables import State, Table
 
 _ZERO = 1e-7  # what is nearer to 0 is shown as 0: float32 has no more digits beside 1
 _MINUS = "\N{MINUS SIGN}"
@@ -62,11 +60,10 @@ class Items:
 
 @dataclass(frozen=True)
 class Code:
-    """A text in a fixed-width font; with `is_difference`, lines of + and - are marked."""
+    """A text in a fixed-width font."""
 
     title: str
     text: str
-    is_difference: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,58 +102,11 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table; numbers are aligned to the right, `help` is a sentence about it."""
-
-    name: str
-    is_number: bool = False
-    help: str = ""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell of a table.
-
-    Attributes:
-        text: What is shown.
-        value: What the column is sorted by; None: `text`, or last where the column is of numbers.
-        state: How it is marked.
-        note: A sentence about the value, shown on hover and read by screen readers.
-        link: A path relative to the page, or an address.
-    """
-
-    text: str
-    value: float | None = None
-    state: State = ""
-    note: str = ""
-    link: str = ""
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of a table; with `details`, a button opens them below it."""
-
-    cells: Sequence[Cell]
-    details: Sequence[Block] = ()
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table that sorts by any column; `filter` names what is typed to filter it ("": nothing)."""
-
-    caption: str
-    columns: Sequence[Column]
-    rows: Sequence[Row]
-    filter: str = ""
-
-
-@dataclass(frozen=True)
 class Group:
     """Blocks that open and close together."""
 
     title: str
     blocks: Sequence[Block]
-    is_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -226,13 +176,6 @@ class Section:
     id: str
     title: str
     blocks: Sequence[Block]
-
-
-def number_cell(value: float | None, text: str | None = None, *, state: State = "") -> Cell:
-    """Return a cell with a number (four significant digits, or `text`), or `undefined`."""
-    if value is None or not math.isfinite(value):
-        return Cell("undefined", state="quiet")
-    return Cell(f"{value:,.4g}" if text is None else text, value=value, state=state)
 
 
 def short(value: float | None, digits: int = 4) -> str:

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from pipeline.config.evaluation import FEW_JUDGED, ROWS
+from pipeline.config.evaluation import ROWS
 from pipeline.page import charts
 from pipeline.page.elements import (
     Beside,
     Block,
-    Cell,
     Chart,
-    Column,
     PageRun,
-    Row,
     Section,
-    Table,
     Text,
     Thresholds,
-    number_cell,
     rounded,
 )
 from pipeline.report.metrics import (
-    Matrix,
     SliceMetrics,
     ThresholdCounts,
     calibration_sentence,
     class_scores,
 )
 from pipeline.report.result import RunResult
-from pipeline.report.run_list import metrics_of
-from pipeline.report.summary import MOST_CLASSES, class_name
+from pipeline.report.summary import (
+    MOST_CLASSES,
+    class_name,
+    classes_table,
+    models_table,
+    slices_table,
+)
+from pipeline.report.tables import Table
 
 _MOST_WITH_CURVES = 50
 """Slices that have curves: those with the most rows."""
@@ -41,12 +41,11 @@ _MOST_WITH_CURVES = 50
 
 def section_of(run: PageRun) -> Section:
     """Return the section: baselines, slices, and what suits the kind of the label."""
-    blocks: list[Block] = [_baselines(run)] if run.summary["slices"] else []
     result = run.result
     if not result.slices:
         text = "This run has no evaluation: the Evaluator did not finish, or its output is gone."
-        return Section("evaluation", "Evaluation", [*blocks, Text(text, "quiet")])
-    blocks.append(_slices(result))
+        return Section("evaluation", "Evaluation", [Text(text, "quiet")])
+    blocks: list[Block] = [models_table(result, run.blessed), _slices(result)]
     if result.config.label.kind == "binary":
         blocks += _binary(result)
     elif result.config.label.kind == "multiclass":
@@ -54,53 +53,21 @@ def section_of(run: PageRun) -> Section:
     return Section("evaluation", "Evaluation", blocks)
 
 
-def _baselines(run: PageRun) -> Table:
-    """Return the metrics of this model, the last blessed one and the baselines, and the bounds."""
-    summary = run.summary
-    models: list[tuple[str, Mapping[str, float | None]]] = [("this model", metrics_of(run.record))]
-    if run.blessed is not None:
-        models.append((f"last blessed model ({run.blessed.name})", metrics_of(run.blessed)))
-    models += [(each["description"], each["metrics"]) for each in summary["baselines"]]
-    names = list(summary["metrics"])
-    rows = [
-        Row([Cell(model), *(number_cell(values.get(name)) for name in names)])
-        for model, values in models
-    ]
-    if run.result.config.evaluation.is_judged:
-        rows.append(Row([Cell("needed on all rows"), *(Cell(run.result.needed(n)) for n in names)]))
-    columns = [Column("model"), *(Column(name, is_number=True) for name in names)]
-    return Table("Beside the baselines", columns, rows)
-
-
 def _slices(run: RunResult) -> Table:
     """Return a table of the metrics of each slice; curves are in the details of the rows."""
-    headings = (*run.counts.values(), *run.metric_names)
-    columns = [Column("slice"), *(Column(name, True) for name in headings)]
+    table = slices_table(run)
+    if run.config.label.kind != "binary":
+        return table
     by_rows = sorted((each.values.get(ROWS, 0.0) for each in run.slices), reverse=True)
     least = by_rows[:_MOST_WITH_CURVES][-1]
-    rows = []
-    for each in run.slices:
-        cells = [Cell(each.name or "all rows"), *(_count(each.values.get(n)) for n in run.counts)]
-        cells += [_metric(each.values.get(name)) for name in run.metric_names]
-        # The curves of all rows are below the table.
-        has_curves = each.key and each.values.get(ROWS, 0.0) >= least
-        is_binary = run.config.label.kind == "binary"
-        rows.append(Row(cells, _slice_curves(run, each) if has_curves and is_binary else ()))
-    slices = len(rows) - 1
-    title = f"Metrics of {slices:,} slices" if slices else "Metrics"
-    return Table(title, columns, rows, filter="slices" if slices > 8 else "")
-
-
-def _metric(value: float | None) -> Cell:
-    return number_cell(value, None if value is None else f"{value:,.4f}")
-
-
-def _count(value: float | None) -> Cell:
-    few = value is not None and value < FEW_JUDGED
-    text = None if value is None else f"{value:,.10g}"
-    cell = number_cell(value, text, state="quiet" if few else "")
-    note = f"fewer than {FEW_JUDGED}: metrics of so few rows mean little" if few else ""
-    return Cell(cell.text, cell.value, cell.state, note)
+    # The curves of all rows are below the table.
+    rows = [
+        replace(row, details=_slice_curves(run, each))
+        if each.key and each.values.get(ROWS, 0.0) >= least
+        else row
+        for row, each in zip(table.rows, run.slices, strict=True)
+    ]
+    return replace(table, rows=rows)
 
 
 def _slice_curves(run: RunResult, metrics: SliceMetrics) -> list[Block]:
@@ -135,7 +102,7 @@ def _binary(run: RunResult) -> list[Block]:
         negatives=counts.negatives,
         blocks=[_roc(counts, run.all_rows), _precision_recall(counts)],
     )
-    return [shown, *_calibration(run, _scores(counts))]
+    return [shown, *_calibration(run)]
 
 
 def _roc(counts: ThresholdCounts, metrics: SliceMetrics) -> Chart:
@@ -165,31 +132,12 @@ def _precision_recall(counts: ThresholdCounts) -> Chart:
     return Chart("Precision and recall", charts.threshold_curve("recall", "precision"), data, text)
 
 
-def _scores(counts: ThresholdCounts) -> Chart:
-    """Return how the probabilities of each class are distributed, in 20 intervals."""
-    edges = np.linspace(0, 1, 21)
-    at = np.searchsorted(counts.thresholds, edges - 1e-12)
-    data: dict[str, list] = {"low": [], "high": [], "y": [], "series": []}
-    for name, above, total in (
-        ("negative", counts.false_positives, counts.negatives),
-        ("positive", counts.true_positives, counts.positives),
-    ):
-        # A probability of 0 is not above the threshold 0.
-        rows = np.r_[total, above[at[1:-1]]] - above[at[1:]]
-        data["low"] += rounded(edges[:-1])
-        data["high"] += rounded(edges[1:])
-        data["y"] += rounded(rows / total)
-        data["series"] += [name] * len(rows)
-    text = "The better a model separates the classes, the less the bars overlap"
-    return Chart("Probabilities of both classes", charts.probabilities(), data, text)
-
-
-def _calibration(run: RunResult, *beside: Chart) -> list[Block]:
+def _calibration(run: RunResult) -> list[Block]:
     shown = _calibration_chart(run, run.all_rows)
     if not shown:
-        return [*beside]
+        return []
     sentence = calibration_sentence(run.all_rows.bins)
-    return [Beside([*shown, *beside]), Text(f"{sentence[0].upper()}{sentence[1:]}.")]
+    return [*shown, Text(f"{sentence[0].upper()}{sentence[1:]}.")]
 
 
 def _calibration_chart(run: RunResult, metrics: SliceMetrics) -> list[Chart]:
@@ -225,26 +173,4 @@ def _confusions(run: RunResult) -> list[Block]:
         title += f", the {len(shown)} most frequent of {len(scores):,} classes"
     right = sum(n for (a, p), n in matrix.items() if a == p)
     text = f"{right:,.10g} of {sum(matrix.values()):,.10g} {counted} are on the diagonal"
-    rows = [
-        Row(
-            [
-                Cell(class_name(label, names)),
-                number_cell(of_class.rows, f"{of_class.rows:,.10g}"),
-                *(number_cell(value) for value in of_class[1:]),
-                Cell(_confused_with(label, matrix, names)),
-            ]
-        )
-        for label, of_class in scores.items()
-    ]
-    columns = [Column(name, True) for name in (counted, "share", "precision", "recall")]
-    columns = [Column("class"), *columns, Column("most often taken for")]
-    table = Table("Scores of each class", columns, rows, filter="classes" if len(rows) > 8 else "")
-    return [Chart(title, spec, data, text), table]
-
-
-def _confused_with(label: int, matrix: Matrix, names: Sequence[str]) -> str:
-    wrong = {p: n for (a, p), n in matrix.items() if a == label and p != label and n > 0}
-    if not wrong:
-        return ""
-    largest = max(wrong, key=lambda p: (wrong[p], -p))
-    return f"{class_name(largest, names)} ({wrong[largest]:,.10g})"
+    return [Chart(title, spec, data, text), classes_table(matrix, names, counted=counted)]

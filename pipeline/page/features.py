@@ -32,15 +32,10 @@ from pipeline.page.charts import raw_chart, transformed_chart
 from pipeline.page.elements import (
     Beside,
     Block,
-    Cell,
-    Column,
     Group,
     Items,
     PageRun,
-    Row,
     Section,
-    State,
-    Table,
     Text,
     Tile,
     Tiles,
@@ -48,6 +43,7 @@ from pipeline.page.elements import (
     short,
 )
 from pipeline.report.split_statistics import SplitStatistics, read_statistics
+from pipeline.report.tables import Cell, Column, Row, State, Table
 from shared_core import feature_layout as layouts
 from shared_core.feature_layout import ASSETS, FeatureLayout
 
@@ -67,8 +63,6 @@ _STATISTICS = {
     "imputed": ("imputed", "share of values that replace a missing one"),
     "non_finite": ("NaN", "share of NaN and infinite values"),
 }
-_CELL_OF = {"imputed_share": "imputed", "non_finite_share": "non_finite"}
-"""Statistic of a violation -> that of the table, where the names differ."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +103,7 @@ class _Line(NamedTuple):
 
 
 def section_of(run: PageRun) -> Section:
-    """Return the section; without the validator's report, from the transform graph alone."""
+    """Return the section; without the validator's report, only what is no feature."""
     report, no_report = _read_report(run)
     notes: list[Block] = [Text(no_report, "quiet")] if no_report else []
     layout, explained = None, []
@@ -132,8 +126,6 @@ def section_of(run: PageRun) -> Section:
     blocks: list[Block] = []
     if report is not None:
         blocks += report_blocks(report, known)
-    elif layout is not None:
-        blocks.append(_layout_table(layout, known))
     if layout is not None:
         blocks += _unused(run, layout, statistics)
     return Section("features", "Features", [*notes, *blocks])
@@ -293,9 +285,7 @@ def _row(line: _Line, known: _Known) -> Row:
     names = [each[0].name for each in (*((output,) if output else ()), *folded)]
     broken = [violation for each in names for violation in known.violations.get(each, ())]
     cells = [Cell(name), Cell(source if source != name else ""), Cell(step)]
-    of_output = [each for each in broken if each.column == name]
-    for key in _STATISTICS:
-        cells.append(_cell(key, train, of_output) if output else _NONE)
+    cells += [_cell(key, train) if output else _NONE for key in _STATISTICS]
     if known.violations:
         where = dict.fromkeys(f"{each.statistic} in {each.split}" for each in broken)
         text = f"violated: {', '.join(where)}" if broken else ""
@@ -304,27 +294,13 @@ def _row(line: _Line, known: _Known) -> Row:
     return Row(cells, _details(source, output, folded, known))
 
 
-def _cell(key: str, column: ColumnStatistics, broken: Sequence[Violation]) -> Cell:
-    value = _number(key, column)
+def _cell(key: str, column: ColumnStatistics) -> Cell:
+    shares = {"imputed": column.imputed_share, "non_finite": column.non_finite_share}
+    value = shares[key] if key in shares else getattr(column, key)
     if value is None:
         return _NONE
-    text = percent(value) if key in ("imputed", "non_finite") else short(value)
-    messages = [
-        each.message
-        for each in broken
-        if each.split == column.split and _CELL_OF.get(each.statistic, each.statistic) == key
-    ]
-    if not math.isfinite(value):
-        return Cell(text, state="bad" if messages else "", note="\n".join(messages))
-    return Cell(text, value, "bad" if messages else "", "\n".join(messages))
-
-
-def _number(key: str, column: ColumnStatistics) -> float | None:
-    if key == "imputed":
-        return column.imputed_share
-    if key == "non_finite":
-        return column.non_finite_share
-    return getattr(column, key)
+    text = percent(value) if key in shares else short(value)
+    return Cell(text, value if math.isfinite(value) else None)
 
 
 def _details(
@@ -343,11 +319,11 @@ def _details(
         charts.append(raw_chart(known.raw[source], title))
     if output:
         charts += [transformed_chart(each, output) for each in output]
-        charts.append(_split_table(output, known.violations.get(first.name, ())))
+        charts.append(_split_table(output))
     if charts:
         blocks.append(Beside(charts))
     if folded:
-        blocks.append(_folded_table(folded, known))
+        blocks.append(_folded_table(folded))
     return blocks
 
 
@@ -374,59 +350,30 @@ def _vocabulary(column: layouts.Column | None, known: _Known) -> str:
     )
 
 
-def _split_table(output: _Output, broken: Sequence[Violation]) -> Table:
+def _split_table(output: _Output) -> Table:
     """Return the statistics of a column: a row each, a column per split."""
-    columns = [
-        Column("statistic"),
-        *(Column(each.split, is_number=True) for each in output),
-    ]
-    rows = [
-        Row([Cell("values"), *(Cell(f"{each.values:,}", each.values) for each in output)]),
-    ]
+    rows = [Row([Cell("values"), *(Cell(f"{each.values:,}", each.values) for each in output)])]
     if any(each.absent for each in output):
-        rows.append(
-            Row([Cell("absent"), *(Cell(f"{each.absent:,}", each.absent) for each in output)])
-        )
+        cells = [Cell(f"{each.absent:,}", each.absent) for each in output]
+        rows.append(Row([Cell("absent"), *cells]))
     for key, (title, text) in _STATISTICS.items():
-        cells = [_cell(key, each, broken) for each in output]
+        cells = [_cell(key, each) for each in output]
         if any(cell.text for cell in cells):
             rows.append(Row([Cell(title, note=text), *cells]))
+    columns = [Column("statistic"), *(Column(each.split, is_number=True) for each in output)]
     return Table("Statistics of each split", columns, rows)
 
 
-def _folded_table(folded: Sequence[_Output], known: _Known) -> Table:
+def _folded_table(folded: Sequence[_Output]) -> Table:
     """Return the outputs of 0 and 1: the share of 1 in each split."""
-    columns = [
-        Column("column of 0 and 1"),
-        *(Column(f"1 in {each.split}", is_number=True) for each in folded[0]),
-    ]
     rows = []
     for output in folded:
-        broken = known.violations.get(output[0].name, ())
-        cells = []
-        for each in output:
-            messages = "\n".join(v.message for v in broken if v.split == each.split)
-            state: State = "bad" if messages else ""
-            text = "" if each.mean is None else percent(each.mean)
-            cells.append(Cell(text, each.mean, state, messages))
+        cells = [Cell("" if c.mean is None else percent(c.mean), c.mean) for c in output]
         rows.append(Row([Cell(output[0].name), *cells]))
+    columns = [Column(f"1 in {each.split}", is_number=True) for each in folded[0]]
     filtered = "columns" if len(rows) > 20 else ""
+    columns = [Column("column of 0 and 1"), *columns]
     return Table("Columns of 0 and 1: share of 1", columns, rows, filter=filtered)
-
-
-def _layout_table(layout: FeatureLayout, known: _Known) -> Table:
-    """Return the transformed columns without statistics."""
-    columns = [Column("transformed column"), Column("from"), Column("group"), Column("step")]
-    rows = []
-    for column in layout.columns:
-        explained = known.chains.get(column.name)
-        details: list[Block] = [Items(_steps(explained))] if explained else []
-        if text := _vocabulary(column, known):
-            details.append(Text(text))
-        source = column.source if column.source != column.name else ""
-        cells = [Cell(column.name), Cell(source), Cell(column.group), Cell(column.kind)]
-        rows.append(Row(cells, details))
-    return Table("Transformed columns", columns, rows, filter="columns")
 
 
 def _terms(graph: Path | None, layout: FeatureLayout | None) -> dict[str, list[str]]:

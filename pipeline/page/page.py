@@ -2,55 +2,29 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from components.normalization_validator.report import REPORT_JSON
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_types import JsonObject
 from pipeline.page import answers, data, evaluation, features, training
-from pipeline.page.elements import (
-    Block,
-    Cell,
-    Code,
-    Column,
-    Group,
-    PageRun,
-    Row,
-    Section,
-    State,
-    Table,
-    Text,
-    Tile,
-    number_cell,
-)
+from pipeline.page.elements import Block, Code, Group, PageRun, Section, Text, Tile
 from pipeline.page.render import render
 from pipeline.report.result import RunResult
-from pipeline.report.run_list import changes_text, metric_names, metrics_of, seconds_of
+from pipeline.report.run_list import changes, runs_table
 from pipeline.report.run_record import CONFIG, INDEX, RunRecord, records_of
+from pipeline.report.summary import nodes_table
+from pipeline.report.tables import Cell, Column, Row, Table
 from shared_core.atomic_files import atomic_write
 
 LARGEST_BYTES = 5 * 2**20
 """Size that a page should not exceed."""
 
 NORMALIZATION_PAGE = "normalization.html"
-
-_STATES: Mapping[str, State] = {
-    "blessed": "good",
-    "not blessed": "bad",
-    "failed": "bad",
-    "interrupted": "warning",
-}
-
-
-def state_of(record: RunRecord) -> State:
-    """Return the mark of a run's result."""
-    return "warning" if record.warnings else _STATES.get(record.result, "")
 
 
 def run_section(run: PageRun) -> Section:
@@ -61,51 +35,25 @@ def run_section(run: PageRun) -> Section:
         rows = run.result.config.data.path
         commands.append(f"python -m pipeline predict --model {model} --data {rows}")
     settings = json.dumps(run.record.settings, indent=1, ensure_ascii=False)
-    blocks: list[Block] = [Code("Commands", "\n".join(commands)), _changes(run, settings)]
+    blocks: list[Block] = [Code("Commands", "\n".join(commands)), _changes(run)]
     blocks.append(Group("Configuration", [Code(CONFIG, settings)]))
     if made_by:
         versions = [Row([Cell(name), Cell(str(value))]) for name, value in made_by.items()]
         table = Table("Made by", [Column("what"), Column("version")], versions)
         blocks.append(Group("Versions", [table]))
-    columns = [Column("node"), Column("result"), Column("seconds", True), Column("artifacts")]
-    nodes = [
-        Row(
-            [
-                Cell(node["name"]),
-                Cell("run" if node["result"] == "done" else node["result"]),
-                number_cell(node["seconds"], f"{node['seconds']:.1f}"),
-                _artifacts(run, node),
-            ]
-        )
-        for node in run.summary["nodes"]
-    ]
-    return Section("run", "Run", [*blocks, Table("Nodes", columns, nodes)])
+    nodes = nodes_table(run.result, run.summary["nodes"], run.record.folder)
+    return Section("run", "Run", [*blocks, nodes])
 
 
-def _changes(run: PageRun, settings: str) -> Block:
+def _changes(run: PageRun) -> Block:
     if run.previous is None:
-        return Text("There is no earlier run to compare the configuration with.", "quiet")
-    name = run.previous.name
-    before = json.dumps(run.previous.settings, indent=1, ensure_ascii=False).splitlines()
-    lines = difflib.unified_diff(
-        before, settings.splitlines(), name, run.record.name, lineterm="", n=2
-    )
-    if text := "\n".join(lines):
-        return Code(f"Configuration: changed since {name}", text, True)
-    return Text(f"The configuration is that of the run before, {name}.", "quiet")
-
-
-def _artifacts(run: PageRun, node: JsonObject) -> Cell:
-    """Return a cell that links to the node's first output and names the others."""
-    record = run.result.nodes.get(node["name"])
-    outputs = {} if record is None else record.outputs
-    folders = {key: Path(found[-1].uri) for key, found in outputs.items() if found}
-    if not folders:
-        return Cell("")
-    key, folder = next(iter(folders.items()))
-    link = os.path.relpath(folder, run.record.folder) if folder.is_dir() else ""
-    more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
-    return Cell(f"{key}{more}", note="\n".join(map(str, folders.values())), link=link)
+        return Text("There is no earlier run to compare with.", "quiet")
+    rows = [Row([*map(Cell, each)]) for each in changes(run.previous, run.record)]
+    if rows:
+        headings = ("changed", run.previous.name, run.record.name)
+        return Table("Changed since the run before", [*map(Column, headings)], rows)
+    text = f"Settings, rows and versions are those of the run before, {run.previous.name}."
+    return Text(text, "quiet")
 
 
 SECTIONS: tuple[tuple[str, str, Callable[[PageRun], Section]], ...] = (
@@ -136,7 +84,7 @@ def write_page(record: RunRecord, result: RunResult | None = None) -> Path:
     text = render(
         title=run.result.config.name,
         subtitle=f"Run of {started:%A, %d %B %Y, %H:%M} ({seconds:,.0f} s in its nodes)",
-        badge=Tile("verdict", record.shown_result, state=state_of(record)),
+        badge=Tile("verdict", record.shown_result, state=record.state),
         sections=[_section(run, *each) for each in SECTIONS],
         links={"All runs": f"../../{INDEX}"},
     )
@@ -169,32 +117,18 @@ def write_index(output_folder: str | Path) -> Path:
     """Write `index.html`, a table of all runs, into an output folder and return the file."""
     folder = Path(output_folder)
     records = records_of(folder)
-    latest, names = records[-1], metric_names(records)
-    columns = [
-        Column("run", help="local time of the start; opens the page of the run"),
-        Column("result"),
-        Column("seconds", is_number=True, help="wall time"),
-        *(Column(name, is_number=True) for name in names),
-        Column("changed", help="since the run before"),
-    ]
+    latest, table = records[-1], runs_table(records)
     rows = []
-    for before, record in zip([None, *records], records, strict=False):
-        values, seconds = metrics_of(record), seconds_of(record)
+    for record, row in zip(records, table.rows, strict=True):
         error = record.summary["run"].get("error")
         where = f"{error['node']}: " if error and error["node"] else ""
-        cells = [
-            Cell(record.name, link=record.page.relative_to(record.output_folder).as_posix()),
-            Cell(record.shown_result, state=state_of(record)),
-            number_cell(seconds, f"{seconds:,.0f}"),
-            *(number_cell(values[name]) if name in values else Cell("") for name in names),
-            Cell(changes_text(before, record)),
-        ]
-        rows.append(Row(cells, [Text(f"{where}{error['message']}", "bad")] if error else ()))
-    table = Table("Runs of this folder, the latest first", columns, rows[::-1], filter="runs")
+        details = [Text(f"{where}{error['message']}", "bad")] if error else []
+        rows.append(replace(row, details=details))
+    table = replace(table, caption=f"{table.caption}, the latest first", rows=rows[::-1])
     text = render(
         title=latest.config.name,
         subtitle=f"{len(records):,} {'run' if len(records) == 1 else 'runs'}",
-        badge=Tile("latest", latest.shown_result, state=state_of(latest)),
+        badge=Tile("latest", latest.shown_result, state=latest.state),
         sections=[Section("runs", "Runs", [table])],
         links={"Latest run": latest.page.relative_to(folder).as_posix()},
     )

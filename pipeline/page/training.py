@@ -13,22 +13,18 @@ from pipeline.page import charts
 from pipeline.page.elements import (
     Beside,
     Block,
-    Cell,
     Chart,
-    Column,
     Group,
     PageRun,
-    Row,
     Section,
-    Table,
     Text,
     Tile,
     Tiles,
-    number_cell,
     rounded,
 )
 from pipeline.report.result import RunResult
-from pipeline.report.summary import setting_text
+from pipeline.report.summary import trials_table
+from pipeline.report.tables import Cell, Column, Row, Table, number_cell
 from pipeline.report.training_log import EVAL, Curve, TrainingHistory, curves_of, history_of, thin
 
 _TITLES: Mapping[str, tuple[str, str]] = {
@@ -185,21 +181,7 @@ def _trials(run: RunResult) -> list[Block]:
         return []
     if not run.trials:
         return [Text("No trial of the Tuner reached a score.", "warning")]
-    rows = []
-    for trial in run.trials:
-        number = int(trial["trial_id"]) + 1
-        values = (trial.get(name) for name in run.trial_settings)
-        settings = (
-            Cell(setting_text(v), float(v) if isinstance(v, int | float) else None) for v in values
-        )
-        rows.append(Row([Cell(str(number), number), number_cell(trial["score"]), *settings]))
-    names = (name.removeprefix("tuner/") for name in run.trial_settings)
-    columns = [
-        Column("trial", True),
-        Column(run.config.tuning.objective, True),
-        *map(Column, names),
-    ]
-    return [Table("Trials of the Tuner, best first", columns, rows, filter="trials")]
+    return [trials_table(run)]
 
 
 def _is_constant(curve: Curve) -> bool:

@@ -17,7 +17,7 @@ from pipeline.graph.node_names import NodeName
 from pipeline.replay.remote_places import check_all_mapped, check_path, read_maps
 from pipeline.replay.replay import Node, NodeFailed, Replay
 from pipeline.report.progress import duration
-from pipeline.run.interrupts import terminated_by_signal
+from pipeline.run.process import terminated_by_signal
 from pipeline.targets.compiled_spec import CompiledSpec, rename_text
 from pipeline.targets.run_parameters import given_parameters
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from pipeline.report.metrics import (
     metric_number,
     read_slices,
 )
-from pipeline.report.records import NodeRecord, find_output, latest_run_of, read_text, run_by_id
+from pipeline.report.records import Nodes, find_output, latest_run_of, run_by_id
 from pipeline.report.run_record import RunRecord
 from pipeline.report.run_warnings import (
     column_cautions,
@@ -57,7 +56,7 @@ class RunResult:
     """
 
     config: PipelineConfig
-    nodes: Mapping[str, NodeRecord]
+    nodes: Nodes
 
     @classmethod
     def load(cls, record: RunRecord) -> RunResult:
@@ -80,7 +79,9 @@ class RunResult:
         return Path(uri) if uri is not None and Path(uri).is_dir() else None
 
     def _text(self, node: NodeName, key: str, file: str) -> str | None:
-        return read_text(find_output(self.nodes, node, key), file)
+        output = find_output(self.nodes, node, key)
+        path = Path(output.uri) / file if output else None
+        return path.read_text(encoding="utf-8") if path and path.is_file() else None
 
     @functools.cached_property
     def slices(self) -> tuple[SliceMetrics, ...]:

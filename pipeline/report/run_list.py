@@ -8,76 +8,76 @@ from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonValue
 from pipeline.report.metrics import metric_number
 from pipeline.report.progress import duration
-from pipeline.report.records import runs_in
 from pipeline.report.run_record import INDEX, RunRecord, records_of
-from pipeline.report.tables import print_table, short, table_of
+from pipeline.report.tables import Cell, Column, Row, Table, metric_cell, print_table, short
 
-_STYLES = {"blessed": "green", "not blessed": "red", "failed": "red", "interrupted": "yellow"}
 _SHOWN_CHANGES = 3
 _PLACES = ("output.folder",)  # fields that change no result
 
 
-def show_runs(folder: Path, metadata: Path, console: Console) -> None:
+def show_runs(folder: Path, console: Console) -> None:
     """Print the runs of an output folder, the latest one last.
-
-    Args:
-        folder: The output folder.
-        metadata: Its metadata store, which also knows runs that have no record.
-        console: Where to print.
 
     Raises:
         ConfigError: There is no run.
     """
     records = records_of(folder)
-    recorded = {record.summary["run"]["id"] for record in records}
-    others = [name for name in runs_in(metadata) if name not in recorded]
-    if not records and not others:
+    if not records:
         raise ConfigError(
             f"{folder}: holds no run. Run the pipeline first, or give the YAML or the output "
             "folder of one that has run."
         )
-    names = metric_names(records)
-    table = table_of("run", "result", "time", *names, "changed", left=2)
-    table.columns[0].no_wrap = True
-    table.columns[-1].justify, table.columns[-1].no_wrap = "left", False
-    for name in others:
-        table.add_row(name, Text("no record", style="dim"), *[""] * (len(names) + 2))
-    for before, record in zip([None, *records], records, strict=False):
-        values = metrics_of(record)
-        style = "yellow" if record.warnings else _STYLES.get(record.result, "")
-        table.add_row(
-            record.name,
-            Text(record.shown_result, style=style),
-            duration(seconds_of(record)),
-            *(metric_number(values[name]) if name in values else "" for name in names),
-            Text(changes_text(before, record)),
-        )
-    print_table(console, table)
+    print_table(console, runs_table(records))
     if (folder / INDEX).is_file():
         console.print(f"\npage of all runs   {short(folder / INDEX)}", soft_wrap=True)
 
 
+def runs_table(records: Sequence[RunRecord]) -> Table:
+    """Return the runs with result, time, metrics, and what changed since the run before."""
+    metrics = [_metrics_of(each) for each in records]
+    names = dict.fromkeys(name for each in reversed(metrics) for name in each)
+    columns = [
+        Column("run", help="local time of the start"),
+        Column("result"),
+        Column("time", True, "wall time"),
+        *(Column(name, True) for name in names),
+        Column("changed", help="since the run before"),
+    ]
+    rows = []
+    for before, record, values in zip([None, *records], records, metrics, strict=False):
+        run = record.summary["run"]
+        started, ended = (datetime.fromisoformat(run[key]) for key in ("started", "ended"))
+        seconds = (ended - started).total_seconds()
+        cells = [
+            Cell(record.name, link=record.page.relative_to(record.output_folder).as_posix()),
+            Cell(record.shown_result, state=record.state),
+            Cell(duration(seconds), seconds),
+            *(metric_cell(values[name]) if name in values else Cell("") for name in names),
+            Cell(_changes_text(before, record)),
+        ]
+        rows.append(Row(cells))
+    return Table("Runs of this folder", columns, rows, filter="runs")
+
+
 def show_difference(one: RunRecord, other: RunRecord, console: Console) -> None:
     """Print what differs between two runs: settings, metrics of each slice, time of each node."""
-    settings = table_of("changed", one.name, other.name, left=3)
-    for change in changes(one, other):
-        settings.add_row(*map(Text, change))
-    if settings.row_count:
-        print_table(console, settings)
+    changed = [Row([*map(Cell, change)]) for change in changes(one, other)]
+    headings = [Column(name) for name in ("changed", one.name, other.name)]
+    if changed:
+        print_table(console, Table("", headings, changed))
     else:
         console.print("Settings, rows and versions are the same.")
     console.print()
-    numbers = table_of("", one.name, other.name, "change")
+    rows = []
     for name, before, after in metric_pairs(one, other):
         change = "" if before is None or after is None else f"{after - before:+.4f}"
         shown = ("" if value is None else metric_number(value) for value in (before, after))
-        numbers.add_row(Text(name), *shown, change)
+        rows.append([name, *shown, change])
     times = [
         {node["name"]: node["seconds"] for node in each.summary["nodes"]} for each in (one, other)
     ]
@@ -85,17 +85,13 @@ def show_difference(one: RunRecord, other: RunRecord, console: Console) -> None:
         before, after = (each.get(name) for each in times)
         change = "" if before is None or after is None else f"{after - before:+.1f} s"
         shown = ("" if value is None else duration(value) for value in (before, after))
-        numbers.add_row(Text(f"time of {name}"), *shown, change)
-    numbers.add_row("result", one.shown_result, other.shown_result, "")
-    print_table(console, numbers)
+        rows.append([f"time of {name}", *shown, change])
+    rows.append(["result", one.shown_result, other.shown_result, ""])
+    columns = [Column(""), *(Column(name, True) for name in (one.name, other.name, "change"))]
+    print_table(console, Table("", columns, [Row([*map(Cell, row)]) for row in rows]))
 
 
-def metric_names(records: Sequence[RunRecord]) -> list[str]:
-    """Return the names of all metrics, those of the latest run first."""
-    return list(dict.fromkeys(name for each in reversed(records) for name in metrics_of(each)))
-
-
-def metrics_of(record: RunRecord) -> dict[str, float | None]:
+def _metrics_of(record: RunRecord) -> dict[str, float | None]:
     """Return the metrics on all rows; empty if the run evaluated no model."""
     values = {name: each["value"] for name, each in record.summary["metrics"].items()}
     return values if record.summary["slices"] else {}
@@ -119,24 +115,12 @@ def metric_pairs(one: RunRecord, other: RunRecord) -> list[tuple[str, float | No
     return pairs
 
 
-def seconds_of(record: RunRecord) -> float:
-    """Return the wall time of a run in seconds."""
-    run = record.summary["run"]
-    started, ended = (datetime.fromisoformat(run[key]) for key in ("started", "ended"))
-    return (ended - started).total_seconds()
-
-
-def changes_text(before: RunRecord | None, after: RunRecord) -> str:
+def _changes_text(before: RunRecord | None, after: RunRecord) -> str:
     """Return the first changes since a run and the number of the others; "" without a run."""
-    texts = [change_text(change) for change in changes(before, after)] if before else []
+    changed = changes(before, after) if before else []
+    texts = [f"{name}: {old} → {new}" for name, old, new in changed]
     more = len(texts) - _SHOWN_CHANGES
     return "; ".join([*texts[:_SHOWN_CHANGES], *([f"{more} more"] if more > 0 else [])])
-
-
-def change_text(change: tuple[str, str, str]) -> str:
-    """Return a change in one line, as `training.epochs: 10 → 20`."""
-    name, before, after = change
-    return f"{name}: {before} → {after}"
 
 
 def changes(before: RunRecord, after: RunRecord) -> list[tuple[str, str, str]]:

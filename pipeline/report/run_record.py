@@ -25,6 +25,7 @@ import pydantic
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
+from pipeline.report.tables import State
 from shared_core.atomic_files import atomic_write
 from shared_core.run_warning import count_warnings
 
@@ -37,6 +38,12 @@ INDEX = "index.html"
 SUMMARY, CONFIG, PAGE = "summary.json", "config.json", "report.html"
 """Files of a record."""
 
+_STATES: Mapping[str, State] = {
+    "blessed": "good",
+    "not blessed": "bad",
+    "failed": "bad",
+    "interrupted": "warning",
+}
 _PACKAGES = ("tfx-largebatch", "tfx", "tensorflow", "keras", "apache-beam")
 
 
@@ -102,6 +109,11 @@ class RunRecord:
     def warnings(self) -> int:
         """Number of warnings of a model that is blessed nevertheless."""
         return len(self.summary.get("warnings", ())) if self.result == "blessed" else 0
+
+    @property
+    def state(self) -> State:
+        """How the result is marked."""
+        return "warning" if self.warnings else _STATES.get(self.result, "")
 
     @property
     def shown_result(self) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from pipeline.config.evaluation import MEAN_LABEL
+from components.input_gradients.summary import AttributionSummary
+from pipeline.common.json_types import JsonObject
+from pipeline.config.evaluation import FEW_JUDGED, MEAN_LABEL
 from pipeline.graph.nodes import NODES
 from pipeline.report.console import Consoles, print_text
 from pipeline.report.metrics import (
@@ -18,17 +22,26 @@ from pipeline.report.metrics import (
     Matrix,
     calibration_sentence,
     class_scores,
-    metric_number,
 )
 from pipeline.report.progress import RunState, duration
 from pipeline.report.result import RunResult
+from pipeline.report.run_record import RunRecord
 from pipeline.report.run_warnings import BASELINE_NAMES
-from pipeline.report.tables import print_table, short, table_of
+from pipeline.report.summary_file import nodes_of
+from pipeline.report.tables import (
+    Cell,
+    Column,
+    Row,
+    Table,
+    metric_cell,
+    number_cell,
+    print_table,
+    short,
+)
 from shared_core.run_warning import count_warnings
-from trainer_module.baselines.record import Baseline
 
 MOST_COMPARED = 10
-"""Classes up to which the table says what each was taken for."""
+"""Classes up to which the table says how often each was taken for each."""
 
 MOST_CLASSES = 30
 _MOST_TRIALS = 10
@@ -39,20 +52,19 @@ def show(run: RunResult, state: RunState, consoles: Consoles) -> None:
     """Print the summary of the run that just ended."""
     console = consoles.progress
     console.print()
-    print_table(console, nodes_table(run, state))
+    table = nodes_table(run, nodes_of(state))
+    total = ("all nodes", "", duration(sum(node.seconds for node in state.nodes)), "")
+    print_table(console, replace(table, rows=[*table.rows, Row([*map(Cell, total)])]))
     console.print()
     if run.trials:
-        print_table(console, trials_table(run))
+        print_table(console, _first(trials_table(run), _MOST_TRIALS, ""))
         console.print()
     show_metrics(run, console)
     for node in state.nodes:
         if node.training is not None and node.training.advice:
             print_text(console, f"{node.name}: {node.training.advice}.")
     if run.attributions is not None:
-        table = table_of("strongest columns", "mean |attribution|", "mean attribution")
-        for name, size in run.attributions.strongest(_STRONGEST):
-            table.add_row(Text(name), f"{size:.4g}", f"{run.attributions.mean[name]:+.4g}")
-        print_table(console, table)
+        print_table(console, _first(attributions_table(run.attributions), _STRONGEST))
         console.print()
     for warning in run.warnings:
         print_text(consoles.warnings, Text.assemble(("warning", "bold yellow"), f": {warning}"))
@@ -89,63 +101,86 @@ def _compared(run: RunResult) -> str:
     return f", {', '.join(changes)} also against the latest blessed model"
 
 
-def nodes_table(run: RunResult, state: RunState) -> Table:
-    """Return the nodes with their result, time and main outputs."""
+def nodes_table(run: RunResult, nodes: Sequence[JsonObject], folder: Path | None = None) -> Table:
+    """Return the nodes with their result, time and main outputs.
+
+    Args:
+        run: The run.
+        nodes: `nodes` of its summary.json.
+        folder: Folder of a page, whose cells link to the outputs; None: there is no page.
+    """
     root = run.config.pipeline_root
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("node", "result", "time"):
-        table.add_column(heading, justify="right" if heading == "time" else "left", no_wrap=True)
-    table.add_column(Text(f"outputs, below\n{short(Path(root))}"), overflow="fold")
-    for node in state.nodes:
-        outputs = run.nodes[node.name].outputs if node.name in run.nodes else {}
+    rows = []
+    for node in nodes:
+        name, outputs = node["name"], run.nodes.get(node["name"], {})
         main = list(outputs)
-        if node.name in NODES:  # of a user's node, all
-            main = [key for key in main if key in NODES[node.name].main_outputs] or main[:1]
-        uris = [outputs[key][-1].uri.removeprefix(f"{root}/") for key in main if outputs[key]]
-        result = "run" if node.status == "done" else node.status
-        table.add_row(
-            node.name,
-            Text(result, style="cyan" if result == "cached" else ""),
-            duration(node.seconds),
-            Text("\n".join(uris)),
-        )
-    table.add_row("all nodes", "", duration(sum(node.seconds for node in state.nodes)))
-    return table
+        if name in NODES:  # of a user's node, all
+            main = [key for key in main if key in NODES[name].main_outputs] or main[:1]
+        uris = [outputs[key].uri for key in main]
+        is_there = folder is not None and uris and Path(uris[0]).is_dir()
+        result = "run" if node["result"] == "done" else node["result"]
+        cells = [
+            Cell(name),
+            Cell(result, state="quiet" if result == "cached" else ""),
+            Cell(duration(node["seconds"]), node["seconds"]),
+            Cell(
+                "\n".join(uri.removeprefix(f"{root}/") for uri in uris),
+                link=os.path.relpath(uris[0], folder) if is_there else "",
+            ),
+        ]
+        rows.append(Row(cells))
+    outputs = f"outputs, below\n{short(Path(root))}"
+    return Table(
+        "Nodes", [Column("node"), Column("result"), Column("time", True), Column(outputs)], rows
+    )
 
 
 def trials_table(run: RunResult) -> Table:
-    """Return the best trials of the Tuner with their scores and settings."""
+    """Return the trials of the Tuner with their scores and settings, best first."""
     assert run.config.tuning is not None
     settings = run.trial_settings
-    headings = [each.removeprefix("tuner/") for each in settings]
-    table = table_of("trial", run.config.tuning.objective, *headings, left=0)
-    for trial in run.trials[:_MOST_TRIALS]:
-        table.add_row(
-            str(int(trial["trial_id"]) + 1),
-            f"{trial['score']:.4f}",
-            *(Text(setting_text(trial[name])) for name in settings),
-            style="bold" if trial is run.trials[0] else "",
-        )
-    if len(run.trials) > _MOST_TRIALS:
-        table.add_row(Text(f"and {len(run.trials) - _MOST_TRIALS} more", style="dim"))
-    return table
+    rows = []
+    for trial in run.trials:
+        number = int(trial["trial_id"]) + 1
+        cells = [Cell(str(number), number), metric_cell(trial["score"])]
+        cells += [_setting(trial.get(name)) for name in settings]
+        rows.append(Row(cells))
+    names = (run.config.tuning.objective, *(each.removeprefix("tuner/") for each in settings))
+    columns = [Column(name, True) for name in ("trial", *names)]
+    return Table("Trials of the Tuner, best first", columns, rows, filter="trials")
 
 
-def setting_text(value: object) -> str:
-    """Return the value of a setting, a number with four significant digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _setting(value: object) -> Cell:
+    number = float(value) if isinstance(value, int | float) else None
+    return Cell(f"{value:.4g}" if isinstance(value, float) else str(value), number)
+
+
+def attributions_table(summary: AttributionSummary) -> Table:
+    """Return the columns by the size of their attributions."""
+    help_ = "its sign: whether the column raises or lowers the prediction"
+    columns = [Column("mean |attribution|", True), Column("mean attribution", True, help_)]
+    rows = []
+    for name, size in summary.strongest():
+        mean = number_cell(summary.mean[name], f"{summary.mean[name]:+.4g}")
+        rows.append(Row([Cell(name), number_cell(size), mean]))
+    return Table("All columns", [Column("strongest columns"), *columns], rows, filter="columns")
 
 
 def show_metrics(run: RunResult, console: Console) -> None:
     """Print the Evaluator's metrics beside those of the baselines, classes and calibration."""
     if not run.slices:
         return
-    print_table(console, metrics_table(run))
+    slices = slices_table(run)
+    blank = [Cell("")] * (len(run.counts) + 1)
+    models = [
+        Row([replace(each, state="quiet") for each in (row.cells[0], *blank, *row.cells[1:])])
+        for row in models_table(run).rows[1:]
+    ]
+    print_table(console, replace(slices, rows=[*slices.rows, *models]))
     console.print()
     if run.all_rows.matrix:
-        print_table(
-            console, classes_table(run.all_rows.matrix, run.class_names, counted=run.counted)
-        )
+        table = classes_table(run.all_rows.matrix, run.class_names, counted=run.counted)
+        print_table(console, _first(table, MOST_CLASSES, "classes"))
         console.print()
     if run.config.label.kind != "regression" and (bins := run.all_rows.bins):
         print_table(console, calibration_table(bins, counted=run.counted))
@@ -153,37 +188,68 @@ def show_metrics(run: RunResult, console: Console) -> None:
         console.print()
 
 
-def metrics_table(run: RunResult) -> Table:
-    """Return the metrics of each slice, then the baselines and the bounds on all rows."""
+def _first(table: Table, most: int, what: str = "columns") -> Table:
+    """Return the first rows of a table, and a row that counts the others."""
+    more = len(table.rows) - most
+    if more <= 0:
+        return table
+    last = Cell(" ".join(filter(None, (f"and {more:,} more", what))), state="quiet")
+    blank = [Cell("")] * (len(table.columns) - 1)
+    return replace(table, rows=[*table.rows[:most], Row([last, *blank])])
+
+
+def slices_table(run: RunResult) -> Table:
+    """Return the metrics of each slice, all rows first."""
     # With several classes, TFMA averages a label of 0 or 1 for each class: 1 / classes.
     of_label = LARGEST_CLASS if run.config.label.kind == "multiclass" else MEAN_LABEL
-    names, empty = run.metric_names, [""] * (len(run.counts) + 1)
-    table = table_of("slice", *run.counts.values(), of_label.replace("_", " "), *names)
+    names = (of_label, *run.metric_names)
+    rows = []
     for each in run.slices:
-        values = each.values
-        table.add_row(
-            Text(each.name or "all rows"),
-            *("" if (n := values.get(count)) is None else f"{n:,.10g}" for count in run.counts),
-            *(metric_number(values.get(metric)) for metric in (of_label, *names)),
-        )
-    for baseline in run.baselines:
-        cells = [BASELINE_NAMES.get(baseline.name, baseline.name), *empty]
-        cells += [_of_baseline(baseline, metric) for metric in names]
-        table.add_row(*(Text(cell, style="dim") for cell in cells))
+        cells = [_count(each.values.get(count)) for count in run.counts]
+        cells += [metric_cell(each.values[n]) if n in each.values else Cell("-") for n in names]
+        rows.append(Row([Cell(each.name or "all rows"), *cells]))
+    headings = (*run.counts.values(), of_label.replace("_", " "), *run.metric_names)
+    columns = [Column("slice"), *(Column(name, True) for name in headings)]
+    several = len(rows) - 1
+    title = f"Metrics of {several:,} slices" if several else "Metrics"
+    return Table(title, columns, rows, filter="slices" if several > 8 else "")
+
+
+def _count(value: float | None) -> Cell:
+    if value is None:
+        return Cell("")
+    few = value < FEW_JUDGED
+    note = f"fewer than {FEW_JUDGED}: metrics of so few rows mean little" if few else ""
+    return Cell(f"{value:,.10g}", value, "quiet" if few else "", note)
+
+
+def models_table(run: RunResult, blessed: RunRecord | None = None) -> Table:
+    """Return the metrics on all rows: of this model, the last blessed one and the baselines.
+
+    The last row has what a model must reach.
+    """
+    names = run.metric_names
+    models: list[tuple[Cell, Mapping[str, float | None]]] = [
+        (Cell("this model"), run.all_rows.values)
+    ]
+    if blessed is not None:
+        metrics = {name: each["value"] for name, each in blessed.summary["metrics"].items()}
+        models.append((Cell(f"last blessed model ({blessed.name})"), metrics))
+    for each in run.baselines:
+        name = BASELINE_NAMES.get(each.name, each.name)
+        models.append((Cell(name, note=each.is_what), each.metrics))
+    rows = [
+        Row([cell, *(metric_cell(values[n]) if n in values else Cell("-") for n in names)])
+        for cell, values in models
+    ]
     if run.config.evaluation.is_judged:
-        cells = ["needed on all rows", *empty, *map(run.needed, names)]
-        table.add_row(*(Text(cell, style="dim") for cell in cells))
-    return table
-
-
-def _of_baseline(baseline: Baseline, metric: str) -> str:
-    if metric in baseline.metrics and baseline.metrics[metric] is None:
-        return "undefined"
-    return metric_number(baseline.metrics.get(metric))
+        rows.append(Row([Cell("needed on all rows"), *(Cell(run.needed(name)) for name in names)]))
+    columns = [Column("model"), *(Column(name, True) for name in names)]
+    return Table("Beside the baselines", columns, rows)
 
 
 def classes_table(matrix: Matrix, names: Sequence[str], *, counted: str) -> Table:
-    """Return a table with a row for each class, most frequent first, and its predicted classes.
+    """Return a table with a row for each class, most frequent first, and what it was taken for.
 
     Args:
         matrix: The confusion matrix of all rows.
@@ -191,22 +257,31 @@ def classes_table(matrix: Matrix, names: Sequence[str], *, counted: str) -> Tabl
         counted: Unit of the matrix: rows or weights.
     """
     scores = class_scores(matrix)
-    shown = list(scores)[:MOST_CLASSES]
-    predicted = shown if len(scores) <= MOST_COMPARED else []
-    taken_for = [f"as {class_name(label, names)}" for label in predicted]
-    table = table_of("class", counted, "share", "precision", "recall", *taken_for)
-    for label in shown:
-        rows, *ratios = scores[label]
-        cells = [(label == other, matrix.get((label, other), 0.0)) for other in predicted]
-        table.add_row(
-            Text(class_name(label, names)),
-            f"{rows:,.10g}",
-            *(metric_number(ratio).replace("undefined", "-") for ratio in ratios),
-            *(Text(f"{n:,.10g}", style="" if right or not n else "red") for right, n in cells),
-        )
-    if left := len(scores) - len(shown):
-        table.add_row(Text(f"and {left:,} more classes", style="dim"))
-    return table
+    predicted = list(scores) if len(scores) <= MOST_COMPARED else []
+    rows = []
+    for label, of_class in scores.items():
+        cells = [Cell(class_name(label, names)), _count(of_class.rows)]
+        cells += [Cell("-") if math.isnan(each) else metric_cell(each) for each in of_class[1:]]
+        for other in predicted:
+            n = matrix.get((label, other), 0.0)
+            cells.append(Cell(f"{n:,.10g}", n, "bad" if n and other != label else ""))
+        if not predicted:
+            cells.append(Cell(_confused_with(label, matrix, names)))
+        rows.append(Row(cells))
+    headings = [counted, "share", "precision", "recall"]
+    headings += [f"as {class_name(label, names)}" for label in predicted]
+    columns = [Column("class"), *(Column(name, True) for name in headings)]
+    if not predicted:
+        columns.append(Column("most often taken for"))
+    return Table("Scores of each class", columns, rows, filter="classes" if len(rows) > 8 else "")
+
+
+def _confused_with(label: int, matrix: Matrix, names: Sequence[str]) -> str:
+    wrong = {p: n for (a, p), n in matrix.items() if a == label and p != label and n > 0}
+    if not wrong:
+        return ""
+    largest = max(wrong, key=lambda p: (wrong[p], -p))
+    return f"{class_name(largest, names)} ({wrong[largest]:,.10g})"
 
 
 def class_name(label: int, names: Sequence[str]) -> str:
@@ -216,11 +291,11 @@ def class_name(label: int, names: Sequence[str]) -> str:
 
 def calibration_table(bins: Sequence[Bin], *, counted: str) -> Table:
     """Return a column for each bin: mean probability, observed share, number of rows."""
-    table = table_of("predicted", *(_probability(each.predicted) for each in bins))
-    table.add_row("observed", *(_probability(each.observed) for each in bins))
-    table.add_row(counted, *(f"{each.rows:,.10g}" for each in bins))
-    return table
-
-
-def _probability(value: float) -> str:
-    return f"{value:.3f}".replace("nan", "-")
+    lines = [
+        ["predicted", *(f"{each.predicted:.3f}" for each in bins)],
+        ["observed", *(f"{each.observed:.3f}" for each in bins)],
+        [counted, *(f"{each.rows:,.10g}" for each in bins)],
+    ]
+    first, *rest = [[text.replace("nan", "-") for text in line] for line in lines]
+    columns = [Column(text, bool(place)) for place, text in enumerate(first)]
+    return Table("Calibration", columns, [Row([*map(Cell, line)]) for line in rest])

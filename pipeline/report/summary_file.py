@@ -77,15 +77,7 @@ def summary_of(
             if error
             else None,
         },
-        "nodes": [
-            {
-                "name": node.name,
-                "result": node.status,
-                "seconds": round(node.seconds, 3),
-                "rows": node.rows,
-            }
-            for node in state.nodes
-        ],
+        "nodes": nodes_of(state),
         "label": {"column": config.label.column, "kind": config.label.kind},
         "rows": dict(rows),
         "judged_split": config.data.evaluation_split,
@@ -121,6 +113,19 @@ def summary_of(
         "model": run.uri(NodeName.TRAINER, "model"),
         "pushed_model": str(pushed) if pushed is not None and pushed.exists() else None,
     }
+
+
+def nodes_of(state: RunState) -> list[JsonObject]:
+    """Return name, result, seconds and rows of each node."""
+    return [
+        {
+            "name": node.name,
+            "result": node.status,
+            "seconds": round(node.seconds, 3),
+            "rows": node.rows,
+        }
+        for node in state.nodes
+    ]
 
 
 def _noise_scale(state: RunState) -> JsonObject | None:

@@ -32,15 +32,11 @@ from pipeline.report.run_warnings import column_cautions
 from pipeline.report.split_statistics import read_statistics
 from pipeline.report.summary_file import write_summary
 from pipeline.report.tables import short
-from pipeline.run import logs
-from pipeline.run.artifact_check import check_artifacts, record_artifacts
+from pipeline.run.artifact_check import check_artifacts, keys_without_places, record_artifacts
 from pipeline.run.beam_reflection import reflection_remembered
-from pipeline.run.cache_keys import keys_without_places
 from pipeline.run.folder_lock import AlreadyRunning, exclusive_run
-from pipeline.run.interrupts import interrupts_kept
-from pipeline.run.keep_record import keep_record
-from pipeline.run.next_steps import show_next_steps
-from pipeline.run.outcome import RunOutcome
+from pipeline.run.process import absl_to_stderr, interrupts_kept, logs_to
+from pipeline.run.run_end import RunOutcome, keep_record, show_next_steps
 from pipeline.tracking.export import export_run
 from shared_core.run_warning import RunWarning
 from trainer_module import prepare_process
@@ -109,7 +105,7 @@ def _run_alone(
     out.print(f"Pipeline {config.name}; log: {short(log)}", highlight=False, soft_wrap=True)
     # Read now, because standard output and error are the log file below.
     kinds = [(each.is_terminal, each.width) for each in streams]
-    with logs.logs_to(log) as terminal, logs.absl_to_stderr():
+    with logs_to(log) as terminal, absl_to_stderr():
         consoles = consoles_of(*map(_console, terminal, kinds))
         return _run(config, consoles, file=file, log=log, started=started)
 

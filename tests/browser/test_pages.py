@@ -12,8 +12,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from pipeline.page.elements import Cell, Column, Row, Section, Table, Tile, number_cell
+from pipeline.page.elements import Section, Tile
 from pipeline.page.render import SHOWN_ROWS, render
+from pipeline.report.tables import Cell, Column, Row, Table, number_cell
 from tests.browser.conftest import Pages, show_all
 
 pytestmark = pytest.mark.browser
@@ -77,10 +78,11 @@ def test_a_table_sorts_by_text_and_by_number(pages: Pages, opened: Callable) -> 
         assert head.get_attribute("aria-sort") == "ascending"
         found = [text.strip() for text in table.locator("tbody th").all_text_contents()]
         assert found == sorted(names)
-        seconds = table.get_by_role("button", name="seconds", exact=True)
+        seconds = table.get_by_role("button", name="time", exact=True)
         seconds.press("Enter")
         seconds.press("Enter")
-        values = [float(text) for text in table.locator("tbody td:nth-child(3)").all_inner_texts()]
+        cells = table.locator("tbody td:nth-child(3)")
+        values = [float(cell.get_attribute("data-v") or "nan") for cell in cells.all()]
         assert values == sorted(values, reverse=True)
         assert head.get_attribute("aria-sort") is None
 

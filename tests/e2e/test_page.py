@@ -11,9 +11,10 @@ from run_inputs import blocks_of
 
 from pipeline.graph.node_names import NodeName
 from pipeline.page import answers, evaluation, training
-from pipeline.page.elements import Chart, PageRun, Table, Text, Thresholds
+from pipeline.page.elements import Chart, PageRun, Text, Thresholds
 from pipeline.page.page import page_run
 from pipeline.report.run_record import records_of
+from pipeline.report.tables import Table
 from pipeline.report.training_log import history_of
 
 pytestmark = pytest.mark.slow
@@ -51,7 +52,7 @@ def test_the_evaluation_is_that_of_the_evaluator(run: PageRun) -> None:
     area = np.sum(np.diff(x) * (height[1:] + height[:-1]) / 2)
     assert area == pytest.approx(metrics["auc"]["value"], abs=1e-3)
     (table,) = blocks_of(blocks, Table, "Metrics of")
-    values = [[cell.value for cell in row.cells[1:]] for row in table.rows]
+    values = [[row.cells[1].value, *(cell.value for cell in row.cells[3:])] for row in table.rows]
     assert values == [[s["rows"], *s["metrics"].values()] for s in run.summary["slices"]]
 
 

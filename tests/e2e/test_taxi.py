@@ -24,9 +24,10 @@ from sklearn.metrics import roc_auc_score
 from pipeline.cli.cli import main
 from pipeline.common import exit_codes
 from pipeline.page import data, features
-from pipeline.page.elements import Table, percent, short
+from pipeline.page.elements import percent, short
 from pipeline.page.page import page_run
 from pipeline.report.run_record import records_of
+from pipeline.report.tables import Table
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,11 @@ from run_records import write
 
 from pipeline.common.json_types import JsonObject
 from pipeline.config.config import PipelineConfig
-from pipeline.page.elements import PageRun, Table
+from pipeline.page.elements import PageRun
 from pipeline.report.metrics import SliceMetrics
-from pipeline.report.records import NodeRecord, OutputArtifact
+from pipeline.report.records import OutputArtifact
 from pipeline.report.result import RunResult
+from pipeline.report.tables import Table
 
 Artifacts = Mapping[tuple[str, str], Path | str | JsonObject]
 """(node, output) -> its folder, or the properties of an artifact without files."""
@@ -23,11 +24,10 @@ Artifacts = Mapping[tuple[str, str], Path | str | JsonObject]
 
 def result_of(config: PipelineConfig, artifacts: Artifacts) -> RunResult:
     """Return what a run with these artifacts found."""
-    nodes: dict[str, NodeRecord] = {}
+    nodes: dict[str, dict[str, OutputArtifact]] = {}
     for (node, key), each in artifacts.items():
         uri, properties = ("", each) if isinstance(each, dict) else (str(each), {})
-        record = nodes.setdefault(node, NodeRecord(node))
-        record.outputs[key] = [OutputArtifact(uri, properties)]
+        nodes.setdefault(node, {})[key] = OutputArtifact(uri, properties)
     return RunResult(config, nodes)
 
 

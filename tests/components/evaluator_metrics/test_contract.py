@@ -21,6 +21,7 @@ from components.evaluator_metrics.better_than_constant import _RULES
 from pipeline.config.evaluation import METRICS, WHERE_UNDEFINED, EvaluationConfig
 from pipeline.report.metrics import calibration_sentence, read_slices
 from pipeline.report.summary import calibration_table
+from pipeline.report.tables import print_table
 
 pytestmark = pytest.mark.slow
 ROWS = 240
@@ -228,7 +229,7 @@ def test_the_summary_shows_the_calibration(kind: str, runs: Callable[[str], Run]
     )
     out = io.StringIO()
     console = Console(width=200, file=out)
-    console.print(calibration_table(found, counted="rows"))
+    print_table(console, calibration_table(found, counted="rows"))
     assert [line.split() for line in out.getvalue().splitlines()] == [
         ["predicted", *(f"{each[1]:.3f}" for each in expected)],
         ["observed", *(f"{each[2]:.3f}" for each in expected)],

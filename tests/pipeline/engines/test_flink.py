@@ -32,8 +32,8 @@ def attribute(run: Path, beam: BeamConfig, folder: Path) -> Path:
     )
     output.uri = str(folder)
     for artifact, found in (
-        (examples, records["ArrowExampleGen"].output("examples")),
-        (model, records["Trainer"].output("model")),
+        (examples, records["ArrowExampleGen"].get("examples")),
+        (model, records["Trainer"].get("model")),
     ):
         assert found is not None
         artifact.uri = found.uri

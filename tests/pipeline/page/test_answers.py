@@ -11,10 +11,11 @@ from small_export import CITIES, export, score, write_rows
 
 from components.input_gradients.summary import SUMMARY_JSON, AttributionSummary
 from pipeline.page.answers import can_i_trust_it, is_it_good, why
-from pipeline.page.elements import Chart, Items, Table, Text, Tile
+from pipeline.page.elements import Chart, Items, Text, Tile
 from pipeline.page.importance import MOST_ROWS, importances_of, read_rows
 from pipeline.page.page import page_run as compared
 from pipeline.report.result import RunResult
+from pipeline.report.tables import Table
 
 ROWS = 400
 

@@ -10,8 +10,9 @@ import pytest
 from run_inputs import Artifacts, blocks_of, page_run, texts_of
 
 from pipeline.page.data import section_of
-from pipeline.page.elements import Chart, Items, Table, Text, Tiles
+from pipeline.page.elements import Chart, Items, Text, Tiles
 from pipeline.report.split_statistics import read_statistics
+from pipeline.report.tables import Table
 
 tfdv = pytest.importorskip("tensorflow_data_validation")
 

@@ -26,10 +26,19 @@ from pipeline.cli.cli import main
 from pipeline.features.column_facts import measure
 from pipeline.features.features_suggest import suggest
 from pipeline.features.statistics_facts import describe, facts_of, left_out_reason
-from pipeline.page.elements import Chart, Group, Items, Section, Table, Text, Tile, Tiles
-from pipeline.page.features import _holds_zero_one, report_blocks, section_of
+from pipeline.page.elements import Chart, Group, Items, Section, Text, Tile, Tiles
+from pipeline.page.features import (
+    _holds_zero_one,
+    _Known,
+    _terms,
+    _vocabulary,
+    report_blocks,
+    section_of,
+)
 from pipeline.page.page import LARGEST_BYTES
 from pipeline.page.render import render
+from pipeline.report.tables import Table
+from shared_core.feature_layout import FeatureLayout
 
 REPORT = ("NormalizationValidator", "report")
 GRAPH = ("Transform", "transform_graph")
@@ -122,12 +131,8 @@ def test_violated_limits_are_listed_and_marked(report: Report, table: Table) -> 
     messages = [violation.message for violation in report.violations]
     (listed,) = blocks_of(report_blocks(report), Items)
     assert (listed.texts, listed.state) == (messages, "bad")
-    marked = []
-    for row in table.rows:
-        for inner in blocks_of(row.details, Table):
-            for cell in (cell for line in inner.rows for cell in line.cells):
-                marked += cell.note.split("\n") if cell.state == "bad" else []
-    assert sorted(marked) == sorted(messages)
+    marked = [row.cells[-1].note for row in table.rows if row.cells[-1].state == "bad"]
+    assert sorted("\n".join(marked).split("\n")) == sorted(messages)
     limits = {row.cells[0].text: row.cells[-1].text for row in table.rows}
     assert "non_finite_share in train" in limits["never"]
     assert limits["flat"] == ""
@@ -182,16 +187,19 @@ def write_graph(folder: Path) -> Path:
     return folder
 
 
-def test_without_a_report_the_layout_is_shown(tmp_path: Path) -> None:
-    run = page_run(tmp_path / "out", {GRAPH: write_graph(tmp_path / "graph")})
-    blocks = section_of(run).blocks
-    texts = [text.text for text in blocks_of(blocks, Text)]
+def test_without_a_report_it_says_so(tmp_path: Path) -> None:
+    run = page_run(tmp_path / "1", {GRAPH: write_graph(tmp_path / "graph")})
+    texts = [text.text for text in blocks_of(section_of(run).blocks, Text)]
     assert texts[0] == "NormalizationValidator has not finished in this run: no histograms."
     assert texts[1].startswith("The steps of the columns are not known: ")
-    (table,) = blocks_of(blocks, Table)
-    assert texts_of(table)["city"]["step"] == "vocabulary"
-    (text,) = blocks_of(details(table, "city"), Text)
-    assert text.text == (
+
+
+def test_ids_name_the_terms_of_their_vocabulary(tmp_path: Path) -> None:
+    graph = write_graph(tmp_path / "graph")
+    layout = FeatureLayout.from_transform_graph(str(graph))
+    known = _Known(terms=_terms(graph, layout))
+    (city,) = (each for each in layout.columns if each.name == "city")
+    assert _vocabulary(city, known) == (
         "Ids from 0 to 3: 2 values of the vocabulary and 2 more for unknown and missing values. "
         "In order: 'Oslo', 'Ulm'."
     )

@@ -17,20 +17,10 @@ from run_records import failed, write
 
 from components.input_gradients.summary import SUMMARY_JSON, AttributionSummary
 from pipeline.page import page as page_module
-from pipeline.page.elements import (
-    Cell,
-    Chart,
-    Code,
-    Column,
-    Row,
-    Section,
-    Table,
-    Text,
-    Tile,
-    number_cell,
-)
-from pipeline.page.page import LARGEST_BYTES, state_of, write_index, write_page
+from pipeline.page.elements import Chart, Section, Text, Tile
+from pipeline.page.page import LARGEST_BYTES, write_index, write_page
 from pipeline.page.render import in_script, render
+from pipeline.report.tables import Cell, Column, Row, Table, number_cell
 
 
 class _Page(html.parser.HTMLParser):
@@ -74,11 +64,13 @@ def test_the_run_is_the_last_section(tmp_path: Path) -> None:
     section = page_module.run_section(page_module.page_run(record, result))
     (table,) = blocks_of(section.blocks, Table, "Nodes")
     nodes = [[cell.text for cell in row.cells] for row in table.rows]
-    assert nodes == [["StatisticsGen", "run", "2.0", ""], ["Trainer", "cached", "0.5", "model"]]
+    assert nodes == [
+        ["StatisticsGen", "run", "2.0 s", ""],
+        ["Trainer", "cached", "0.5 s", "Trainer/model/8"],
+    ]
     assert table.rows[1].cells[3].link == "../../artifacts/Trainer/model/8"
-    change = blocks_of(section.blocks, Code, "Configuration: changed since 20260130-100000")[0]
-    assert '-  "epochs": 4' in change.text
-    assert '+  "epochs": 5' in change.text
+    (changed,) = blocks_of(section.blocks, Table, "Changed since the run before")
+    assert [[c.text for c in r.cells] for r in changed.rows] == [["training.epochs", "4", "5"]]
 
 
 def test_a_page_shows_why_a_run_failed_or_is_not_green(tmp_path: Path) -> None:
@@ -88,11 +80,11 @@ def test_a_page_shows_why_a_run_failed_or_is_not_green(tmp_path: Path) -> None:
     assert "<b>is" not in text
     assert "cannot be made" not in text
     warned = write(tmp_path, "20260131-110000", warnings=[{"what": "x leaks", "fix": "Check it"}])
-    assert state_of(warned) == "warning"
+    assert warned.state == "warning"
     for page in (write_page(warned), write_index(tmp_path)):
         assert "blessed with 1 warning" in page.read_text(encoding="utf-8")
     without = write(tmp_path, "20260131-120000")
-    assert (state_of(without), without.shown_result) == ("good", "blessed")
+    assert (without.state, without.shown_result) == ("good", "blessed")
 
 
 def test_a_page_is_whole_html_without_any_outside_resource(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import tensorflow as tf
 from run_inputs import blocks_of, page_run
 
 from pipeline.page import training
-from pipeline.page.elements import Chart, Section, Table, Text, Tiles
+from pipeline.page.elements import Chart, Section, Text, Tiles
+from pipeline.report.tables import Table
 from pipeline.report.training_log import history_of
 from trainer_module.loop.callback import FitResult
 from trainer_module.loop.callbacks import TensorBoardScalars
@@ -113,6 +114,6 @@ def test_trials_are_listed_best_first(tmp_path: Path) -> None:
     run = page_run(tmp_path / "out", artifacts, settings={"tuning": search})
     (table,) = blocks_of(training.section_of(run).blocks, Table)
     assert [[c.text for c in row.cells] for row in table.rows] == [
-        ["4", "0.91", "0.01235"],
-        ["1", "0.9", "0.1"],
+        ["4", "0.9100", "0.01235"],
+        ["1", "0.9000", "0.1"],
     ]

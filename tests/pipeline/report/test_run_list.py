@@ -15,10 +15,8 @@ from run_records import write as write_run
 from pipeline.cli.cli import main
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
-from pipeline.report.run_list import change_text, changes, metric_pairs, show_difference, show_runs
+from pipeline.report.run_list import changes, metric_pairs, show_difference, show_runs
 from pipeline.report.run_record import records_of
-
-NO_STORE = Path("no-such-store")
 
 
 def console() -> Console:
@@ -35,7 +33,7 @@ def test_the_list_shows_result_time_metrics_and_what_changed(tmp_path: Path) -> 
     write_run(tmp_path, "20260131-100000", settings={"training": {"epochs": 9}})
     write_run(tmp_path, "20260131-110000", **failed("Trainer", "no memory"))
     shown = console()
-    show_runs(tmp_path, NO_STORE, shown)
+    show_runs(tmp_path, shown)
     found = lines(shown)
     assert found[0] == ["run", "result", "time", "mean_absolute_error", "changed"]
     assert found[1] == ["20260130-100000", "blessed", "1", "min", "30", "s", "2.5000"]
@@ -46,7 +44,7 @@ def test_the_list_shows_result_time_metrics_and_what_changed(tmp_path: Path) -> 
 
 def test_an_empty_folder_says_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no run"):
-        show_runs(tmp_path, NO_STORE, console())
+        show_runs(tmp_path, console())
 
 
 def test_a_place_that_does_not_exist_is_named_in_one_line(tmp_path: Path, capfd: Any) -> None:
@@ -92,7 +90,7 @@ def test_settings_are_named_by_their_field_and_lists_by_their_name(tmp_path: Pat
         },
         rows={"train": 480, "eval": 60},
     )
-    assert [change_text(change) for change in changes(one, other)] == [
+    assert [f"{name}: {old} → {new}" for name, old, new in changes(one, other)] == [
         "training.epochs: 5 → default",
         "features.groups.ages.name: default → ages",
         'features.groups.ages.columns: default → ["age"]',

@@ -16,7 +16,7 @@ from pipeline.config.config_file import load_config
 from pipeline.report import summary
 from pipeline.report.console import Consoles
 from pipeline.report.progress import NodeState, RunState
-from pipeline.report.summary_file import summary_of
+from pipeline.report.summary_file import nodes_of, summary_of
 from pipeline.report.tables import print_table
 from trainer_module.baselines.record import Baseline, Baselines
 
@@ -69,7 +69,7 @@ def test_a_blessing_with_warnings_is_not_green(write: Any, count: int) -> None:
 @pytest.mark.parametrize("name", ["ham", "[red]", "[/x]", ":cat:"])
 def test_the_table_of_classes_says_what_was_taken_for_what(name: str) -> None:
     table = summary.classes_table(MATRIX, [name, "egg"], counted="rows")
-    assert lines_of(lambda console: console.print(table)) == [
+    assert lines_of(lambda console: print_table(console, table)) == [
         ["class", "rows", "share", "precision", "recall", "as", name, "as", "egg", "as", "2"],
         [name, "8", "0.6154", "0.8571", "0.7500", "6", "2", "0"],
         ["egg", "4", "0.3077", "0.5000", "0.7500", "1", "3", "0"],
@@ -78,10 +78,14 @@ def test_the_table_of_classes_says_what_was_taken_for_what(name: str) -> None:
 
 
 def test_of_many_classes_only_the_scores() -> None:
-    table = summary.classes_table({(i, i): 1.0 for i in range(40)}, [], counted="rows")
-    lines = lines_of(lambda console: console.print(table))
+    table = summary.classes_table(
+        {(i, i): 50.0 - i for i in range(40)} | {(0, 1): 7.0}, [], counted="rows"
+    )
+    lines = lines_of(lambda console: print_table(console, summary._first(table, 30, "classes")))
     assert len(lines) == 32
-    assert all(len(line) == 5 for line in lines[:-1])
+    assert lines[0][-4:] == ["most", "often", "taken", "for"]
+    assert lines[1][5:] == ["1", "(7)"]
+    assert all(len(line) == 5 for line in lines[2:-1])
     assert lines[-1] == ["and", "10", "more", "classes"]
 
 
@@ -117,7 +121,7 @@ def test_the_table_of_nodes(write: Any, width: int) -> None:
     run = result_of(config, {("NormalizationValidator", "report"): uri})
     state = RunState([NodeState("NormalizationValidator", "done", 1.0, 68.0)])
     console = Console(file=io.StringIO(), width=width, markup=False)
-    print_table(console, summary.nodes_table(run, state))
+    print_table(console, summary.nodes_table(run, nodes_of(state)))
     text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     assert max(map(len, text.splitlines())) <= width
     assert ("NormalizationValidator/report/7" in text) or width < 80

@@ -8,12 +8,10 @@ import re
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from pipeline.report.metrics import class_scores
 from pipeline.report.summary import MOST_CLASSES, MOST_COMPARED, classes_table
-from pipeline.report.tables import print_table
+from pipeline.report.tables import Cell, Column, Row, Table, print_table
 
 WIDTHS = (40, 60, 80, 200)
 
@@ -24,15 +22,14 @@ def printed(table: Table, width: int) -> str:
     return console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def metrics(columns: int = 9, slice_name: str = "payment=Cash") -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("slice", no_wrap=True)
-    for place in range(columns):
-        table.add_column(f"metric_number_{place}", justify="right", no_wrap=True)
-    for row, name in enumerate(["all rows", slice_name]):
-        table.add_row(name, *(f"{place}{row}.1234" for place in range(columns)))
-    table.add_row(Text("needed", style="dim"), *[""] * (columns - 1), "≥ 0.5")
-    return table
+def metrics(slice_name: str = "payment=Cash") -> Table:
+    rows = [
+        Row([Cell(name), *(Cell(f"{place}{row}.1234") for place in range(9))])
+        for row, name in enumerate(["all rows", slice_name])
+    ]
+    rows.append(Row([Cell("needed", state="quiet"), *[Cell("")] * 8, Cell("≥ 0.5")]))
+    names = [Column(f"metric_number_{place}", True) for place in range(9)]
+    return Table("", [Column("slice"), *names], rows)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -55,8 +52,7 @@ def test_names_and_values_wider_than_the_terminal_are_folded() -> None:
     text = printed(metrics(slice_name="x" * 100), 50)
     assert max(map(len, text.splitlines())) <= 50
     assert re.sub(r"[^x]", "", text.split("\n\n")[0]).count("x") == 100
-    table = Table("name", "value", box=None, pad_edge=False)
-    table.add_row("a", "y" * 90)
+    table = Table("", [Column("name"), Column("value")], [Row([Cell("a"), Cell("y" * 90)])])
     assert printed(table, 30).count("y") == 90
 
 

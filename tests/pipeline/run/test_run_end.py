@@ -1,9 +1,10 @@
-"""The commands that a run ends with: what a shell makes of them, and what they answer."""
+"""The commands that a run ends with, and the document of `run --json`; tests/e2e has runs."""
 
 from __future__ import annotations
 
 import glob
 import io
+import json
 import os
 import shlex
 import subprocess
@@ -16,10 +17,12 @@ from rich.console import Console
 from run_inputs import result_of
 
 from pipeline.cli.base import load
+from pipeline.cli.cli import main
 from pipeline.cli.local import predict
 from pipeline.common.program import program, shell_argument
 from pipeline.config.config_file import load_config
-from pipeline.run.next_steps import _predict_command, show_next_steps
+from pipeline.run.folder_lock import exclusive_run
+from pipeline.run.run_end import _predict_command, show_next_steps
 
 NAMES = (
     "rows.csv",
@@ -109,3 +112,30 @@ def test_commands_are_called_as_the_program_was(
 def test_a_name_is_no_option() -> None:
     assert shlex.split(shell_argument("--output")) == ["./--output"]
     assert shell_argument("rows.csv") == "rows.csv"
+
+
+def error_of(printed: str) -> dict[str, Any]:
+    document = json.loads(printed)
+    assert list(document) == ["error"]
+    return document["error"]
+
+
+def test_a_wrong_configuration(write: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(write()), "--set", "training.epoch=1", "--json"]) == 2
+    out, err = capfd.readouterr()
+    error = error_of(out)
+    assert (error["exit_code"], error["node"], error["log"]) == (2, None, None)
+    assert "training.epoch" in error["message"]
+    assert err.strip() == error["message"].strip()
+
+
+def test_a_folder_in_use(write: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    file = write()
+    folder = Path(load_config(file).output.folder)
+    folder.mkdir()
+    with exclusive_run("another run", {"output.folder": folder}):
+        assert main(["run", str(file), "--json", "--quiet"]) == 4
+    out, err = capfd.readouterr()
+    assert error_of(out)["exit_code"] == 4
+    assert "another run" in error_of(out)["message"]
+    assert err.strip() == error_of(out)["message"]
