@@ -54,9 +54,11 @@ def node_names(target: str, suffix: str) -> list[str]:
 def check_outputs(executed, replaced):
     """Compares what the page shows with what was printed, and the image's build by its steps."""
     for each in executed:
+        if not each.command.shown:
+            continue
         if " image build " in each.command.text:
             assert_steps_are_those_of(each.output, each.command.shown)
-        elif each.command.shown:
+        else:
             wrong = difference(each.command.shown, each.output, replaced)
             assert not wrong, f"line {each.command.line}: {each.command.text}\n{wrong}"
 

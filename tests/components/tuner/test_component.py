@@ -38,9 +38,8 @@ def test_what_does_not_fit_is_refused_while_the_graph_is_built(channels):
         create_tuner(**channels, trainer=TRAINER, config={"search": search})
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_the_readmes_code_builds_both_nodes(nodes, number):
-    code = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)[number]
+def test_the_readmes_code_builds_both_nodes(nodes):
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
     scope = dict(nodes)
     exec(code, scope)
     tuner, trainer = scope["tuner"], scope["trainer"]
