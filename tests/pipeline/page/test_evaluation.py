@@ -20,6 +20,7 @@ from pipeline.page.page import page_run as compared
 from pipeline.report.metrics import SliceMetrics
 from pipeline.report.result import RunResult
 from pipeline.report.tables import Table
+from trainer_module.baselines.record import Baseline, Baselines
 
 ROWS = 400
 CITIES = ["Lima", "Oslo", "Rome"]
@@ -167,7 +168,9 @@ def test_models_and_bounds_stand_beside_the_baselines(tmp_path: Path) -> None:
     run = compared(record, RunResult(record.config, {}))
     compare = {"arrayValue": {"float64Values": [2.5, 4.0, 1.0, 60.0]}}
     all_rows = slice_of((), {"against_constant": compare}, rows=29.0, mean_absolute_error=2.5)
+    constant = Baseline("constant", "always 12", {"mean_absolute_error": 4.0})
     run.result.__dict__["slices"] = (all_rows,)
+    run.result.__dict__["measured_baselines"] = Baselines(10, 60, (constant,), "")
     beside, metrics = blocks_of(evaluation.section_of(run).blocks, Table)
     assert [[cell.text for cell in row.cells] for row in beside.rows] == [
         ["this model", "2.5000"],

@@ -107,7 +107,8 @@ def test_the_strongest_columns_come_first(write: Any, tmp_path: Path) -> None:
         lambda console: summary.show(run, RunState([]), Consoles(console, console, console))
     )
     start = next(i for i, line in enumerate(lines) if line[0] == "strongest")
-    assert [line[0] for line in lines[start + 1 :]] == [f"c{i}" for i in range(11, 1, -1)]
+    assert [line[0] for line in lines[start + 1 : -1]] == [f"c{i}" for i in range(11, 1, -1)]
+    assert lines[-1] == ["and", "2", "more", "columns"]
     assert lines[start + 1 : start + 3] == [["c11", "11", "+0"], ["c10", "10", "+10"]]
     listed = summary_of(run, RunState([]), run_id="", rows={})["attributions"]
     assert listed[0] == {"column": "c11", "mean_absolute": 11.0, "mean": 0.0}
