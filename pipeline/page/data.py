@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tensorflow_metadata.proto.v0.statistics_pb2 import Histogram
 
-from components.normalization_validator.raw_columns import raw_distribution
-from components.normalization_validator.report import RawColumn
+from components.normalization_validator.report import RawColumn, raw_distribution
 from pipeline.graph.node_names import NodeName
 from pipeline.page.charts import raw_chart
 from pipeline.page.elements import (

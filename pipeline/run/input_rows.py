@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from components import CsvOptions
     from components.arrow_example_gen.columns import Kind, Table
-    from components.arrow_example_gen.csv_numbers import NumberTexts
+    from components.arrow_example_gen.csv_types import NumberTexts
     from components.arrow_example_gen.parquet import ParquetTable
 
 
@@ -43,7 +43,7 @@ _STANDARD_INPUT = "-"
 
 
 def _number_texts(options: CsvOptions | None = None) -> NumberTexts:
-    from components.arrow_example_gen.csv_numbers import NumberTexts
+    from components.arrow_example_gen.csv_types import NumberTexts
 
     return (
         NumberTexts() if options is None else NumberTexts(options.decimal or ".", options.formatted)

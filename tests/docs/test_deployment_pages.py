@@ -150,8 +150,7 @@ def test_providers_of_other_buckets_have_the_keys_that_kubeflow_reads():
 
 @pytest.mark.slow(15)
 def test_vertex_page(tmp_path, monkeypatch):
-    from google_account import client_environment, write_account_key
-    from vertex_server import VertexServer, job_now
+    from vertex_server import VertexServer, client_environment, job_now, write_account_key
 
     for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION"):
         monkeypatch.delenv(name, raising=False)

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import tensorflow as tf
 
 from trainer_module.common.tensors import Tensors
-from trainer_module.devices.replicas import replica_kind
+from trainer_module.devices.multi_worker import replica_kind
 from trainer_module.window.gradient_sum import buckets
 from trainer_module.window.micro_batch import micro_batch_gradients
 from trainer_module.window.spec import LIMITS, Batch, StepInputs, WindowSpec

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 from trainer_module.devices.main_thread import doing
 from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop.callback import Callback

@@ -11,13 +11,15 @@ import tensorflow as tf
 
 from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.checks.model import warn_overrides_ignored
-from trainer_module.common.json_values import Json
 from trainer_module.common.keras_arguments import naming_replacements
-from trainer_module.common.tensors import Batch, LossLike, Tensors
+from trainer_module.common.tensors import Batch, Json, LossLike, Tensors
 from trainer_module.data.epoch_data import BatchSource, as_batches
-from trainer_module.devices.graph_marks import GraphMarks
-from trainer_module.devices.multi_worker import worker_group
-from trainer_module.devices.replicas import is_multi_worker, local_replicas
+from trainer_module.devices.multi_worker import (
+    GraphMarks,
+    is_multi_worker,
+    local_replicas,
+    worker_group,
+)
 from trainer_module.loop.output_metrics import Metrics, metrics_by_name
 from trainer_module.losses.loss_values import zero_where_unweighted
 from trainer_module.losses.weighted_loss import (
@@ -29,8 +31,7 @@ from trainer_module.losses.weighted_loss import (
     only,
     part_at,
 )
-from trainer_module.model.metrics import check_labels, values_by_name
-from trainer_module.model.undefined import defined_result
+from trainer_module.model.metrics import check_labels, defined_result, values_by_name
 from trainer_module.step.window_loop import Share, per_replica, unpack_batch
 
 _ARRAY_ROWS = 256  # of a batch of arrays: no number changes the result

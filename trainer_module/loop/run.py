@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from absl import logging
 
 from trainer_module.common.differences import summarize_differences
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 from trainer_module.data.epoch_data import EpochData
 from trainer_module.loop.callback import FitResult
 from trainer_module.loop.callback_list import CallbackList

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 
 from absl import logging
 
-from trainer_module.common.json_values import Json
-from trainer_module.common.positive_int import check_positive_int
+from trainer_module.common.tensors import Json
+from trainer_module.common.user_values import check_positive_int
 from trainer_module.loop.callback import FitResult
 from trainer_module.step.reports import LoopReport
 

@@ -17,8 +17,8 @@ class ClusterOptions(Settings):
     strategy: Annotated[str, RUNTIME_ONLY] = Field(
         default="auto",
         description=(
-            "one_device, mirrored, multi_worker, parameter_server or tpu. auto: parameter_server "
-            "or multi_worker if TF_CONFIG has servers or several workers; otherwise mirrored for "
+            "one_device, mirrored, multi_worker or parameter_server. auto: parameter_server or "
+            "multi_worker if TF_CONFIG has servers or several workers; otherwise mirrored for "
             "several GPUs or logical devices, and one_device for one."
         ),
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 from trainer_module.options.batch_sizes import check_batch_sizes
 from trainer_module.options.settings import COUNT, RUN_LENGTH, RUNTIME_ONLY, Settings
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 
 _Section = TypeVar("_Section", bound=BaseModel)
 

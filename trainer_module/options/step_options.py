@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_serializer, field_validator, model_validator
 
-from trainer_module.common.json_values import Json
-from trainer_module.common.tensors import Tensors
+from trainer_module.common.tensors import Json, Tensors
 from trainer_module.options.settings import COUNT, RUNTIME_ONLY, Settings, parse_section
 
 _NonFinite = Literal["raise", "skip"]

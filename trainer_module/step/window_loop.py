@@ -11,8 +11,7 @@ from typing import NamedTuple, TypeAlias
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.optional_leaves import present_leaves, with_leaves
-from trainer_module.common.tensors import PerReplica, Tensors
+from trainer_module.common.tensors import PerReplica, Tensors, present_leaves, with_leaves
 from trainer_module.step.reports import StepReport
 from trainer_module.window.spec import Batch, Index
 from trainer_module.window.trace import phase_scope

@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.common.tensors import Tensors, VariableValues
-from trainer_module.devices.replicas import DeviceKind
+from trainer_module.devices.multi_worker import DeviceKind
 from trainer_module.losses.weighted_loss import LossFunction
 from trainer_module.options.step_options import AddedLosses
 

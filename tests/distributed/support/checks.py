@@ -26,7 +26,7 @@ from trainer_module import (
     create_strategy,
     per_example_gradients,
 )
-from trainer_module.devices.replicas import is_multi_worker
+from trainer_module.devices.multi_worker import is_multi_worker
 from trainer_module.devices.worker_group import Disagreement, current_workers
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.model.metrics import create_metric

@@ -16,7 +16,7 @@ import pytest
 from absl import logging as absl_logging
 from rich.console import Console
 
-from pipeline.engines.beam_errors import _NAMED_JOB_FAILED, error_message
+from pipeline.engines.engine import error_message
 from pipeline.report.console import view
 from pipeline.report.progress import (
     CACHED,
@@ -293,7 +293,4 @@ def test_error_message_inside_a_beam_message():
     assert error_message(ValueError("column 'x'")) == "ValueError: column 'x'"
     job = "Pipeline taxi_01234567-89ab-cdef-0123-456789abcdef failed in state FAILED: "
     job += "java.io.IOException: no space"
-    named = _NAMED_JOB_FAILED.match(job)
-    assert named is not None
-    assert named["name"] == "taxi"
     assert error_message(RuntimeError(job)) == "no space"
