@@ -62,18 +62,18 @@ class Meter(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Note the start or the end of a node."""
         from benchmarks._transform import peak_memory
-        from pipeline.report.tfx_log import NodeEnds, NodeStarts, event_of
+        from pipeline.report.progress import NODE_ENDS, NODE_STARTS, node_event
 
-        match event_of(record):
-            case NodeStarts():
-                Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to VmRSS, see proc(5)
-                self._started, self._cpu = time.perf_counter(), sum(os.times()[:4])
-            case NodeEnds(name):
-                self.costs[name] = {
-                    "seconds": time.perf_counter() - self._started,
-                    "cpu_seconds": sum(os.times()[:4]) - self._cpu,
-                    "peak": peak_memory(),
-                }
+        event, name = node_event(record)
+        if event == NODE_STARTS:
+            Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to VmRSS, see proc(5)
+            self._started, self._cpu = time.perf_counter(), sum(os.times()[:4])
+        elif event == NODE_ENDS:
+            self.costs[name] = {
+                "seconds": time.perf_counter() - self._started,
+                "cpu_seconds": sum(os.times()[:4]) - self._cpu,
+                "peak": peak_memory(),
+            }
 
 
 def main() -> None:

@@ -29,14 +29,14 @@ class Clock(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Note the start or the end of a node."""
-        from pipeline.report.tfx_log import NodeEnds, NodeStarts, event_of
+        from pipeline.report.progress import NODE_ENDS, NODE_STARTS, node_event
 
-        match event_of(record):
-            case NodeStarts():
-                self._started = processor_seconds()
-                self.seconds.setdefault("start-up", self._started)
-            case NodeEnds(name):
-                self.seconds[name] = processor_seconds() - self._started
+        event, name = node_event(record)
+        if event == NODE_STARTS:
+            self._started = processor_seconds()
+            self.seconds.setdefault("start-up", self._started)
+        elif event == NODE_ENDS:
+            self.seconds[name] = processor_seconds() - self._started
 
 
 def main() -> int:

@@ -133,10 +133,9 @@ def target_option(help: str, names: Sequence[str] = ("kubeflow", "vertex"), **at
     return option("--target", metavar=metavar, type=click.Choice(names), help=help, **attributes)
 
 
-def source_help(default: str, *more: str) -> dict[str, Any]:
-    """Return type and help of `--source`; `more` are formats that a pipeline does not read."""
-    sources = (*SOURCES, *more)
-    return {"type": click.Choice(sources), "help": f"{', '.join(sources)}; default: {default}"}
+def source_help(default: str) -> dict[str, Any]:
+    """Return type and help of `--source`."""
+    return {"type": click.Choice(SOURCES), "help": f"{', '.join(SOURCES)}; default: {default}"}
 
 
 class Seconds(click.ParamType):

@@ -15,7 +15,7 @@ from pipeline.cli.base import group
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.common.program import CONSOLE_SCRIPT, program
-from pipeline.run.interrupts import interrupts_kept
+from pipeline.run.process import interrupts_kept
 
 _COMPLETION = "_TFX_LARGEBATCH_COMPLETE"
 """The variable by which a shell asks for completions, as click derives it from the program."""

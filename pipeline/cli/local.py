@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pipeline.common.sources import Source
-    from pipeline.run.input_rows import InputFormat
 
 _DATA = (
     "CSV with a header line, Parquet, Arrow or TFRecord of tf.Example; a glob of such files, or "
@@ -133,7 +132,7 @@ def run(
     settings and code have not changed since an earlier run are taken from the cache.
     """
     from pipeline.run import runner
-    from pipeline.run.outcome import RunOutcome
+    from pipeline.run.run_end import RunOutcome
 
     try:
         outcome = runner.run(
@@ -181,25 +180,23 @@ Examples:
 def report(config: Path, run: str, open_page: bool) -> int:
     """Write the page of a run: report.html.
 
-    `run` writes it at its end, too. It is one file that needs no network: verdict, nodes, data,
-    features, training, evaluation, explanation, and how to repeat the run.
+    `run` writes it at its end, too. It is one file that needs no network: verdict, columns
+    that matter, warnings, evaluation, features, data, training, and how to repeat the run.
 
     Of a NormalizationValidator in another pipeline, or on a cluster, it shows the features: name
     its report.json, and normalization.html is written into the working directory.
     """
     quiet()
-    from pipeline.page.index import write_index
-    from pipeline.page.normalization_page import report_file, write_normalization_page
-    from pipeline.page.page import write_page
+    from pipeline.page.page import report_file, write_index, write_normalization_page, write_page
     from pipeline.report.run_record import find_record
-    from pipeline.report.short_path import short
+    from pipeline.report.tables import short
 
     if normalization := report_file(config):
         if run != _LATEST:
             raise ConfigError(f"--run={run}: {normalization} is of one run; leave --run out")
         page = write_normalization_page(normalization)
     else:
-        folder, _ = _places(config)
+        folder = _output_folder(config)
         page = write_page(find_record(folder, run))
         write_index(folder)
     print(short(page))
@@ -243,8 +240,7 @@ def _list_(config: Path) -> int:
     quiet()
     from pipeline.report.run_list import show_runs
 
-    folder, metadata = _places(config)
-    show_runs(folder, metadata, _console())
+    show_runs(_output_folder(config), _console())
     return 0
 
 
@@ -258,22 +254,21 @@ def diff(before: str, after: str, config: Path) -> int:
     from pipeline.report.run_list import show_difference
     from pipeline.report.run_record import find_record
 
-    folder, _ = _places(config)
+    folder = _output_folder(config)
     show_difference(find_record(folder, before), find_record(folder, after), _console())
     return 0
 
 
-def _places(path: Path) -> tuple[Path, Path]:
-    """Return the output folder and the metadata store that a YAML names, or those in a folder."""
+def _output_folder(path: Path) -> Path:
+    """Return the output folder that a YAML names, or the folder itself."""
     if path.is_dir():
-        return path, path / "metadata.sqlite"
+        return path
     if not path.exists():
         raise ConfigError(
             f"{path}: no such file or folder. {did_you_mean(path)}Give the pipeline's YAML, or "
             "its output folder."
         )
-    config = load(path)
-    return Path(config.output.folder), config.metadata_path
+    return Path(load(path).output.folder)
 
 
 def _console() -> Console:
@@ -293,8 +288,8 @@ def _console() -> Console:
     required=True,
     help="a pushed model, or the folder of its numbered versions (default: the latest)",
 )
-@data_value(help="rows: CSV, TFRecord, JSON lines (.gz, .zst, ...), Parquet, Arrow; - for stdin")
-@source_option(**source_help("by the file's name; csv for standard input", "jsonl"))
+@data_value(help="rows: CSV, TFRecord (.gz, .zst, ...), Parquet, Arrow; - for stdin")
+@source_option(**source_help("by the file's name; csv for standard input"))
 @option(
     "--config",
     metavar="YAML",
@@ -319,7 +314,7 @@ def _console() -> Console:
 def predict(
     model: Path,
     data: str,
-    source: InputFormat | None,
+    source: Source | None,
     config: Path | None,
     overrides: tuple[str, ...],
     keep: str | None,

@@ -25,15 +25,10 @@ _JSON = (".json", ".jsonl", ".ndjson")
 _OFFICE = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 
 
-def unknown_format(path: str, *more: str) -> str:
-    """Return the message about a file whose name does not say its format.
-
-    Args:
-        path: The file.
-        *more: Formats in addition to those that a pipeline reads.
-    """
+def unknown_format(path: str) -> str:
+    """Return the message about a file whose name does not say its format."""
     if path.lower().endswith(_OFFICE):
         return f"--data={path}: a spreadsheet. Save its table as CSV (in UTF-8) and name that file."
-    if path.lower().endswith(_JSON) and not more:
+    if path.lower().endswith(_JSON):
         return f"--data={path}: JSON. Write its rows as CSV or Parquet and name that file."
-    return f"--data={path}: unknown format; add --source {', '.join((*SOURCES, *more))}"
+    return f"--data={path}: unknown format; add --source {', '.join(SOURCES)}"

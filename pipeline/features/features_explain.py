@@ -7,7 +7,7 @@ statistics. The data are not read again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
-from pipeline.report.records import NodeRecord, find_output, latest_run, latest_run_of
+from pipeline.report.records import Nodes, find_output, latest_run, latest_run_of
 from pipeline.report.split_statistics import TRAIN_SPLIT, read_statistics
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Explained:
     missing: float | None
 
 
-def explain_columns(records: Mapping[str, NodeRecord]) -> list[Explained]:
+def explain_columns(records: Nodes) -> list[Explained]:
     """Read the chains of a run, of the nodes that `latest_run` returns.
 
     Raises:
@@ -70,7 +70,7 @@ def explain_columns(records: Mapping[str, NodeRecord]) -> list[Explained]:
     ]
 
 
-def run_of_config(config: PipelineConfig) -> dict[str, NodeRecord]:
+def run_of_config(config: PipelineConfig) -> Nodes:
     """Return the latest run of a configuration.
 
     Raises:
@@ -85,7 +85,7 @@ def run_of_config(config: PipelineConfig) -> dict[str, NodeRecord]:
     return records
 
 
-def run_of_folder(folder: Path) -> dict[str, NodeRecord]:
+def run_of_folder(folder: Path) -> Nodes:
     """Return the latest run in an output folder.
 
     Raises:

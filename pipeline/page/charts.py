@@ -1,4 +1,4 @@
-"""Vega-Lite specifications of the charts that several sections draw.
+"""Vega-Lite specifications of the charts, and the distributions of a column.
 
 Colours, fonts and the background come from the theme in `templates/page.js`, so no specification
 names a colour. https://vega.github.io/vega-lite/docs describes the fields.
@@ -6,12 +6,43 @@ names a colour. https://vega.github.io/vega-lite/docs describes the fields.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
+
+from components.normalization_validator.report import ColumnStatistics, RawColumn
 from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.page.elements import Block, Chart, Text, rounded, short
+
+SHOWN_VALUES = 12
+"""Bars of a chart of texts."""
+
+_MOST_BINS = 64  # of a transformed column
 
 
-def lines(x: str, y: str, *, series: str | None = None, points: bool = False) -> JsonObject:
+def _number(field: str, title: str | None, **more: JsonValue) -> JsonObject:
+    return {"field": field, "type": "quantitative", "title": title, **more}
+
+
+def _text(field: str, title: str | None, **more: JsonValue) -> JsonObject:
+    return {"field": field, "type": "nominal", "title": title, **more}
+
+
+def _chart(
+    height: JsonValue, mark: JsonValue, encoding: JsonObject, **more: JsonValue
+) -> JsonObject:
+    return {"width": "container", "height": height, "mark": mark, "encoding": encoding, **more}
+
+
+def lines(
+    x: str,
+    y: str,
+    *,
+    series: str | None = None,
+    points: bool = False,
+    kept: int | None = None,
+) -> JsonObject:
     """Return a line chart of the fields `x`, `y` and, for several lines, `series`.
 
     Args:
@@ -19,82 +50,42 @@ def lines(x: str, y: str, *, series: str | None = None, points: bool = False) ->
         y: Title of the vertical axis; the field is `y`.
         series: Title of the legend; None: one line, no field `series`.
         points: Also draw the points.
+        kept: Where to draw a vertical line; None: nowhere.
     """
+    scale: JsonObject = {"zero": False}
     encoding: JsonObject = {
-        "x": {"field": "x", "type": "quantitative", "title": x, "scale": {"zero": False}},
-        "y": {"field": "y", "type": "quantitative", "title": y, "scale": {"zero": False}},
-        "tooltip": [
-            {"field": "x", "type": "quantitative", "title": x},
-            {"field": "y", "type": "quantitative", "title": y, "format": ".5~g"},
-        ],
+        "x": _number("x", x, scale=scale),
+        "y": _number("y", y, scale=scale),
+        "tooltip": [_number("x", x), _number("y", y, format=".5~g")],
     }
     if series is not None:
-        encoding["color"] = {"field": "series", "type": "nominal", "title": series}
-        encoding["strokeDash"] = {"field": "series", "type": "nominal", "title": series}
-    return {
-        "width": "container",
-        "height": 220,
-        "mark": {"type": "line", "point": points, "tooltip": True},
-        "encoding": encoding,
+        encoding["color"] = encoding["strokeDash"] = _text("series", series)
+    mark = {"type": "line", "point": points, "tooltip": True}
+    if kept is None:
+        return _chart(220, mark, encoding)
+    rule: JsonObject = {
+        "data": {"values": [{"x": kept}]},
+        "mark": {"type": "rule", "strokeDash": [2, 3]},
+        "encoding": {"x": {"field": "x", "type": "quantitative"}},
     }
+    layers = [{"mark": mark, "encoding": encoding}, rule]
+    return {"width": "container", "height": 220, "layer": layers}
 
 
-def bars(x: str, y: str) -> JsonObject:
-    """Return horizontal bars, as in the data: a text in the field `y`, a number in the field `x`.
-
-    Args:
-        x: Title of the numbers.
-        y: Title of the texts.
-    """
-    return {
-        "width": "container",
-        "height": {"step": 20},
-        "mark": {"type": "bar", "tooltip": True},
-        "encoding": {
-            "y": {
-                "field": "y",
-                "type": "nominal",
-                "title": y,
-                "sort": None,
-                "axis": {"labelLimit": 240},
-            },
-            "x": {"field": "x", "type": "quantitative", "title": x},
-        },
-    }
+def bars(x: str) -> JsonObject:
+    """Return horizontal bars in the order of the data: texts `y`, numbers `x`."""
+    y = _text("y", "", sort=None, axis={"labelLimit": 240})
+    return _chart({"step": 20}, {"type": "bar", "tooltip": True}, {"y": y, "x": _number("x", x)})
 
 
-def histogram(x: str, y: str = "rows", *, series: str | None = None) -> JsonObject:
-    """Return a histogram: intervals from the field `low` to `high`, counts in the field `y`.
-
-    Args:
-        x: Title of the values.
-        y: Title of the counts.
-        series: Title of the legend; None: no field `series`. Several series overlap.
-    """
-    encoding: JsonObject = {
-        "x": {
-            "field": "low",
-            "bin": "binned",  # else the bars would be horizontal
-            "type": "quantitative",
-            "title": x,
-            "scale": {"zero": False},
-        },
-        "x2": {"field": "high"},
-        "y": {"field": "y", "type": "quantitative", "title": y, "stack": None},
-        "tooltip": [
-            {"field": "low", "type": "quantitative", "title": "from", "format": ".5~g"},
-            {"field": "high", "type": "quantitative", "title": "to", "format": ".5~g"},
-            {"field": "y", "type": "quantitative", "title": y, "format": ",~g"},
-        ],
-    }
-    if series is not None:
-        encoding["color"] = {"field": "series", "type": "nominal", "title": series}
-    return {
-        "width": "container",
-        "height": 160,
-        "mark": {"type": "bar", "opacity": 0.65 if series else 1, "binSpacing": 0},
-        "encoding": encoding,
-    }
+_DIAGONAL: JsonObject = {
+    "data": {"values": [{"x": 0, "y": 0}, {"x": 1, "y": 1}]},
+    "mark": {"type": "line", "strokeDash": [4, 4], "opacity": 0.5},
+    "encoding": {
+        "x": {"field": "x", "type": "quantitative"},
+        "y": {"field": "y", "type": "quantitative"},
+    },
+}
 
 
 def threshold_curve(x: str, y: str, *, diagonal: bool = False) -> JsonObject:
@@ -108,14 +99,11 @@ def threshold_curve(x: str, y: str, *, diagonal: bool = False) -> JsonObject:
     Each point has its threshold in the field `t`; the parameter `threshold` selects one.
     """
     unit: JsonObject = {"domain": [0, 1], "nice": False}
-    encoding: JsonObject = {
-        "x": {"field": "x", "type": "quantitative", "title": x, "scale": unit},
-        "y": {"field": "y", "type": "quantitative", "title": y, "scale": unit},
-    }
+    encoding = {"x": _number("x", x, scale=unit), "y": _number("y", y, scale=unit)}
     tooltip: JsonValue = [
-        {"field": "t", "type": "quantitative", "title": "threshold", "format": ".6~g"},
-        {"field": "x", "type": "quantitative", "title": x, "format": ".4f"},
-        {"field": "y", "type": "quantitative", "title": y, "format": ".4f"},
+        _number("t", "threshold", format=".6~g"),
+        _number("x", x, format=".4f"),
+        _number("y", y, format=".4f"),
     ]
     chosen = "datum.t != null && abs(datum.t - threshold) < 1e-9"
     layers: list[JsonValue] = [
@@ -130,137 +118,170 @@ def threshold_curve(x: str, y: str, *, diagonal: bool = False) -> JsonObject:
             "encoding": {**encoding, "tooltip": tooltip},
         },
     ]
-    if diagonal:
-        layers.insert(0, _DIAGONAL)
     return {
         "width": "container",
         "height": 260,
         "params": [{"name": "threshold", "value": 0.5}],
-        "layer": layers,
+        "layer": [*([_DIAGONAL] if diagonal else []), *layers],
     }
 
 
-_DIAGONAL: JsonObject = {
-    "data": {"values": [{"x": 0, "y": 0}, {"x": 1, "y": 1}]},
-    "mark": {"type": "line", "strokeDash": [4, 4], "opacity": 0.5},
-    "encoding": {
-        "x": {"field": "x", "type": "quantitative"},
-        "y": {"field": "y", "type": "quantitative"},
-    },
-}
-
-
-def calibration(x: str, y: str, counted: str) -> JsonObject:
-    """Return points (`x`, `y`) from 0 to 1 beside the diagonal; `rows` of each is its size.
-
-    Args:
-        x: Title of the horizontal axis.
-        y: Title of the vertical axis.
-        counted: Unit of the field `rows`.
-    """
+def calibration(y: str, counted: str) -> JsonObject:
+    """Return points (`x`, `y`) from 0 to 1 beside the diagonal; `rows` of each is its size."""
     unit: JsonObject = {"domain": [0, 1], "nice": False}
-    encoding: JsonObject = {
-        "x": {"field": "x", "type": "quantitative", "title": x, "scale": unit},
-        "y": {"field": "y", "type": "quantitative", "title": y, "scale": unit},
-    }
+    x = "mean predicted probability"
+    encoding = {"x": _number("x", x, scale=unit), "y": _number("y", y, scale=unit)}
     sized: JsonObject = {
         **encoding,
-        "size": {"field": "rows", "type": "quantitative", "title": counted, "legend": None},
+        "size": _number("rows", counted, legend=None),
         "tooltip": [
-            {"field": "x", "type": "quantitative", "title": x, "format": ".4f"},
-            {"field": "y", "type": "quantitative", "title": y, "format": ".4f"},
-            {"field": "rows", "type": "quantitative", "title": counted, "format": ",~g"},
+            _number("x", x, format=".4f"),
+            _number("y", y, format=".4f"),
+            _number("rows", counted, format=",~g"),
         ],
     }
-    return {
-        "width": "container",
-        "height": 260,
-        "layer": [
-            _DIAGONAL,
-            {"mark": "line", "encoding": encoding},
-            {"mark": {"type": "point", "filled": True, "opacity": 0.9}, "encoding": sized},
-        ],
+    points = {"mark": {"type": "point", "filled": True, "opacity": 0.9}, "encoding": sized}
+    layers = [_DIAGONAL, {"mark": "line", "encoding": encoding}, points]
+    return {"width": "container", "height": 260, "layer": layers}
+
+
+def confusions(counted: str, order: Sequence[str]) -> JsonObject:
+    """Return cells of predicted (`x`) and actual (`y`) classes whose colour is the field `n`."""
+    x, y = "predicted class", "actual class"
+    encoding: JsonObject = {
+        "x": _text("x", x, sort=list(order)),
+        "y": _text("y", y, sort=list(order)),
+        "color": _number("n", counted, scale={"type": "symlog"}),
+        "tooltip": [_text("x", x), _text("y", y), _number("n", counted, format=",~g")],
     }
+    return _chart({"step": 26}, {"type": "rect", "tooltip": True}, encoding)
 
 
-def heat_map(
-    x: str, y: str, count: str, *, bins: bool, order: Sequence[str] | None = None
-) -> JsonObject:
-    """Return cells whose colour is the field `n`.
+def raw_chart(columns: Sequence[RawColumn], title: str) -> Block:
+    """Return the values of a raw column, as shares of the rows with a value in each split.
 
     Args:
-        x: Title of the horizontal axis.
-        y: Title of the vertical axis.
-        count: Title of the colours.
-        bins: Cells lie between the fields `x0` and `x1`, `y0` and `y1`; else `x` and `y` are texts.
-        order: The order of the texts on both axes.
+        columns: The column in each split that has a value of it, the first one being that whose
+            most frequent values are shown.
+        title: Title of the chart.
     """
-    color: JsonObject = {
-        "field": "n",
-        "type": "quantitative",
-        "title": count,
-        "scale": {"type": "symlog"},
-    }
-    number: JsonObject = {"type": "quantitative", "scale": {"zero": False, "nice": False}}
-    if bins:
-        encoding: JsonObject = {
-            "x": {"field": "x0", "title": x, **number},
-            "x2": {"field": "x1"},
-            "y": {"field": "y0", "title": y, **number},
-            "y2": {"field": "y1"},
-        }
-        shown = [("x0", f"{x} from"), ("x1", "to"), ("y0", f"{y} from"), ("y1", "to")]
+    numbers = [column for column in columns if column.labels is None]
+    if not columns:
+        return Text(f"{title}: not known.", "quiet")
+    return _numbers(numbers, title) if numbers else _texts(columns, title)
+
+
+def _numbers(columns: Sequence[RawColumn], title: str) -> Block:
+    low = min(column.low for column in columns if column.low is not None)
+    high = max(column.high for column in columns if column.high is not None)
+    if low == high:
+        return Text(f"{title}: every value is {short(low, 6)}.")
+    edges = np.linspace(low, high, max(len(column.bars) for column in columns) + 1)
+    shares = {column.split: _shares(column, edges) for column in columns}
+    data = {"low": rounded(edges[:-1]), "high": rounded(edges[1:]), **shares}
+    description = "TFDV's intervals of equal width."
+    if len({(column.low, column.high) for column in columns}) > 1:
+        description = "The splits have other ranges: their shares per interval are interpolated."
+    return Chart(
+        title, _overlaid(list(shares), "share", {"axis": {"format": "~%"}}), data, description
+    )
+
+
+def _shares(column: RawColumn, edges: np.ndarray) -> list[float | None]:
+    """Return the share of the values between each two edges; uniform within a bar."""
+    assert column.low is not None
+    assert column.high is not None
+    counts = np.asarray(column.bars, dtype=np.float64)
+    below = np.concatenate([[0.0], np.cumsum(counts)])
+    if column.low == column.high:  # all values are one
+        place = min(int(np.searchsorted(edges, column.low, side="right")) - 1, len(edges) - 2)
+        shares = np.zeros(len(edges) - 1)
+        shares[place] = 1.0
     else:
-        text: JsonObject = {"type": "nominal", "sort": list(order or ())}
-        encoding = {
-            "x": {"field": "x", "title": x, **text},
-            "y": {"field": "y", "title": y, **text},
-        }
-        shown = [("x", x), ("y", y)]
-    kind = "quantitative" if bins else "nominal"
-    encoding["tooltip"] = [
-        *({"field": name, "type": kind, "title": title} for name, title in shown),
-        {"field": "n", "type": "quantitative", "title": count, "format": ",~g"},
+        own = np.linspace(column.low, column.high, len(counts) + 1)
+        shares = np.diff(np.interp(edges, own, below)) / column.values
+    return rounded(shares, 4)
+
+
+def _texts(columns: Sequence[RawColumn], title: str) -> Block:
+    labels, splits = columns[0].labels or (), [column.split for column in columns]
+    values = [str(label) for label in labels[:SHOWN_VALUES]]
+    data: dict[str, Sequence[JsonValue]] = {"value": values}
+    for column in columns:
+        counts = dict(zip(column.labels or (), column.bars, strict=False))
+        shares = [counts[value] / column.values if value in counts else None for value in values]
+        data[column.split] = [None if each is None else float(f"{each:.4g}") for each in shares]
+    encoding: JsonObject = {
+        "y": _text("value", None, sort=None, axis={"labelLimit": 180}),
+        "yOffset": {"field": "split", "type": "nominal", "sort": splits},
+        "x": _number("share", None, axis={"format": "~%"}),
+        "color": _text("split", None, sort=splits),
+    }
+    height = len(values) * max(22, 9 * len(splits))
+    fold = [{"fold": splits, "as": ["split", "share"]}]
+    spec = _chart(height, {"type": "bar", "tooltip": True}, encoding, transform=fold)
+    more = len(labels) > len(values)
+    return Chart(title, spec, data, f"The {len(values)} most frequent values." if more else "")
+
+
+def transformed_chart(column: ColumnStatistics, splits: Sequence[ColumnStatistics]) -> Block:
+    """Return the values of a transformed column in a split, in bins that all splits have.
+
+    Args:
+        column: The column in one split.
+        splits: The column in every split.
+    """
+    title = f"Transformed, {column.split}"
+    histogram = column.histogram
+    if histogram is None:
+        return Text(f"{title}: no finite value.", "quiet")
+    if column.constant and column.mean is not None:
+        return Text(f"{title}: every value is {short(column.mean, 6)}.")
+    known = [each.histogram for each in splits if each.histogram is not None]
+    exponent = max(each.exponent for each in known)
+    ends = [(each.first_bin, len(each.observed), exponent - each.exponent) for each in known]
+    first = min(start >> shift for start, _, shift in ends)
+    last = max((start + bins - 1) >> shift for start, bins, shift in ends)
+    wider = max(0, math.ceil(math.log2((last - first + 1) / _MOST_BINS)))
+    counts = np.array([histogram.observed, histogram.imputed])
+    filled = np.flatnonzero(counts.sum(axis=0))
+    bins = (histogram.first_bin + filled) >> (exponent - histogram.exponent + wider)
+    # The ends, too, so that all splits have one axis.
+    bins, place = np.unique(np.r_[first >> wider, last >> wider, bins], return_inverse=True)
+    counts = [np.bincount(place[2:], each[filled], len(bins)) for each in counts]
+    width = 2.0 ** (exponent + wider)
+    data: dict[str, Sequence[JsonValue]] = {
+        "low": rounded(bins * width),
+        "high": rounded((bins + 1) * width),
+        "observed": rounded(counts[0], 12),
+    }
+    if counts[1].any():
+        data["imputed"] = rounded(counts[1], 12)
+    outside = [
+        f"{count:,} {'value lies' if count == 1 else 'values lie'} {where} the chart"
+        for count, where in ((histogram.below, "below"), (histogram.above, "above"))
+        if count
     ]
-    return {
-        "width": "container",
-        "height": 300 if bins else {"step": 26},
-        "mark": {"type": "rect", "tooltip": True},
-        "encoding": {**encoding, "color": color},
+    title += f" ({' and '.join(outside)})" if outside else ""
+    return Chart(title, _overlaid(list(data)[2:], "rows", {}), data)
+
+
+def _overlaid(series: Sequence[str], y: str, more: JsonObject) -> JsonObject:
+    """Return bars between the fields low and high, one series of fields over the other."""
+    axis = {"format": ".4~g", "labelOverlap": True, "tickCount": 6}
+    encoding: JsonObject = {
+        "x": _number("low", None, scale={"zero": False, "nice": False}, axis=axis),
+        "x2": {"field": "high"},
+        "y": _number(y, None, stack=None, **more),
+        "y2": {"datum": 0},
+        "color": _text("series", None, sort=list(series)),
+        "tooltip": [
+            _text("series", ""),
+            _number("low", "from", format=".5~g"),
+            _number("high", "to", format=".5~g"),
+            _number(y, y, format=".2~%" if more else ",~g"),
+        ],
     }
-
-
-def dependence(
-    y: str,
-    *,
-    is_number: bool,
-    series: str | None = None,
-    scale: Sequence[float] | None = None,
-) -> JsonObject:
-    """Return a line over numbers, or a point for each text, of the fields `x` and `y`.
-
-    Args:
-        y: Title of the prediction.
-        is_number: Whether `x` is a number; else texts are listed from top to bottom.
-        series: Title of the legend; None: no field `series`.
-        scale: Ends of the axis of the prediction, to compare charts; None: those of the data.
-    """
-    ends: JsonObject = {"zero": False} if scale is None else {"domain": list(scale), "nice": True}
-    prediction: JsonObject = {"field": "y", "type": "quantitative", "title": y, "scale": ends}
-    encoding: JsonObject
-    if is_number:
-        x: JsonObject = {"field": "x", "type": "quantitative", "title": None}
-        encoding = {"x": {**x, "scale": {"zero": False, "nice": False}}, "y": prediction}
-    else:
-        axis: JsonObject = {"labelLimit": 160, "grid": True}
-        texts: JsonObject = {"field": "x", "type": "nominal", "title": None, "sort": None}
-        encoding = {"y": {**texts, "axis": axis}, "x": prediction}
-    if series is not None:
-        encoding["color"] = {"field": "series", "type": "nominal", "title": series}
-    point: JsonObject = {"type": "point", "filled": True, "size": 60, "tooltip": True}
-    return {
-        "width": "container",
-        "height": 150 if is_number else {"step": 18},
-        "mark": {"type": "line", "point": True, "tooltip": True} if is_number else point,
-        "encoding": encoding,
-    }
+    mark = {"type": "bar", "opacity": 0.6 if len(series) > 1 else 1, "binSpacing": 0}
+    fold = [{"fold": list(series), "as": ["series", y]}]
+    return _chart(150, mark, encoding, transform=fold)

@@ -1,7 +1,7 @@
-"""What a section of the page is made of: texts, tiles, tables, charts.
+"""What a section is made from, `PageRun`, and what it is made of: texts, tiles, tables, charts.
 
-They hold the values of the page, so that a test or a program can read them without a browser.
-`templates/elements.html.jinja` has the markup of each.
+The elements hold the values of the page, so that a test or a program can read them without a
+browser. `templates/elements.html.jinja` has the markup of each.
 """
 
 from __future__ import annotations
@@ -9,12 +9,37 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.report.result import RunResult
+from pipeline.report.run_record import RunRecord
+from pipeline.report.tables import State, Table
 
-State: TypeAlias = Literal["", "good", "bad", "warning", "quiet"]
-"""How a value is marked; a mark is never the only sign, the text says the same."""
+_ZERO = 1e-7  # what is nearer to 0 is shown as 0: float32 has no more digits beside 1
+_MINUS = "\N{MINUS SIGN}"
+
+
+@dataclass(frozen=True)
+class PageRun:
+    """A run, and those that it is compared with.
+
+    Attributes:
+        record: Its record: its folder, its summary.
+        result: What it found.
+        previous: The run before; None if this one is the first.
+        blessed: The latest run before whose model was blessed; None if there is none.
+    """
+
+    record: RunRecord
+    result: RunResult
+    previous: RunRecord | None = None
+    blessed: RunRecord | None = None
+
+    @property
+    def summary(self) -> JsonObject:
+        """The content of the run's summary.json."""
+        return self.record.summary
 
 
 @dataclass(frozen=True)
@@ -35,17 +60,10 @@ class Items:
 
 @dataclass(frozen=True)
 class Code:
-    """A text in a fixed-width font, such as a command or a file.
-
-    Attributes:
-        title: What the text is.
-        text: The text; its line breaks are kept.
-        is_difference: Whether lines that begin with + or - are marked.
-    """
+    """A text in a fixed-width font."""
 
     title: str
     text: str
-    is_difference: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,71 +102,11 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table.
-
-    Attributes:
-        name: Its heading.
-        is_number: Numbers are aligned to the right and sorted by value.
-        help: A sentence about the values.
-    """
-
-    name: str
-    is_number: bool = False
-    help: str = ""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell of a table.
-
-    Attributes:
-        text: What is shown.
-        value: What the column is sorted by; None: `text`, or last where the column is of numbers.
-        state: How it is marked.
-        note: A sentence about the value, shown on hover and read by screen readers.
-        link: A path relative to the page, or an address.
-    """
-
-    text: str
-    value: float | None = None
-    state: State = ""
-    note: str = ""
-    link: str = ""
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of a table; with `details`, a button opens them below it."""
-
-    cells: Sequence[Cell]
-    details: Sequence[Block] = ()
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table that sorts by any column.
-
-    Attributes:
-        caption: What it lists.
-        columns: Its columns.
-        rows: Its rows.
-        filter: Name of what is typed to filter the rows, such as `columns`; "": no filter.
-    """
-
-    caption: str
-    columns: Sequence[Column]
-    rows: Sequence[Row]
-    filter: str = ""
-
-
-@dataclass(frozen=True)
 class Group:
     """Blocks that open and close together."""
 
     title: str
     blocks: Sequence[Block]
-    is_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,8 +150,7 @@ class Thresholds:
 
         `page.js` has the same formulas.
         """
-        tp, fp = self.true_positives[place], self.false_positives[place]
-        fn, tn = self.positives - tp, self.negatives - fp
+        tp, fn, fp, tn = self.counts_at(place)
         ratios = {
             "precision": (tp, tp + fp),
             "recall": (tp, tp + fn),
@@ -214,27 +171,36 @@ Block: TypeAlias = Text | Items | Code | Tiles | Chart | Table | Group | Beside 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of the page.
-
-    Attributes:
-        id: Its anchor.
-        title: Its heading.
-        blocks: Its content.
-    """
+    """A section of the page: its anchor, heading and content."""
 
     id: str
     title: str
     blocks: Sequence[Block]
 
 
-def number_cell(value: float | None, text: str | None = None, *, state: State = "") -> Cell:
-    """Return a cell with a number; `undefined` if it is None or not finite.
+def short(value: float | None, digits: int = 4) -> str:
+    """Return a number in some significant digits, or with an exponent."""
+    if value is None:
+        return "\N{EN DASH}"
+    if math.isinf(value):
+        return "∞" if value > 0 else _MINUS + "∞"
+    value = 0.0 if abs(value) < _ZERO else value
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        text = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:,.0f}"
+    else:
+        mantissa, _, exponent = f"{value:.1e}".partition("e")
+        text = f"{mantissa}e{int(exponent)}"
+    return text.replace("-", _MINUS)
 
-    Args:
-        value: The number.
-        text: How it is written; None: with four significant digits.
-        state: How it is marked.
-    """
-    if value is None or not math.isfinite(value):
-        return Cell("undefined", state="quiet")
-    return Cell(f"{value:,.4g}" if text is None else text, value=value, state=state)
+
+def percent(share: float) -> str:
+    """Return a share of 0 to 1 in percent."""
+    if share == 0.0:
+        return "0"
+    return f"{share:.2%}" if share >= 1e-4 else "<0.01%"
+
+
+def rounded(values: Any, digits: int = 6) -> list[float | None]:
+    """Return floats with some significant digits, as short as JSON writes them."""
+    numbers = [float(f"{float(each):.{digits}g}") for each in values]
+    return [int(n) if n.is_integer() and abs(n) < 2**53 else n for n in numbers]

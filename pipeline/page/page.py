@@ -1,79 +1,109 @@
-"""Writes the page of a run."""
+"""Writes the pages: of a run, of all runs, and of a NormalizationValidator's report alone."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from pipeline.page.elements import Section, Text, Tile
-from pipeline.page.inputs import RunInputs
+from components.normalization_validator.report import REPORT_JSON
+from pipeline.common.errors import ConfigError
+from pipeline.page import answers, data, evaluation, features, training
+from pipeline.page.elements import Block, Code, Group, PageRun, Section, Text, Tile
 from pipeline.page.render import render
-from pipeline.page.sections import (
-    data,
-    evaluation,
-    explanation,
-    features,
-    graph,
-    reproduce,
-    training,
-    verdict,
-)
-from pipeline.page.states import state_of
-from pipeline.report.records import run_by_id
-from pipeline.report.run_record import INDEX, RunRecord, records_of
+from pipeline.report.result import RunResult
+from pipeline.report.run_list import changes, runs_table
+from pipeline.report.run_record import CONFIG, INDEX, RunRecord, records_of
+from pipeline.report.summary import nodes_table
+from pipeline.report.tables import Cell, Column, Row, Table
 from shared_core.atomic_files import atomic_write
-
-SECTIONS: tuple[tuple[str, str, Callable[[RunInputs], Section]], ...] = (
-    ("verdict", "Verdict", verdict.section_of),
-    ("pipeline", "Pipeline", graph.section_of),
-    ("data", "Data", data.section_of),
-    ("features", "Features", features.section_of),
-    ("training", "Training", training.section_of),
-    ("evaluation", "Evaluation", evaluation.section_of),
-    ("explanation", "Explanation", explanation.section_of),
-    ("reproduce", "Reproduce", reproduce.section_of),
-)
-"""Anchor, heading and function of each section, in the order of the page."""
 
 LARGEST_BYTES = 5 * 2**20
 """Size that a page should not exceed."""
 
+NORMALIZATION_PAGE = "normalization.html"
 
-def write_page(record: RunRecord) -> Path:
+
+def run_section(run: PageRun) -> Section:
+    """Return how to repeat the run, what changed since the one before, and its nodes."""
+    made_by = run.summary.get("made_by") or {}
+    commands = [f"python -m pipeline run --config {run.record.folder / CONFIG}"]
+    if model := run.summary["pushed_model"]:
+        rows = run.result.config.data.path
+        commands.append(f"python -m pipeline predict --model {model} --data {rows}")
+    settings = json.dumps(run.record.settings, indent=1, ensure_ascii=False)
+    blocks: list[Block] = [Code("Commands", "\n".join(commands)), _changes(run)]
+    blocks.append(Group("Configuration", [Code(CONFIG, settings)]))
+    if made_by:
+        versions = [Row([Cell(name), Cell(str(value))]) for name, value in made_by.items()]
+        table = Table("Made by", [Column("what"), Column("version")], versions)
+        blocks.append(Group("Versions", [table]))
+    nodes = nodes_table(run.result, run.summary["nodes"], run.record.folder)
+    return Section("run", "Run", [*blocks, nodes])
+
+
+def _changes(run: PageRun) -> Block:
+    if run.previous is None:
+        return Text("There is no earlier run to compare with.", "quiet")
+    rows = [Row([*map(Cell, each)]) for each in changes(run.previous, run.record)]
+    if rows:
+        headings = ("changed", run.previous.name, run.record.name)
+        return Table("Changed since the run before", [*map(Column, headings)], rows)
+    text = f"Settings, rows and versions are those of the run before, {run.previous.name}."
+    return Text(text, "quiet")
+
+
+SECTIONS: tuple[tuple[str, str, Callable[[PageRun], Section]], ...] = (
+    ("verdict", "Is it good?", answers.is_it_good),
+    ("why", "Why?", answers.why),
+    ("trust", "Can I trust it?", answers.can_i_trust_it),
+    ("evaluation", "Evaluation", evaluation.section_of),
+    ("features", "Features", features.section_of),
+    ("data", "Data", data.section_of),
+    ("training", "Training", training.section_of),
+    ("run", "Run", run_section),
+)
+"""Anchor, heading and function of each section, in the order of the page."""
+
+
+def write_page(record: RunRecord, result: RunResult | None = None) -> Path:
     """Write `report.html` into the folder of a run's record, atomically, and return the file.
 
     A section that cannot be made says so on the page and in the log; the others are complete.
+
+    Args:
+        record: The record of the run.
+        result: What the run found; None: it is loaded.
     """
-    run = inputs_of(record)
+    run = page_run(record, result)
+    started = datetime.fromisoformat(record.summary["run"]["started"])
+    seconds = sum(node["seconds"] for node in record.summary["nodes"])
     text = render(
-        title=run.config.name,
-        subtitle=_subtitle(record),
-        badge=Tile("verdict", record.shown_result, state=state_of(record)),
+        title=run.result.config.name,
+        subtitle=f"Run of {started:%A, %d %B %Y, %H:%M} ({seconds:,.0f} s in its nodes)",
+        badge=Tile("verdict", record.shown_result, state=record.state),
         sections=[_section(run, *each) for each in SECTIONS],
         links={"All runs": f"../../{INDEX}"},
     )
-    with atomic_write(record.page) as stream:
-        stream.write(text)
-    return record.page
+    return _write(record.page, text)
 
 
-def inputs_of(record: RunRecord) -> RunInputs:
-    """Return a run with its artifacts and the runs that it is compared with."""
+def page_run(record: RunRecord, result: RunResult | None = None) -> PageRun:
+    """Return a run and those that it is compared with; `result` is loaded where it is None."""
     before = [each for each in records_of(record.output_folder) if each.name < record.name]
-    previous = before[-1] if before else None
-    return RunInputs(
-        config=record.config,
+    return PageRun(
         record=record,
-        nodes=run_by_id(record.config, record.summary["run"]["id"]),
-        previous=previous,
+        result=result or RunResult.load(record),
+        previous=before[-1] if before else None,
         blessed=next((each for each in reversed(before) if each.result == "blessed"), None),
     )
 
 
 def _section(
-    run: RunInputs, anchor: str, title: str, section_of: Callable[[RunInputs], Section]
+    run: PageRun, anchor: str, title: str, section_of: Callable[[PageRun], Section]
 ) -> Section:
     try:
         return section_of(run)
@@ -83,7 +113,59 @@ def _section(
         return Section(anchor, title, [Text(text, "warning")])
 
 
-def _subtitle(record: RunRecord) -> str:
-    started = datetime.fromisoformat(record.summary["run"]["started"])
-    seconds = sum(node["seconds"] for node in record.summary["nodes"])
-    return f"Run of {started:%A, %d %B %Y, %H:%M} ({seconds:,.0f} s in its nodes)"
+def write_index(output_folder: str | Path) -> Path:
+    """Write `index.html`, a table of all runs, into an output folder and return the file."""
+    folder = Path(output_folder)
+    records = records_of(folder)
+    latest, table = records[-1], runs_table(records)
+    rows = []
+    for record, row in zip(records, table.rows, strict=True):
+        error = record.summary["run"].get("error")
+        where = f"{error['node']}: " if error and error["node"] else ""
+        details = [Text(f"{where}{error['message']}", "bad")] if error else []
+        rows.append(replace(row, details=details))
+    table = replace(table, caption=f"{table.caption}, the latest first", rows=rows[::-1])
+    text = render(
+        title=latest.config.name,
+        subtitle=f"{len(records):,} {'run' if len(records) == 1 else 'runs'}",
+        badge=Tile("latest", latest.shown_result, state=latest.state),
+        sections=[Section("runs", "Runs", [table])],
+        links={"Latest run": latest.page.relative_to(folder).as_posix()},
+    )
+    return _write(folder / INDEX, text)
+
+
+def report_file(path: Path) -> Path | None:
+    """Return the report.json that a path or its folder is; None if it is something else."""
+    file = path / REPORT_JSON if path.is_dir() else path
+    return file if file.name == REPORT_JSON and file.is_file() else None
+
+
+def write_normalization_page(file: Path) -> Path:
+    """Write `normalization.html` into the working directory, atomically, and return it.
+
+    Not beside the report.json: a node whose artifact has another file than it wrote runs again.
+
+    Raises:
+        ConfigError: The file is no report of NormalizationValidator.
+    """
+    try:
+        report = features.read_report(file)
+    except ValueError as error:
+        raise ConfigError(f"{error}. Name the report.json of a NormalizationValidator.") from None
+    count = len(report.violations)
+    limits = f"{count:,} limit{'s' if count != 1 else ''} violated" if count else "within limits"
+    text = render(
+        title="Normalization",
+        subtitle=str(file),
+        badge=Tile("limits", limits, state="bad" if count else "good"),
+        sections=[Section("features", "Features", features.report_blocks(report))],
+        links={},
+    )
+    return _write(Path(NORMALIZATION_PAGE), text)
+
+
+def _write(file: Path, text: str) -> Path:
+    with atomic_write(file) as stream:
+        stream.write(text)
+    return file

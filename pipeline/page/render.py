@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,13 +14,11 @@ from markupsafe import Markup
 
 from pipeline.common.json_types import JsonValue
 from pipeline.page.elements import Chart, Section, Tile
-from pipeline.page.finite import finite
 
 SHOWN_ROWS = 50
 """Rows of a table that are shown at once; a button shows the others."""
 
-PACKED_ROWS = 50
-"""Rows of a table whose details are compressed together: opening one row unpacks these alone."""
+_PACKED_ROWS = 50  # whose details are compressed together: opening one row unpacks these alone
 
 
 def render(
@@ -49,9 +48,9 @@ def render(
     )
     environment.tests["kind"] = lambda block, name: type(block).__name__ == name
     environment.filters["breakable"] = _breakable
-    environment.filters["packed"] = packed
+    environment.filters["packed"] = _packed
     environment.globals.update(add_chart=charts.add, in_script=in_script)
-    environment.globals.update(shown_rows=SHOWN_ROWS, packed_rows=PACKED_ROWS)
+    environment.globals.update(shown_rows=SHOWN_ROWS, packed_rows=_PACKED_ROWS)
     template = environment.get_template("page.html.jinja")
     return template.render(
         title=title,
@@ -60,7 +59,7 @@ def render(
         sections=sections,
         links=links,
         specs=charts.specs,  # filled while the sections are written
-        vega=packed([_vega()]) if _has_chart(sections) else "",
+        vega=_packed([_vega()]) if _has_chart(sections) else "",
     )
 
 
@@ -80,13 +79,22 @@ class _Charts:
         return self._places[key]
 
 
+def _finite(value: Any) -> JsonValue:
+    """Return a JSON value in which NaN and infinities are None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def in_script(value: Any) -> Markup:
     """Return a value as JSON that can stand in a script element; NaN and infinities are null."""
-    text = json.dumps(finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028"))
 
 
-def packed(texts: Sequence[str]) -> str:
+def _packed(texts: Sequence[str]) -> str:
     """Return texts as JSON, compressed (zlib) and in base64: a tenth of a wide table's details."""
     text = json.dumps([str(each) for each in texts], ensure_ascii=False)
     return base64.b64encode(zlib.compress(text.encode(), 6)).decode()

@@ -17,7 +17,7 @@ from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.graph.node_names import NodeName
 from pipeline.replay.replay import Node, NodeFailed, Replay
 from pipeline.report.progress import duration
-from pipeline.run.interrupts import terminated_by_signal
+from pipeline.run.process import terminated_by_signal
 from pipeline.targets.compiled_spec import CompiledSpec, names_place, rename_text
 from pipeline.targets.long_values import expand
 from pipeline.targets.run_parameters import given_parameters, name_and_value

@@ -6,7 +6,7 @@ import io
 import re
 import time
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console, Group
@@ -15,7 +15,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.report.progress import Caution, Change, NodeState, RunState, duration
+from pipeline.report.progress import Change, NodeState, RunState, duration
+from shared_core.run_warning import RunWarning
 from trainer_module.common.progress import (
     EvaluationEnded,
     RowsProcessed,
@@ -31,11 +32,8 @@ _MARKS = {
     "failed": ("✗", "bold red"),
     "interrupted": ("■", "yellow"),
 }
-
 _PLAIN_PROGRESS_SECONDS = 5.0
-
-_LEAST_DETAIL_WIDTH = 24
-"""Columns that the details of a node need beside its name; with fewer they are below it."""
+_LEAST_DETAIL_WIDTH = 24  # of a node's details beside its name; with less they are below it
 
 
 class Consoles(NamedTuple):
@@ -86,28 +84,16 @@ def print_text(console: Console, text: str | Text) -> None:
 
 def _line_breaks(line: str, width: int) -> list[int]:
     """Return where to break a line between words; rich would also break words, such as paths."""
-    found, column = [], 0
+    breaks, column = [], 0
     for word in re.finditer(r"^\s*\S+\s*|\S+\s*", line):
         if column and column + cell_len(word.group().rstrip()) > width:
-            found.append(word.start())
+            breaks.append(word.start())
             column = 0
         column += cell_len(word.group())
-    return found
+    return breaks
 
 
-class View(Protocol):
-    """A context manager that shows a RunState while it is active."""
-
-    def __enter__(self) -> View:
-        """Start to show the state."""
-        ...
-
-    def __exit__(self, *_: object) -> None:
-        """Show the last state and stop."""
-        ...
-
-
-def view(state: RunState, console: Console, *, plain: bool) -> View:
+def view(state: RunState, console: Console, *, plain: bool) -> PlainView:
     """Return the view for the console: live on a terminal; lines in a pipe or with `plain`."""
     if plain or not console.is_terminal or console.is_dumb_terminal:
         return PlainView(state, console)
@@ -120,79 +106,69 @@ def waiting(text: str, console: Console) -> Live:
     In contrast to `Console.status` it does not redirect sys.stdout and sys.stderr, which go to the
     log file.
     """
-    return Live(
-        Spinner("dots", text),
-        console=console,
-        transient=True,
-        refresh_per_second=8,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
+    return Live(Spinner("dots", text), transient=True, **_drawing(console))
 
 
-def caution(node: str, sentence: str) -> Text:
-    """Return a warning line with a highlighted prefix."""
-    return Text.assemble((f"Warning of {node}", "bold yellow"), f": {sentence}")
+def _drawing(console: Console) -> dict:
+    return {
+        "console": console,
+        "refresh_per_second": 8,
+        "redirect_stdout": False,
+        "redirect_stderr": False,
+    }
 
 
 class PlainView:
     """A view that prints a line when a node trains, evaluates or ends: for pipes and log files."""
 
     def __init__(self, state: RunState, console: Console):
-        """Subscribe to the changes of a state."""
+        """Create the view without showing anything."""
         self._state = state
         self._console = console
         self._last_progress = 0.0
-        state.on_change = self._changed
 
     def __enter__(self) -> PlainView:
-        """Return the view; nothing is shown yet."""
+        """Show the changes of the state from now on."""
+        self._state.on_change = self._changed
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Unsubscribe from the state."""
+        """Show no more changes."""
         self._state.on_change = lambda node, change: None
 
     def _changed(self, node: NodeState, change: Change) -> None:
+        if isinstance(change, RunWarning):
+            start = (f"Warning of {node.name}", "bold yellow")
+            print_text(self._console, Text.assemble(start, f": {change}"))
+            return
         width = len(str(len(self._state.nodes)))
         number = f"[{self._state.nodes.index(node) + 1:>{width}}/{len(self._state.nodes)}]"
+        text = f"{number} {node.name}: {node.text}"
         if change == "finish":
             text = f"{number} {node.name}: {node.status} in {duration(node.seconds)}"
-            extra = node.text if node.status == "done" else ""
-            self._print(f"{text} ({extra})" if extra else text)
+            text += f" ({node.text})" if node.status == "done" and node.text else ""
         elif isinstance(change, TrainingStep | RowsProcessed):
-            if time.monotonic() - self._last_progress >= _PLAIN_PROGRESS_SECONDS:
-                self._last_progress = time.monotonic()
-                self._print(f"{number} {node.name}: {node.text}")
-        elif isinstance(change, EvaluationEnded | TrialEnded | TrialFailed):
-            self._print(f"{number} {node.name}: {node.text}")
-        elif isinstance(change, Caution):
-            print_text(self._console, caution(node.name, change.sentence))
-
-    def _print(self, text: str) -> None:
+            if time.monotonic() - self._last_progress < _PLAIN_PROGRESS_SECONDS:
+                return
+            self._last_progress = time.monotonic()
+        elif not isinstance(change, EvaluationEnded | TrialEnded | TrialFailed):
+            return
         print_text(self._console, text)
 
 
-class LiveView:
+class LiveView(PlainView):
     """A table with one line per node, redrawn in place, with a spinner at the running node."""
 
     def __init__(self, state: RunState, console: Console):
         """Create the table without drawing it."""
-        self._state = state
-        self._console = console
+        super().__init__(state, console)
         self._spinner = Spinner("dots", style="cyan")
         self._ended = False
-        self._live = Live(
-            console=console,
-            get_renderable=self._render,
-            refresh_per_second=8,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
+        self._live = Live(get_renderable=self._render, **_drawing(console))
 
     def __enter__(self) -> LiveView:
         """Draw the table, 8 times a second from now on; warnings are printed above it."""
-        self._state.on_change = self._changed
+        super().__enter__()
         self._live.start()
         return self
 
@@ -200,23 +176,23 @@ class LiveView:
         """Stop redrawing and leave the whole table on the screen."""
         self._ended = True
         self._live.stop()
-        self._state.on_change = lambda node, change: None
+        super().__exit__()
 
     def _changed(self, node: NodeState, change: Change) -> None:
-        if isinstance(change, Caution):
-            print_text(self._console, caution(node.name, change.sentence))
+        if isinstance(change, RunWarning):
+            super()._changed(node, change)
 
     def _render(self) -> Group:
         nodes = self._state.nodes
-        every = self._table(nodes)
-        if self._ended or len(self._console.render_lines(every)) < self._console.height:
-            return Group(every)
+        whole = self._table(nodes)
+        if self._ended or len(self._console.render_lines(whole)) < self._console.height:
+            return Group(whole)
         # A terminal cannot redraw what has scrolled out of it.
-        ended = [node for node in nodes if node.status not in ("waiting", "running")]
+        running = [node for node in nodes if node.status == "running"]
         waiting = sum(node.status == "waiting" for node in nodes)
         return Group(
-            Text(f"ended: {len(ended):,}", style="dim"),
-            self._table([node for node in nodes if node.status == "running"]),
+            Text(f"ended: {len(nodes) - len(running) - waiting:,}", style="dim"),
+            self._table(running),
             Text(f"waiting: {waiting:,}", style="dim"),
         )
 
@@ -232,11 +208,8 @@ class LiveView:
             table.add_column(justify="right", no_wrap=True)
             table.add_column(overflow="fold")
         for node, time_text in zip(nodes, times, strict=True):
-            if node.status == "running":
-                mark, style = self._spinner, "bold"
-            else:
-                symbol, style = _MARKS[node.status]
-                mark = Text(symbol, style=style)
+            symbol, style = _MARKS.get(node.status, ("", "bold"))
+            mark = self._spinner if node.status == "running" else Text(symbol, style=style)
             name = Text(node.name, style=style if node.status in ("waiting", "running") else "")
             detail = Text(node.text, style="dim")
             if beside:

@@ -1,22 +1,20 @@
 """The progress of a run: the state of its nodes, updated from log records.
 
 Our trainer and components attach a record (`trainer_module.common.progress`) to lines of absl's
-log. `tfx_log` parses the lines of TFX's runner. `ProgressHandler` reads both. The views in
-`pipeline.report.console` show the state.
+log. TFX has no interface for progress: its runner and its launcher log a format together with the
+node's name or the execution's number. `pipeline.report.console` shows the state.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pipeline.graph.node_names import NodeName
 from pipeline.graph.nodes import NODES
-from pipeline.report.tfx_log import NodeEnds, NodeIsCached, NodeStarts, event_of
 from shared_core.run_warning import RunWarning
 from trainer_module.common.progress import (
     EvaluationEnded,
@@ -33,30 +31,14 @@ from trainer_module.common.progress import (
     progress_of,
 )
 
-_LENGTH_IN_SETTINGS = (NodeName.TUNER, NodeName.TRAINER)
-"""Nodes that report the time until their last step; settings, more than rows, decide it."""
-
-_CACHED_SECONDS = 1.0
-"""A node that is taken from the cache has ended by then, so no estimate is shown before."""
+# What each supported TFX release logs.
+NODE_STARTS = "Component %s is running."
+NODE_ENDS = "Component %s is finished."
+CACHED = "A cached execution %d is used."
 
 Status = Literal["waiting", "running", "done", "cached", "failed", "interrupted"]
-
-
-@dataclass(frozen=True)
-class Caution:
-    """A problem that a node accepted without an error and that the user should know."""
-
-    sentence: str
-
-
-Change = Progress | Caution | Literal["start", "finish"]
-
-
-class Timing(NamedTuple):
-    """The wall time in seconds of a node that was computed, and its rows; None if unknown."""
-
-    seconds: float
-    rows: int | None
+Change = Progress | RunWarning | Literal["start", "finish"]
+"""What has changed; a warning is about the results of a node that has ended."""
 
 
 @dataclass
@@ -66,7 +48,6 @@ class NodeState:
     Attributes:
         rows: Rows that the node reads; None if unknown.
         processed: Rows that it has processed so far, where it reports them.
-        computed: The latest time that an earlier run computed it; None if unknown.
     """
 
     name: str
@@ -76,9 +57,7 @@ class NodeState:
     detail: str = ""
     rows: int | None = None
     processed: int = 0
-    computed: Timing | None = None
     training: TrainingEnded | None = None
-    _counts: list[tuple[float, int]] = field(default_factory=list)  # first and last (time, rows)
 
     @property
     def seconds(self) -> float:
@@ -88,48 +67,21 @@ class NodeState:
         return (self.ended or time.monotonic()) - self.started
 
     @property
-    def seconds_left(self) -> float | None:
-        """Estimated seconds until the running node ends; None if unknown, or if they are over.
-
-        They follow from the time of an earlier run, in proportion to the rows; without one, from
-        the rate at which rows are processed now.
-        """
-        if self.status != "running" or self.name in _LENGTH_IN_SETTINGS:
-            return None
-        if self.seconds < _CACHED_SECONDS:
-            return None
-        left = None
-        if self.computed is not None:
-            more = self.rows / self.computed.rows if self.rows and self.computed.rows else 1.0
-            left = self.computed.seconds * more - self.seconds
-        elif self.rows and len(self._counts) > 1:
-            (start, before), (now, processed) = self._counts[0], self._counts[-1]
-            rate = (processed - before) / max(now - start, 1e-9)
-            left = (self.rows - processed) / rate - (time.monotonic() - now)
-        return left if left is not None and left > 0 else None
-
-    def count(self, rows: int) -> None:
-        """Add rows that the node has processed."""
-        self.processed += rows
-        self._counts = [*self._counts[:1], (time.monotonic(), self.processed)]
-
-    @property
     def text(self) -> str:
-        """The rows, the throughput, the details that the node reports, and the time left."""
+        """The rows, the throughput, the time left at that, and the details that it reports."""
         parts = []
         if self.status == "running" and self.processed:
-            of = f" of {self.rows:,}" if self.rows and self.rows >= self.processed else ""
-            parts.append(f"{self.processed:,}{of} rows")
-            parts.append(f"{self.processed / max(self.seconds, 1e-9):,.0f} rows/s")
+            rate = self.processed / max(self.seconds, 1e-9)
+            left = (self.rows or 0) - self.processed
+            parts = [f"{self.processed:,}{f' of {self.rows:,}' if left >= 0 else ''} rows"]
+            parts.append(f"{rate:,.0f} rows/s")
+            if left > 0:
+                parts.append(f"~{duration(left / rate)} left")
         elif self.rows is not None:
-            parts.append(f"{self.rows:,} rows")
+            parts = [f"{self.rows:,} rows"]
             if self.status == "done" and self.seconds > 0:
                 parts.append(f"{self.rows / self.seconds:,.0f} rows/s")
-        if self.detail:
-            parts.append(self.detail)
-        if (left := self.seconds_left) is not None:
-            parts.append(f"~{_about(left)} left")
-        return ", ".join(parts)
+        return ", ".join([*parts, *([self.detail] if self.detail else [])])
 
 
 @dataclass
@@ -141,16 +93,9 @@ class RunState:
     warnings: list[RunWarning] = field(default_factory=list)
 
     @classmethod
-    def of(
-        cls, names: Iterable[str], computed: Mapping[str, Timing] = MappingProxyType({})
-    ) -> RunState:
-        """Return a state in which all nodes are waiting.
-
-        Args:
-            names: The nodes, in execution order.
-            computed: The times of nodes that earlier runs computed, by name.
-        """
-        return cls([NodeState(name, computed=computed.get(name)) for name in names])
+    def of(cls, names: Iterable[str]) -> RunState:
+        """Return a state in which all nodes are waiting."""
+        return cls([NodeState(name) for name in names])
 
     def node(self, name: str) -> NodeState | None:
         """Return the node with this name, or None."""
@@ -167,11 +112,6 @@ class RunState:
             node.status, node.started = "running", time.monotonic()
             self.on_change(node, "start")
 
-    def cached(self) -> None:
-        """Record that the running node reuses outputs of an earlier run."""
-        if node := self.running:
-            node.detail = "cached"
-
     def finish(self, name: str) -> None:
         """Mark a node as done or cached."""
         if node := self.node(name):
@@ -183,7 +123,7 @@ class RunState:
         """Report a warning about the results of a node that has ended."""
         self.warnings.append(warning)
         if node := self.node(name):
-            self.on_change(node, Caution(str(warning)))
+            self.on_change(node, warning)
 
     def stop(self, status: Literal["failed", "interrupted"]) -> NodeState | None:
         """Set the status of the running node, if any, and return the node."""
@@ -194,11 +134,7 @@ class RunState:
         return node
 
     def set_rows(self, per_split: dict[str, int]) -> None:
-        """Set the rows that each node reads; only StatisticsGen, the second node, counts them.
-
-        Args:
-            per_split: Number of rows by split.
-        """
+        """Set the rows that each node reads; only StatisticsGen, the second node, counts them."""
         rows = {
             "all": sum(per_split.values()),
             "evaluated": per_split.get("test", per_split.get("eval")),
@@ -217,7 +153,7 @@ class RunState:
             case RowsCounted():
                 node.rows = record.rows
             case RowsProcessed():
-                node.count(record.rows)
+                node.processed += record.rows
             case MemoryProbe():
                 node.detail = f"measuring the memory of micro-batches of {record.rows:,} rows"
             case TrainingStep():
@@ -230,16 +166,13 @@ class RunState:
             case TrialFailed():
                 node.detail = f"{_trial(record.trial)} failed"
             case EvaluationEnded(trial=None):
-                metrics = " ".join(
-                    f"{name} {metric_text(value)}" for name, value in record.metrics.items()
-                )
+                metrics = " ".join(f"{k} {metric_text(v)}" for k, v in record.metrics.items())
                 node.detail = f"epoch {record.epoch}: eval {metrics}"
             case TrainingEnded(trial=None):
                 node.training = record
                 skipped = sum(record.skipped.values())
-                node.detail = f"{record.steps:,} steps, stopped by {record.stopped}" + (
-                    f", {skipped} steps skipped" if skipped else ""
-                )
+                node.detail = f"{record.steps:,} steps, stopped by {record.stopped}"
+                node.detail += f", {skipped} steps skipped" if skipped else ""
                 node.detail += f"; {record.advice}" if record.advice else ""
             case EvaluationEnded() | TrainingEnded():
                 return  # one epoch of a trial: TrialEnded is shown instead
@@ -248,9 +181,8 @@ class RunState:
 
 def _training_text(record: TrainingStep) -> str:
     total = "?" if record.total_steps is None else f"{record.total_steps:,}"
-    parts = [f"step {record.step:,}/{total}", f"loss {record.loss:.4f}"]
-    if record.trial:
-        parts.insert(0, _trial(record.trial))
+    parts = [_trial(record.trial)] if record.trial else []
+    parts += [f"step {record.step:,}/{total}", f"loss {record.loss:.4f}"]
     if record.examples_per_second:
         parts.append(f"{record.examples_per_second:,.0f} examples/s")
     if record.eta_seconds is not None:
@@ -272,9 +204,10 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def _about(seconds: float) -> str:
-    """Return an estimated duration without fractions of a second."""
-    return duration(seconds) if seconds >= 59.5 else f"{max(1, round(seconds))} s"
+def node_event(line: logging.LogRecord) -> tuple[str, str]:
+    """Return which of TFX's messages a log record is ("" of another), and the node's name."""
+    first = line.args[0] if isinstance(line.args, tuple) and line.args else line.args
+    return (line.msg if line.msg in (NODE_STARTS, NODE_ENDS, CACHED) else ""), str(first)
 
 
 class ProgressHandler(logging.Handler):
@@ -292,8 +225,7 @@ class ProgressHandler(logging.Handler):
         Args:
             state: The state to update.
             row_counts: Returns the rows per split; called after StatisticsGen has counted them.
-            cautions: Returns the problems that Transform accepted; called after Transform has
-                ended.
+            cautions: Returns Transform's warnings; called after Transform has ended.
         """
         super().__init__(level=logging.INFO)
         self._state = state
@@ -305,15 +237,14 @@ class ProgressHandler(logging.Handler):
         if progress := progress_of(record):
             self._state.report(progress)
             return
-        match event_of(record):
-            case NodeStarts(name):
-                self._state.start(name)
-            case NodeEnds(name):
-                if name == NodeName.STATISTICS_GEN:
-                    self._state.set_rows(self._row_counts())
-                self._state.finish(name)
-                if name == NodeName.TRANSFORM:
-                    for warning in self._cautions():
-                        self._state.caution(name, warning)
-            case NodeIsCached():
-                self._state.cached()
+        event, name = node_event(record)
+        if event == NODE_STARTS:
+            self._state.start(name)
+        elif event == CACHED and (node := self._state.running):
+            node.detail = "cached"
+        elif event == NODE_ENDS:
+            if name == NodeName.STATISTICS_GEN:
+                self._state.set_rows(self._row_counts())
+            self._state.finish(name)
+            for warning in self._cautions() if name == NodeName.TRANSFORM else ():
+                self._state.caution(name, warning)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pipeline.common.artifact_places import Places
 from pipeline.common.json_types import JsonObject, JsonValue
@@ -28,38 +28,13 @@ class OutputArtifact:
     properties: JsonObject
 
 
-@dataclass(frozen=True)
-class NodeRecord:
-    """A node of the latest run.
-
-    Attributes:
-        name: Name of the node.
-        outputs: Output key -> artifacts, oldest first.
-        after: Names of the nodes of the run whose outputs it read.
-    """
-
-    name: str
-    outputs: dict[str, list[OutputArtifact]] = field(default_factory=dict)
-    after: tuple[str, ...] = ()
-
-    def output(self, key: str) -> OutputArtifact | None:
-        """Return the latest artifact of an output, or None."""
-        artifacts = self.outputs.get(key)
-        return artifacts[-1] if artifacts else None
+Nodes: TypeAlias = Mapping[str, Mapping[str, OutputArtifact]]
+"""Finished node of a run -> output key -> its latest artifact."""
 
 
-def find_output(
-    records: Mapping[str, NodeRecord], node: NodeName, key: str
-) -> OutputArtifact | None:
+def find_output(nodes: Nodes, node: NodeName, key: str) -> OutputArtifact | None:
     """Return the latest artifact of a node's output, or None."""
-    record = records.get(node)
-    return record.output(key) if record else None
-
-
-def read_text(output: OutputArtifact | None, file: str) -> str | None:
-    """Return the text of a file in an artifact; None if either does not exist."""
-    path = Path(output.uri) / file if output else None
-    return path.read_text(encoding="utf-8") if path and path.is_file() else None
+    return nodes.get(node, {}).get(key)
 
 
 def open_store(metadata: Path, *, writable: bool) -> MetadataStore:
@@ -76,7 +51,7 @@ def open_store(metadata: Path, *, writable: bool) -> MetadataStore:
 
 def latest_run(
     metadata_path: Path, pipeline: str | None = None, *, folder: str | Path | None = None
-) -> dict[str, NodeRecord]:
+) -> Nodes:
     """Return the finished nodes of a pipeline's latest run by name; empty if it never ran.
 
     Args:
@@ -91,7 +66,7 @@ def latest_run(
     return _nodes_of(store, run, Places.of(folder or metadata_path.parent, metadata_path))
 
 
-def run_by_id(config: PipelineConfig, run_id: str) -> dict[str, NodeRecord]:
+def run_by_id(config: PipelineConfig, run_id: str) -> Nodes:
     """Return the finished nodes of a run by name; empty if ML Metadata does not know the run.
 
     Args:
@@ -107,54 +82,31 @@ def run_by_id(config: PipelineConfig, run_id: str) -> dict[str, NodeRecord]:
     return _nodes_of(store, run, Places.of(config.output.folder, config.metadata_path))
 
 
-def runs_in(metadata_path: Path) -> list[str]:
-    """Return ML Metadata's names of all runs, oldest first."""
-    if not metadata_path.exists():
-        return []
-    store = open_store(metadata_path, writable=False)
-    runs = store.get_contexts_by_type("pipeline_run")
-    return [run.name for run in sorted(runs, key=lambda each: each.id)]
-
-
-def _nodes_of(store: MetadataStore, run: mlmd.Context, places: Places) -> dict[str, NodeRecord]:
+def _nodes_of(store: MetadataStore, run: mlmd.Context, places: Places) -> Nodes:
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 
     pipeline = _pipeline_name(store, run)
-    records: dict[str, NodeRecord] = {}
-    read: dict[str, list[int]] = {}
-    producers: dict[int, str] = {}
+    nodes: dict[str, dict[str, OutputArtifact]] = {}
     finished = {mlmd.Execution.COMPLETE, mlmd.Execution.CACHED}
     for execution in store.get_executions_by_context(run.id):
         if execution.last_known_state not in finished:
             continue
         name = _node_name(store, execution.id, pipeline)
-        outputs: dict[str, list[OutputArtifact]] = {}
+        outputs = nodes[name] = {}
         events = store.get_events_by_execution_ids([execution.id])
         written = [e for e in events if e.type == mlmd.Event.OUTPUT]
-        read[name] = [e.artifact_id for e in events if e.type == mlmd.Event.INPUT]
-        producers |= dict.fromkeys((e.artifact_id for e in written), name)
         by_id = {a.id: a for a in store.get_artifacts_by_id([e.artifact_id for e in written])}
         for event in sorted(written, key=lambda e: e.artifact_id):
             artifact = by_id[event.artifact_id]
-            properties = {
-                key: _value(value)
-                for key, value in (
-                    *artifact.properties.items(),
-                    *artifact.custom_properties.items(),
-                )
-            }
+            values = [*artifact.properties.items(), *artifact.custom_properties.items()]
+            properties = {key: _value(value) for key, value in values}
             if PUSHED_DESTINATION in properties:
                 properties[PUSHED_DESTINATION] = places.beside(
                     properties[PUSHED_DESTINATION], artifact.uri
                 )
-            outputs.setdefault(event.path.steps[0].key, []).append(
-                OutputArtifact(places.artifact(artifact.uri), properties)
-            )
-        records[name] = NodeRecord(name, outputs)
-    for name, artifacts in read.items():
-        after = dict.fromkeys(producers[each] for each in artifacts if each in producers)
-        records[name] = replace(records[name], after=tuple(after))
-    return records
+            uri = places.artifact(artifact.uri)
+            outputs[event.path.steps[0].key] = OutputArtifact(uri, properties)
+    return nodes
 
 
 def latest_run_id(config: PipelineConfig) -> str:
@@ -178,7 +130,7 @@ def _latest(
     return (store, max(runs, key=lambda context: context.id)) if runs else (None, None)
 
 
-def latest_run_of(config: PipelineConfig) -> dict[str, NodeRecord]:
+def latest_run_of(config: PipelineConfig) -> Nodes:
     """Return the finished nodes of a configuration's latest run, by name."""
     return latest_run(config.metadata_path, config.name, folder=config.output.folder)
 

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import functools
 import json
+import platform
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pydantic
@@ -22,6 +25,7 @@ import pydantic
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
+from pipeline.report.tables import State
 from shared_core.atomic_files import atomic_write
 from shared_core.run_warning import count_warnings
 
@@ -33,6 +37,14 @@ INDEX = "index.html"
 
 SUMMARY, CONFIG, PAGE = "summary.json", "config.json", "report.html"
 """Files of a record."""
+
+_STATES: Mapping[str, State] = {
+    "blessed": "good",
+    "not blessed": "bad",
+    "failed": "bad",
+    "interrupted": "warning",
+}
+_PACKAGES = ("tfx-largebatch", "tfx", "tensorflow", "keras", "apache-beam")
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,11 @@ class RunRecord:
         return len(self.summary.get("warnings", ())) if self.result == "blessed" else 0
 
     @property
+    def state(self) -> State:
+        """How the result is marked."""
+        return "warning" if self.warnings else _STATES.get(self.result, "")
+
+    @property
     def shown_result(self) -> str:
         """The result as tables and pages show it: `blessed with 2 warnings`."""
         with_ = f" with {count_warnings(self.warnings)}" if self.warnings else ""
@@ -144,3 +161,29 @@ def find_record(output_folder: str | Path, name: str) -> RunRecord:
     names = ", ".join(each.name for each in (found or records)[-5:])
     problem = "names several runs" if found else "is no run"
     raise ConfigError(f"{name}: {problem} of {output_folder}. Use one of: {names}; or latest.")
+
+
+def made_by(command: str) -> JsonObject:
+    """Return the command, the version of each package, and the Git commit where there is one."""
+    found: JsonObject = {"command": command, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    commit = _git("rev-parse", "--short=12", "HEAD")
+    if commit:
+        changed = _git("status", "--porcelain", "--untracked-files=no")
+        found["git commit"] = commit + (" with changed files" if changed else "")
+    return found
+
+
+def _git(*arguments: str) -> str:
+    """Return what Git prints about the working directory; "" outside of a repository."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()

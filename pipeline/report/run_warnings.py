@@ -1,53 +1,43 @@
-"""All warnings of a run, in one list: for the terminal, `summary.json` and the page."""
+"""The warnings about a run's columns and metrics."""
 
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pipeline.config.config import PipelineConfig
-from pipeline.config.evaluation import FEW_JUDGED, ROWS
+from pipeline.common.json_types import JsonObject
+from pipeline.config.evaluation import FEW_JUDGED, METRICS, ROWS
 from pipeline.graph.node_names import NodeName
-from pipeline.report import baselines
-from pipeline.report.records import NodeRecord, find_output, read_text
-from pipeline.report.slices import slice_values
-from pipeline.report.too_good import too_good
 from shared_core.run_warning import RunWarning
-from trainer_module.checks.warn_once import FILE
+from trainer_module.baselines.record import Baseline, Baselines
+
+BASELINE_NAMES = {"constant": "a constant", "linear": "a linear model"}
+_NOT_SHOWN = {"linear": 1e-3}  # a difference that a table does not show
+_ROUNDING = 1e-6
+_TOO_GOOD = {
+    "auc": 0.995,
+    "auc_precision_recall": 0.995,
+    "binary_accuracy": 0.995,
+    "sparse_categorical_accuracy": 0.995,
+    "r2": 0.99,
+}
 
 
-def run_warnings(config: PipelineConfig, records: Mapping[str, NodeRecord]) -> list[RunWarning]:
-    """Return the warnings of `init` that the YAML keeps, of nodes, and about the metrics."""
-    return [
-        *config.warnings,
-        *cautions(records),
-        *_of_normalization(records),
-        *_of_training(records),
-        *_of_metrics(config, records),
-    ]
-
-
-def cautions(records: Mapping[str, NodeRecord]) -> list[RunWarning]:
+def column_cautions(transform_graph: Path | None) -> list[RunWarning]:
     """Return Transform's warnings."""
-    graph = find_output(records, NodeName.TRANSFORM, "transform_graph")
-    if graph is None or not Path(graph.uri).is_dir():
-        return []
-    return _column_cautions(graph.uri)
+    return [] if transform_graph is None else _read_cautions(transform_graph)
 
 
-@functools.lru_cache(maxsize=1)  # a run needs them three times, and reading them loads a SavedModel
-def _column_cautions(uri: str) -> list[RunWarning]:
+@functools.lru_cache(maxsize=1)  # reading them loads a SavedModel
+def _read_cautions(transform_graph: Path) -> list[RunWarning]:
     from transform import column_cautions
 
-    return column_cautions(uri)
+    return column_cautions(str(transform_graph))
 
 
-def _of_normalization(records: Mapping[str, NodeRecord]) -> list[RunWarning]:
+def limit_warnings(violations: Iterable[JsonObject]) -> list[RunWarning]:
     """Return the violated limits with which the run continued (`on_failure: warn`)."""
-    report = find_output(records, NodeName.NORMALIZATION_VALIDATOR, "report")
-    text = read_text(report, "report.json")
     return [
         RunWarning(
             what=each["message"].rstrip("."),
@@ -56,33 +46,57 @@ def _of_normalization(records: Mapping[str, NodeRecord]) -> list[RunWarning]:
             number=each["value"],
             source=NodeName.NORMALIZATION_VALIDATOR,
         )
-        for each in (json.loads(text)["violations"] if text else ())
+        for each in violations
     ]
 
 
-def _of_training(records: Mapping[str, NodeRecord]) -> list[RunWarning]:
-    text = read_text(find_output(records, NodeName.TRAINER, "model_run"), FILE)
-    texts = json.loads(text) if text else []
-    return [RunWarning(what=each.rstrip("."), source=NodeName.TRAINER) for each in texts]
+def worse_than_baselines(
+    metric: str, values: Mapping[str, float], baselines: Sequence[Baseline]
+) -> list[RunWarning]:
+    """Return a warning for each baseline that is better than the model in the selection metric."""
+    warnings = []
+    for baseline in baselines:
+        reference, value = baseline.metrics.get(metric), values.get(metric)
+        if reference is None or value is None:
+            continue
+        behind = reference - value if METRICS[metric].higher_is_better else value - reference
+        if behind <= _NOT_SHOWN.get(baseline.name, _ROUNDING) * abs(reference):
+            continue
+        name = BASELINE_NAMES.get(baseline.name, baseline.name)
+        warnings.append(
+            RunWarning(
+                what=f"{name} is better than the model: its {metric} is {reference:.4f}, and "
+                f"{value:.4f} for the model ({baseline.is_what})",
+                fix="Tune the training, or add rows or columns",
+                number=value,
+                source=NodeName.EVALUATOR,
+            )
+        )
+    return warnings
 
 
-def _of_metrics(config: PipelineConfig, records: Mapping[str, NodeRecord]) -> list[RunWarning]:
-    evaluation = find_output(records, NodeName.EVALUATOR, "evaluation")
-    if evaluation is None:
-        return []
-    kind = config.label.kind
-    values = dict(slice_values(evaluation.uri)).get("", {})
-    shown = {n: values[n] for n in config.evaluation.metric_names(kind) if n in values}
-    found = baselines.read(records)
-    return [
-        *baselines.worse_than_baselines(config.evaluation.judged_by(kind), shown, found),
-        *too_good(shown, baselines.read_all(records)),
-        *few_rows(values.get(ROWS, FEW_JUDGED), config.data.evaluation_split),
-    ]
+def too_good(values: Mapping[str, float], measured: Baselines | None) -> list[RunWarning]:
+    """Return a warning if a metric is better than usual for honest data.
+
+    Args:
+        values: The model's metrics.
+        measured: The Trainer's measurements; None if it measured nothing.
+    """
+    # A constant also reaches an accuracy of 0.995 if a class is rare enough.
+    constants = measured.baselines[0].metrics if measured and measured.baselines else {}
+    for metric, bound in _TOO_GOOD.items():
+        value, constant = values.get(metric), constants.get(metric)
+        if value is None or not value > bound or (constant or 0.0) > 2 * bound - 1:
+            continue
+        what = f"{metric} is {value:.4f}, which is rare for honest data"
+        fix = "Check that each feature is known when a prediction is made"
+        return [RunWarning(what=what, fix=fix, number=value, source=NodeName.EVALUATOR)]
+    return []
 
 
-def few_rows(rows: float, split: str) -> list[RunWarning]:
+def few_rows(values: Mapping[str, float], split: str) -> list[RunWarning]:
     """Return a warning if so few rows were evaluated that the metrics are unreliable."""
+    rows = values.get(ROWS, FEW_JUDGED)
     if rows >= FEW_JUDGED:
         return []
     return [

@@ -1,198 +1,301 @@
-"""The end of a run: nodes, trials, metrics against thresholds, verdict, location of the model."""
+"""The end of a run on the terminal: nodes, trials, metrics against thresholds, verdict, model."""
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from pipeline.config.config import PipelineConfig
-from pipeline.config.evaluation import (
-    MEAN_LABEL,
-    METRICS,
-    ROWS,
-    WEIGHTS,
-    MetricThreshold,
-)
-from pipeline.graph.node_names import NodeName
+from components.input_gradients.summary import AttributionSummary
+from pipeline.common.json_types import JsonObject
+from pipeline.config.evaluation import FEW_JUDGED, MEAN_LABEL
 from pipeline.graph.nodes import NODES
-from pipeline.report import against_constant, attributions, baselines, calibration, classes, trials
 from pipeline.report.console import Consoles, print_text
+from pipeline.report.metrics import (
+    LARGEST_CLASS,
+    Bin,
+    Matrix,
+    calibration_sentence,
+    class_scores,
+)
 from pipeline.report.progress import RunState, duration
-from pipeline.report.records import NodeRecord, OutputArtifact, find_output, latest_run_of
-from pipeline.report.run_warnings import run_warnings
-from pipeline.report.short_path import short
-from pipeline.report.slices import LARGEST_CLASS, metric_number, named_slices, slice_values
-from pipeline.report.stacked_tables import print_table
-from pipeline.report.verdict import show_verdict
-from trainer_module.baselines.record import Baseline
+from pipeline.report.result import RunResult
+from pipeline.report.run_record import RunRecord
+from pipeline.report.run_warnings import BASELINE_NAMES
+from pipeline.report.summary_file import nodes_of
+from pipeline.report.tables import (
+    Cell,
+    Column,
+    Row,
+    Table,
+    metric_cell,
+    number_cell,
+    print_table,
+    short,
+)
+from shared_core.run_warning import count_warnings
+
+MOST_COMPARED = 10
+"""Classes up to which the table says how often each was taken for each."""
+
+MOST_CLASSES = 30
+_MOST_TRIALS = 10
+_STRONGEST = 10
 
 
-def show(config: PipelineConfig, state: RunState, consoles: Consoles) -> None:
+def show(run: RunResult, state: RunState, consoles: Consoles) -> None:
     """Print the summary of the run that just ended."""
     console = consoles.progress
-    records = latest_run_of(config)
     console.print()
-    print_table(console, _nodes(config, state, records))
+    table = nodes_table(run, nodes_of(state))
+    total = ("all nodes", "", duration(sum(node.seconds for node in state.nodes)), "")
+    print_table(console, replace(table, rows=[*table.rows, Row([*map(Cell, total)])]))
     console.print()
-    results = find_output(records, NodeName.TUNER, "tuner_results")
-    if config.tuning is not None and results is not None:
-        print_table(console, trials.table(config.tuning, results.uri))
+    if run.trials:
+        print_table(console, _first(trials_table(run), _MOST_TRIALS, ""))
         console.print()
-    show_metrics(config, records, console)
+    show_metrics(run, console)
     for node in state.nodes:
         if node.training is not None and node.training.advice:
             print_text(console, f"{node.name}: {node.training.advice}.")
-    explained = attributions.read(records)
-    if explained is not None:
-        print_table(console, attributions.table_of(explained))
+    if run.attributions is not None:
+        print_table(console, _first(attributions_table(run.attributions), _STRONGEST))
         console.print()
-    show_warnings_and_verdict(config, records, consoles)
-
-
-def show_warnings_and_verdict(
-    config: PipelineConfig, records: dict[str, NodeRecord], consoles: Consoles
-) -> None:
-    """Print the warnings of the run, and whether the model is blessed with them."""
-    warnings = run_warnings(config, records)
-    for warning in warnings:
+    for warning in run.warnings:
         print_text(consoles.warnings, Text.assemble(("warning", "bold yellow"), f": {warning}"))
-    show_verdict(config, records, consoles.verdict, warnings=len(warnings))
+    show_verdict(run, consoles.verdict)
 
 
-def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecord]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("node", no_wrap=True)
-    table.add_column("result", no_wrap=True)
-    table.add_column("time", justify="right", no_wrap=True)
-    below = Text(f"outputs, below\n{short(Path(config.pipeline_root))}")
-    table.add_column(below, overflow="fold")
-    for node in state.nodes:
-        record = records.get(node.name)
-        outputs = record.outputs if record else {}
-        main = _main_outputs(node.name, outputs)
-        result = "run" if node.status == "done" else node.status
-        uris = [_below(outputs[key][-1].uri, config.pipeline_root) for key in main if outputs[key]]
-        table.add_row(
-            node.name,
-            Text(result, style="cyan" if result == "cached" else ""),
-            duration(node.seconds),
-            Text("\n".join(uris)),
-        )
-    total = sum(node.seconds for node in state.nodes)
-    table.add_row("all nodes", "", duration(total))
-    return table
+def show_verdict(run: RunResult, console: Console) -> None:
+    """Print whether the model is blessed, with how many warnings, and the violated thresholds."""
+    if run.verdict is None:
+        return
+    verdict, reasons = run.verdict
+    if verdict == "blessed":
+        text = Text("blessed", "bold green")
+        if run.warnings:
+            text = Text(f"blessed with {count_warnings(len(run.warnings))}", "bold yellow")
+        print_text(console, Text.assemble(text, f": every threshold holds{_compared(run)}."))
+    else:
+        print_text(console, Text.assemble((verdict, "bold red"), ", so not pushed:"))
+        for reason in reasons:
+            print_text(console, f"  {reason}")
+    if run.pushed_model is not None:
+        pushed = Text.assemble(("pushed", "bold green"), f" to {short(run.pushed_model)}")
+        console.print(pushed, highlight=False, soft_wrap=True)
 
 
-def _main_outputs(node: str, outputs: Mapping[str, list[OutputArtifact]]) -> list[str]:
-    """Return the outputs to show: those in the node's table row; for a user's node, all."""
-    if node not in NODES:
-        return list(outputs)
-    return [key for key in outputs if key in NODES[node].main_outputs] or list(outputs)[:1]
+def _compared(run: RunResult) -> str:
+    """Return the end of a sentence that names what the model was compared with."""
+    thresholds = run.config.evaluation.thresholds
+    changes = [name for name, each in thresholds.items() if each.max_loss is not None]
+    if not run.compared_with_blessed:
+        return "; there was no blessed model yet to compare with"
+    if not changes:
+        return "; not compared with the latest blessed model: no threshold sets max_loss"
+    return f", {', '.join(changes)} also against the latest blessed model"
 
 
-def show_metrics(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    """Print the Evaluator's metrics beside those of the baselines."""
-    evaluator = records.get(NodeName.EVALUATOR)
-    if evaluator:
-        print_table(console, metrics_table(config, evaluator, baselines.read(records)))
+def nodes_table(run: RunResult, nodes: Sequence[JsonObject], folder: Path | None = None) -> Table:
+    """Return the nodes with their result, time and main outputs.
+
+    Args:
+        run: The run.
+        nodes: `nodes` of its summary.json.
+        folder: Folder of a page, whose cells link to the outputs; None: there is no page.
+    """
+    root = run.config.pipeline_root
+    rows = []
+    for node in nodes:
+        name, outputs = node["name"], run.nodes.get(node["name"], {})
+        main = list(outputs)
+        if name in NODES:  # of a user's node, all
+            main = [key for key in main if key in NODES[name].main_outputs] or main[:1]
+        uris = [outputs[key].uri for key in main]
+        is_there = folder is not None and uris and Path(uris[0]).is_dir()
+        result = "run" if node["result"] == "done" else node["result"]
+        cells = [
+            Cell(name),
+            Cell(result, state="quiet" if result == "cached" else ""),
+            Cell(duration(node["seconds"]), node["seconds"]),
+            Cell(
+                "\n".join(uri.removeprefix(f"{root}/") for uri in uris),
+                link=os.path.relpath(uris[0], folder) if is_there else "",
+            ),
+        ]
+        rows.append(Row(cells))
+    outputs = f"outputs, below\n{short(Path(root))}"
+    return Table(
+        "Nodes", [Column("node"), Column("result"), Column("time", True), Column(outputs)], rows
+    )
+
+
+def trials_table(run: RunResult) -> Table:
+    """Return the trials of the Tuner with their scores and settings, best first."""
+    assert run.config.tuning is not None
+    settings = run.trial_settings
+    rows = []
+    for trial in run.trials:
+        number = int(trial["trial_id"]) + 1
+        cells = [Cell(str(number), number), metric_cell(trial["score"])]
+        cells += [_setting(trial.get(name)) for name in settings]
+        rows.append(Row(cells))
+    names = (run.config.tuning.objective, *(each.removeprefix("tuner/") for each in settings))
+    columns = [Column(name, True) for name in ("trial", *names)]
+    return Table("Trials of the Tuner, best first", columns, rows, filter="trials")
+
+
+def _setting(value: object) -> Cell:
+    number = float(value) if isinstance(value, int | float) else None
+    return Cell(f"{value:.4g}" if isinstance(value, float) else str(value), number)
+
+
+def attributions_table(summary: AttributionSummary) -> Table:
+    """Return the columns by the size of their attributions."""
+    help_ = "its sign: whether the column raises or lowers the prediction"
+    columns = [Column("mean |attribution|", True), Column("mean attribution", True, help_)]
+    rows = []
+    for name, size in summary.strongest():
+        mean = number_cell(summary.mean[name], f"{summary.mean[name]:+.4g}")
+        rows.append(Row([Cell(name), number_cell(size), mean]))
+    return Table("All columns", [Column("strongest columns"), *columns], rows, filter="columns")
+
+
+def show_metrics(run: RunResult, console: Console) -> None:
+    """Print the Evaluator's metrics beside those of the baselines, classes and calibration."""
+    if not run.slices:
+        return
+    slices = slices_table(run)
+    blank = [Cell("")] * (len(run.counts) + 1)
+    models = [
+        Row([replace(each, state="quiet") for each in (row.cells[0], *blank, *row.cells[1:])])
+        for row in models_table(run).rows[1:]
+    ]
+    print_table(console, replace(slices, rows=[*slices.rows, *models]))
+    console.print()
+    if run.all_rows.matrix:
+        table = classes_table(run.all_rows.matrix, run.class_names, counted=run.counted)
+        print_table(console, _first(table, MOST_CLASSES, "classes"))
         console.print()
-        _classes(config, records, console)
-        _calibration(config, records, console)
+    if run.config.label.kind != "regression" and (bins := run.all_rows.bins):
+        print_table(console, calibration_table(bins, counted=run.counted))
+        print_text(console, calibration_sentence(bins))
+        console.print()
 
 
-def metrics_table(
-    config: PipelineConfig,
-    evaluator: NodeRecord,
-    beside: Sequence[Baseline] = (),
-) -> Table:
-    """Return the Evaluator's metrics with a row for each slice, and the baselines on all rows."""
-    names = config.evaluation.metric_names(config.label.kind)
-    weighted = [WEIGHTS] if config.features.weight else []
-    evaluation = evaluator.output("evaluation")
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    counts = ["rows", *(["weights"] if weighted else [])]
-    # With several classes, TFMA averages a label of 0 or 1 for each class: 1 / classes.
-    of_label = LARGEST_CLASS if config.label.kind == "multiclass" else MEAN_LABEL
-    for heading in ("slice", *counts, of_label.replace("_", " "), *names):
-        table.add_column(heading, justify="left" if heading == "slice" else "right", no_wrap=True)
-    if evaluation is None:
+def _first(table: Table, most: int, what: str = "columns") -> Table:
+    """Return the first rows of a table, and a row that counts the others."""
+    more = len(table.rows) - most
+    if more <= 0:
         return table
-    for name, values in slice_values(evaluation.uri):
-        table.add_row(
-            Text(name or "all rows"),
-            *(_count(values.get(metric)) for metric in (ROWS, *weighted)),
-            *(metric_number(values.get(metric)) for metric in (of_label, *names)),
-        )
-    for each in beside:
-        table.add_row(
-            Text(baselines.shown_name(each), style="dim"),
-            *("" for _ in (*counts, of_label)),
-            *(Text(_of_baseline(each, metric), style="dim") for metric in names),
-        )
-    if config.evaluation.is_judged:
-        table.add_row(
-            Text("needed on all rows", style="dim"),
-            *("" for _ in (*counts, of_label)),
-            *(Text(_bounds(config, metric, evaluation.uri), style="dim") for metric in names),
-        )
-    return table
+    last = Cell(" ".join(filter(None, (f"and {more:,} more", what))), state="quiet")
+    blank = [Cell("")] * (len(table.columns) - 1)
+    return replace(table, rows=[*table.rows[:most], Row([last, *blank])])
 
 
-def _classes(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    evaluation = find_output(records, NodeName.EVALUATOR, "evaluation")
-    if evaluation is None or config.label.kind != "multiclass":
-        return
-    _, metrics = named_slices(evaluation.uri)[0]
-    matrix = classes.matrix_of(metrics)
-    if matrix:
-        names = classes.class_names(records.get(NodeName.TRAINER))
-        counted = "weights" if config.features.weight else "rows"
-        print_table(console, classes.table_of(matrix, names, counted=counted))
-        console.print()
+def slices_table(run: RunResult) -> Table:
+    """Return the metrics of each slice, all rows first."""
+    # With several classes, TFMA averages a label of 0 or 1 for each class: 1 / classes.
+    of_label = LARGEST_CLASS if run.config.label.kind == "multiclass" else MEAN_LABEL
+    names = (of_label, *run.metric_names)
+    rows = []
+    for each in run.slices:
+        cells = [_count(each.values.get(count)) for count in run.counts]
+        cells += [metric_cell(each.values[n]) if n in each.values else Cell("-") for n in names]
+        rows.append(Row([Cell(each.name or "all rows"), *cells]))
+    headings = (*run.counts.values(), of_label.replace("_", " "), *run.metric_names)
+    columns = [Column("slice"), *(Column(name, True) for name in headings)]
+    several = len(rows) - 1
+    title = f"Metrics of {several:,} slices" if several else "Metrics"
+    return Table(title, columns, rows, filter="slices" if several > 8 else "")
 
 
-def _calibration(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    evaluation = find_output(records, NodeName.EVALUATOR, "evaluation")
-    if evaluation is None or config.label.kind == "regression":
-        return
-    bins = calibration.bins_of(named_slices(evaluation.uri)[0][1])
-    if bins:
-        counted = "weights" if config.features.weight else "rows"
-        print_table(console, calibration.table_of(bins, counted=counted))
-        print_text(console, calibration.sentence(bins))
-        console.print()
+def _count(value: float | None) -> Cell:
+    if value is None:
+        return Cell("")
+    few = value < FEW_JUDGED
+    note = f"fewer than {FEW_JUDGED}: metrics of so few rows mean little" if few else ""
+    return Cell(f"{value:,.10g}", value, "quiet" if few else "", note)
 
 
-def _count(value: float | None) -> str:
-    return "" if value is None else f"{value:,.10g}"
+def models_table(run: RunResult, blessed: RunRecord | None = None) -> Table:
+    """Return the metrics on all rows: of this model, the last blessed one and the baselines.
+
+    The last row has what a model must reach.
+    """
+    names = run.metric_names
+    models: list[tuple[Cell, Mapping[str, float | None]]] = [
+        (Cell("this model"), run.all_rows.values)
+    ]
+    if blessed is not None:
+        metrics = {name: each["value"] for name, each in blessed.summary["metrics"].items()}
+        models.append((Cell(f"last blessed model ({blessed.name})"), metrics))
+    for each in run.baselines:
+        name = BASELINE_NAMES.get(each.name, each.name)
+        models.append((Cell(name, note=each.is_what), each.metrics))
+    rows = [
+        Row([cell, *(metric_cell(values[n]) if n in values else Cell("-") for n in names)])
+        for cell, values in models
+    ]
+    if run.config.evaluation.is_judged:
+        rows.append(Row([Cell("needed on all rows"), *(Cell(run.needed(name)) for name in names)]))
+    columns = [Column("model"), *(Column(name, True) for name in names)]
+    return Table("Beside the baselines", columns, rows)
 
 
-def _of_baseline(baseline: Baseline, metric: str) -> str:
-    if metric in baseline.metrics and baseline.metrics[metric] is None:
-        return "undefined"
-    return metric_number(baseline.metrics.get(metric))
+def classes_table(matrix: Matrix, names: Sequence[str], *, counted: str) -> Table:
+    """Return a table with a row for each class, most frequent first, and what it was taken for.
+
+    Args:
+        matrix: The confusion matrix of all rows.
+        names: Names of the classes, by id.
+        counted: Unit of the matrix: rows or weights.
+    """
+    scores = class_scores(matrix)
+    predicted = list(scores) if len(scores) <= MOST_COMPARED else []
+    rows = []
+    for label, of_class in scores.items():
+        cells = [Cell(class_name(label, names)), _count(of_class.rows)]
+        cells += [Cell("-") if math.isnan(each) else metric_cell(each) for each in of_class[1:]]
+        for other in predicted:
+            n = matrix.get((label, other), 0.0)
+            cells.append(Cell(f"{n:,.10g}", n, "bad" if n and other != label else ""))
+        if not predicted:
+            cells.append(Cell(_confused_with(label, matrix, names)))
+        rows.append(Row(cells))
+    headings = [counted, "share", "precision", "recall"]
+    headings += [f"as {class_name(label, names)}" for label in predicted]
+    columns = [Column("class"), *(Column(name, True) for name in headings)]
+    if not predicted:
+        columns.append(Column("most often taken for"))
+    return Table("Scores of each class", columns, rows, filter="classes" if len(rows) > 8 else "")
 
 
-def _bounds(config: PipelineConfig, metric: str, uri: str) -> str:
-    threshold = config.evaluation.thresholds.get(metric, MetricThreshold())
-    parts = []
-    evaluation = config.evaluation
-    if evaluation.against_constant and metric == evaluation.judged_by(config.label.kind):
-        found = against_constant.comparison_of(named_slices(uri)[0][1])
-        parts += filter(None, [against_constant.format_bound(found, metric)])
-    if threshold.lower_bound is not None:
-        parts.append(f"≥ {threshold.lower_bound:g}")
-    if threshold.upper_bound is not None:
-        parts.append(f"≤ {threshold.upper_bound:g}")
-    if threshold.max_loss is not None:
-        sign = "-" if METRICS[metric].higher_is_better else "+"
-        parts.append(f"{sign}{threshold.max_loss:g} of baseline")
-    return ", ".join(parts)
+def _confused_with(label: int, matrix: Matrix, names: Sequence[str]) -> str:
+    wrong = {p: n for (a, p), n in matrix.items() if a == label and p != label and n > 0}
+    if not wrong:
+        return ""
+    largest = max(wrong, key=lambda p: (wrong[p], -p))
+    return f"{class_name(largest, names)} ({wrong[largest]:,.10g})"
 
 
-def _below(uri: str, root: str) -> str:
-    return uri.removeprefix(f"{root}/")
+def class_name(label: int, names: Sequence[str]) -> str:
+    """Return the name of a class; its number where it has none, and `unknown` of -1."""
+    return "unknown" if label < 0 else names[label] if label < len(names) else str(label)
+
+
+def calibration_table(bins: Sequence[Bin], *, counted: str) -> Table:
+    """Return a column for each bin: mean probability, observed share, number of rows."""
+    lines = [
+        ["predicted", *(f"{each.predicted:.3f}" for each in bins)],
+        ["observed", *(f"{each.observed:.3f}" for each in bins)],
+        [counted, *(f"{each.rows:,.10g}" for each in bins)],
+    ]
+    first, *rest = [[text.replace("nan", "-") for text in line] for line in lines]
+    columns = [Column(text, bool(place)) for place, text in enumerate(first)]
+    return Table("Calibration", columns, [Row([*map(Cell, line)]) for line in rest])

@@ -1,20 +1,13 @@
-"""`summary.json`: the printed summary of a run, for programs.
+"""`summary.json`: the printed summary of a run, for programs. docs/own-data.md has its fields.
 
-    {"version": 1, "pipeline": "houses", "run": {"id": ..., "ended": ...}, "nodes": [...],
-     "label": ..., "rows": {"train": 240, "eval": 60}, "judged_split": "eval", "metrics": {...},
-     "slices": [...], "baselines": [...], "attributions": [...], "thresholds": {...},
-     "verdict": {...}, "warnings": [{"what": ..., "fix": ..., "column": ..., "number": ...,
-     "source": ...}], "gradient_noise_scale": null, "model": ...,
-     "pushed_model": ...}
-
-Strict JSON: an undefined number is null. docs/own-data.md describes each field.
+Strict JSON: an undefined number is null.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -22,18 +15,13 @@ from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import METRICS, ROWS, WEIGHTS
 from pipeline.graph.node_names import NodeName
-from pipeline.report import against_constant, attributions, baselines, verdict
-from pipeline.report.progress import NodeState, RunState, Timing
-from pipeline.report.records import NodeRecord, find_output
-from pipeline.report.run_warnings import run_warnings
-from pipeline.report.slices import slice_values, slices_of
+from pipeline.report.metrics import SliceMetrics
+from pipeline.report.progress import RunState
+from pipeline.report.result import RunResult
 from shared_core.atomic_files import atomic_write
 
-VERSION = 1
-"""Changes when a field goes or means something else; fields may be added without."""
-
-FILE = "summary.json"
-
+_VERSION = 2  # changes when a field goes or means something else
+_FILE = "summary.json"
 _UNITS = {
     "mean_absolute_error": "label",
     "root_mean_squared_error": "label",
@@ -45,7 +33,7 @@ _UNITS = {
 
 def write_summary(config: PipelineConfig, content: Mapping[str, JsonValue]) -> Path:
     """Write `summary.json` atomically into the output folder and return the file."""
-    file = Path(config.output.folder) / FILE
+    file = Path(config.output.folder) / _FILE
     with atomic_write(file) as stream:
         json.dump(content, stream, indent=1, ensure_ascii=False, allow_nan=False)
         stream.write("\n")
@@ -53,8 +41,7 @@ def write_summary(config: PipelineConfig, content: Mapping[str, JsonValue]) -> P
 
 
 def summary_of(
-    config: PipelineConfig,
-    records: Mapping[str, NodeRecord],
+    run: RunResult,
     state: RunState,
     *,
     run_id: str,
@@ -65,23 +52,21 @@ def summary_of(
     """Return the content of `summary.json`.
 
     Args:
-        config: The configuration that ran.
-        records: The nodes of the run.
+        run: What the run found.
         state: The durations of the nodes, and which were cached.
         run_id: The run's name in ML Metadata.
         rows: Number of rows of each split.
         started: The start of the run; None: now.
         error: Why the run failed; empty if it did not.
     """
+    config, names = run.config, run.metric_names
     now = datetime.now().astimezone()
     stopped = next((node for node in state.nodes if node.status in ("failed", "interrupted")), None)
-    names = config.evaluation.metric_names(config.label.kind)
-    evaluation = _uri(records, NodeName.EVALUATOR, "evaluation")
-    slices = [] if evaluation is None else _slices(config, evaluation, names)
-    all_rows = next((each["metrics"] for each in slices if not each["slice"]), {})
-    pushed = verdict.pushed_model(records)
+    pushed = run.pushed_model
+    # A failed run may have damaged artifacts, which are not read for it.
+    warnings = [*config.warnings, *state.warnings] if error else run.warnings
     return {
-        "version": VERSION,
+        "version": _VERSION,
         "pipeline": config.name,
         "run": {
             "id": run_id,
@@ -92,74 +77,55 @@ def summary_of(
             if error
             else None,
         },
-        "nodes": [
-            {
-                "name": node.name,
-                "result": node.status,
-                "seconds": round(node.seconds, 3),
-                "rows": node.rows,
-                "computed": _computed(node),
-            }
-            for node in state.nodes
-        ],
+        "nodes": nodes_of(state),
         "label": {"column": config.label.column, "kind": config.label.kind},
         "rows": dict(rows),
         "judged_split": config.data.evaluation_split,
         "metrics": {
             name: {
-                "value": all_rows.get(name),
+                "value": _finite(run.all_rows.values.get(name)),
                 "unit": _UNITS.get(name, "1"),
                 "higher_is_better": METRICS[name].higher_is_better,
             }
             for name in names
         },
-        "slices": slices,
+        "slices": [_slice(run, each) for each in run.slices],
         "baselines": [
             {
                 "name": each.name,
                 "description": each.is_what,
                 "metrics": {name: _finite(each.metrics.get(name)) for name in names},
             }
-            for each in baselines.read(records)
+            for each in run.baselines
         ],
-        "attributions": _attributions(records),
+        "attributions": []
+        if run.attributions is None
+        else [
+            {"column": name, "mean_absolute": size, "mean": run.attributions.mean[name]}
+            for name, size in run.attributions.strongest()
+        ],
         "thresholds": {
             name: threshold.model_dump() for name, threshold in config.evaluation.thresholds.items()
         },
-        "verdict": _verdict(config, records, evaluation),
-        # A failed run may have damaged artifacts, which are not read for it.
-        "warnings": [
-            each.model_dump()
-            for each in (
-                [*config.warnings, *state.warnings] if error else run_warnings(config, records)
-            )
-        ],
+        "verdict": _verdict(run),
+        "warnings": [each.model_dump() for each in warnings],
         "gradient_noise_scale": _noise_scale(state),
-        "model": _uri(records, NodeName.TRAINER, "model"),
+        "model": run.uri(NodeName.TRAINER, "model"),
         "pushed_model": str(pushed) if pushed is not None and pushed.exists() else None,
     }
 
 
-def _computed(node: NodeState) -> JsonObject | None:
-    """Return the time and the rows of the latest run that computed the node; None if unknown."""
-    if node.status == "done":
-        return {"seconds": round(node.seconds, 3), "rows": node.rows}
-    return None if node.computed is None else node.computed._asdict()
-
-
-def last_computed(config: PipelineConfig) -> dict[str, Timing]:
-    """Return how long each node last took, by the present `summary.json`; empty if it has none."""
-    try:
-        found = json.loads((Path(config.output.folder) / FILE).read_text(encoding="utf-8"))
-        if found["pipeline"] != config.name:
-            return {}
-        return {
-            node["name"]: Timing(float(node["computed"]["seconds"]), node["computed"]["rows"])
-            for node in found["nodes"]
-            if node["computed"] is not None
+def nodes_of(state: RunState) -> list[JsonObject]:
+    """Return name, result, seconds and rows of each node."""
+    return [
+        {
+            "name": node.name,
+            "result": node.status,
+            "seconds": round(node.seconds, 3),
+            "rows": node.rows,
         }
-    except (OSError, ValueError, LookupError, TypeError):  # none, an older one, or edited
-        return {}
+        for node in state.nodes
+    ]
 
 
 def _noise_scale(state: RunState) -> JsonObject | None:
@@ -173,57 +139,33 @@ def _noise_scale(state: RunState) -> JsonObject | None:
     return None
 
 
-def _slices(config: PipelineConfig, evaluation: str, names: Sequence[str]) -> list[JsonObject]:
-    weighted = config.features.weight is not None
-    found = []
-    for (key, _), (_, values) in zip(slices_of(evaluation), slice_values(evaluation), strict=True):
-        found.append(
-            {
-                "slice": {str(column): _strict(value) for column, value in key},
-                "rows": _count(values.get(ROWS)),
-                "weights": _finite(values.get(WEIGHTS)) if weighted else None,
-                "metrics": {name: _finite(values.get(name)) for name in names},
-            }
-        )
-    return found
-
-
-def _attributions(records: Mapping[str, NodeRecord]) -> list[JsonObject]:
-    found = attributions.read(records)
-    if found is None:
-        return []
-    return [
-        {"column": name, "mean_absolute": size, "mean": found.mean[name]}
-        for name, size in found.strongest()
-    ]
-
-
-def _verdict(
-    config: PipelineConfig, records: Mapping[str, NodeRecord], evaluation: str | None
-) -> JsonObject:
-    blessing = find_output(records, NodeName.EVALUATOR, "blessing")
-    if blessing is None:
-        return {"result": "not judged", "reasons": []}
-    result, reasons = verdict.verdict(config, records, blessing)
-    found = None
-    if evaluation is not None and config.evaluation.against_constant:
-        found = against_constant.comparison_of(slices_of(evaluation)[0][1])
+def _slice(run: RunResult, metrics: SliceMetrics) -> JsonObject:
+    values = metrics.values
+    rows = values.get(ROWS)
     return {
-        "result": result,
-        "reasons": reasons,
-        "compared_with_blessed_model": "baseline_model_id" in blessing.properties,
-        "against_constant": None
-        if found is None
-        else {
-            "metric": config.evaluation.judged_by(config.label.kind),
-            **{name: _finite(value) for name, value in found._asdict().items()},
-        },
+        "slice": {str(column): _strict(value) for column, value in metrics.key},
+        "rows": None if rows is None else round(rows),
+        "weights": _finite(values.get(WEIGHTS)) if run.config.features.weight else None,
+        "metrics": {name: _finite(values.get(name)) for name in run.metric_names},
     }
 
 
-def _uri(records: Mapping[str, NodeRecord], node: NodeName, key: str) -> str | None:
-    output = find_output(records, node, key)
-    return output.uri if output else None
+def _verdict(run: RunResult) -> JsonObject:
+    if run.verdict is None:
+        return {"result": "not judged", "reasons": []}
+    result, reasons = run.verdict
+    constant = run.against_constant
+    return {
+        "result": result,
+        "reasons": reasons,
+        "compared_with_blessed_model": run.compared_with_blessed,
+        "against_constant": None
+        if constant is None
+        else {
+            "metric": run.judged_by,
+            **{name: _finite(value) for name, value in constant._asdict().items()},
+        },
+    }
 
 
 def _finite(value: float | None) -> float | None:
@@ -233,7 +175,3 @@ def _finite(value: float | None) -> float | None:
 def _strict(value: JsonValue) -> JsonValue:
     """Return the value of a slice; NaN and infinities, which JSON lacks, as text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _count(value: float | None) -> int | None:
-    return None if value is None else round(value)

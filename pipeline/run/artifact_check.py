@@ -1,18 +1,26 @@
-"""Before a run: update the artifacts in ML Metadata to match the disk.
+"""Let ML Metadata and TFX's cache follow an output folder that was moved or partly deleted.
 
-Paths are updated if a folder was moved or copied. Artifacts that are missing, empty or incomplete
-are neither cached nor used as a baseline (TFX ignores artifacts that are not live) until they are
-restored. Folders that the metadata does not contain would be written into, so they are moved away.
+Before a run, paths are updated if a folder was moved or copied. Artifacts that are missing, empty
+or incomplete are neither cached nor used as a baseline (TFX ignores artifacts that are not live)
+until they are restored. Folders that the metadata does not contain would be written into, so they
+are moved away.
+
+TFX's keys hash an input artifact with its absolute path and its modification time, and a node's
+parameters with the folder that models are pushed to. `keys_without_places` leaves these out:
+otherwise, a moved folder would be trained again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import shutil
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline.common.artifact_places import Places
 from pipeline.report.records import PUSHED_DESTINATION, open_store
@@ -20,6 +28,7 @@ from shared_core.atomic_files import atomic_write
 
 if TYPE_CHECKING:
     from ml_metadata import MetadataStore
+
 
 # TFX's cache checks only an artifact's folder, which still exists when its files are missing. So a
 # list of paths and sizes for each artifact is in this folder, next to the artifacts.
@@ -159,3 +168,41 @@ def _sizes(path: Path) -> dict[str, int]:
         for file in ([path] if path.is_file() else sorted(path.rglob("*")))
         if file.is_file()
     }
+
+
+@contextlib.contextmanager
+def keys_without_places(folder: str) -> Iterator[None]:
+    """Exclude the output folder from the launcher's cache keys during the block.
+
+    Args:
+        folder: `output.folder`, absolute.
+    """
+    from tfx.orchestration.portable import cache_utils
+
+    original = cache_utils.get_cache_context
+
+    def get_cache_context(*, input_artifacts: Any, parameters: Any, **others: Any) -> Any:
+        return original(
+            input_artifacts={
+                key: [_without_place(artifact) for artifact in artifacts]
+                for key, artifacts in (input_artifacts or {}).items()
+            },
+            parameters={
+                key: value.replace(folder, "{output.folder}") if isinstance(value, str) else value
+                for key, value in (parameters or {}).items()
+            },
+            **others,
+        )
+
+    cache_utils.get_cache_context = get_cache_context
+    try:
+        yield
+    finally:
+        cache_utils.get_cache_context = original
+
+
+def _without_place(artifact: Any) -> Any:
+    copied = copy.deepcopy(artifact)
+    copied.uri = ""
+    copied.mlmd_artifact.ClearField("last_update_time_since_epoch")
+    return copied

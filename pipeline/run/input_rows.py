@@ -1,21 +1,25 @@
-"""Read rows to predict in batches: any format of `run`, JSON lines, or standard input.
+"""Read rows to predict in batches: any format of `run`, by its code, or standard input.
 
-CSV, Parquet, Arrow and TFRecord are read by the same code as in `run`.
+Cells are read as those of the model's training data. The Trainer writes the YAML's `data.csv` next
+to the exported model, `assets.extra/reading.json`:
+
+    {"version": 1, "source": "csv", "csv": {"missing": [""], "decimal": ",", ...}}
+
+So a model gives one answer for one row, in every format. Dates are read by the model itself.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import shutil
 import sys
 import tempfile
-from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
@@ -31,19 +35,11 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.columns import Kind, Table
     from components.arrow_example_gen.csv_types import NumberTexts
     from components.arrow_example_gen.parquet import ParquetTable
-    from pipeline.run.json_lines import JsonRow
 
-InputFormat = Literal["csv", "parquet", "arrow", "tfrecord", "jsonl"]
+
 _T = TypeVar("_T")
 _BATCH_ROWS = 1024
 _STANDARD_INPUT = "-"
-
-_ENDINGS: dict[str, InputFormat] = {
-    **SUFFIXES,
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-}
 
 
 def _number_texts(options: CsvOptions | None = None) -> NumberTexts:
@@ -65,7 +61,6 @@ class InputRows:
         unreadable: Rows that were skipped.
         why_unreadable: What is wrong with them.
         needed: Columns that a model reads, with their kinds; set this before the first batch.
-        line_of: Returns the line of a row by its number from 0; None if the format has no lines.
         texts: How texts write numbers.
         place: Returns `, line 17` for a column and the text of a cell in it; "" if unknown.
     """
@@ -78,7 +73,6 @@ class InputRows:
     unreadable: list[str] = field(default_factory=list)
     why_unreadable: str = "with more or fewer cells than the header"
     needed: Mapping[str, Kind] = field(default_factory=dict)
-    line_of: Callable[[int], int] | None = None
 
     def location(self, column: str, text: str, row: int) -> str:
         """Return `, line 17` for a cell, or `, row 3` for a format without lines.
@@ -88,12 +82,10 @@ class InputRows:
             text: Text of the cell.
             row: Number of the row, from 0.
         """
-        if self.line_of is not None:
-            return f", line {self.line_of(row)}"
         return self.place(column, text) or f", row {row + 1}"
 
 
-def format_of(path: str) -> InputFormat:
+def format_of(path: str) -> Source:
     """Return the format of a file by its name.
 
     Raises:
@@ -107,13 +99,13 @@ def format_of(path: str) -> InputFormat:
         suffix = Path(content_name(path)).suffix.lower()
     except ValueError as error:
         raise ConfigError(f"--data: {error}") from None
-    if suffix in _ENDINGS:
-        return _ENDINGS[suffix]
-    raise ConfigError(unknown_format(path, "jsonl"))
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    raise ConfigError(unknown_format(path))
 
 
 @contextlib.contextmanager
-def input_files(path: str, kind: InputFormat) -> Iterator[list[Path]]:
+def input_files(path: str, kind: Source) -> Iterator[list[Path]]:
     """Yield the files on this machine that hold the rows; standard input is copied into one.
 
     Raises:
@@ -125,15 +117,14 @@ def input_files(path: str, kind: InputFormat) -> Iterator[list[Path]]:
             spooled.flush()
             yield [Path(spooled.name)]
         return
-    source = "csv" if kind == "jsonl" else kind
-    found = data_sources.files(path, "--data", source=source, base="the working directory")
+    found = data_sources.files(path, "--data", source=kind, base="the working directory")
     if len(found) > 1 and kind not in COLUMNAR:
         raise ConfigError(f"--data={path}: {len(found)} files match; name one.")
     yield found
 
 
 def open_rows(
-    files: Sequence[Path], shown: str, kind: InputFormat, options: CsvOptions, *, skip: bool
+    files: Sequence[Path], shown: str, kind: Source, options: CsvOptions, *, skip: bool
 ) -> InputRows:
     """Open a file, or the files of one Parquet or Arrow table.
 
@@ -151,8 +142,6 @@ def open_rows(
         return _open_csv(files[0], shown, options, skip=skip)
     if kind == "parquet" or kind == "arrow":
         rows = _open_parquet(files, shown, kind)
-    elif kind == "jsonl":
-        rows = _jsonl(files[0], shown, options, skip=skip)
     else:
         rows = _open_tfrecord(files[0], shown, skip=skip)
     rows.texts = _number_texts(options)
@@ -261,37 +250,6 @@ def _table_rows(
     return InputRows(shown, names, found, unreadable=unreadable)
 
 
-def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
-    from pipeline.run.json_lines import json_batch, json_rows
-
-    unreadable: list[str] = []
-    passed = unreadable if skip else None
-    lines = array("q")
-
-    def rows() -> Iterator[JsonRow]:
-        yield from json_rows(file, shown, needed=found.needed, unreadable=passed)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        read = rows()
-        while some := list(islice(read, _BATCH_ROWS)):
-            lines.extend(row.line for row in some)
-            try:
-                batch = json_batch(some, found.columns, found.needed, formatted=options.formatted)
-            except ValueError as error:
-                raise ValueError(f"{shown}, {error}") from None
-            yield batch
-
-    found = InputRows(shown, [], iter(()), unreadable=unreadable)
-    found.why_unreadable = "which are not JSON objects of values"
-    found.line_of = lines.__getitem__
-    found.columns = list(
-        dict.fromkeys(n for row in _with_shown_path(rows(), file, shown) for n in row.values)
-    )
-    unreadable.clear()
-    found.batches = _with_shown_path(batches(), file, shown)
-    return found
-
-
 def _with_shown_path(batches: Iterator[_T], file: Path, shown: str) -> Iterator[_T]:
     """Yield the batches; errors name the path and options of the command line."""
     try:
@@ -309,3 +267,112 @@ def _error(error: ValueError, file: Path, shown: str) -> ConfigError:
     if "data.csv." in message:
         message += " To set data.csv, name a pipeline's YAML with --config."
     return ConfigError(f"--data: {message}")
+
+
+_FILE = "assets.extra/reading.json"
+_COLUMNS = "assets.extra/raw_columns.json"
+_OF_CELLS = ("missing", "missing_in", "formatted", "decimal")
+
+
+def cell_reading(
+    version: Path | str,
+    files: Sequence[Path],
+    shown: str,
+    kind: Source,
+    given: CsvOptions | None,
+) -> CsvOptions:
+    """Return how to read the cells of rows for a model; print what differs from its training data.
+
+    Words for missing values, number formats and the decimal mark hold for the texts of all formats.
+    What the YAML of `--config` sets wins over what the model says. UTF-8 is read
+    as such where the training data had another encoding.
+
+    Args:
+        version: Folder of the SavedModel, on any file system of TensorFlow.
+        files: The files of rows, on this machine.
+        shown: Their path for messages.
+        kind: Their format.
+        given: `data.csv` of `--config`; None: no `--config`.
+    """
+    from components import CsvOptions
+
+    columns = {each["name"]: each["dtype"] for each in _read(version, _COLUMNS).get("columns", [])}
+    trained = _trained(_read(version, _FILE), columns)
+    if trained is None:
+        options = given or CsvOptions()
+        if kind != "csv":  # its texts are values
+            return options.model_copy(update={"missing": (), "missing_in": {}})
+        if given is None:
+            _print(
+                f"{version} does not say how the cells of its training data were read. The CSV is "
+                "read by the defaults of data.csv; name the YAML of the training with --config."
+            )
+        return options
+    explicit = {} if given is None else {n: getattr(given, n) for n in given.model_fields_set}
+    for name in _OF_CELLS:
+        before = getattr(trained, name)
+        if before is not None and explicit.get(name, before) != before:
+            _print(
+                f"data.csv.{name} of --config is {_text(explicit[name])}, but the model was "
+                f"trained with {_text(before)}. --config is used, so a row may get another "
+                "prediction than in training; leave --config out to read as in training."
+            )
+    # Validated again: what both say may be contradictory.
+    options = CsvOptions.model_validate({**dict(trained), **explicit})
+    if kind != "csv":
+        return options
+    if options.encoding and "encoding" not in explicit and _is_utf8(str(files[0])):
+        # Other encodings can decode UTF-8 as well, to other texts.
+        _print(
+            f"--data={shown} is in UTF-8 and is read so, not in {options.encoding} as the training "
+            "data. Check some predictions; to read it another way, add --config and --set "
+            "data.csv.encoding=..."
+        )
+        return options.model_copy(update={"encoding": "utf-8"})
+    return options
+
+
+def _read(version: Path | str, name: str) -> dict[str, Any]:
+    from tensorflow.io import gfile
+
+    if not gfile.exists(f"{version}/{name}"):
+        return {}
+    with gfile.GFile(f"{version}/{name}") as stream:
+        return json.loads(stream.read())
+
+
+def _trained(reading: dict[str, Any], columns: dict[str, str]) -> CsvOptions | None:
+    """Return the reading of the training data; None if the model does not say."""
+    from components import CsvOptions
+
+    if not reading:
+        return None
+    if reading["csv"] is not None:
+        return CsvOptions.model_validate(reading["csv"])
+    # Every text of a Parquet file was a value; in a column of numbers, NA cannot be one.
+    words = CsvOptions().missing
+    numbers = {name: words for name, dtype in columns.items() if dtype != "string"}
+    return CsvOptions(missing=("",), missing_in=numbers)
+
+
+def _is_utf8(file: str) -> bool:
+    """Return whether a file has other texts than ASCII, and all are UTF-8."""
+    from components.arrow_example_gen.csv_text import find_undecodable
+
+    try:
+        is_ascii = find_undecodable(file, "ascii") is None
+        return not is_ascii and find_undecodable(file, "utf-8") is None
+    except ValueError:  # damaged: raised again when it is read
+        return False
+
+
+def _text(value: Any) -> str:
+    if hasattr(value, "model_dump"):
+        return _text(value.model_dump(exclude_defaults=True))
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {_text(each)}" for name, each in value.items()) + "}"
+    return repr(list(value)) if isinstance(value, tuple) else repr(value)
+
+
+def _print(sentence: str) -> None:
+    print(f"Note: {sentence}", file=sys.stderr)

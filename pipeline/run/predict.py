@@ -18,8 +18,8 @@ import numpy as np
 from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.json_types import JsonValue
 from pipeline.common.output_file import output_file
-from pipeline.run.cell_reading import cell_reading
-from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_files, open_rows
+from pipeline.common.sources import Source
+from pipeline.run.input_rows import InputRows, cell_reading, format_of, input_files, open_rows
 from pipeline.run.predictor import Predictions, Predictor, latest_version
 from pipeline.run.raw_rows import Wrong
 from shared_core.atomic_files import message_stream
@@ -71,7 +71,7 @@ def predict(
     source: str,
     output: Path | None = None,
     *,
-    kind: InputFormat | None = None,
+    kind: Source | None = None,
     keep: Sequence[str] | None = None,
     on_error: Literal["fail", "skip"] = "fail",
     csv_options: CsvOptions | None = None,
@@ -80,8 +80,8 @@ def predict(
 
     Args:
         model: A SavedModel, or the folder of its numbered versions.
-        source: CSV with a header line, Parquet, Arrow, TFRecord of tf.Example or JSON lines; a
-            folder or a glob of Parquet or Arrow files; `-` for standard input. It needs every raw
+        source: CSV with a header line, Parquet, Arrow or TFRecord of tf.Example; a folder or a
+            glob of Parquet or Arrow files; `-` for standard input. It needs every raw
             column that the model reads, in any order. `package://` paths work as in the YAML.
         output: CSV to write, with the kept columns and the predictions. None: show the first rows.
         kind: Format of `source`; None: derived from its name.
@@ -242,10 +242,8 @@ def _cell(value: JsonValue) -> JsonValue:
 
 def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    from pipeline.report.stacked_tables import print_table
+    from pipeline.report.tables import Cell, Column, Row, Table, print_table
 
     rows = range(min(len(batch.numbers), _SHOWN_ROWS))
     columns = {"row": [str(batch.numbers[i]) for i in rows]}
@@ -253,13 +251,9 @@ def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
         columns[name] = [str(_cell(batch.kept[place][i])) for i in rows]
     for name, values in batch.predictions.items():
         columns[name] = [_shown(values[i]) for i in rows]
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in columns:
-        # Names and values are the user's: brackets in them are not markup.
-        table.add_column(Text(name), justify="right")
-    for row in zip(*columns.values(), strict=True):
-        table.add_row(*map(Text, row))
-    print_table(Console(), table)
+    cells = zip(*columns.values(), strict=True)
+    headings = [Column(name, True) for name in columns]
+    print_table(Console(), Table("", headings, [Row([*map(Cell, row)]) for row in cells]))
     if len(batch.numbers) > _SHOWN_ROWS:
         print(f"(the first {_SHOWN_ROWS} rows; write all of them with --output predictions.csv)")
 

@@ -26,22 +26,17 @@ from pipeline.preflight import preflight
 from pipeline.report import console as views
 from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration
-from pipeline.report.records import find_output, latest_run_of
+from pipeline.report.result import RunResult
 from pipeline.report.run_record import RunRecord
-from pipeline.report.run_warnings import cautions as cautions_of
-from pipeline.report.short_path import short
+from pipeline.report.run_warnings import column_cautions
 from pipeline.report.split_statistics import read_statistics
-from pipeline.report.summary_file import last_computed, write_summary
-from pipeline.report.verdict import fails_a_threshold
-from pipeline.run import logs
-from pipeline.run.artifact_check import check_artifacts, record_artifacts
+from pipeline.report.summary_file import write_summary
+from pipeline.report.tables import short
+from pipeline.run.artifact_check import check_artifacts, keys_without_places, record_artifacts
 from pipeline.run.beam_reflection import reflection_remembered
-from pipeline.run.cache_keys import keys_without_places
 from pipeline.run.folder_lock import AlreadyRunning, exclusive_run
-from pipeline.run.interrupts import interrupts_kept
-from pipeline.run.keep_record import keep_record
-from pipeline.run.next_steps import show_next_steps
-from pipeline.run.outcome import RunOutcome
+from pipeline.run.process import absl_to_stderr, interrupts_kept, logs_to
+from pipeline.run.run_end import RunOutcome, keep_record, show_next_steps
 from pipeline.tracking.export import export_run
 from shared_core.run_warning import RunWarning
 from trainer_module import prepare_process
@@ -110,7 +105,7 @@ def _run_alone(
     out.print(f"Pipeline {config.name}; log: {short(log)}", highlight=False, soft_wrap=True)
     # Read now, because standard output and error are the log file below.
     kinds = [(each.is_terminal, each.width) for each in streams]
-    with logs.logs_to(log) as terminal, logs.absl_to_stderr():
+    with logs_to(log) as terminal, absl_to_stderr():
         consoles = consoles_of(*map(_console, terminal, kinds))
         return _run(config, consoles, file=file, log=log, started=started)
 
@@ -149,7 +144,7 @@ def _run(
         for sentence in corrections:
             logging.getLogger("absl").warning("Note: %s.", sentence)
             views.print_text(consoles.warnings, f"Note: {sentence}.")
-        state = RunState.of((node.id for node in pipeline.components), last_computed(config))
+        state = RunState.of(node.id for node in pipeline.components)
         handler = _watch(state, config)
         try:
             with (
@@ -189,17 +184,25 @@ def _run(
         console.print(f"Log: {short(log)}", highlight=False, soft_wrap=True)
         failed = node.name if node else None
         return RunOutcome.failure(exit_codes.FAILED, message, node=failed, log=log)
-    summary.show(config, state, consoles)
-    content, records = {}, latest_run_of(config)
+    content, result = {}, RunResult.latest(config)
+    summary.show(result, state, consoles)
     # None where TFX's command line only reads the pipeline: no node runs.
-    if record := keep(state):
+    if record := keep(state, result=result):
         content = record.summary
         written = write_summary(config, content)
         views.print_text(console, f"summary   {short(written)}")
         views.print_text(console, f"page      {short(record.page)}")
-    show_next_steps(config, records, file, console)
-    refused = fails_a_threshold(config, state)
-    return RunOutcome(exit_codes.NOT_BLESSED if refused else exit_codes.DONE, content)
+    show_next_steps(result, file, console)
+    code = exit_codes.NOT_BLESSED if _is_refused(result, state) else exit_codes.DONE
+    return RunOutcome(code, content)
+
+
+def _is_refused(result: RunResult, state: RunState) -> bool:
+    """Whether the Evaluator of the run that just ended refused to bless the model."""
+    node = state.node(NodeName.EVALUATOR)
+    if node is None or node.status not in ("done", "cached"):
+        return False  # the result describes an earlier run
+    return result.verdict is not None and result.verdict[0] == "not blessed"
 
 
 def _keep(
@@ -209,10 +212,17 @@ def _keep(
     *,
     started: datetime,
     error: str = "",
+    result: RunResult | None = None,
 ) -> RunRecord | None:
     """Write the record and the page of the run, and export it; None if no node started."""
     record = keep_record(
-        config, state, started=started, command=_command(), rows=_row_counts(config), error=error
+        config,
+        state,
+        started=started,
+        command=_command(),
+        rows=_row_counts(config),
+        error=error,
+        result=result,
     )
     if record is not None:
         say, warn = (
@@ -250,12 +260,12 @@ def _damage(error: Exception, config: PipelineConfig) -> str | None:
 
     if not may_be_damage(error):
         return None
-    records = latest_run_of(config)
-    found = [
-        find_output(records, NodeName.EXAMPLE_GEN, "examples"),
-        find_output(records, NodeName.TRANSFORM, "transformed_examples"),
-    ]
-    return find_damage(*(each.uri for each in found if each is not None))
+    run = RunResult.latest(config)
+    uris = (
+        run.uri(NodeName.EXAMPLE_GEN, "examples"),
+        run.uri(NodeName.TRANSFORM, "transformed_examples"),
+    )
+    return find_damage(*filter(None, uris))
 
 
 def _command() -> str:
@@ -284,7 +294,9 @@ def _cautions(config: PipelineConfig):
     """Return a function that returns Transform's warnings and logs them."""
 
     def cautions() -> list[RunWarning]:
-        found = cautions_of(latest_run_of(config))
+        found = column_cautions(
+            RunResult.latest(config).folder(NodeName.TRANSFORM, "transform_graph")
+        )
         for warning in found:
             logging.getLogger("absl").warning("Transform: %s", warning)
         return found
@@ -296,8 +308,8 @@ def _row_counts(config: PipelineConfig):
     """Return a function that reads row counts per split from the statistics, once they exist."""
 
     def counts() -> dict[str, int]:
-        output = find_output(latest_run_of(config), NodeName.STATISTICS_GEN, "statistics")
-        statistics = read_statistics(Path(output.uri)) if output else {}
+        uri = RunResult.latest(config).uri(NodeName.STATISTICS_GEN, "statistics")
+        statistics = read_statistics(Path(uri)) if uri else {}
         return {split: each.rows for split, each in statistics.items()}
 
     return counts

@@ -19,8 +19,7 @@ import numpy as np
 from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.common.object_stores import register_file_systems
-from pipeline.run.cell_reading import cell_reading
-from pipeline.run.input_rows import format_of, input_files, open_rows
+from pipeline.run.input_rows import cell_reading, format_of, input_files, open_rows
 from pipeline.run.predictor import KINDS
 from pipeline.run.raw_rows import ModelRows, model_rows
 

@@ -28,7 +28,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.object_stores import register_file_systems
 from pipeline.common.process_end import run_and_exit
-from pipeline.run.interrupts import terminated_by_signal
+from pipeline.run.process import terminated_by_signal
 from pipeline.targets import entry_point
 from pipeline.targets.executor_input import INVOCATION, take_option
 from pipeline.targets.tfjob import LAUNCHER, MANIFEST, RESULT

@@ -13,7 +13,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.secret_checks import looks_secret
 from pipeline.config.config import PipelineConfig
-from pipeline.report.run_changes import leaves
+from pipeline.report.run_list import leaves
 from pipeline.report.run_record import CONFIG, PAGE, SUMMARY, RunRecord
 
 _SETTINGS = {  # of MLflow, which reads them at each request; those of the user are used instead
@@ -41,29 +41,22 @@ def _client(uri: str) -> Any:
 
 
 def check_server(config: PipelineConfig) -> None:
-    """Check that the server of `tracking.mlflow`, if any, answers and will take a run.
+    """Check that the server of `tracking.mlflow`, if any, answers.
 
     Raises:
-        ConfigError: The package mlflow is not installed, the server does not answer, or the
-            experiment is deleted.
+        ConfigError: The package mlflow is not installed, or the server does not answer.
     """
     if config.tracking is None:
         return
     uri = config.tracking.mlflow
     client = _client(uri)
     try:
-        experiment = client.get_experiment_by_name(config.name)
+        client.get_experiment_by_name(config.name)
     except Exception as error:
         raise ConfigError(
             f"tracking.mlflow={uri}: the MLflow server cannot be used ({_cause(error)}). Start it, "
             "correct the URI or the login, or run without it: --set tracking=null"
         ) from None
-    if experiment is not None and experiment.lifecycle_stage == "deleted":
-        raise ConfigError(
-            f"tracking.mlflow={uri}: the experiment {config.name!r} is deleted there. Restore it "
-            f"with `mlflow experiments restore --experiment-id {experiment.experiment_id}`, or "
-            "give the pipeline another name."
-        )
 
 
 def export_run(

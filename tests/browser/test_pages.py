@@ -12,8 +12,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from pipeline.page.elements import Cell, Column, Row, Section, Table, Tile, number_cell
+from pipeline.page.elements import Section, Tile
 from pipeline.page.render import SHOWN_ROWS, render
+from pipeline.report.tables import Cell, Column, Row, Table, number_cell
 from tests.browser.conftest import Pages, show_all
 
 pytestmark = pytest.mark.browser
@@ -77,10 +78,11 @@ def test_a_table_sorts_by_text_and_by_number(pages: Pages, opened: Callable) -> 
         assert head.get_attribute("aria-sort") == "ascending"
         found = [text.strip() for text in table.locator("tbody th").all_text_contents()]
         assert found == sorted(names)
-        seconds = table.get_by_role("button", name="seconds", exact=True)
+        seconds = table.get_by_role("button", name="time", exact=True)
         seconds.press("Enter")
         seconds.press("Enter")
-        values = [float(text) for text in table.locator("tbody td:nth-child(3)").all_inner_texts()]
+        cells = table.locator("tbody td:nth-child(3)")
+        values = [float(cell.get_attribute("data-v") or "nan") for cell in cells.all()]
         assert values == sorted(values, reverse=True)
         assert head.get_attribute("aria-sort") is None
 
@@ -109,7 +111,7 @@ def test_the_page_says_what_the_run_found(pages: Pages, opened: Callable) -> Non
         tiles = dict(zip(texts(page, "#verdict dt"), texts(page, "#verdict dd"), strict=True))
         for name, metric in summary["metrics"].items():
             assert tiles[name.replace("_", " ")].startswith(f"{metric['value']:.4f}")
-        nodes = texts(page, "#pipeline tbody th")
+        nodes = texts(page, "#run table:has(caption:text('Nodes')) tbody th")
         assert nodes == [node["name"] for node in summary["nodes"]]
     failed = json.loads((pages.failed.parent / "summary.json").read_text())
     with opened(pages.failed) as page:
@@ -119,25 +121,26 @@ def test_the_page_says_what_the_run_found(pages: Pages, opened: Callable) -> Non
 
 def test_the_numbers_of_a_chart_open_as_a_table(pages: Pages, opened: Callable) -> None:
     with opened(pages.run) as page:
-        chart = page.get_by_role("figure", name="Seconds of each node")
-        names = page.locator("#pipeline tbody th").all_inner_texts()
+        summary = json.loads((pages.run.parent / "summary.json").read_text())
+        chart = page.get_by_role("figure", name="Strongest columns")
         chart.locator("summary").click()
         chart.locator("table").wait_for()
-        assert [row.split("\t")[0] for row in chart.locator("tbody tr").all_inner_texts()] == names
+        names = [row.split("\t")[0] for row in chart.locator("tbody tr").all_inner_texts()]
+        assert names == [each["column"] for each in summary["attributions"][:10]]
 
 
 def test_the_theme_switches_and_charts_follow(pages: Pages, opened: Callable) -> None:
     def colours(page: Page) -> set[str]:
-        svg = page.locator("#pipeline .plot svg").first.inner_html()
+        svg = page.locator("#why .plot svg").first.inner_html()
         return set(re.findall(r'fill="(#\w+)"', svg))
 
     with opened(pages.run, alone=True) as page:
-        page.locator("#pipeline .plot").first.scroll_into_view_if_needed()
-        page.locator("#pipeline .plot svg").first.wait_for()
+        page.locator("#why .plot").first.scroll_into_view_if_needed()
+        page.locator("#why .plot svg").first.wait_for()
         light = colours(page)
         page.get_by_role("button", name="Switch between light and dark").click()
         page.wait_for_function(
-            "before => document.querySelector('#pipeline .plot svg')?.innerHTML.includes(before)"
+            "before => document.querySelector('#why .plot svg')?.innerHTML.includes(before)"
             " === false",
             arg=max(light),
         )
@@ -147,8 +150,8 @@ def test_the_theme_switches_and_charts_follow(pages: Pages, opened: Callable) ->
 
 def test_it_prints_with_its_charts(pages: Pages, opened: Callable, tmp_path: Path) -> None:
     with opened(pages.run, alone=True) as page:
-        page.locator("#pipeline .plot").first.scroll_into_view_if_needed()
-        page.locator("#pipeline .plot svg").first.wait_for()
+        page.locator("#why .plot").first.scroll_into_view_if_needed()
+        page.locator("#why .plot svg").first.wait_for()
         page.emulate_media(media="print")
         assert not page.locator("nav").is_visible()
         file = tmp_path / "report.pdf"

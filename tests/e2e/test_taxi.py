@@ -23,11 +23,11 @@ from sklearn.metrics import roc_auc_score
 
 from pipeline.cli.cli import main
 from pipeline.common import exit_codes
-from pipeline.page.elements import Table
-from pipeline.page.page import inputs_of
-from pipeline.page.sections import data, features
-from pipeline.page.shown_numbers import percent, short
+from pipeline.page import data, features
+from pipeline.page.elements import percent, short
+from pipeline.page.page import page_run
 from pipeline.report.run_record import records_of
+from pipeline.report.tables import Table
 
 pytestmark = pytest.mark.slow
 
@@ -132,7 +132,7 @@ def test_normalization_report_covers_every_packed_column(taxi):
 
 def test_the_page_has_the_numbers_of_the_artifacts(taxi):
     """References: report.json of the validator, and the rows of ExampleGen."""
-    run = inputs_of(records_of(taxi.folder)[0])
+    run = page_run(records_of(taxi.folder)[0])
     (report,) = taxi.folder.glob("artifacts/NormalizationValidator/report/*/report.json")
     train = {c["name"]: c for c in json.loads(report.read_text())["splits"][0]["columns"]}
     blocks = features.section_of(run).blocks

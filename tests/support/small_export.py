@@ -1,4 +1,4 @@
-"""A small SavedModel with the signatures and descriptions of an export of the Trainer."""
+"""A small SavedModel with the signature and raw columns of an export of the Trainer."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ def score(kind: str, area: np.ndarray, city: np.ndarray) -> np.ndarray:
 
 
 def export(kind: str, folder: Path) -> None:
-    """Write the SavedModel; it refuses a row with two values of `area`."""
+    """Write the SavedModel."""
     parsed = {
         "area": tf.io.FixedLenFeature([1], tf.float32, [0.0]),
         "city": tf.io.FixedLenFeature([1], tf.string, [""]),
-        "label": tf.io.FixedLenFeature([1], tf.float32, [float("nan")]),
     }
     signature = [tf.TensorSpec([None], tf.string, name="examples")]
 
@@ -50,22 +49,9 @@ def export(kind: str, folder: Path) -> None:
             return {"outputs": tf.sigmoid(z)}
         return {"outputs": tf.nn.softmax(tf.concat([z, 0 * z, -z], axis=1))}
 
-    @tf.function(input_signature=signature)
-    def transform(examples):
-        return {"label": tf.io.parse_example(examples, parsed)["label"]}
-
     module = tf.Module()
-    signatures = {"serving_default": serve, "transform_features": transform}
-    tf.saved_model.save(module, str(folder), signatures=signatures)
+    tf.saved_model.save(module, str(folder), signatures={"serving_default": serve})
     (folder / "assets.extra").mkdir()
-    label = {
-        "version": 1,
-        "column": "label",
-        "kind": kind,
-        "classes": {"binary": ["no", "yes"], "multiclass": ["a", "b", "c"]}.get(kind),
-        "outputs": "values" if kind == "regression" else "probabilities",
-    }
-    (folder / "assets.extra" / "label.json").write_text(json.dumps(label))
     columns = [{"name": "area", "dtype": "float32"}, {"name": "city", "dtype": "string"}]
     (folder / "assets.extra" / "raw_columns.json").write_text(json.dumps({"columns": columns}))
 

@@ -18,7 +18,7 @@ from components.evaluator_metrics.better_than_constant import (
     _compare,
 )
 from pipeline.config.evaluation import METRICS, EvaluationConfig
-from pipeline.report import against_constant, slices
+from pipeline.report.metrics import read_slices
 
 ROWS = 300
 REGRESSION = ("mean_absolute_error", "mean_squared_error", "root_mean_squared_error", "r2")
@@ -186,7 +186,7 @@ def test_tfma_decides_by_it(kind: Any, metric: str, signal: float, tmp_path: Pat
         tfma.analyze_raw_data(frame, config, output_path=str(folder))
         ok = tfma.load_validation_result(str(folder)).validation_ok
         assert ok == (signal > 0 or required is False)
-    found = against_constant.comparison_of(slices.named_slices(str(tmp_path / "None"))[0][1])
+    found = read_slices(str(tmp_path / "None"))[0].against_constant
     assert found is not None
     wanted = _compare(metric, y, np.asarray(p, np.float32).astype(float), w)
     assert tuple(found) == pytest.approx(tuple(wanted), rel=1e-6)

@@ -19,7 +19,9 @@ from sklearn import metrics as reference
 
 from components.evaluator_metrics.better_than_constant import _RULES
 from pipeline.config.evaluation import METRICS, WHERE_UNDEFINED, EvaluationConfig
-from pipeline.report import calibration, slices
+from pipeline.report.metrics import calibration_sentence, read_slices
+from pipeline.report.summary import calibration_table
+from pipeline.report.tables import print_table
 
 pytestmark = pytest.mark.slow
 ROWS = 240
@@ -52,7 +54,7 @@ def _calibration(y: np.ndarray, p: np.ndarray, w: np.ndarray) -> float:
 
 
 def _by_hand(y: np.ndarray, p: np.ndarray, w: np.ndarray) -> tuple[Any, float, float]:
-    """Bins (range, weight, mean probability, share), their error and mean predicted / observed."""
+    """Bins (weight, mean probability, share), their error and mean predicted / observed."""
     came, top = (y if p.shape[1] == 1 else y == p.argmax(1)), p.max(1)
     found, error = [], 0.0
     for i in range(10):
@@ -60,7 +62,7 @@ def _by_hand(y: np.ndarray, p: np.ndarray, w: np.ndarray) -> tuple[Any, float, f
         if inside.any():
             weights = w[inside]
             mean, share = (np.average(v[inside], weights=weights) for v in (top, came))
-            found.append((i / 10, (i + 1) / 10, weights.sum(), mean, share))
+            found.append((weights.sum(), mean, share))
             error += weights.sum() / w.sum() * abs(mean - share)
     observed = np.average(came, weights=w)
     return found, error, np.average(top, weights=w) / observed if observed else math.nan
@@ -214,24 +216,23 @@ def test_the_summary_shows_the_calibration(kind: str, runs: Callable[[str], Run]
     import tensorflow_model_analysis as tfma
 
     run = runs(kind)
-    metrics = dict(slices.named_slices(run.folder))
-    of_all = next(iter(metrics.values()))
+    all_rows = read_slices(run.folder)[0]
     expected, error, ratio = _by_hand(run.labels, run.predictions, run.weights)
     if kind == "binary":
-        assert ratio == pytest.approx(of_all["calibration"]["doubleValue"], rel=1e-6)
-    found = calibration.bins_of(of_all)
+        assert ratio == pytest.approx(all_rows.values["calibration"], rel=1e-6)
+    found = all_rows.bins
     assert np.asarray(found) == pytest.approx(np.asarray(expected), abs=1e-6)
-    assert calibration.sentence(found) == (
+    assert calibration_sentence(found) == (
         f"calibration (mean predicted / observed) {ratio:.4f}, expected calibration error "
         f"{error:.4f}"
     )
     out = io.StringIO()
     console = Console(width=200, file=out)
-    console.print(calibration.table_of(found, counted="rows"))
+    print_table(console, calibration_table(found, counted="rows"))
     assert [line.split() for line in out.getvalue().splitlines()] == [
-        ["predicted", *(f"{each[3]:.3f}" for each in expected)],
-        ["observed", *(f"{each[4]:.3f}" for each in expected)],
-        ["rows", *(f"{each[2]:g}" for each in expected)],
+        ["predicted", *(f"{each[1]:.3f}" for each in expected)],
+        ["observed", *(f"{each[2]:.3f}" for each in expected)],
+        ["rows", *(f"{each[0]:g}" for each in expected)],
     ]
     verdict = tfma.load_validation_result(run.folder)
     (failure,) = [f for s in verdict.metric_validations_per_slice for f in s.failures]

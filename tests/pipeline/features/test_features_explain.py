@@ -12,7 +12,7 @@ from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.features import features_explain
 from pipeline.features.features_explain import Explained, show, step_text
-from pipeline.report.records import NodeRecord, OutputArtifact
+from pipeline.report.records import OutputArtifact
 
 CHAINS = pytest.importorskip("transform.chains")
 
@@ -62,10 +62,10 @@ def test_missing_is_the_share_of_the_rows_that_were_analyzed(
     (split / "FeatureStats.pb").write_bytes(statistics.SerializeToString())
     chains = [CHAINS.Chain("x", "g", (), ("x",), count) for count in (6, 0, None)]
     monkeypatch.setattr("transform.column_chains", lambda uri: chains)
-    artifact = [OutputArtifact(str(tmp_path), {})]
-    records = {"Transform": NodeRecord("Transform", {"transform_graph": artifact})}
+    artifact = OutputArtifact(str(tmp_path), {})
+    records = {"Transform": {"transform_graph": artifact}}
     assert [one.missing for one in features_explain.explain_columns(records)] == [None] * 3
-    records["StatisticsGen"] = NodeRecord("StatisticsGen", {"statistics": artifact})
+    records["StatisticsGen"] = {"statistics": artifact}
     assert [one.missing for one in features_explain.explain_columns(records)] == [0.25, 1.0, None]
 
 
@@ -73,7 +73,7 @@ def test_a_pipeline_that_has_not_run_is_an_error(write: Any, capsys: Any) -> Non
     assert main(["features", "explain", "--config", str(write())]) == 2
     assert "pipeline small has not run yet" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="has no finished Transform"):
-        features_explain.explain_columns({"StatisticsGen": NodeRecord("StatisticsGen")})
+        features_explain.explain_columns({"StatisticsGen": {}})
 
 
 @pytest.mark.parametrize(
@@ -85,6 +85,6 @@ def test_a_pipeline_that_has_not_run_is_an_error(write: Any, capsys: Any) -> Non
 )
 def test_a_graph_that_cannot_be_read_is_an_error(tmp_path: Path, folder: str, message: str) -> None:
     graph = OutputArtifact(str(tmp_path / folder), {})
-    records = {"Transform": NodeRecord("Transform", {"transform_graph": [graph]})}
+    records = {"Transform": {"transform_graph": graph}}
     with pytest.raises(ConfigError, match=message):
         features_explain.explain_columns(records)

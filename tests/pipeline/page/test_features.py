@@ -10,7 +10,7 @@ import numpy as np
 import pandas
 import pytest
 from measured_columns import COLUMNS, RAW, measured, measured_split
-from run_inputs import blocks_of, inputs, texts_of
+from run_inputs import blocks_of, page_run, texts_of
 from run_records import failed
 
 from components.normalization_validator.check import find_violations
@@ -23,11 +23,19 @@ from components.normalization_validator.report import (
     SplitStatistics,
 )
 from pipeline.cli.cli import main
-from pipeline.page.elements import Chart, Group, Items, Section, Table, Text, Tile, Tiles
+from pipeline.page.elements import Chart, Group, Items, Section, Text, Tile, Tiles
+from pipeline.page.features import (
+    _holds_zero_one,
+    _Known,
+    _terms,
+    _vocabulary,
+    report_blocks,
+    section_of,
+)
 from pipeline.page.page import LARGEST_BYTES
 from pipeline.page.render import render
-from pipeline.page.report_columns import holds_zero_one
-from pipeline.page.sections.features import report_blocks, section_of
+from pipeline.report.tables import Table
+from shared_core.feature_layout import FeatureLayout
 
 REPORT = ("NormalizationValidator", "report")
 GRAPH = ("Transform", "transform_graph")
@@ -120,12 +128,8 @@ def test_violated_limits_are_listed_and_marked(report: Report, table: Table) -> 
     messages = [violation.message for violation in report.violations]
     (listed,) = blocks_of(report_blocks(report), Items)
     assert (listed.texts, listed.state) == (messages, "bad")
-    marked = []
-    for row in table.rows:
-        for inner in blocks_of(row.details, Table):
-            for cell in (cell for line in inner.rows for cell in line.cells):
-                marked += cell.note.split("\n") if cell.state == "bad" else []
-    assert sorted(marked) == sorted(messages)
+    marked = [row.cells[-1].note for row in table.rows if row.cells[-1].state == "bad"]
+    assert sorted("\n".join(marked).split("\n")) == sorted(messages)
     limits = {row.cells[0].text: row.cells[-1].text for row in table.rows}
     assert "non_finite_share in train" in limits["never"]
     assert limits["flat"] == ""
@@ -180,16 +184,19 @@ def write_graph(folder: Path) -> Path:
     return folder
 
 
-def test_without_a_report_the_layout_is_shown(tmp_path: Path) -> None:
-    run = inputs(tmp_path / "out", {GRAPH: write_graph(tmp_path / "graph")})
-    blocks = section_of(run).blocks
-    texts = [text.text for text in blocks_of(blocks, Text)]
+def test_without_a_report_it_says_so(tmp_path: Path) -> None:
+    run = page_run(tmp_path / "1", {GRAPH: write_graph(tmp_path / "graph")})
+    texts = [text.text for text in blocks_of(section_of(run).blocks, Text)]
     assert texts[0] == "NormalizationValidator has not finished in this run: no histograms."
     assert texts[1].startswith("The steps of the columns are not known: ")
-    (table,) = blocks_of(blocks, Table)
-    assert texts_of(table)["city"]["step"] == "vocabulary"
-    (text,) = blocks_of(details(table, "city"), Text)
-    assert text.text == (
+
+
+def test_ids_name_the_terms_of_their_vocabulary(tmp_path: Path) -> None:
+    graph = write_graph(tmp_path / "graph")
+    layout = FeatureLayout.from_transform_graph(str(graph))
+    known = _Known(terms=_terms(graph, layout))
+    (city,) = (each for each in layout.columns if each.name == "city")
+    assert _vocabulary(city, known) == (
         "Ids from 0 to 3: 2 values of the vocabulary and 2 more for unknown and missing values. "
         "In order: 'Oslo', 'Ulm'."
     )
@@ -208,7 +215,7 @@ def left_out(folder: Path, columns: dict[str, list]) -> dict[str, str]:
     (split / "FeatureStats.pb").write_bytes(found.SerializeToString())
     graph = write_graph(folder / "graph")
     artifacts = {GRAPH: graph, ("StatisticsGen", "statistics"): split.parent}
-    (group,) = blocks_of(section_of(inputs(folder / "out", artifacts)).blocks, Group)
+    (group,) = blocks_of(section_of(page_run(folder / "out", artifacts)).blocks, Group)
     (table,) = group.blocks
     assert group.title == f"Left out: {len(table.rows)} raw columns"
     return {row.cells[0].text: row.cells[1].text for row in table.rows}
@@ -243,7 +250,7 @@ def test_the_report_of_a_validator_that_failed_is_shown(tmp_path: Path, report: 
     kept.mkdir(parents=True)
     (kept / "report.json").write_text(report.to_json())
     message = f"The transformed examples are not normalised.\nReport: {kept / 'report.json'}\nFix"
-    run = inputs(tmp_path / "out", {}, **failed("NormalizationValidator", message))
+    run = page_run(tmp_path / "out", {}, **failed("NormalizationValidator", message))
     (tiles,) = blocks_of(section_of(run).blocks, Tiles)
     assert tiles.tiles[-1].value == str(len(report.violations))
 
@@ -253,7 +260,7 @@ def test_a_report_that_cannot_be_read_is_named(tmp_path: Path, content: str) -> 
     folder = tmp_path / "report"
     folder.mkdir()
     (folder / "report.json").write_text(content)
-    blocks = section_of(inputs(tmp_path / "out", {REPORT: folder})).blocks
+    blocks = section_of(page_run(tmp_path / "out", {REPORT: folder})).blocks
     assert f"{folder / 'report.json'} cannot be read" in blocks_of(blocks, Text)[0].text
 
 
@@ -304,8 +311,8 @@ def test_numbers_between_0_and_1_are_not_folded(report: Report) -> None:
     """A `min_max` column has the same ends as an indicator."""
     columns = {column.name: column for column in report.splits[0].columns}
     ends = {"min": 0.0, "max": 1.0}
-    assert not holds_zero_one(columns[COLUMNS[1].name].model_copy(update=ends))
-    assert holds_zero_one(columns["town_other"])
+    assert not _holds_zero_one(columns[COLUMNS[1].name].model_copy(update=ends))
+    assert _holds_zero_one(columns["town_other"])
 
 
 def test_a_column_of_many_outputs_takes_linear_time(

@@ -12,26 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_records import SUMMARY_OF_A_RUN, failed, write
+from run_inputs import blocks_of, result_of
+from run_records import failed, write
 
+from components.input_gradients.summary import SUMMARY_JSON, AttributionSummary
 from pipeline.page import page as page_module
-from pipeline.page.elements import (
-    Cell,
-    Chart,
-    Column,
-    Items,
-    Row,
-    Section,
-    Table,
-    Text,
-    Tile,
-    number_cell,
-)
-from pipeline.page.index import write_index
-from pipeline.page.page import LARGEST_BYTES, inputs_of, write_page
+from pipeline.page.elements import Chart, Section, Text, Tile
+from pipeline.page.page import LARGEST_BYTES, write_index, write_page
 from pipeline.page.render import in_script, render
-from pipeline.page.sections import graph, reproduce, verdict
-from pipeline.page.states import state_of
+from pipeline.report.tables import Cell, Column, Row, Table, number_cell
 
 
 class _Page(html.parser.HTMLParser):
@@ -65,79 +54,49 @@ def unpacked(text: str) -> list[str]:
     return [row for each in packed for row in json.loads(zlib.decompress(base64.b64decode(each)))]
 
 
-def cells(section: Section, caption: str) -> list[list[str]]:
-    (table,) = (b for b in section.blocks if isinstance(b, Table) and b.caption == caption)
-    return [[cell.text for cell in row.cells] for row in table.rows]
-
-
-def test_the_verdict_has_the_values_of_the_summary(tmp_path: Path) -> None:
-    first = {name: {**each, "value": 2.75} for name, each in SUMMARY_OF_A_RUN["metrics"].items()}
-    write(tmp_path, "20260130-100000", metrics=first)
-    section = verdict.section_of(inputs_of(write(tmp_path, "20260131-100000")))
-    (tiles,) = (block for block in section.blocks if hasattr(block, "tiles"))
-    assert [(tile.name, tile.value, tile.state) for tile in tiles.tiles] == [
-        ("mean absolute error", "2.5000", "good"),
-        ("evaluated rows", "60", ""),
+def test_the_run_is_the_last_section(tmp_path: Path) -> None:
+    write(tmp_path, "20260130-100000", settings={"training": {"epochs": 4}})
+    record = write(tmp_path, "20260131-100000")
+    folder = tmp_path / "artifacts" / "Trainer" / "model" / "8"
+    folder.mkdir(parents=True)
+    result = result_of(record.config, {("Trainer", "model"): folder})
+    assert page_module.SECTIONS[-1][2] is page_module.run_section
+    section = page_module.run_section(page_module.page_run(record, result))
+    (table,) = blocks_of(section.blocks, Table, "Nodes")
+    nodes = [[cell.text for cell in row.cells] for row in table.rows]
+    assert nodes == [
+        ["StatisticsGen", "run", "2.0 s", ""],
+        ["Trainer", "cached", "0.5 s", "Trainer/model/8"],
     ]
-    assert tiles.tiles[0].note == "-0.25 since the last blessed model"
-    assert cells(section, "Thresholds") == [["mean_absolute_error", "2.5", "≤ 3"]]
-    assert cells(section, "Beside the baselines") == [
-        ["this model", "2.5"],
-        ["last blessed model (20260130-100000)", "2.75"],
-        ["always 12", "4"],
-    ]
+    assert table.rows[1].cells[3].link == "../../artifacts/Trainer/model/8"
+    (changed,) = blocks_of(section.blocks, Table, "Changed since the run before")
+    assert [[c.text for c in r.cells] for r in changed.rows] == [["training.epochs", "4", "5"]]
 
 
-def test_warnings_are_at_the_top_and_the_verdict_is_not_green(tmp_path: Path) -> None:
-    leak = {"what": "column 'f7' alone explains 91.5% of the label", "fix": "Check it"}
-    record = write(
-        tmp_path,
-        "20260131-100000",
-        warnings=[{**leak, "column": "f7", "number": 0.915, "source": "Evaluator"}],
-    )
-    section = verdict.section_of(inputs_of(record))
-    assert section.blocks[:2] == [
-        Text("Every threshold holds, with 1 warning.", "warning"),
-        Items([f"{leak['what']}. {leak['fix']}."], "warning"),
-    ]
-    assert state_of(record) == "warning"
-    for page in (write_page(record), write_index(tmp_path)):
-        assert "blessed with 1 warning" in page.read_text(encoding="utf-8")
-    without = write(tmp_path, "20260131-110000")
-    assert (state_of(without), without.shown_result) == ("good", "blessed")
-
-
-def test_a_run_that_failed_says_where_and_why(tmp_path: Path) -> None:
+def test_a_page_shows_why_a_run_failed_or_is_not_green(tmp_path: Path) -> None:
     record = write(tmp_path, "20260131-100000", **failed("Transform", "column 'x' <b>is</b> gone"))
-    section = verdict.section_of(inputs_of(record))
-    assert section.blocks == [Text("Transform failed: column 'x' <b>is</b> gone", "bad")]
     text = write_page(record).read_text(encoding="utf-8")
     assert "&lt;b&gt;is" in text
     assert "<b>is" not in text
     assert "cannot be made" not in text
-
-
-def test_a_run_that_was_interrupted_is_no_failure(tmp_path: Path) -> None:
-    fields = failed("Trainer", "Interrupted in Trainer.")
-    fields["run"]["result"] = "interrupted"
-    section = verdict.section_of(inputs_of(write(tmp_path, "20260131-100000", **fields)))
-    assert section.blocks == [Text("Interrupted in Trainer.", "warning")]
-
-
-def test_nodes_and_what_changed(tmp_path: Path) -> None:
-    write(tmp_path, "20260130-100000", settings={"training": {"epochs": 4}})
-    run = inputs_of(write(tmp_path, "20260131-100000"))
-    assert [line[:4] for line in cells(graph.section_of(run), "Nodes")] == [
-        ["StatisticsGen", "run", "2.0", "150"],
-        ["Trainer", "cached", "0.5", ""],
-    ]
-    (change,) = (b for b in reproduce.section_of(run).blocks if getattr(b, "is_difference", False))
-    assert '-  "epochs": 4' in change.text
-    assert '+  "epochs": 5' in change.text
+    warned = write(tmp_path, "20260131-110000", warnings=[{"what": "x leaks", "fix": "Check it"}])
+    assert warned.state == "warning"
+    for page in (write_page(warned), write_index(tmp_path)):
+        assert "blessed with 1 warning" in page.read_text(encoding="utf-8")
+    without = write(tmp_path, "20260131-120000")
+    assert (without.state, without.shown_result) == ("good", "blessed")
 
 
 def test_a_page_is_whole_html_without_any_outside_resource(tmp_path: Path) -> None:
-    text = write_page(write(tmp_path, "20260131-100000")).read_text(encoding="utf-8")
+    summary = AttributionSummary(
+        split="eval", rows=60, steps=8, mean_prediction=2.5, mean_baseline_prediction=0.0,
+        mean_absolute_change=0.0, mean_absolute_completeness_error=0.0,
+        mean_absolute={"area": 1.0}, mean={"area": -1.0},
+    )  # fmt: skip
+    (tmp_path / SUMMARY_JSON).write_text(summary.model_dump_json())
+    record = write(tmp_path / "out", "20260131-100000")
+    result = result_of(record.config, {("InputGradients", "attributions"): tmp_path})
+    text = write_page(record, result).read_text(encoding="utf-8")
     found = _Page(text)
     assert found.open == []
     assert len(text.encode()) < LARGEST_BYTES
@@ -148,8 +107,8 @@ def test_a_page_is_whole_html_without_any_outside_resource(tmp_path: Path) -> No
     scripts = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)
     assert all(json.loads(script) is not None for script in scripts)
     places = [int(a["data-spec"]) for _, a in found.attributes if a.get("data-spec")]
-    assert places
-    assert max(places) < len(json.loads(scripts[-1]))
+    assert places == [0]
+    assert len(json.loads(scripts[-1])) == 1
     assert "cannot be made" not in text
 
 
@@ -206,6 +165,5 @@ def test_the_page_of_all_runs(tmp_path: Path) -> None:
     shown = " ".join(" ".join(found.texts).split())
     assert "training.epochs: 4 → 5" in shown
     details = unpacked(text)
-    assert len(details) == 2  # the first run has none
+    assert len(details) == 1  # of the run that failed
     assert "Trainer: no memory" in details[0]
-    assert "training.epochs: 4 → 5" in details[1]

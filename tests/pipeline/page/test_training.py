@@ -5,27 +5,25 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from run_inputs import blocks_of, page_run
 
-from pipeline.config.config import PipelineConfig
-from pipeline.graph.node_names import NodeName
-from pipeline.page.elements import Beside, Chart, Group, Section, Table, Text, Tile, Tiles
-from pipeline.page.inputs import RunInputs
-from pipeline.page.sections import training
-from pipeline.report.records import NodeRecord, OutputArtifact
-from pipeline.report.run_record import write_record
-from pipeline.report.training_history import history_of
+from pipeline.page import training
+from pipeline.page.elements import Chart, Section, Text, Tiles
+from pipeline.report.tables import Table
+from pipeline.report.training_log import history_of
 from trainer_module.loop.callback import FitResult
 from trainer_module.loop.callbacks import TensorBoardScalars
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import TrainStep
+
+MODEL_RUN = ("Trainer", "model_run")
 
 
 @pytest.fixture(scope="module")
@@ -53,48 +51,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FitResult]:
     return folder, loop.fit()
 
 
-def inputs(folder: Path, nodes: dict[str, NodeRecord], **sections: Any) -> RunInputs:
-    config = PipelineConfig.model_validate(
-        {
-            "name": "houses",
-            "data": {"path": str(folder / "rows.csv")},
-            "features": {
-                "groups": [{"name": "areas", "columns": ["area"], "scale": "z_score"}],
-                "label": {"column": "price", "kind": "regression"},
-            },
-            "training": {"epochs": 3},
-            "output": {"folder": str(folder)},
-            **sections,
-        }
-    )
-    summary = {"gradient_noise_scale": None}
-    return RunInputs(config, write_record(folder / "runs" / "1", config, summary), nodes)
-
-
-def node(name: str, key: str, folder: Path) -> dict[str, NodeRecord]:
-    return {name: NodeRecord(name, {key: [OutputArtifact(str(folder), {})]})}
-
-
 def charts(section: Section) -> dict[str, Chart]:
-    found: dict[str, Chart] = {}
-    for block in section.blocks:
-        inner = block.blocks if isinstance(block, Group) else [block]
-        for each in inner:
-            if isinstance(each, Beside):
-                found |= {one.title: one for one in each.blocks if isinstance(one, Chart)}
-    return found
-
-
-def tiles(section: Section) -> dict[str, Tile]:
-    (found,) = (block for block in section.blocks if isinstance(block, Tiles))
-    return {each.name: each for each in found.tiles}
+    return {each.title: each for each in blocks_of(section.blocks, Chart)}
 
 
 def test_the_values_are_those_of_the_training(
     trained: tuple[Path, FitResult], tmp_path: Path
 ) -> None:
     folder, result = trained
-    section = training.section_of(inputs(tmp_path, node(NodeName.TRAINER, "model_run", folder)))
+    section = training.section_of(page_run(tmp_path, {MODEL_RUN: folder}))
     loss = charts(section)["Loss by epoch"].data
     shown = {
         name: [y for y, s in zip(loss["y"], loss["series"], strict=True) if s == name]
@@ -102,16 +67,17 @@ def test_the_values_are_those_of_the_training(
     }
     np.testing.assert_allclose(shown["train"], result.history["loss"], rtol=1e-5)
     np.testing.assert_allclose(shown["eval"], result.history["val_loss"], rtol=1e-5)
-    found = tiles(section)
+    (tiles,) = blocks_of(section.blocks, Tiles)
+    found = {each.name: each for each in tiles.tiles}
     skipped = sum(result.skipped.values())
     assert skipped == 3
     assert (found["skipped steps"].value, found["skipped steps"].state) == ("3", "warning")
     assert found["skipped steps"].note == "non finite: 3"
     assert (found["optimizer steps"].value, found["ended by"].value) == ("12", "last epoch")
-    assert (found["restarts"].value, found["learning rate"].value) == ("0", "0.05")
+    best = int(np.argmin(result.history["val_loss"])) + 1
+    assert (found["kept epoch"].value, found["learning rate"].value) == (str(best), "0.05")
     assert {"Loss by step", "Gradient norm", "Speed"} <= set(charts(section))
-    (group,) = (b for b in section.blocks if isinstance(b, Group) and b.title == "All epochs")
-    (table,) = (each for each in group.blocks if isinstance(each, Table))
+    (table,) = blocks_of(section.blocks, Table)
     assert [c.name for c in table.columns] == ["epoch", "train loss", "eval loss"]
     assert table.rows[2].cells[2].value == result.history["val_loss"][2]
 
@@ -121,19 +87,19 @@ def test_without_a_checkpoint_curves_are_by_step(
 ) -> None:
     shutil.copytree(trained[0], tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
-    nodes = node(NodeName.TRAINER, "model_run", tmp_path / "run")
-    section = training.section_of(inputs(tmp_path, nodes))
+    run = page_run(tmp_path, {MODEL_RUN: tmp_path / "run"})
+    section = training.section_of(run)
     assert "Loss by step" in charts(section)
     assert "No checkpoint" in " ".join(b.text for b in section.blocks if isinstance(b, Text))
     assert history_of(tmp_path / "run" / "checkpoints") is None
     for split in ("train", "eval"):
         shutil.rmtree(tmp_path / "run" / split)
-    section = training.section_of(inputs(tmp_path, nodes))
+    section = training.section_of(run)
     assert section.blocks[0] == Text("The Trainer wrote no curves and left no checkpoint.", "quiet")
 
 
 def test_a_run_without_a_trainer_says_so(tmp_path: Path) -> None:
-    section = training.section_of(inputs(tmp_path, {}))
+    section = training.section_of(page_run(tmp_path, {}))
     assert section.blocks == [Text("This run has no output of a Trainer.", "quiet")]
 
 
@@ -144,10 +110,10 @@ def test_trials_are_listed_best_first(tmp_path: Path) -> None:
     ]
     (tmp_path / "tuner_results.json").write_text(json.dumps(found))
     search = {"search": {"optimizer.learning_rate": {"min": 1e-4, "max": 0.1}}}
-    nodes = node(NodeName.TUNER, "tuner_results", tmp_path)
-    section = training.section_of(inputs(tmp_path, nodes, tuning=search))
-    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    artifacts = {("Tuner", "tuner_results"): tmp_path}
+    run = page_run(tmp_path / "out", artifacts, settings={"tuning": search})
+    (table,) = blocks_of(training.section_of(run).blocks, Table)
     assert [[c.text for c in row.cells] for row in table.rows] == [
-        ["4", "0.91", "0.01235"],
-        ["1", "0.9", "0.1"],
+        ["4", "0.9100", "0.01235"],
+        ["1", "0.9000", "0.1"],
     ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import inspect
 import io
 import logging
 import pickle
 import re
 import time
+from pathlib import Path
 
 import pytest
 from absl import logging as absl_logging
@@ -16,11 +19,13 @@ from rich.console import Console
 from pipeline.engines.engine import error_message
 from pipeline.report.console import view
 from pipeline.report.progress import (
+    CACHED,
+    NODE_ENDS,
+    NODE_STARTS,
     Change,
     NodeState,
     ProgressHandler,
     RunState,
-    Timing,
     duration,
 )
 from shared_core.run_warning import RunWarning
@@ -61,37 +66,54 @@ def watched():
 
 def run_all(logger: logging.Logger) -> None:
     for name in NODES:
-        log(logger, "Component %s is running.", name)
+        log(logger, NODE_STARTS, name)
         if name == "Transform":
-            log(logger, "A cached execution %d is used.", 7)
+            log(logger, CACHED, 7)
         if name == "Trainer":
             send(logger, TrainingStep(5, 50, 1, 10, 0.25, 1234.0, 61.0))
             send(logger, EvaluationEnded(1, {"auc": 0.9}))
             send(logger, TrainingEnded("epochs", 50, {"empty": 2}, advice="use more rows"))
-        log(logger, "Component %s is finished.", name)
-
-
-def test_what_is_being_measured_is_shown(watched):
-    state, logger = watched
-    log(logger, "Component %s is running.", "Trainer")
-    send(logger, MemoryProbe(2048))
-    assert state.node("Trainer").text == "measuring the memory of micro-batches of 2,048 rows"
+        log(logger, NODE_ENDS, name)
 
 
 def test_states_follow_the_runners_log(watched):
+    """Of those that the installed TFX logs."""
     state, logger = watched
     run_all(logger)
     assert [node.status for node in state.nodes] == ["done", "done", "cached", "done", "done"]
     assert [node.rows for node in state.nodes] == [100, 100, 100, None, 30]
     assert state.nodes[3].detail == "50 steps, stopped by epochs, 2 steps skipped; use more rows"
-
-
-def test_the_running_node_is_the_one_that_failed(watched):
-    state, logger = watched
-    log(logger, "Component %s is running.", "Transform")
-    failed = state.stop("failed")
-    assert failed is state.node("Transform")
+    log(logger, NODE_STARTS, "Trainer")
+    send(logger, MemoryProbe(2048))
+    assert state.nodes[3].text == "measuring the memory of micro-batches of 2,048 rows"
+    log(logger, "Component %s is resting.", "Trainer")
+    assert state.stop("failed") is state.nodes[3]
     assert state.stop("failed") is None
+
+
+def texts_of(module: str) -> set[str]:
+    """The string constants of a module's source, which is not imported."""
+    package, *rest = module.split(".")
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    file = Path(spec.submodule_search_locations[0], *rest).with_suffix(".py")
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("tfx.orchestration.local.local_dag_runner", NODE_STARTS),
+        ("tfx.orchestration.local.local_dag_runner", NODE_ENDS),
+        ("tfx.orchestration.portable.launcher", CACHED),
+        ("apache_beam.runners.portability.portable_runner", "Pipeline %s failed in state %s: %s"),
+        ("apache_beam.runners.common", " [while running '%s']"),
+    ],
+)
+def test_the_installed_release_says_it(module, text):
+    assert text in texts_of(module)
 
 
 def test_plain_lines(watched):
@@ -114,51 +136,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_time_left_follows_from_the_run_before_in_proportion_to_the_rows(clock):
-    state = RunState.of(
-        ["Transform", "SchemaGen", "Trainer"],
-        {
-            "Transform": Timing(20.0, 1000),
-            "SchemaGen": Timing(20.0, None),
-            "Trainer": Timing(20.0, None),
-        },
-    )
-    for name, rows, left in (("Transform", 3000, 55.0), ("SchemaGen", None, 15.0)):
-        node = state.node(name)
-        node.rows = rows
-        assert node.seconds_left is None  # it waits
-        state.start(name)
-        assert node.seconds_left is None  # it may be cached
-        clock[0] += 5.0
-        assert node.seconds_left == left
-        assert node.text.endswith(f"~{left:.0f} s left")
-        clock[0] += 100.0
-        assert node.seconds_left is None  # longer than expected: nothing is known
-        state.finish(name)
-        assert node.seconds_left is None
-    state.start("Trainer")
-    clock[0] += 5.0
-    assert state.node("Trainer").text == ""  # its settings decide: it reports its steps
-
-
-def test_time_left_follows_from_the_rate_of_rows_in_a_first_run(watched, clock):
-    """Start-up, here 8 s before the first rows, does not count."""
+def test_time_left_follows_from_the_rate_of_rows(watched, clock):
     state, logger = watched
-    log(logger, "Component %s is running.", "Evaluator")
+    log(logger, NODE_STARTS, "Evaluator")
     node = state.node("Evaluator")
     node.rows = 500
     clock[0] += 8.0
     send(logger, RowsProcessed(100))
-    assert node.text == "100 of 500 rows, 12 rows/s"
+    assert node.text == "100 of 500 rows, 12 rows/s, ~32.0 s left"
+    send(logger, RowsProcessed(450))
+    assert node.text == "550 rows, 69 rows/s"  # more than were counted
     clock[0] += 2.0
-    send(logger, RowsProcessed(150))
-    assert node.text == "250 of 500 rows, 25 rows/s, ~3 s left"  # (500 - 250) / (150 / 2)
-    clock[0] += 1.0
-    assert node.seconds_left == pytest.approx(250 / 75 - 1.0)
-    send(logger, RowsProcessed(300))
-    assert node.text == "550 rows, 50 rows/s"  # more than were counted
-    log(logger, "Component %s is finished.", "Evaluator")
-    assert node.text == "500 rows, 45 rows/s"
+    log(logger, NODE_ENDS, "Evaluator")
+    assert node.text == "500 rows, 50 rows/s"
 
 
 def test_rows_are_logged_once_a_second(watched, clock):
@@ -189,7 +179,7 @@ def test_trials_of_a_search(watched):
     of = TrialNumber(2, 8)
     out = io.StringIO()
     with view(state, Console(file=out, width=200), plain=False):
-        log(logger, "Component %s is running.", "Trainer")
+        log(logger, NODE_STARTS, "Trainer")
         for record in (
             TrainingStep(5, 50, 1, 10, 0.25, trial=of),
             EvaluationEnded(1, {"auc": 0.7}, of),
@@ -198,7 +188,7 @@ def test_trials_of_a_search(watched):
             TrialFailed(TrialNumber(3, None), {}, "the loss is NaN"),
         ):
             send(logger, record)
-        log(logger, "Component %s is finished.", "Trainer")
+        log(logger, NODE_ENDS, "Trainer")
     assert out.getvalue().splitlines()[:3] == [
         "[4/5] Trainer: trial 2/8, step 5/50, loss 0.2500",
         "[4/5] Trainer: trial 2/8: auc 0.7000, best 0.9000 of trial 1",
@@ -265,29 +255,18 @@ def test_cautions_of_transform_are_shown_when_it_ends(terminal):
     console = Console(file=out, width=60, force_terminal=terminal)
     with view(state, console, plain=False):
         for name in NODES[:3]:
-            log(logger, "Component %s is running.", name)
+            log(logger, NODE_STARTS, name)
             assert "Warning" not in out.getvalue()
-            log(logger, "Component %s is finished.", name)
+            log(logger, NODE_ENDS, name)
         shown = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", out.getvalue())
         assert max(map(len, shown.splitlines())) <= 60 or not terminal
         assert " ".join(shown.split()).count(f"Warning of Transform: {said}") == 1  # at once
-        log(logger, "Component %s is running.", "Trainer")
+        log(logger, NODE_STARTS, "Trainer")
     assert state.warnings == [warning]  # for the record of a run that fails later
     if not terminal:
         ended, warned = out.getvalue().splitlines()[-2:]
         assert ended.startswith("[3/5] Transform: done in 0.0 s")
         assert warned == f"Warning of Transform: {said}"
-
-
-def test_live_table(watched):
-    state, logger = watched
-    out = io.StringIO()
-    with view(state, Console(file=out, width=120, force_terminal=True), plain=False):
-        run_all(logger)
-    text = out.getvalue()
-    for name in NODES:
-        assert name in text
-    assert "✓" in text
 
 
 @pytest.mark.parametrize(
@@ -296,12 +275,6 @@ def test_live_table(watched):
 )
 def test_duration(seconds, text):
     assert duration(seconds) == text
-
-
-def test_error_message_of_a_plain_error():
-    assert (
-        error_message(ValueError("column 'x' is constant")) == "ValueError: column 'x' is constant"
-    )
 
 
 def test_error_message_inside_a_beam_message():
@@ -317,3 +290,7 @@ def test_error_message_inside_a_beam_message():
     assert error_message(RuntimeError(text)) == (
         "ValueError: column 'fare': 3 values in row 7\nuse one value per row"
     )
+    assert error_message(ValueError("column 'x'")) == "ValueError: column 'x'"
+    job = "Pipeline taxi_01234567-89ab-cdef-0123-456789abcdef failed in state FAILED: "
+    job += "java.io.IOException: no space"
+    assert error_message(RuntimeError(job)) == "no space"

@@ -15,12 +15,8 @@ from run_records import write as write_run
 from pipeline.cli.cli import main
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
-from pipeline.config.config_file import load_config
-from pipeline.report.run_changes import changes
-from pipeline.report.run_list import metric_pairs, show_difference, show_runs
-from pipeline.report.run_record import find_record, records_of, write_record
-
-NO_STORE = Path("no-such-store")
+from pipeline.report.run_list import changes, metric_pairs, show_difference, show_runs
+from pipeline.report.run_record import records_of
 
 
 def console() -> Console:
@@ -37,7 +33,7 @@ def test_the_list_shows_result_time_metrics_and_what_changed(tmp_path: Path) -> 
     write_run(tmp_path, "20260131-100000", settings={"training": {"epochs": 9}})
     write_run(tmp_path, "20260131-110000", **failed("Trainer", "no memory"))
     shown = console()
-    show_runs(tmp_path, NO_STORE, shown)
+    show_runs(tmp_path, shown)
     found = lines(shown)
     assert found[0] == ["run", "result", "time", "mean_absolute_error", "changed"]
     assert found[1] == ["20260130-100000", "blessed", "1", "min", "30", "s", "2.5000"]
@@ -48,9 +44,7 @@ def test_the_list_shows_result_time_metrics_and_what_changed(tmp_path: Path) -> 
 
 def test_an_empty_folder_says_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no run"):
-        show_runs(tmp_path, NO_STORE, console())
-    with pytest.raises(ConfigError, match="holds no record"):
-        find_record(tmp_path, "latest")
+        show_runs(tmp_path, console())
 
 
 def test_a_place_that_does_not_exist_is_named_in_one_line(tmp_path: Path, capfd: Any) -> None:
@@ -80,35 +74,6 @@ def test_a_page_that_no_program_opens_is_a_failure(
     assert page.is_file()
 
 
-def test_runs_are_found_by_the_start_of_their_name(tmp_path: Path) -> None:
-    for name in ("20260130-100000", "20260131-100000", "20260131-110000"):
-        write_run(tmp_path, name)
-    assert find_record(tmp_path, "20260130").name == "20260130-100000"
-    assert find_record(tmp_path, "latest").name == "20260131-110000"
-    with pytest.raises(ConfigError, match="names several runs"):
-        find_record(tmp_path, "20260131")
-    with pytest.raises(ConfigError, match=r"is no run.*20260131-110000; or latest"):
-        find_record(tmp_path, "x")
-
-
-def test_a_record_follows_a_moved_folder(tmp_path: Path) -> None:
-    write_run(tmp_path / "before", "20260130-100000")
-    (tmp_path / "before").rename(tmp_path / "after")
-    (record,) = records_of(tmp_path / "after")
-    assert record.config.output.folder == str(tmp_path / "after")
-    assert record.config.training.epochs == 5
-
-
-def test_the_configuration_of_a_record_is_that_of_the_run(write: Any, tmp_path: Path) -> None:
-    """Also fields whose name in the YAML is a word of Python."""
-    nodes = [{"class": "outside.counting.RowCounter", "name": "rows", "before": "Trainer"}]
-    config = load_config(write(lambda c: c.update(nodes=nodes)))
-    folder = Path(config.output.folder, "runs", "20260130-100000")
-    record = write_record(folder, config, SUMMARY_OF_A_RUN)
-    assert record.config == config
-    assert load_config(folder / "config.json") == config
-
-
 def test_settings_are_named_by_their_field_and_lists_by_their_name(tmp_path: Path) -> None:
     groups = [
         {"name": "ages", "columns": ["age"], "scale": "min_max"},
@@ -125,7 +90,7 @@ def test_settings_are_named_by_their_field_and_lists_by_their_name(tmp_path: Pat
         },
         rows={"train": 480, "eval": 60},
     )
-    assert [change.text for change in changes(one, other)] == [
+    assert [f"{name}: {old} → {new}" for name, old, new in changes(one, other)] == [
         "training.epochs: 5 → default",
         "features.groups.ages.name: default → ages",
         'features.groups.ages.columns: default → ["age"]',

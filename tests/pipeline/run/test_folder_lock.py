@@ -171,35 +171,3 @@ def test_a_folder_without_write_permission_is_an_error(tmp_path: Path) -> None:
         exclusive_run(ME, {"output.folder": tmp_path}),
     ):
         pass
-
-
-def test_one_of_many_simultaneous_runs_holds_the_lock(tmp_path: Path) -> None:
-    script = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from pipeline.run.folder_lock import AlreadyRunning, exclusive_run\n"
-        "print('ready', flush=True)\n"
-        "sys.stdin.readline()\n"
-        "try:\n"
-        "    with exclusive_run('x', {'output.folder': Path(sys.argv[1])}):\n"
-        "        print('held', flush=True)\n"
-        "        sys.stdin.readline()\n"
-        "except AlreadyRunning as error:\n"
-        "    print(error, flush=True)\n"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(5)
-    ]
-    pipes = [(process.stdin, process.stdout) for process in processes]
-    assert all(out is not None and out.readline() == "ready\n" for _, out in pipes)
-    for to, _ in pipes:
-        assert to is not None
-        to.write("go\n")
-        to.flush()
-    printed = [out.readline() for _, out in pipes if out is not None]
-    for process in processes:
-        process.communicate("end\n", timeout=60)
-    (winner,) = (p.pid for p, text in zip(processes, printed, strict=True) if text == "held\n")
-    assert sum(f": process {winner} on " in text for text in printed) == 4

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import datetime
 import decimal
-import json
 from pathlib import Path
 from typing import Any
 
@@ -78,21 +77,11 @@ def write(folder: Path, column: pa.Array, *, spelling: str = "True", parquet: bo
     texts = as_text(column).cast(pa.binary()).to_pylist()
     cells = ["" if text is None else text.decode() for text in texts]
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
-    lines = list(map(json.dumps, cells))
     if types.is_boolean(kind):
-        lines = [cell.lower() for cell in cells]
         words: dict[str, str] = dict(zip(SPELLINGS["True"], SPELLINGS[spelling], strict=True))
         cells = [words.get(cell, cell) for cell in cells]
-    elif types.is_duration(kind) or isinstance(column[0].as_py(), int | float | decimal.Decimal):
-        lines = list(cells)
     with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as stream:
         csv.writer(stream).writerows([("x", "row"), *zip(cells, range(len(cells)), strict=True)])
-    (folder / "rows.jsonl").write_text(
-        "".join(f'{{"x": {line or "null"}, "row": {i}}}\n' for i, line in enumerate(lines)).replace(
-            '"x": ""', '"x": null'
-        ),
-        encoding="utf-8",
-    )
     table = pa.table({"x": column, "row": list(range(len(column)))})
     if parquet:
         pq.write_table(table, folder / "rows.parquet")
@@ -150,7 +139,7 @@ def same(examples: list[bytes]) -> list[Any]:
 
 
 def sources_of(name: str) -> list[str]:
-    return ["csv", "jsonl", *([] if name in NO_PARQUET else ["parquet", "arrow"])]
+    return ["csv", *([] if name in NO_PARQUET else ["parquet", "arrow"])]
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -158,7 +147,7 @@ def test_predict_hands_on_what_training_reads(tmp_path, name):
     write(tmp_path, COLUMNS[name], parquet=name not in NO_PARQUET)
     options = CsvOptions()
     for source in sources_of(name):
-        if source == "jsonl" or (source == "csv" and name in NO_CSV_OF):
+        if source == "csv" and name in NO_CSV_OF:
             continue
         kinds, expected = trained(tmp_path, source, options)
         for other in sources_of(name):
@@ -185,7 +174,7 @@ def test_bools_are_one_feature_however_they_are_spelled(tmp_path, spelling):
     )
     assert kinds == others == {"x": "int", "row": "int"}
     assert of_csv == of_parquet
-    for source in ("csv", "jsonl", "parquet", "arrow"):
+    for source in ("csv", "parquet", "arrow"):
         assert same(predicted(tmp_path, source, kinds, CsvOptions())) == of_csv
 
 
@@ -194,7 +183,7 @@ def test_texts_of_parquet_are_the_numbers_that_csv_has(tmp_path, name):
     write(tmp_path, COLUMNS[name])
     kinds, expected = trained(tmp_path, "csv", CsvOptions())
     assert kinds["x"] in ("int", "float")
-    for source in ("csv", "jsonl", "parquet", "arrow"):
+    for source in ("csv", "parquet", "arrow"):
         assert same(predicted(tmp_path, source, kinds, CsvOptions())) == expected
 
 

@@ -26,8 +26,12 @@ from tfx.types.standard_artifacts import Examples, Model, ModelBlessing, PushedM
 
 from pipeline.common.artifact_places import Places
 from pipeline.report.records import latest_run
-from pipeline.run.artifact_check import _UNKNOWN, check_artifacts, record_artifacts
-from pipeline.run.cache_keys import keys_without_places
+from pipeline.run.artifact_check import (
+    _UNKNOWN,
+    check_artifacts,
+    keys_without_places,
+    record_artifacts,
+)
 
 NODES = ("Rows", "Train", "Judge", "Push")
 
@@ -168,7 +172,7 @@ def test_records_of_a_moved_folder_are_of_its_new_place(folder: Path) -> None:
     """Before any run corrects the metadata: `features explain`, `summary`."""
     records = latest_run(folder / "metadata.sqlite")
     assert set(records) == set(NODES)
-    pushed = records["Push"].output("pushed_model")
+    pushed = records["Push"].get("pushed_model")
     assert pushed is not None
     assert Path(pushed.uri).is_relative_to(folder)
     assert Path(pushed.properties["pushed_destination"]).parent == folder / "serving_model"
@@ -210,8 +214,9 @@ def remove_one(path: Path) -> None:
     next(file for file in sorted(path.rglob("*")) if file.is_file()).unlink()
 
 
-@pytest.mark.parametrize("damage", [shutil.rmtree, empty, cut, remove_one])
-@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize(
+    ("node", "damage"), zip(NODES, [shutil.rmtree, empty, cut, remove_one], strict=True)
+)
 def test_a_damaged_artifact_is_written_again(
     folder: Path, node: str, damage: Callable[[Path], None]
 ) -> None:
@@ -246,7 +251,7 @@ def test_a_pushed_model_that_is_gone_is_pushed_again(
     (pushed,) = (folder / "serving_model").iterdir()
     damage(pushed)
     assert run(folder) == dict.fromkeys(NODES[:3], "cached") | {"Push": "run"}
-    found = latest_run(folder / "metadata.sqlite")["Push"].output("pushed_model")
+    found = latest_run(folder / "metadata.sqlite")["Push"].get("pushed_model")
     assert found is not None
     assert Path(found.properties["pushed_destination"], "saved_model.pb").is_file()
 

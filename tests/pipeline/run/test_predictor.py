@@ -1,4 +1,4 @@
-"""The model as a function of columns: unknown values and lists that it does not take."""
+"""The model as a function of columns: unknown values, lists and values that it does not take."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from components.arrow_example_gen.csv_numbers import NumberTexts
 from pipeline.run.predictor import _InputChecks, _rows_of_several_values, _UnseenCategories
-from pipeline.run.raw_rows import ModelRows, Wrong
+from pipeline.run.raw_rows import ModelRows, Wrong, model_rows
 
 
 def category(position: int, low: int, high: int) -> dict:
@@ -61,3 +62,20 @@ def test_a_column_that_takes_lists_is_not_blamed_for_another(names):
         Wrong(0, "size", "[1, 2]", "one value"),
         Wrong(7, "size", "[3, 4]", "one value"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("lists", "wrong"),
+    [
+        ([["1"], ["x"], ["2"]], [1]),
+        ([["x"], [], ["1", "y"], ["2"]], [0, 2]),
+        ([[], ["1", "x", "z"], None, ["3"], ["u"]], [1, 4]),
+    ],
+)
+def test_a_list_with_a_text_among_numbers_is_wrong_in_its_row(lists, wrong):
+    batch = pa.RecordBatch.from_pydict({"n": pa.array(lists, pa.list_(pa.string()))})
+    found = model_rows(batch, {"n": "int"}, NumberTexts())
+    assert [each.row for each in found.wrong] == wrong
+    kept = [row for row in range(len(lists)) if row not in wrong]
+    assert found.rows.tolist() == kept
+    assert found.columns["n"].to_pylist() == [[int(t) for t in lists[row] or []] for row in kept]

@@ -15,7 +15,7 @@ from compiled_taxi import GOLDEN, compiled, documents_of
 from kubernetes_server import JOBS, LAUNCHER, NAMESPACE, SCHEMA, KubernetesServer
 from loopback import Answer
 
-from pipeline.run.interrupts import terminated_by_signal
+from pipeline.run.process import terminated_by_signal
 from pipeline.targets import tfjob_launcher
 from pipeline.targets.executor_input import INPUTS_SPEC, INVOCATION, OUTPUTS_SPEC
 from pipeline.targets.tfjob import MANIFEST, _pod_template, _tfjob_manifest

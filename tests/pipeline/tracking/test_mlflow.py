@@ -19,12 +19,10 @@ import yaml
 from command_line import ROOT
 
 from pipeline.common import exit_codes
-from pipeline.common.errors import ConfigError
 from pipeline.config.config import PipelineConfig
 from pipeline.config.config_file import load_config
 from pipeline.report.run_record import records_of
 from pipeline.run.runner import run
-from pipeline.tracking.export import check_server
 
 from ..conftest import config_of, csv_text
 
@@ -161,13 +159,6 @@ def test_a_failed_run(file, client):
     assert failed.data.tags["failed_node"] == "NormalizationValidator"
     assert "eval/auc" not in failed.data.metrics
     assert "verdict" not in failed.data.tags
-
-
-def test_a_deleted_experiment_is_found_before_a_run(file, client):
-    config = load_config(file, ["name=deleted"])
-    client.delete_experiment(client.create_experiment(config.name))
-    with pytest.raises(ConfigError, match=r"'deleted' is deleted.*mlflow experiments restore"):
-        check_server(config)
 
 
 def test_a_server_that_stops_during_a_run(config, file, server, monkeypatch, capfd):

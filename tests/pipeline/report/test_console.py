@@ -1,0 +1,168 @@
+"""What a run prints: on terminals of any width and little ability, in a pipe, into streams."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from pipeline.report.console import Consoles, LiveView, PlainView, print_text, view
+from pipeline.report.progress import RunState
+from trainer_module.common.progress import RowsProcessed, TrainingStep
+
+WIDTHS = (40, 80, 200)
+CONTROL = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")
+LONG = "Warning: the column 'paid' has 3 values in 12,001 rows of the split 'train'. " * 3
+
+
+def terminal(width: int, height: int = 50) -> Console:
+    return Console(
+        file=io.StringIO(), width=width, height=height, force_terminal=True, markup=False
+    )
+
+
+def shown(console: Console) -> str:
+    """Return the text; each frame of a live view begins on a new line."""
+    text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+    return CONTROL.sub("", text.replace("\r", "\n"))
+
+
+def assert_fits(text: str, width: int) -> None:
+    """No line is wider than the terminal, and nothing is cut."""
+    assert max(map(cell_len, text.splitlines())) <= width
+    assert "…" not in text
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_sentences_break_between_words_on_a_terminal(width: int) -> None:
+    path = "/" + "folder/" * 30 + "file.csv"
+    console = terminal(width)
+    print_text(console, f"{LONG}see {path} and 支払い 支払い 支払い\n  indented")
+    lines = shown(console).splitlines()
+    assert path in lines  # whole, on a separate line, so that it can be copied
+    assert_fits("\n".join(line for line in lines if line != path), width)
+    assert " ".join(shown(console).split()) == " ".join(
+        f"{LONG}see {path} and 支払い 支払い 支払い indented".split()
+    )
+    assert lines[-1] == "  indented"
+
+
+def run_of(names: tuple[str, ...] = ("ArrowExampleGen", "NormalizationValidator", "Trainer")):
+    """The state of a run whose second node has run for 2 s."""
+    state = RunState.of(names)
+    state.start(names[0])
+    state.finish(names[0])
+    state.start(names[1])
+    node = state.node(names[1])
+    assert node is not None
+    node.started -= 2.0
+    return state
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_live_table(width: int) -> None:
+    state, console = run_of(), terminal(width)
+    with LiveView(state, console) as live:
+        state.nodes[1].rows = 4000
+        state.report(RowsProcessed(1500))
+        console.print(live._render())
+    text = shown(console)
+    assert_fits(text, width)
+    assert "1,500 of 4,000 rows" in " ".join(text.split())
+    assert "s left" in " ".join(text.split())
+    assert text.count("NormalizationValidator") >= 2
+    assert "✓" in text
+
+
+def test_a_table_that_is_taller_than_the_terminal_shows_the_running_node() -> None:
+    names = tuple(f"Node{number:02}" for number in range(30))
+    state, console = run_of(names), terminal(80, height=10)
+    with LiveView(state, console) as live:
+        console.print(live._render())
+    drawn, ended = shown(console).split("waiting: 28")[0], shown(console).splitlines()[-30:]
+    assert "ended: 1" in drawn
+    assert "Node01" in drawn
+    assert "Node02" not in drawn
+    assert [line.split()[1] for line in ended] == list(names)
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_terminal", "view_class", "has_colours"),
+    [
+        ({}, True, LiveView, True),
+        ({"NO_COLOR": "1"}, True, LiveView, False),
+        ({"TERM": "dumb"}, True, PlainView, False),
+        ({}, False, PlainView, False),
+        ({"FORCE_COLOR": "1"}, False, LiveView, True),
+    ],
+)
+def test_variables_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    is_terminal: bool,
+    view_class: type,
+    has_colours: bool,
+) -> None:
+    class Stream(io.StringIO):
+        def isatty(self) -> bool:
+            return is_terminal
+
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    console, state = Console(file=Stream(), width=80), run_of()
+    shown_by = view(state, console, plain=False)
+    assert type(shown_by) is view_class
+    with shown_by:
+        state.finish("NormalizationValidator")
+    text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+    assert bool(re.search(r"\x1b\[(\d+;)*3\dm", text)) == has_colours
+    if view_class is PlainView:
+        assert text.startswith("[2/3] NormalizationValidator: done in ")
+        assert not re.search(r"[\x00-\x09\x0b-\x1f]", text)
+
+
+def test_lines_in_a_pipe_come_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps and rows alike, of all nodes together."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    state, console = RunState.of(["Transform", "Trainer"]), Console(file=io.StringIO(), width=40)
+    with PlainView(state, console):
+        state.start("Transform")
+        for _ in range(11):
+            now[0] += 1.0
+            state.report(RowsProcessed(1000))
+        state.finish("Transform")
+        state.start("Trainer")
+        now[0] += 4.9
+        state.report(TrainingStep(5, 50, 1, 10, 0.25))
+        now[0] += 0.1
+        state.report(TrainingStep(6, 50, 1, 10, 0.25))
+    assert shown(console).splitlines() == [
+        "[1/2] Transform: 1,000 rows, 1,000 rows/s",
+        "[1/2] Transform: 6,000 rows, 1,000 rows/s",
+        "[1/2] Transform: 11,000 rows, 1,000 rows/s",
+        "[1/2] Transform: done in 11.0 s",
+        "[2/2] Trainer: step 6/50, loss 0.2500",
+    ]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_where_a_run_prints(quiet: bool, as_json: bool) -> None:
+    out, err = Console(file=io.StringIO()), Console(file=io.StringIO())
+    consoles = Consoles.of(out, err, quiet=quiet, as_json=as_json)
+    for console, text in zip(consoles, ("progress", "warning", "verdict"), strict=True):
+        console.print(text)
+    if not quiet:
+        assert shown(err if as_json else out).split() == ["progress", "warning", "verdict"]
+        assert shown(out if as_json else err) == ""
+    else:
+        assert shown(err).split() == ["warning"]
+        assert shown(out).split() == ([] if as_json else ["verdict"])

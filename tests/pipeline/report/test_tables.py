@@ -1,0 +1,70 @@
+"""No cell of a table is cut, whatever the width of the terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from pipeline.report.metrics import class_scores
+from pipeline.report.summary import MOST_CLASSES, MOST_COMPARED, classes_table
+from pipeline.report.tables import Cell, Column, Row, Table, print_table
+
+WIDTHS = (40, 60, 80, 200)
+
+
+def printed(table: Table, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    print_table(console, table)
+    return console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def metrics(slice_name: str = "payment=Cash") -> Table:
+    rows = [
+        Row([Cell(name), *(Cell(f"{place}{row}.1234") for place in range(9))])
+        for row, name in enumerate(["all rows", slice_name])
+    ]
+    rows.append(Row([Cell("needed", state="quiet"), *[Cell("")] * 8, Cell("≥ 0.5")]))
+    names = [Column(f"metric_number_{place}", True) for place in range(9)]
+    return Table("", [Column("slice"), *names], rows)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["payment=Cash", "支払い方法", "a_column_of_" + 20 * "x"])
+def test_every_cell_is_printed_whole_and_in_width(width: int, name: str) -> None:
+    text = printed(metrics(slice_name=name), width)
+    assert max(map(cell_len, text.splitlines())) <= width
+    assert "…" not in text
+    for place in range(9):
+        assert text.count(f"metric_number_{place}") == 1
+        assert f"{place}0.1234" in text
+        assert f"{place}1.1234" in text
+    assert text.count("needed") == text.count("≥ 0.5") == 1  # not in a table where it says nothing
+    tables = text.split("\n\n")
+    assert len(tables) == 1 if width == 200 else len(tables) > 2
+    assert all("all rows" in table for table in tables)
+
+
+def test_names_and_values_wider_than_the_terminal_are_folded() -> None:
+    text = printed(metrics(slice_name="x" * 100), 50)
+    assert max(map(len, text.splitlines())) <= 50
+    assert re.sub(r"[^x]", "", text.split("\n\n")[0]).count("x") == 100
+    table = Table("", [Column("name"), Column("value")], [Row([Cell("a"), Cell("y" * 90)])])
+    assert printed(table, 30).count("y") == 90
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [3, 40])
+def test_classes_with_long_and_wide_names(width: int, count: int) -> None:
+    names = [f"class number {each} 種類" for each in range(count)]
+    matrix = {(a, b): 1000.0 + 10 * a + b for a in range(count) for b in range(count)}
+    text = printed(classes_table(matrix, names, counted="rows"), width)
+    assert max(map(cell_len, text.splitlines())) <= width
+    printed_numbers = set(text.split())
+    for scores in list(class_scores(matrix).values())[:MOST_CLASSES]:
+        assert f"{scores.recall:.4f}" in printed_numbers
+    if count <= MOST_COMPARED:
+        assert {f"{rows:,.10g}" for rows in matrix.values()} <= printed_numbers
