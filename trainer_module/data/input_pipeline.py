@@ -17,8 +17,8 @@ from trainer_module.data.parquet_rows import SUFFIX, ParquetRows, is_parquet
 from trainer_module.data.row_source import RowSource, block_rows, row_bytes
 from trainer_module.data.scheduled_batches import ScheduledBatches, SizedBatches
 from trainer_module.data.tfrecord_rows import TFRecordRows
+from trainer_module.devices.replicas import Replicas, Share
 from trainer_module.options.batch_sizes import BatchSizes
-from trainer_module.step.window_loop import Replicas, Share
 
 # Most bytes of a shuffle buffer that is shuffled in blocks, in up to four copies.
 _MOST_BYTES = 128 << 20

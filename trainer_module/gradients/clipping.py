@@ -18,6 +18,7 @@ import tensorflow as tf
 from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import LossLike, Tensors
+from trainer_module.devices.replicas import replica_index
 from trainer_module.gradients.arguments import check_positive_number, checked_batch
 from trainer_module.gradients.layer_gradients import (
     ChunkGradients,
@@ -31,7 +32,6 @@ from trainer_module.gradients.row_gradients import (
     check_chunk_size,
     map_chunks,
     number_rows,
-    replica_index,
     resolve_chunk_size,
     row_bytes,
     sum_chunks,
@@ -41,7 +41,7 @@ from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.describe import Description
 from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.micro_batch import MicroBatchGradients
-from trainer_module.window.spec import Batch, Placement, StepInputs, WindowSpec
+from trainer_module.window.spec import Batch, Placement, StepInputs, WindowSpec, placement_of
 from trainer_module.window.trace import phase_scope
 
 
@@ -243,9 +243,9 @@ class _ClippedMicroBatch:
         )
 
 
-def check_placement(placement: Placement, clip_norm: float) -> None:
+def check_placement(model: keras.Model, clip_norm: float) -> None:
     """Raise ValueError for a model on several devices."""
-    if type(placement) is not Placement:
+    if type(placement_of(model)) is not Placement:
         raise ValueError(
             f"clip_per_example={clip_norm} with a model on several devices: the norm of a row's "
             "gradient needs all stages at once. Put the model on one device, or leave out "

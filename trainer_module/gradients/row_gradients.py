@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import tensorflow as tf
 
 from trainer_module.common.tensors import Tensors
-from trainer_module.devices.replicas import replica_kind
+from trainer_module.devices.replicas import replica_index, replica_kind
 from trainer_module.window.gradient_sum import buckets
 from trainer_module.window.micro_batch import micro_batch_gradients
 from trainer_module.window.spec import LIMITS, Batch, StepInputs, WindowSpec
@@ -219,12 +219,6 @@ class _RowGradients(NamedTuple):
 def number_rows(batch: Tensors) -> tuple[Tensors, tf.Tensor]:
     """Return the batch with the number of each row, from which its random numbers are derived."""
     return batch, tf.range(count_rows(batch))
-
-
-def replica_index() -> tf.Tensor | int:
-    """Return the number of this replica among all; 0 outside of `strategy.run`."""
-    context = tf.distribute.get_replica_context()
-    return 0 if context is None else context.replica_id_in_sync_group
 
 
 def row_gradients(

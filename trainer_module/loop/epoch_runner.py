@@ -165,7 +165,6 @@ class EpochRunner:
             rows=report.rows,
             seconds=seconds,
             noise_scale=report.noise_scale,
-            task_weights=report.task_weights,
             parts=self._times.divide(),
         )
 

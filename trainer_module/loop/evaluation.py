@@ -17,7 +17,12 @@ from trainer_module.common.tensors import Batch, LossLike, Tensors
 from trainer_module.data.epoch_data import BatchSource, as_batches
 from trainer_module.devices.graph_marks import GraphMarks
 from trainer_module.devices.multi_worker import worker_group
-from trainer_module.devices.replicas import is_multi_worker, local_replicas
+from trainer_module.devices.replicas import (
+    Share,
+    is_multi_worker,
+    local_replicas,
+    per_replica,
+)
 from trainer_module.loop.output_metrics import Metrics, metrics_by_name
 from trainer_module.losses.loss_values import zero_where_unweighted
 from trainer_module.losses.weighted_loss import (
@@ -31,7 +36,7 @@ from trainer_module.losses.weighted_loss import (
 )
 from trainer_module.model.metrics import check_labels, values_by_name
 from trainer_module.model.undefined import defined_result
-from trainer_module.step.window_loop import Share, per_replica, unpack_batch
+from trainer_module.window.spec import unpack_batch
 
 _ARRAY_ROWS = 256  # of a batch of arrays: no number changes the result
 

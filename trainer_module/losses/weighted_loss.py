@@ -166,28 +166,6 @@ class WeightedLoss:
             return LossSums(numerator if factor == 1 else factor * numerator, denominator)
         return self._combined(found, self._of_tasks(sums), sample_weight)
 
-    def balanced(
-        self, labels: Tensors, outputs: Tensors, sample_weight: Tensors, weights: tf.Tensor
-    ) -> tuple[LossSums, LossSums]:
-        """Return the sums with a weight for each of several outputs, and those of each output.
-
-        Args:
-            labels: See `__call__`.
-            outputs: See `__call__`.
-            sample_weight: See `__call__`.
-            weights: `[outputs]`, which multiply the numerators.
-
-        Returns:
-            What `__call__` returns, with the weights; and Σ w_i l_i and Σ w_i without them,
-            `[outputs]` each.
-        """
-        pairs = [self._values(term, labels, outputs, sample_weight) for term in self.terms]
-        tasks = self._of_tasks([self._sums(*pair) for pair in pairs])
-        numerators = tasks.numerator * tf.cast(weights, tasks.numerator.dtype)
-        found = [values for values, _ in pairs]
-        balanced = self._combined(found, LossSums(numerators, tasks.denominator), sample_weight)
-        return balanced, tasks
-
     def _of_tasks(self, sums: Sequence[LossSums]) -> LossSums:
         """Return the sums of each output, `[outputs]` each, with its factor."""
         dtype = tf.float64 if any(s.numerator.dtype == tf.float64 for s in sums) else tf.float32
@@ -239,18 +217,6 @@ class WeightedLoss:
             return LossSums(numerator, _sum_of_weights(found.weights, given=given))
         counted = tf.ones_like(found.values) if found.counted is None else found.counted
         return LossSums(numerator, tf.reduce_sum(counted))
-
-
-class SeparateLoss(WeightedLoss):
-    """A loss of several outputs whose sums and gradients are always separate."""
-
-    @classmethod
-    def of(cls, loss: WeightedLoss) -> SeparateLoss:
-        """Return the same loss with separate sums."""
-        return cls(loss.loss, loss.loss_weights, loss.reduction, loss.class_weight, loss.terms)
-
-    def _count_the_same(self, found: list[Values], sample_weight: Tensors) -> bool:
-        return False
 
 
 def _part(structure: Tensors, path: Path, what: str, *, alone: bool) -> Tensors:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_serializer, field_validator, model_validator
+from pydantic import Field, field_serializer, field_validator
 
 from trainer_module.common.json_values import Json
 from trainer_module.common.tensors import Tensors
@@ -15,7 +15,6 @@ from trainer_module.options.settings import COUNT, RUNTIME_ONLY, Settings, parse
 
 _NonFinite = Literal["raise", "skip"]
 AddedLosses = Literal["mean", "sum"]
-TaskBalance = Literal["none", "uncertainty", "gradnorm"]
 # (gradients, variables[, step=...]) -> gradients; see `StepOptions.transforms`.
 GradientTransform = Callable[..., Sequence[Tensors]]
 
@@ -94,9 +93,6 @@ class StepOptions(UpdateOptions):
             stops the training.
         added_losses: Whether the values that layers pass to `add_loss` are a "mean" or a "sum" over
             rows; None: as this version of Keras computes its activity regularisers.
-        task_balance: For a model with several outputs. "uncertainty" (Kendall et al., 2018) and
-            "gradnorm" (Chen et al., 2018) learn the weight of each loss (see docs/gradients.md);
-            "none": the weights are those of the loss.
         transforms: Functions of the window's gradient, called in order. Each takes (gradients,
             variables): two lists of equal length, the dense mean gradient (regularisation
             included) of each variable that has one, and the Keras variables. It returns the new
@@ -109,7 +105,6 @@ class StepOptions(UpdateOptions):
 
     micro_batch_size: Annotated[int, COUNT, RUNTIME_ONLY]
     added_losses: AddedLosses | None = None
-    task_balance: TaskBalance = "none"
     transforms: tuple[GradientTransform, ...] = ()
     expected_rows: Annotated[int | None, COUNT, RUNTIME_ONLY] = None
     # A run that stopped after too many skips can resume with a larger number.
@@ -148,16 +143,6 @@ class StepOptions(UpdateOptions):
                     "it needs the number of the step"
                 )
         return tuple(value)
-
-    @model_validator(mode="after")
-    def _check_rows_of_tasks(self) -> StepOptions:
-        if self.clip_per_example is not None and self.task_balance != "none":
-            raise ValueError(
-                f"clip_per_example={self.clip_per_example} with task_balance="
-                f"{self.task_balance!r}: the norm of a row's gradient would change with the "
-                "weights of the tasks; leave one of them out"
-            )
-        return self
 
     @field_serializer("transforms", when_used="json")
     def _transforms_as_code(self, value: tuple[GradientTransform, ...]) -> Json:

@@ -70,8 +70,6 @@ class LoopReport(NamedTuple):
         rows: Number of rows of all windows.
         exhausted: Whether the iterator had fewer windows than requested.
         noise_scale: Gradient noise scale in rows; NaN if it is not measured.
-        task_weights: The weight of each task by the name of its output; None without
-            `task_balance`.
         reading_seconds: Wall time in which the host waited for a batch, seen by this process. The
             update of the window before may run meanwhile. NaN if it is not measured.
     """
@@ -83,7 +81,6 @@ class LoopReport(NamedTuple):
     rows: int
     exhausted: bool
     noise_scale: float = float("nan")
-    task_weights: dict[str, float] | None = None
     reading_seconds: float = float("nan")
 
 
@@ -138,13 +135,6 @@ def non_finite_error(
         "features, labels and weights, and for weights below 0; lower the learning rate or "
         + advice
     )
-
-
-def local_nonfinite_replicas(report: StepReport) -> list[int]:
-    """Return the numbers of this process's replicas whose sums are not finite."""
-    flags = report.finite_by_replica.numpy()
-    numbers = report.replicas.numpy().tolist()
-    return [number for number, finite in zip(numbers, flags, strict=True) if not finite.all()]
 
 
 @runtime_checkable

@@ -18,32 +18,27 @@ from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Gradient, LossLike, PerReplica, Tensors
 from trainer_module.devices.multi_worker import worker_group
-from trainer_module.devices.replicas import local_replicas
+from trainer_module.devices.replicas import (
+    Share,
+    is_distributed,
+    local_replicas,
+    per_replica,
+    replica_index,
+)
 from trainer_module.options.step_options import StepOptions
 from trainer_module.step.reports import (
     LoopReport,
     NonFiniteError,
     StepReport,
     empty_report,
-    local_nonfinite_replicas,
     non_finite_error,
 )
 from trainer_module.step.scaled_learning_rate import follow_steps
-from trainer_module.step.setup import StepSetup, create_balance
+from trainer_module.step.setup import StepSetup
 from trainer_module.step.state import LossScale, MovingAverage, NoiseAverage, StepCounters
-from trainer_module.step.window_loop import (
-    LoopTotals,
-    Share,
-    StepFunctions,
-    is_distributed,
-    per_replica,
-    take_windows,
-    unpack_batch,
-    unpack_share,
-)
-from trainer_module.window.describe import Description
-from trainer_module.window.gradient_sum import apply_gradients, sum_dtype
-from trainer_module.window.spec import Batch, StepInputs
+from trainer_module.step.window_loop import LoopTotals, StepFunctions, take_windows
+from trainer_module.window.gradient_sum import apply_gradients, sum_dtype, sum_over_replicas
+from trainer_module.window.spec import Batch, StepInputs, unpack_batch, unpack_share
 from trainer_module.window.trace import phase_scope
 from trainer_module.window.update import Update
 
@@ -51,8 +46,10 @@ from trainer_module.window.update import Update
 class TrainStep:
     """Exact optimizer steps over global batches, split over replicas and into micro-batches.
 
-        reduce over replicas -> unscale -> divide -> add ∇R -> transforms -> finite check
-            -> clip by global norm -> optimizer.apply -> EMA -> step counter
+        sum over micro-batches -> sum over replicas -> divide by Σ w, add ∇R -> transforms
+            -> finite check -> clip by global norm -> optimizer.apply -> EMA -> step counter
+
+    `_window` is this recipe.
 
     Example:
         strategy = create_strategy("mirrored")
@@ -84,8 +81,8 @@ class TrainStep:
                 `weighted_loss` accepts.
             strategy: A tf.distribute strategy; None: the current one.
             **options: The fields of `StepOptions`: micro_batch_size, clip_norm, clip_per_example,
-                ema_momentum, non_finite, max_consecutive_skips, added_losses, task_balance,
-                transforms, jit_compile, gradient_noise_scale, expected_rows.
+                ema_momentum, non_finite, max_consecutive_skips, added_losses, transforms,
+                jit_compile, gradient_noise_scale, expected_rows.
 
         Raises:
             ValueError: An option is out of range, the model overrides `train_step` or
@@ -108,7 +105,6 @@ class TrainStep:
             self.loss_scale = LossScale() if computes_in_float16(model) else None
             self._average = None if momentum is None else MovingAverage(self._variables, momentum)
             self._noise = None if noise_every is None else NoiseAverage(noise_every)
-            self._balance = create_balance(self.options.task_balance, model, self.loss_fn)
         follow_steps(optimizer, self.step)
         self._step_functions = StepFunctions(self._window)
         self._distributed_function = tf.function(
@@ -184,7 +180,6 @@ class TrainStep:
             rows=int(totals.rows),
             exhausted=bool(exhausted),
             noise_scale=self.noise_scale,
-            task_weights=self.task_weights or None,
             reading_seconds=seconds + float(totals.reading_seconds),
         )
 
@@ -202,22 +197,13 @@ class TrainStep:
         """
         return float("nan") if self._noise is None else self._noise.noise_scale
 
-    @property
-    def task_weights(self) -> dict[str, float]:
-        """The weight of each task with `task_balance`, by the name of its output; else empty."""
-        return {} if self._balance is None else self._balance.weights
-
     def state(self) -> list[tf.Variable]:
-        """Return the step's variables in a fixed order.
-
-        They are the counters, the EMA, the loss scale, the noise and the balance of the tasks.
-        """
+        """Return the step's variables in a fixed order: counters, EMA, loss scale, noise."""
         scale = self.loss_scale
         own = self._counters.state()
         scales = [scale.scale, scale.finite_windows] if scale else []
         noise = [self._noise.values] if self._noise else []
-        balance = self._balance.state() if self._balance else []
-        return own + self.averages + scales + noise + balance
+        return own + self.averages + scales + noise
 
     @property
     def averages(self) -> list[tf.Variable]:
@@ -237,11 +223,11 @@ class TrainStep:
         skipped = int(self._counters.consecutive.numpy())
         step = int(self.step.numpy())
         # All workers reach this line, because they see the same reduced sums.
-        found = worker_group(self.strategy).gather(
-            "a window not finite", local_nonfinite_replicas(report)
-        )
+        finite = report.finite_by_replica.numpy().all(axis=1)
+        here = report.replicas.numpy()[~finite].tolist()
+        everywhere = worker_group(self.strategy).gather("a window not finite", here)
         several = self.strategy.num_replicas_in_sync > 1
-        replicas = sorted(itertools.chain.from_iterable(found)) if several else []
+        replicas = sorted(itertools.chain.from_iterable(everywhere)) if several else []
         return non_finite_error(report, self._variables, step, replicas=replicas, skipped=skipped)
 
     def _traced(self, batch: Batch) -> StepReport:
@@ -292,24 +278,33 @@ class TrainStep:
         return self._setup.marks.watched("step", first=lambda: int(self.step.numpy()) + 1)
 
     def _window(self, batch: Tensors) -> StepReport:
-        """Run one window in cross-replica context; all updates of variables start here."""
+        """Take one optimizer step in cross-replica context: from a global batch to the variables.
+
+        All changes of variables start here.
+        """
         self._setup.marks.computing(batch)
         parts = per_replica(batch, self.strategy)
         description = self._setup.describe(Batch(*_first_replica(self.strategy, parts)))
+
+        def on_replica(
+            parts: Tensors, step: tf.Tensor, scale: tf.Tensor | None
+        ) -> tuple[Update, tf.Tensor]:
+            replica = replica_index()
+            measures_noise = None if self._noise is None else self._noise.is_due(step)
+            inputs = StepInputs((step, replica), scale, measures_noise=measures_noise)
+            local = self._setup.sum_micro_batches(Batch(*parts), inputs, description)
+            with phase_scope("reduction"):
+                total = sum_over_replicas(local)
+            update = self._setup.update(total, local, inputs, step)  # divide, transform, clip
+            return update, tf.convert_to_tensor(replica, tf.int32)
+
         with self.strategy.scope():
             step = self.step.read_value()
             scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
-            balance = None if self._balance is None else self._balance.log_weights.read_value()
-            updates, numbers = self.strategy.run(
-                lambda *parts: self._update(*parts, description=description),
-                args=(parts, step, scale, balance),
-            )
+            updates, numbers = self.strategy.run(on_replica, args=(parts, step, scale))
             update = _first_replica(self.strategy, updates)
             with phase_scope("update"):
-                report = self._report(update, scale)._replace(
-                    finite_by_replica=tf.stack(self._results(updates.finite_here)),
-                    replicas=tf.stack(self._results(numbers)),
-                )
+                report = self._report(update, updates.finite_here, numbers, scale)
                 # tf.cond is outside strategy.run, so that Keras can merge replicas inside it. All
                 # replicas and workers see the same reduced sums, so they take the same branch.
                 tf.cond(
@@ -322,37 +317,14 @@ class TrainStep:
                     self.loss_scale.update(update.is_finite)
                 if self._noise is not None and update.noise is not None:
                     self._noise.update(update.noise)
-                if self._balance is not None:
-                    self._balance.update(update)
         return report
 
     def _results(self, values: PerReplica) -> Sequence[tf.Tensor]:
         return self.strategy.experimental_local_results(values)
 
-    def _update(
-        self,
-        parts: Tensors,
-        step: tf.Tensor,
-        scale: tf.Tensor | None,
-        log_weights: tf.Tensor | None,
-        *,
-        description: Description,
-    ) -> tuple[Update, tf.Tensor]:
-        """Return the update up to the clipped g, and the replica's number, in replica context."""
-        context = tf.distribute.get_replica_context()
-        assert context is not None
-        replica = context.replica_id_in_sync_group
-        measures_noise = None if self._noise is None else self._noise.is_due(step)
-        inputs = StepInputs(
-            (step, replica),
-            loss_scale=scale,
-            log_weights=log_weights,
-            measures_noise=measures_noise,
-        )
-        update = self._setup.update(Batch(*parts), inputs, step, description)
-        return update, tf.convert_to_tensor(replica, tf.int32)
-
-    def _report(self, update: Update, scale: tf.Tensor | None) -> StepReport:
+    def _report(
+        self, update: Update, finite_here: PerReplica, numbers: PerReplica, scale: tf.Tensor | None
+    ) -> StepReport:
         """Return the report of an update: whether it is applied, or fails the run."""
         failed = update.is_rejected
         if self.options.non_finite == "skip":
@@ -365,12 +337,12 @@ class TrainStep:
             loss=update.loss,
             gradient_norm=update.gradient_norm,
             weight_sum=update.weight_sum,
-            rows=update.total.rows,
+            rows=update.rows,
             applied=update.is_applied,
             failed=failed,
             finite=update.finite,
-            finite_by_replica=update.finite_here[tf.newaxis],
-            replicas=tf.zeros([1], tf.int32),
+            finite_by_replica=tf.stack(self._results(finite_here)),
+            replicas=tf.stack(self._results(numbers)),
         )
 
     def _apply(self, gradients: list[Gradient]) -> tf.Tensor:

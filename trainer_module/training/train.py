@@ -17,7 +17,7 @@ from trainer_module.config import TrainerConfig
 from trainer_module.data.dataset_fingerprint import files_identity
 from trainer_module.data.input_pipeline import DataSummary, Examples
 from trainer_module.data.label_scale import LabelScale
-from trainer_module.devices.replicas import is_multi_worker
+from trainer_module.devices.replicas import is_multi_worker, replicas_here
 from trainer_module.loop.callback import Callback, FitResult
 from trainer_module.loop.callbacks import EarlyStopping, Prune, TensorBoardScalars
 from trainer_module.loop.checkpoint_folder import run_folder
@@ -34,7 +34,6 @@ from trainer_module.model.pruned_dense import PrunedDense
 from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
 from trainer_module.step.reports import Step
 from trainer_module.step.train_step import TrainStep
-from trainer_module.step.window_loop import replicas_here
 from trainer_module.training.prepare import (
     Folders,
     Prepared,

@@ -10,8 +10,8 @@ import keras
 import tensorflow as tf
 
 from trainer_module.checks.model import computes_in_float16, reject_updates
-from trainer_module.common.tensors import Gradient, Tensors, Variable, VariableValues
-from trainer_module.losses.weighted_loss import LossSums, WeightedLoss, loss_sums
+from trainer_module.common.tensors import Gradient, Variable, VariableValues
+from trainer_module.losses.weighted_loss import loss_sums
 from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
 from trainer_module.window.trace import phase_scope, window_forward_pass
 
@@ -32,8 +32,6 @@ class MicroBatchGradients(NamedTuple):
             regularisers, scalar; None without such losses.
         added_gradients: Gradients of `added_loss`; None without such losses or if `separate` is
             false.
-        tasks: Σ w_i l_i and Σ w_i of each task without its weight, `[2, tasks]`; None without
-            `log_weights`.
         recorded: The same gradients by the tensors of `record`.
     """
 
@@ -42,7 +40,6 @@ class MicroBatchGradients(NamedTuple):
     gradients: list[Gradient]
     added_loss: tf.Tensor | None
     added_gradients: list[Gradient] | None
-    tasks: tf.Tensor | None = None
     recorded: Sequence[Gradient] = ()
 
 
@@ -94,7 +91,7 @@ def micro_batch_gradients(
             tape.watch(variables)
         with scope, window_forward_pass(), record(tape) as tensors:
             outputs = model(batch.features, training=True)
-        (numerator, denominator), tasks = _loss_sums(spec, batch, outputs, inputs.log_weights)
+        numerator, denominator = loss_sums(spec.loss_fn, batch.labels, outputs, batch.sample_weight)
         added = _sum([upcast_to_float32(loss) for loss in scope.losses]) if scope.losses else None
         of_outputs = numerator.shape.rank and separate
         total = numerator if of_outputs else tf.reduce_sum(numerator)
@@ -128,21 +125,8 @@ def micro_batch_gradients(
         gradients=of_rows[: len(variables)],
         added_loss=added,
         added_gradients=(None if scaled_added is None else gradients(scaled_added, added_divisor)),
-        tasks=tasks,
         recorded=of_rows[len(variables) :],
     )
-
-
-def _loss_sums(
-    spec: WindowSpec, batch: Batch, outputs: Tensors, log_weights: tf.Tensor | None
-) -> tuple[LossSums, tf.Tensor | None]:
-    """Return the sums of the loss, and those of each task if tasks have weights."""
-    if log_weights is None:
-        return loss_sums(spec.loss_fn, batch.labels, outputs, batch.sample_weight), None
-    assert isinstance(spec.loss_fn, WeightedLoss)
-    weights = tf.exp(log_weights)
-    sums, tasks = spec.loss_fn.balanced(batch.labels, outputs, batch.sample_weight, weights)
-    return sums, tf.stack(tasks)
 
 
 def _stacked(of_outputs: list[list[Gradient]]) -> list[Gradient]:

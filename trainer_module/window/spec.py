@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.common.tensors import Tensors, VariableValues
-from trainer_module.devices.replicas import DeviceKind
+from trainer_module.devices.replicas import DeviceKind, Share
 from trainer_module.losses.weighted_loss import LossFunction
 from trainer_module.options.step_options import AddedLosses
 
@@ -34,6 +34,30 @@ class Batch(NamedTuple):
     features: Tensors
     labels: Tensors
     sample_weight: Tensors = None
+
+
+def unpack_batch(batch: Tensors) -> Batch:
+    """Return the parts of a batch; sample_weight is None for a batch of two parts.
+
+    Raises:
+        ValueError: The batch is not (features, labels) or (features, labels, sample_weight).
+    """
+    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+        raise ValueError(
+            f"a batch is (features, labels) or (features, labels, sample_weight), got "
+            f"{type(batch).__name__}"
+            + (f" of {len(batch)}" if isinstance(batch, (tuple, list)) else "")
+            + "."
+        )
+    features, labels, *rest = batch
+    return Batch(features, labels, rest[0] if rest else None)
+
+
+def unpack_share(element: Tensors) -> Batch | Share:
+    """Return an element of a dataset as a batch or a share of one."""
+    if isinstance(element, Share):
+        return Share(unpack_batch(element.batch), element.rows)
+    return unpack_batch(element)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +94,6 @@ class StepInputs(NamedTuple):
             Dropout masks are a function of the model's seeds and these integers.
         loss_scale: Factor of all gradients, for float16; None: 1.
         values: See `VariableValues`; empty: read the variables.
-        log_weights: Logarithm of the weight of each task, `[tasks]`, for `task_balance`; None: all
-            weights are 1.
         measures_noise: Whether to sum the squares of this window's passes, scalar bool; None: no
             window's.
     """
@@ -79,7 +101,6 @@ class StepInputs(NamedTuple):
     random_position: Sequence[Index] = ()
     loss_scale: tf.Tensor | None = None
     values: VariableValues = ()
-    log_weights: tf.Tensor | None = None
     measures_noise: tf.Tensor | None = None
 
 

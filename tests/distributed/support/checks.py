@@ -26,12 +26,11 @@ from trainer_module import (
     create_strategy,
     per_example_gradients,
 )
-from trainer_module.devices.replicas import is_multi_worker
+from trainer_module.devices.replicas import is_multi_worker, per_replica, replicas_here
 from trainer_module.devices.worker_group import Disagreement, current_workers
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.model.metrics import create_metric
 from trainer_module.step.reports import NonFiniteError
-from trainer_module.step.window_loop import per_replica, replicas_here
 
 METRICS = ("auc", "f1_score", "mean_squared_error", "r2_score", "precision")
 

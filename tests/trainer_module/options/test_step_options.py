@@ -25,7 +25,6 @@ def test_the_fingerprint_has_each_option_that_affects_the_result():
         "non_finite": "raise",
         "gradient_noise_scale": None,
         "added_losses": None,
-        "task_balance": "none",
         "transforms": [],
     }
 
