@@ -27,7 +27,7 @@ from trainer_module.step.reports import Step
 
 _POSITION = "position"
 # Of positions and variables; another number when either changes.
-_FORMAT = 3
+_FORMAT = 4
 # Assumed duration of a save before the first: by default the first second needs no checkpoint.
 _FIRST_GUESS_SECONDS = 0.01
 

@@ -20,7 +20,7 @@ import tensorflow as tf
 from killed_loop import ROWS, EndsAt, X, Y
 
 from trainer_module.devices.worker_group import SINGLE_PROCESS
-from trainer_module.loop.worker_sync import Preempted, WorkerSync
+from trainer_module.loop.run import Preempted, WorkerSync
 from trainer_module.step.train_step import SavedState
 
 ROWS_IN_ORDER = tf.data.Dataset.from_tensor_slices((X, Y))
@@ -140,7 +140,7 @@ def test_sigterm_after_the_last_boundary_ends_the_process():
     program = """
 import os, signal, sys
 from trainer_module.devices.worker_group import SINGLE_PROCESS
-from trainer_module.loop.worker_sync import Preempted, WorkerSync
+from trainer_module.loop.run import Preempted, WorkerSync
 sync = WorkerSync(SINGLE_PROCESS)
 with sync.noting_sigterm():
     os.kill(os.getpid(), signal.SIGTERM)
