@@ -31,14 +31,7 @@ _NOT_BY_A_STEP = {
 def warn_compile_args_ignored(
     model: keras.Model, loss: LossLike, *, optimizer: keras.optimizers.Optimizer | None = None
 ) -> None:
-    """Log one line, once per model, with the arguments of `compile` that have no effect.
-
-    Args:
-        model: A Keras model; it may be compiled for `evaluate`.
-        loss: The loss that is used. The same loss and `loss_weights` are not in the line.
-        optimizer: The optimizer that is used; None: the caller takes no steps, and only the loss
-            is compared.
-    """
+    """Log one line, once per model, with the arguments of `compile` that have no effect."""
     if not model.compiled:
         return
     compiled = dict(getattr(getattr(model, "_compile_config", None), "config", None) or {})
@@ -143,10 +136,6 @@ def check_optimizer(
     """Raise ValueError for an optimizer with unsupported options or of another strategy.
 
     Unsupported options are those that would act per replica or per micro-batch.
-
-    Args:
-        optimizer: A Keras 3 optimizer.
-        strategy: The strategy under which the optimizer was created.
     """
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         raise ValueError(

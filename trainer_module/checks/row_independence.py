@@ -21,7 +21,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.checks.logits import warn_if_not_probabilities
 from trainer_module.checks.randomness import (
     draws_by_row,
     find_uncontrolled_draw,
@@ -78,8 +77,7 @@ def check_rows_are_independent(
             except Exception as error:  # of user code; it does not mean that training fails
                 reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
                 continue
-            outputs, sums = probe.whole
-            warn_if_not_probabilities(model, loss_fn, outputs)
+            _, sums = probe.whole
             draw = find_uncontrolled_draw(probe.graph)
             if problem and draw is None:
                 raise ValueError(problem)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.devices.replicas import replica_index
-from trainer_module.gradients.arguments import check_positive_number, checked_batch
+from trainer_module.gradients.arguments import checked_batch
 from trainer_module.gradients.layer_gradients import (
     ChunkGradients,
     chunk_gradients,
@@ -132,7 +133,9 @@ def clipped_gradient_sum(
     Raises:
         ValueError: clip_norm is not a finite number above 0. See also `per_example_gradients`.
     """
-    check_positive_number("clip_norm", clip_norm, example="1.0")
+    is_number = isinstance(clip_norm, numbers.Real) and not isinstance(clip_norm, bool)
+    if not is_number or not 0 < clip_norm < math.inf:
+        raise ValueError(f"clip_norm={clip_norm!r}: use a finite number above 0, such as 1.0.")
     batch = checked_batch(
         model,
         loss_fn,
@@ -257,12 +260,6 @@ def plan_clipping(
     spec: WindowSpec, batch: Batch, description: Description, clip_norm: float
 ) -> _ClippedMicroBatch:
     """Return how the micro-batches of a window are clipped.
-
-    Args:
-        spec: Model and loss.
-        batch: The replica's rows of a window; only shapes and dtypes count.
-        description: The result of `describe` for the batch.
-        clip_norm: c, above 0.
 
     Raises:
         ValueError: The gradient of a row is not defined.

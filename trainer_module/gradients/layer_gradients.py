@@ -199,12 +199,7 @@ class ChunkGradients(NamedTuple):
     gradients: Sequence[tf.Tensor]
 
     def norms(self, rows: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-        """Return the norm of each row's gradient, `[rows]`.
-
-        Args:
-            rows: Number of rows, scalar.
-            dtype: Dtype of the result.
-        """
+        """Return the norm of each row's gradient, `[rows]`."""
         squares = [tf.zeros([rows], dtype)]
         squares += [tf.cast(layer.squared_norms(), dtype) for layer in self.layers]
         for gradients in self.gradients:
@@ -214,11 +209,7 @@ class ChunkGradients(NamedTuple):
         return tf.sqrt(tf.maximum(tf.add_n(squares), 0))
 
     def weighted_sums(self, factors: tf.Tensor) -> dict[int, tf.Tensor]:
-        """Return Σ_i factors_i g_i by the id of the variable; no entry for an unused variable.
-
-        Args:
-            factors: `[rows]`, of the dtype of the sums.
-        """
+        """Return Σ_i factors_i g_i by the id of the variable; no entry for an unused variable."""
         sums: dict[int, tf.Tensor] = {}
         for layer in self.layers:
             found = layer.weighted_sums(factors)
@@ -266,16 +257,6 @@ def chunk_gradients(
 
     So a layer's inputs and the gradients of its outputs are those of the row, whatever the model
     does with several rows.
-
-    Args:
-        spec: Model and loss.
-        batch: Tensors `[rows, ...]` or None: features, labels and weights.
-        layers: Some of `layers_by_norm_identity`.
-        others: All other variables whose gradients are wanted.
-
-    Returns:
-        A function of `(batch, row numbers)` and the inputs of the rows, whose `random_position` the
-        row's number is added to. It returns the sums of each row, `[rows]`, and their gradients.
     """
 
     def of_chunk(part: Any, inputs: StepInputs) -> tuple[LossSums, ChunkGradients]:

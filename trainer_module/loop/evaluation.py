@@ -285,12 +285,6 @@ def _metrics_by_name(
 ) -> dict[str, _OutputMetric]:
     """Return the metrics by the name of their result; call it in the strategy's scope.
 
-    Args:
-        metrics: Names, metrics and functions `(labels, outputs) -> values`, in lists, nested like
-            the outputs.
-        outputs: Paths of the outputs that have a loss; [()] for a single one, empty if unknown.
-        output_names: Names that Keras has for the outputs of a list.
-
     Raises:
         ValueError: Something else is among the metrics, there is no such name or output, or two
             results have the same name.

@@ -25,7 +25,7 @@ from trainer_module.loop.callback import FitResult
 from trainer_module.loop.callback_list import CallbackList
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.run_fingerprint import Fingerprint, check_fingerprint
-from trainer_module.options.loop_options import LoopOptions
+from trainer_module.options.run_options import LoopOptions
 from trainer_module.step.reports import LoopReport, Step
 
 _Value = TypeVar("_Value")

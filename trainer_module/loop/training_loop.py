@@ -22,7 +22,7 @@ from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluate, Evaluation
 from trainer_module.loop.run import Length, Run, WorkerSync
 from trainer_module.loop.run_fingerprint import Fingerprint, program_fingerprint
-from trainer_module.options.loop_options import LoopOptions
+from trainer_module.options.run_options import LoopOptions
 from trainer_module.options.settings import parse_section
 from trainer_module.step.reports import LoopReport, ServerLost, Step
 

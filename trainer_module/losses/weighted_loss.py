@@ -148,12 +148,6 @@ class WeightedLoss:
     ) -> LossSums:
         """Return Σ w_i l_i and Σ w_i.
 
-        Args:
-            labels: `[rows, ...]`, or tensors in the structure of the losses.
-            outputs: The model's outputs.
-            sample_weight: `[rows]` or one weight per value of the loss, or tensors of these in the
-                structure of the losses, or None.
-
         Raises:
             ValueError: The arguments do not fit each other or the losses.
         """
@@ -301,15 +295,6 @@ def loss_sums(
 ) -> LossSums:
     """Call a loss function, and return its two sums after checking them.
 
-    Args:
-        loss_fn: A user function or the result of `weighted_loss`.
-        labels: `[rows, ...]` or a structure.
-        outputs: The model's outputs.
-        sample_weight: `[rows]`, a structure or None.
-
-    Returns:
-        Two scalars, or `[outputs]` each from `weighted_loss`.
-
     Raises:
         ValueError: The function did not return two scalars of at least 32 bits.
     """
@@ -382,12 +367,6 @@ def only(structure: Tensors) -> Tensors:
 
 def part_at(structure: Tensors, path: Path, what: str, *, of: str) -> Tensors:
     """Return the part of labels, outputs or weights that belongs to an output.
-
-    Args:
-        structure: Labels, outputs or weights. A single tensor of weights applies to all outputs.
-        path: Path of the output.
-        what: Name of the structure in error messages; "sample_weight" for weights.
-        of: The object that has the output, in error messages, such as "the loss".
 
     Raises:
         ValueError: The structure has no such part.

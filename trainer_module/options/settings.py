@@ -91,11 +91,6 @@ COUNT = BeforeValidator(_at_least_one)
 def parse_section(model: type[_Section], values: Json, *, section: str) -> _Section:
     """Return a configuration, or raise one readable error.
 
-    Args:
-        model: Class of the configuration.
-        values: Its fields as JSON values.
-        section: Name of the configuration in messages.
-
     Raises:
         ValueError: The message lists every wrong field with its value and a suggestion.
     """

@@ -42,13 +42,7 @@ class StepReport(NamedTuple):
 
 
 def empty_report(dtype: tf.DType, variables: int, replicas: int) -> StepReport:
-    """Return the report of no window.
-
-    Args:
-        dtype: Dtype of the sums.
-        variables: Number of trainable variables.
-        replicas: Number of replicas of this process.
-    """
+    """Return the report of no window."""
     scalar, no, flags = tf.zeros([], dtype), tf.constant(False), [1 + variables]
     return StepReport(
         *(scalar, scalar, scalar, scalar, no, no),
@@ -100,15 +94,7 @@ def non_finite_error(
     replicas: Sequence[int] = (),
     skipped: int = 0,
 ) -> NonFiniteError:
-    """Return the error of a failed window, with the place that is not finite and advice.
-
-    Args:
-        report: Report of the window.
-        variables: The model's trainable variables, in the order of `report.finite`.
-        step: Number of optimizer steps before the window.
-        replicas: Numbers of the replicas whose sums are not finite; empty for a single replica.
-        skipped: Number of windows directly before it that were skipped as not finite.
-    """
+    """Return the error of a failed window, with the place that is not finite and advice."""
     finite = report.finite.numpy()
     on_replicas = ""
     if replicas:

@@ -100,11 +100,7 @@ class StepSetup:
             )
 
     def describe(self, batch: Batch) -> Description:
-        """Return the description of windows of the batch's shapes, traced if needed.
-
-        Args:
-            batch: The rows of one replica; only shapes and dtypes count.
-        """
+        """Return the description of windows of the batch's shapes, traced if needed."""
         # Longer rows take more memory, and whether outputs share one Σ w depends on their shapes.
         shapes = [t.shape[1:] for t in present_leaves(batch)]
         if self._description is None or str(shapes) != self._described_shapes:
@@ -120,10 +116,6 @@ class StepSetup:
     def check_rows(self, batch: Batch, specs: Batch | None = None) -> None:
         """Check with the first batch of two rows or more that rows do not influence each other.
 
-        Args:
-            batch: Rows, with values.
-            specs: Their specs in the graph that takes the steps; None: those of the rows.
-
         Raises:
             ValueError: Rows influence each other.
         """
@@ -135,13 +127,7 @@ class StepSetup:
     def sum_micro_batches(
         self, batch: Batch, inputs: StepInputs, description: Description
     ) -> GradientSum:
-        """Return the sums over one replica's part of a global batch, in replica context.
-
-        Args:
-            batch: The replica's rows.
-            inputs: Random position, loss scale and values of variables.
-            description: The result of `describe` for the batch.
-        """
+        """Return the sums over one replica's part of a global batch, in replica context."""
         gradients, clip_norm = micro_batch_gradients, self.options.clip_per_example
         if clip_norm is not None:
             gradients = plan_clipping(self.spec, batch, description, clip_norm)

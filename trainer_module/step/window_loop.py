@@ -47,21 +47,7 @@ def take_windows(
     *,
     on_read: Callable[[], None],
 ) -> tuple[StepReport, LoopTotals, tf.Tensor]:
-    """Run a window for each element of an iterator, until one fails or there are `num_steps`.
-
-    Args:
-        window: Takes one window and updates the variables.
-        first: The first element, if the caller has read it.
-        iterator: Global batches, or shares of them.
-        num_steps: Largest number of windows, int64 scalar.
-        loss_sums: See `LoopTotals`, of earlier runs.
-        empty: The report if there is no window; its shapes are those of all reports.
-        on_read: Called in the graph before each read.
-
-    Returns:
-        The report of the last window, the totals, and whether the iterator ended first, scalar
-        bool.
-    """
+    """Run a window for each element of an iterator, until one fails or there are `num_steps`."""
     zero, count = tf.zeros([], tf.float64), tf.zeros([], tf.int64)
 
     def read() -> tuple[tf.experimental.Optional, tf.Tensor]:
@@ -143,11 +129,7 @@ class StepFunctions:
     """
 
     def __init__(self, window: Callable[[Tensors], Tensors]) -> None:
-        """Create an object without traces.
-
-        Args:
-            window: Function of a batch, a structure of tensors `[rows, ...]` or None.
-        """
+        """Create an object without traces."""
         self._window = window
         self._functions: dict[Hashable, Callable[..., Tensors]] = {}
         self._shapes: dict[Hashable, list[_RowShapes]] = {}

@@ -52,10 +52,6 @@ class Description(NamedTuple):
 def describe(spec: WindowSpec, batch: Batch) -> Description:
     """Trace one micro-batch of the batch's shapes, check it, and return its description.
 
-    Args:
-        spec: Model and loss.
-        batch: Tensors or specs `[rows, ...]`; only shapes and dtypes count.
-
     Raises:
         ValueError: The loss depends on no trainable variable, the model assigns to a variable, or
             the model draws random numbers that no seed determines.
@@ -87,14 +83,6 @@ def describe(spec: WindowSpec, batch: Batch) -> Description:
 @tf.autograph.experimental.do_not_convert
 def check_rows(spec: WindowSpec, batch: Batch, description: Description) -> bool:
     """Check with rows of a batch that rows do not influence each other.
-
-    Args:
-        spec: Model and loss.
-        batch: Tensors `[rows, ...]`; see `check_rows_are_independent`.
-        description: The result of `describe` for the batch.
-
-    Returns:
-        Whether the batch has enough rows for the check.
 
     Raises:
         ValueError: Rows influence each other.

@@ -103,14 +103,7 @@ def _keras_divides_by_rows() -> bool:
 def pass_squares(
     gradients: Sequence[Gradient], rows: tf.Tensor, is_measured: tf.Tensor, dtype: tf.DType
 ) -> tf.Tensor:
-    """Return |s_k|² and n_k² of one pass, `[2]`; zeros if the window is not measured.
-
-    Args:
-        gradients: s_k, one per trainable variable; None for a variable without a gradient.
-        rows: n_k, scalar.
-        is_measured: Scalar bool.
-        dtype: Dtype of the result.
-    """
+    """Return |s_k|² and n_k² of one pass, `[2]`; zeros if the window is not measured."""
 
     def squares() -> tf.Tensor:
         rows_squared = tf.square(tf.cast(rows, dtype))
@@ -128,10 +121,6 @@ def _squared_norm(gradients: Sequence[Gradient], dtype: tf.DType) -> tf.Tensor:
 
 def noise_of_window(total: GradientSum, loss_scale: tf.Tensor | None = None) -> tf.Tensor:
     """Return |G|² and tr Σ of a measured window, `[2]`; NaN if all rows were in one pass.
-
-    Args:
-        total: Sums over all passes of all replicas, of which `squares` is not None.
-        loss_scale: The factor of the gradients; None: 1.
 
     Raises:
         ValueError: Outputs have separate sums of weights.

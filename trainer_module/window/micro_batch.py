@@ -146,16 +146,7 @@ def _stacked(of_outputs: list[list[Gradient]]) -> list[Gradient]:
 def regularisation_gradients(
     model: keras.Model, values: VariableValues = ()
 ) -> tuple[tf.Tensor | None, list[Gradient]]:
-    """Return the sum of the variables' regularisers and its gradients.
-
-    Args:
-        model: The model.
-        values: See `VariableValues`.
-
-    Returns:
-        R, scalar, and ∇R, one gradient per trainable variable. Without regularisers R and all
-        gradients are None.
-    """
+    """Return the sum of the variables' regularisers and its gradients."""
     regularised = [v for v in model.trainable_variables if v.regularizer is not None]
     if not regularised:
         return None, [None] * len(model.trainable_variables)

@@ -121,12 +121,7 @@ class Placement:
     concurrent_passes: int = 1
 
     def map(self, function: Callable[..., Result], *lists: Sequence[object]) -> list[Result]:
-        """Return the function's results, one per trainable variable.
-
-        Args:
-            function: Called with one element of each list, on the variable's device.
-            *lists: Lists with one element per trainable variable, in the model's order.
-        """
+        """Return the function's results, one per trainable variable."""
         return [function(*parts) for parts in zip(*lists, strict=True)]
 
     def prepare_optimizer(self, optimizer: keras.optimizers.Optimizer) -> None:

@@ -123,16 +123,7 @@ def window_update(
     inputs: StepInputs,
     step: tf.Tensor,
 ) -> Update:
-    """Return the update of one window without changing a variable.
-
-    Args:
-        total: Sums over the micro-batches of all replicas.
-        local: Those of this replica, to say where a sum is not finite.
-        model: The model, for its variables and their regularisers.
-        options: The options of the step.
-        inputs: Loss scale and values of variables of the window.
-        step: Number of the optimizer step, int64 scalar.
-    """
+    """Return the update of one window without changing a variable."""
     noise = None if total.squares is None else noise_of_window(total, inputs.loss_scale)
     loss, gradients = mean_gradients(
         total, model, loss_scale=inputs.loss_scale, values=inputs.values

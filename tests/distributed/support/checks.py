@@ -20,7 +20,6 @@ from exactness import SELECTION, check
 from on_workers import send_to_test
 
 from trainer_module import (
-    GradientReduction,
     TrainingLoop,
     TrainStep,
     create_strategy,
@@ -122,10 +121,10 @@ def row_gradients(strategy):
     ]
 
     def on_replica(*data):
-        moment = GradientReduction.second_moment()
+        options = {"reduce": lambda row: [tf.square(g) for g in row], "over_rows": "mean"}
         return [
             per_example_gradients(model, "mse", *data, chunk_size=2),
-            per_example_gradients(model, "mse", *data, chunk_size=2, reduce=moment),
+            per_example_gradients(model, "mse", *data, chunk_size=2, **options),
         ]
 
     found = tf.function(lambda *data: strategy.run(on_replica, args=data))(*values)

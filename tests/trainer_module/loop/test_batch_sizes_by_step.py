@@ -13,7 +13,7 @@ from trainer_module.loop.callback import Callback
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.model.optimizers import create_optimizer
-from trainer_module.options.loop_options import LoopOptions
+from trainer_module.options.run_options import LoopOptions
 from trainer_module.options.settings import parse_section
 from trainer_module.options.task_options import OptimizerConfig
 from trainer_module.step.train_step import TrainStep

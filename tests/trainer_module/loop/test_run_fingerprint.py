@@ -8,7 +8,7 @@ import pytest
 
 from trainer_module import TrainStep
 from trainer_module.loop.run_fingerprint import check_fingerprint, program_fingerprint
-from trainer_module.options.loop_options import LoopOptions
+from trainer_module.options.run_options import LoopOptions
 
 
 class WithSmoothing(LoopOptions):

@@ -34,7 +34,7 @@ from trainer_module import (
 from trainer_module.loop.run_fingerprint import _model_fingerprint, check_fingerprint
 from trainer_module.model.default_model import _pruning_schedule
 from trainer_module.model.plan import resolve
-from trainer_module.options.loop_options import LoopOptions
+from trainer_module.options.run_options import LoopOptions
 from trainer_module.options.step_options import StepOptions
 
 X = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")

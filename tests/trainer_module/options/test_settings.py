@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from trainer_module import TrainerConfig
-from trainer_module.options.cluster_options import ClusterOptions
-from trainer_module.options.loop_options import LoopOptions, RunLength
+from trainer_module.options.run_options import ClusterOptions, LoopOptions, RunLength
 from trainer_module.options.settings import RUNTIME_ONLY, parse_section
 
 
