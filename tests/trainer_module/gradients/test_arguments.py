@@ -102,6 +102,8 @@ def test_bad_rows_are_reported(models):
         ("norms", {"labels": Y.astype(object)}, "labels hold a .* of dtype object"),
         ("inputs", {"output": lambda outputs: None}, "returned a NoneType: return a tensor"),
         ("inputs", {"output": lambda outputs: tf.reduce_mean(outputs, 0)}, "one number per row"),
+        ("inputs", {"output": lambda o: tf.argmax(o, 1)}, "dtype int64 and therefore no gradient"),
+        ("inputs", {"model": "ids", "features": np.ones((3, 2), int)}, "ids have no gradient"),
         ("integrated", {"baseline": X[:1].astype(str)}, "baseline has dtype string"),
         (
             "integrated",

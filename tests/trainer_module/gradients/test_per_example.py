@@ -5,7 +5,6 @@ from __future__ import annotations
 import full_batch
 import keras
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from trainer_module import (
@@ -28,36 +27,6 @@ def row_by_row(model, kind, features, labels, weights):
         slopes = tape.gradient(loss, [v.value for v in model.trainable_variables])
         rows.append([tf.convert_to_tensor(s).numpy() for s in slopes])
     return [np.stack(x) for x in zip(*rows, strict=True)]
-
-
-def test_no_rows_have_no_gradients():
-    for function in [per_example_gradients, input_gradients]:
-        model = full_batch.mlp()
-        features, labels, weights = (tf.constant(x[:0]) for x in full_batch.batch("mlp"))
-        if function is input_gradients:
-            assert input_gradients(model, features, chunk_size=2).shape == (0, 5)
-            continue
-        data = ("mse", features, labels, weights)
-        found = per_example_gradients(model, *data, chunk_size=2)
-        assert [tuple(g.shape) for g in found] == [(0, *v.shape) for v in model.trainable_variables]
-        norms = per_example_gradients(model, *data, chunk_size=2, reduce=tf.linalg.global_norm)
-        assert tuple(norms.shape) == (0,)
-
-
-def test_outputs_that_are_not_one_number_per_row_are_refused():
-    for output, message in [
-        (
-            tf.reduce_sum,
-            r"shape \(\): return one number per row",
-        ),
-        (
-            lambda outputs: outputs[:, :2],
-            r"shape \(None, 2\): return one number per row",
-        ),
-    ]:
-        features, _, _ = full_batch.batch("mlp", 3)
-        with pytest.raises(ValueError, match=message):
-            input_gradients(full_batch.mlp(units=3), features, chunk_size=3, output=output)
 
 
 def test_reductions(float64):
@@ -161,18 +130,6 @@ def test_input_gradients_are_those_of_the_whole_batch(float64):
         )
         assert set(found) == {"a", "b"}
         assert full_batch.error([found["a"], found["b"]], [wanted["a"], wanted["b"]]) < 1e-12
-
-
-def test_ids_have_no_input_gradient():
-    features, _, _ = full_batch.batch("embeddings")
-    with pytest.raises(ValueError, match="ids have no gradient"):
-        input_gradients(full_batch.embeddings(), features, chunk_size=2)
-
-
-def test_several_outputs_need_a_choice():
-    features, _, _ = full_batch.batch("two_in_two_out")
-    with pytest.raises(ValueError, match="say which by `output`"):
-        input_gradients(full_batch.two_in_two_out(), features, chunk_size=2)
 
 
 def test_sums_over_rows_of_a_bfloat16_model_are_in_float32():

@@ -106,10 +106,6 @@ def rate_by_hand(exponent):
     return lambda step: 2**-6 * (size_at(step) / SIZES[0]) ** exponent
 
 
-def test_epochs_end_with_the_remaining_rows():
-    assert [[len(b) for b in epoch] for epoch in cut_by_hand()] == PER_EPOCH
-
-
 @pytest.mark.parametrize(("rule", "exponent"), [("none", 0), ("linear", 1), ("sqrt", 0.5)])
 def test_training_equals_numpy(strategies, float64, rule, exponent):
     """Tolerance: 1e-12 relative; sqrt: 1e-6, because Keras' rates are float32.

@@ -31,38 +31,23 @@ def bytes_per_row(model: keras.Model) -> float:
 
 
 def test_small_micro_batches_are_taken_together_and_large_ones_are_not():
-    for size, expected in [
-        (0, (1, 1)),
-        (1, (4, 2)),
-        (16 * MIB, (4, 2)),
-        (17 * MIB, (2, 2)),
-        (33 * MIB, (1, 2)),
-        (65 * MIB, (1, 1)),
-        (1024 * MIB, (1, 1)),
-        (math.inf, (1, 1)),
+    """With loops, and on a GPU, more of them, in one pass at a time."""
+    for size, options, expected in [
+        (0, {}, (1, 1)),
+        (16 * MIB, {}, (4, 2)),
+        (17 * MIB, {}, (2, 2)),
+        (33 * MIB, {}, (1, 2)),
+        (65 * MIB, {}, (1, 1)),
+        (math.inf, {}, (1, 1)),
+        (17 * MIB, {"merge_micro_batches": False}, (1, 2)),
+        (1, {"has_loops": True}, (32, 1)),
+        (8 * MIB, {"has_loops": True}, (16, 1)),
+        (math.inf, {"has_loops": True}, (1, 1)),
+        (8 * MIB, {"kind": "GPU"}, (32, 1)),
+        (9 * MIB, {"kind": "GPU"}, (16, 1)),
+        (129 * MIB, {"kind": "GPU"}, (1, 1)),
     ]:
-        assert passes.plan_passes(size) == expected
-        assert passes.plan_passes(size, merge_micro_batches=False) == (1, expected[1])
-
-
-def test_a_model_with_loops_takes_more_together_and_one_pass_at_a_time():
-    for size, expected in [
-        (1, (32, 1)),
-        (8 * MIB, (16, 1)),
-        (129 * MIB, (1, 1)),
-        (math.inf, (1, 1)),
-    ]:
-        assert passes.plan_passes(size, has_loops=True) == expected
-
-
-def test_a_gpu_takes_more_together_and_one_pass_at_a_time():
-    for size, expected in [
-        (1, (32, 1)),
-        (8 * MIB, (32, 1)),
-        (9 * MIB, (16, 1)),
-        (129 * MIB, (1, 1)),
-    ]:
-        assert passes.plan_passes(size, kind="GPU") == expected
+        assert passes.plan_passes(size, **options) == expected
 
 
 def test_a_row_of_a_dense_model_takes_what_its_tensors_say():
@@ -183,13 +168,6 @@ def test_parallel_passes_have_the_same_sums_bit_for_bit(monkeypatch, float64):
     assert (one_by_one, loops) == ([1, 1], [1, 2])  # the short last pass is alone
     for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
         assert one is other is None or tf.reduce_all(one == other)
-
-
-def test_xla_compiles_one_micro_batch_at_a_time(float64):
-    """In passes of four, a window of three micro-batches would have nothing compiled."""
-    _, rows, _ = traced(5, jit_compile=True)
-    assert 5 in rows
-    assert 20 not in rows
 
 
 def test_a_window_that_is_one_pass_by_its_shape_or_as_expected_is_no_loop(float64):
