@@ -31,16 +31,16 @@ def resolve_chunk_size(chunk_size: ChunkSize, row_bytes: Callable[[], float]) ->
     """Return the number of rows of a chunk.
 
     Raises:
-        ValueError: See `check_chunk_size`.
+        ValueError: See `_check_chunk_size`.
     """
-    check_chunk_size(chunk_size)
+    _check_chunk_size(chunk_size)
     if chunk_size == "auto":
         limit = LIMITS[replica_kind(tf.distribute.get_strategy())].bytes_at_once
         return int(max(1, min(limit // max(1.0, row_bytes()), _MOST_ROWS)))
     return int(chunk_size)
 
 
-def check_chunk_size(chunk_size: ChunkSize) -> None:
+def _check_chunk_size(chunk_size: ChunkSize) -> None:
     """Raise ValueError unless chunk_size is "auto" or an integer of at least 1."""
     if isinstance(chunk_size, str) and chunk_size == "auto":
         return

@@ -26,9 +26,6 @@ class LoopProgress(NamedTuple):
         rows: Rows of the call's windows.
         seconds: Duration of the call.
         noise_scale: Gradient noise scale in rows; NaN if it is not measured.
-        parts: Wall time in seconds from the progress before, or from the start of `fit`, by part:
-            "reading", "computing" and "other", which add up to it. "reading" is missing if the step
-            does not measure it. See `WallTime`.
     """
 
     step: int
@@ -42,7 +39,6 @@ class LoopProgress(NamedTuple):
     rows: int
     seconds: float
     noise_scale: float = float("nan")
-    parts: dict[str, float] | None = None
 
 
 class EpochEnd(NamedTuple):

@@ -13,7 +13,7 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from types import FrameType
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from absl import logging
 
@@ -27,9 +27,6 @@ from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.run_fingerprint import Fingerprint, check_fingerprint
 from trainer_module.options.run_options import LoopOptions
 from trainer_module.step.reports import LoopReport, Step
-
-_Value = TypeVar("_Value")
-
 
 _EXIT_PREEMPTED = 143  # 128 + SIGTERM, as after a kill by SIGTERM; but a checkpoint was saved
 
@@ -50,7 +47,7 @@ class Preempted(SystemExit):
         return self.message
 
 
-class _Decision(NamedTuple, Generic[_Value]):
+class _Decision(NamedTuple):
     """The common decision of all workers between two calls of the graph.
 
     Attributes:
@@ -60,7 +57,7 @@ class _Decision(NamedTuple, Generic[_Value]):
     """
 
     stop: bool
-    value: _Value
+    value: Any
     preempted: bool
 
 
@@ -91,10 +88,10 @@ class WorkerSync:
         if self.was_asked_to_end:  # after the last step boundary
             signal.raise_signal(signal.SIGTERM)
 
-    def decide(self, step: int, *, stop: bool, value: _Value) -> _Decision[_Value]:
+    def decide(self, step: int, *, stop: bool, value: Any) -> _Decision:
         """Return what all workers do next."""
-        found = self.workers.gather(f"step {step}", [stop, value, self.was_asked_to_end])
-        stops, values, asked = zip(*found, strict=True)
+        answers = self.workers.gather(f"step {step}", [stop, value, self.was_asked_to_end])
+        stops, values, asked = zip(*answers, strict=True)
         return _Decision(any(stops), values[0], any(asked))
 
     def exit_preempted(self, step: int, directory: str) -> None:
@@ -300,8 +297,7 @@ class Run:
         """
         checkpoints, length = self.checkpoints, self.state.length
         assert checkpoints is not None
-        if not self.fingerprint:
-            self.fingerprint = {**program, **checkpoints.facts}
+        self.fingerprint = program
         grown: list[str] = []
 
         def check(position: Mapping[str, Json]) -> None:

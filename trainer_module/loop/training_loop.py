@@ -148,7 +148,6 @@ class TrainingLoop:
         self.steps_per_loop = self.options.steps_per_loop
         self._loop_size = 1 if self.steps_per_loop == "auto" else self.steps_per_loop
         self._iterator: Iterator[Batch] | None = None
-        self._times = _WallTime()
         self._program: Fingerprint = {}
         self._has_ended = False
 
@@ -184,7 +183,6 @@ class TrainingLoop:
             self._prepare()
             saves = run.checkpoints is not None
             with run.sync.noting_sigterm() if saves else contextlib.nullcontext():
-                self._times.restart()
                 while run.state.stopped is None:
                     self._run_epoch()
             self._has_ended = True
@@ -258,11 +256,8 @@ class TrainingLoop:
         self._end_epoch(whole=ended, stop=stop)
 
     def _open(self, step_in_epoch: int) -> Iterator[Batch]:
-        started = time.monotonic()
         with doing("opening the training data", limit="long"):
-            iterator = self._run.data.begin(self._run.state.epoch, step_in_epoch, self._run.step)
-        self._times.opening += time.monotonic() - started
-        return iterator
+            return self._run.data.begin(self._run.state.epoch, step_in_epoch, self._run.step)
 
     def _steps_of_next_loop(self) -> int:
         """Return the number of steps until something else is due; 0 ends the epoch."""
@@ -294,7 +289,6 @@ class TrainingLoop:
         started = time.monotonic()
         report = run.train_step.run(iterator, wanted, loss_sums=run.state.epoch_loss)
         seconds = time.monotonic() - started
-        self._times.add_call(seconds, reading=report.reading_seconds)
         run.state = run.state.after_call(report)
         run.data.took(report.steps)
         if run.step == change:
@@ -346,7 +340,6 @@ class TrainingLoop:
             rows=report.rows,
             seconds=seconds,
             noise_scale=report.noise_scale,
-            parts=self._times.divide(),
         )
 
     def _end_epoch(self, *, whole: bool, stop: bool) -> None:
@@ -390,45 +383,3 @@ def _evaluated_names(evaluate: Evaluate | None) -> list[str] | None:
     if isinstance(evaluate, Evaluation):
         return evaluate.names
     return None
-
-
-class _WallTime:
-    """Divides the wall time from one progress report to the next into parts that add up to it.
-
-    - `reading`: the data is opened, or the host waits for a batch. The update of the window before
-      may run meanwhile.
-    - `computing`: the rest of the calls of the graph. On a GPU, operations of the call run after
-      the host has started them; the call ends when its loss is known.
-    - `other`: between the calls: evaluation, checkpoints, callbacks, the agreement of workers.
-    """
-
-    def __init__(self) -> None:
-        self.restart()
-
-    def restart(self) -> None:
-        """Start an interval now, and forget the one before."""
-        self._start = time.monotonic()
-        self.opening = self._calls = self._waited = 0.0
-
-    def add_call(self, seconds: float, *, reading: float) -> None:
-        """Add a call of the graph."""
-        self._calls += seconds
-        # TensorFlow measures with another clock, which may be set meanwhile.
-        self._waited += reading if math.isnan(reading) else min(max(reading, 0.0), seconds)
-
-    def divide(self) -> dict[str, float]:
-        """Return the seconds of each part, and start the next interval.
-
-        Without `reading` if it is not measured; `other` includes opening the data then.
-        """
-        total = time.monotonic() - self._start
-        if math.isnan(self._waited):
-            parts = {"computing": self._calls, "other": total - self._calls}
-        else:
-            parts = {
-                "reading": self.opening + self._waited,
-                "computing": self._calls - self._waited,
-                "other": total - self.opening - self._calls,
-            }
-        self.restart()
-        return parts

@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.common.keras_arguments import naming_replacements
-from trainer_module.common.tensors import LossLike, Tensors
+from trainer_module.common.tensors import LossFunction, LossLike, Tensors
 from trainer_module.losses.loss_values import (
     OutputLoss,
     Values,
@@ -35,9 +35,6 @@ class LossSums(NamedTuple):
 
     numerator: tf.Tensor
     denominator: tf.Tensor
-
-
-LossFunction = Callable[..., tuple[tf.Tensor, tf.Tensor]]
 
 
 @naming_replacements()
@@ -152,34 +149,24 @@ class WeightedLoss:
             ValueError: The arguments do not fit each other or the losses.
         """
         pairs = [self._values(term, labels, outputs, sample_weight) for term in self.terms]
-        found = [values for values, _ in pairs]
         sums = [self._sums(*pair) for pair in pairs]
         if len(self.terms) == 1:
             numerator, denominator = sums[0]
             factor = self.terms[0].factor
             return LossSums(numerator if factor == 1 else factor * numerator, denominator)
-        return self._combined(found, self._of_tasks(sums), sample_weight)
-
-    def _of_tasks(self, sums: Sequence[LossSums]) -> LossSums:
-        """Return the sums of each output, `[outputs]` each, with its factor."""
         dtype = tf.float64 if any(s.numerator.dtype == tf.float64 for s in sums) else tf.float32
         numerators = [
             term.factor * tf.cast(one.numerator, dtype)
             for term, one in zip(self.terms, sums, strict=True)
         ]
-        return LossSums(
-            tf.stack(numerators), tf.stack([tf.cast(one.denominator, dtype) for one in sums])
-        )
-
-    def _combined(self, found: list[Values], tasks: LossSums, sample_weight: Tensors) -> LossSums:
-        """Return the sums of the outputs as scalars if one Σ w determines all."""
-        if not self._count_the_same(found, sample_weight):
-            return tasks
+        denominators = [tf.cast(one.denominator, dtype) for one in sums]
+        values = [values for values, _ in pairs]
+        if not self._count_the_same(values, sample_weight):
+            return LossSums(tf.stack(numerators), tf.stack(denominators))
         # Divide by the number of values per row, so that the denominator counts rows.
-        sizes = [values.values.shape[1:].num_elements() for values in found]
-        numerators = tf.unstack(tasks.numerator)
+        sizes = [each.values.shape[1:].num_elements() for each in values]
         means = [numerator / size for numerator, size in zip(numerators, sizes, strict=True)]
-        return LossSums(tf.add_n(means), tasks.denominator[0] / sizes[0])
+        return LossSums(tf.add_n(means), denominators[0] / sizes[0])
 
     def _values(
         self, term: OutputTerm, labels: Tensors, outputs: Tensors, sample_weight: Tensors

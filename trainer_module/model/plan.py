@@ -21,10 +21,10 @@ from shared_core.nearest import nearest
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.json_values import Json
 from trainer_module.common.names import import_dotted
-from trainer_module.common.tensors import LossLike
+from trainer_module.common.tensors import LossFunction, LossLike
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.devices.strategies import check_strategy
-from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss, as_loss_function
+from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function
 from trainer_module.model.default_model import default_model
 from trainer_module.model.metrics import create_metric, result_name
 from trainer_module.model.model_context import LabelKind, ModelContext, ModelFn

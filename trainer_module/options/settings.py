@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from shared_core.nearest import nearest
 from trainer_module.common.json_values import Json
 
 _Section = TypeVar("_Section", bound=BaseModel)
@@ -129,16 +130,12 @@ def _describe(error: ErrorDetails, section: str, model: type[BaseModel]) -> tupl
     if not location:
         return (f"{field}." if field else ""), message
     if error["type"] == "extra_forbidden":
-        from shared_core.nearest import nearest
-        from trainer_module.common.keras_arguments import suggest_argument
-
         *above, key = location
         fields = _fields(model, above)
         inner = [name for name in fields if key in _fields(model, [*above, name])]
         if inner:
             return f"{field} is not a setting: ", f"did you mean '{inner[0]}.{key}'?"
-        suggest = nearest if section else suggest_argument
-        return f"{field} is not a setting: ", suggest(key, fields)
+        return f"{field} is not a setting: ", nearest(key, fields)
     if error["type"] == "missing" or isinstance(error["input"], (dict, BaseModel)):
         return f"{field}: ", message
     return f"{field}={error['input']!r}: ", fix_of(message)

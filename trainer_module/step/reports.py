@@ -9,8 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import keras
 import tensorflow as tf
 
-from trainer_module.common.tensors import Tensors, Variable
-from trainer_module.losses.weighted_loss import LossFunction
+from trainer_module.common.tensors import LossFunction, Tensors, Variable
 from trainer_module.options.step_options import StepOptions
 
 
@@ -64,8 +63,6 @@ class LoopReport(NamedTuple):
         rows: Number of rows of all windows.
         exhausted: Whether the iterator had fewer windows than requested.
         noise_scale: Gradient noise scale in rows; NaN if it is not measured.
-        reading_seconds: Wall time in which the host waited for a batch, seen by this process. The
-            update of the window before may run meanwhile. NaN if it is not measured.
     """
 
     steps: int
@@ -75,7 +72,6 @@ class LoopReport(NamedTuple):
     rows: int
     exhausted: bool
     noise_scale: float = float("nan")
-    reading_seconds: float = float("nan")
 
 
 class ServerLost(RuntimeError):

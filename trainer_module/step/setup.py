@@ -8,13 +8,16 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.checks.compiled import check_optimizer, warn_compile_args_ignored
-from trainer_module.checks.logits import warn_if_logits
+from trainer_module.checks.compiled import (
+    check_optimizer,
+    warn_compile_args_ignored,
+    warn_if_logits,
+)
 from trainer_module.checks.model import check_model, reject_custom_train_step
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import LossLike
 from trainer_module.devices.graph_marks import GraphMarks
-from trainer_module.gradients.clipping import check_placement, plan_clipping
+from trainer_module.gradients.layer_gradients import check_placement, plan_clipping
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.options.step_options import StepOptions
 from trainer_module.window.accumulation import sum_window

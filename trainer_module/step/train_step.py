@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -155,7 +154,7 @@ class TrainStep:
         """
         self._setup.check_variables()
         with translate_tf_errors(), self._watched():
-            first, seconds = self._read_first(iterator, num_steps)
+            first = self._read_first(iterator, num_steps)
             last, totals, exhausted = self._loop_function(
                 first,
                 iterator,
@@ -180,7 +179,6 @@ class TrainStep:
             rows=int(totals.rows),
             exhausted=bool(exhausted),
             noise_scale=self.noise_scale,
-            reading_seconds=seconds + float(totals.reading_seconds),
         )
 
     @property
@@ -240,20 +238,18 @@ class TrainStep:
         self._setup.check_rows(batch)
         return self._step_functions(batch)
 
-    def _read_first(self, iterator: Any, num_steps: int) -> tuple[tf.experimental.Optional, float]:
-        """Return the first batch and the seconds of its read, if its rows must be checked first."""
+    def _read_first(self, iterator: Any, num_steps: int) -> tf.experimental.Optional:
+        """Return the first batch, if its rows must be checked first."""
         specs = iterator.element_spec
         if self._setup.rows_checked or num_steps < 1:
-            return tf.experimental.Optional.empty(specs), 0.0
-        started = time.monotonic()
+            return tf.experimental.Optional.empty(specs)
         first = iterator.get_next_as_optional()
-        seconds = time.monotonic() - started
         if first.has_value():
             # The spec of a leaf that is None is an object without a shape.
             shapes = tf.nest.map_structure(lambda s: s if hasattr(s, "shape") else None, specs)
             found = (unpack_share(first.get_value()), unpack_share(shapes))
             self._setup.check_rows(*(x.batch if isinstance(x, Share) else x for x in found))
-        return first, seconds
+        return first
 
     def _windows(
         self,

@@ -25,8 +25,6 @@ class LoopTotals(NamedTuple):
         weights: Σ over applied windows of Σ w_i, float64 scalar.
         rows: Number of rows, int64 scalar.
         loss_sums: `loss` and `weights` added to those of earlier runs, float64 `[2]`.
-        reading_seconds: Wall time from each request for a batch until the batch was there, float64
-            scalar. The update of the window before may run in it.
     """
 
     steps: tf.Tensor
@@ -34,7 +32,6 @@ class LoopTotals(NamedTuple):
     weights: tf.Tensor
     rows: tf.Tensor
     loss_sums: tf.Tensor
-    reading_seconds: tf.Tensor
 
 
 def take_windows(
@@ -50,24 +47,12 @@ def take_windows(
     """Run a window for each element of an iterator, until one fails or there are `num_steps`."""
     zero, count = tf.zeros([], tf.float64), tf.zeros([], tf.int64)
 
-    def read() -> tuple[tf.experimental.Optional, tf.Tensor]:
-        with tf.device("CPU:0"):  # the time of a read on the host needs nothing from a GPU
+    def next_if(wanted: tf.Tensor) -> tf.experimental.Optional:
+        def read() -> tf.experimental.Optional:
             on_read()
-            asked = tf.timestamp()
-        with tf.control_dependencies([asked]):
-            element = iterator.get_next_as_optional()
-        with tf.device("CPU:0"), tf.control_dependencies(tf.nest.flatten(element, True)):
-            return element, tf.timestamp() - asked
+            return iterator.get_next_as_optional()
 
-    def next_if(wanted: tf.Tensor) -> tuple[tf.experimental.Optional, tf.Tensor]:
-        return tf.cond(
-            wanted,
-            read,
-            lambda: (
-                tf.experimental.Optional.empty(iterator.element_spec),
-                tf.zeros([], tf.float64),
-            ),
-        )
+        return tf.cond(wanted, read, lambda: tf.experimental.Optional.empty(iterator.element_spec))
 
     def body(
         element: tf.experimental.Optional, totals: LoopTotals, last: StepReport
@@ -77,16 +62,11 @@ def take_windows(
         # The element is a loop variable. A condition inside the loop would need one operation for
         # each variable that it passes through.
         more = tf.logical_and(tf.logical_not(report.failed), totals.steps < num_steps)
-        element, seconds = next_if(more)
-        with tf.device("CPU:0"):
-            seconds += totals.reading_seconds
-        return element, totals._replace(reading_seconds=seconds), report
+        return next_if(more), totals, report
 
     with phase_scope("other"):
-        element, seconds = tf.cond(
-            first.has_value(), lambda: (first, zero), lambda: next_if(count < num_steps)
-        )
-        totals = LoopTotals(count, zero, zero, count, loss_sums, seconds)
+        element = tf.cond(first.has_value(), lambda: first, lambda: next_if(count < num_steps))
+        totals = LoopTotals(count, zero, zero, count, loss_sums)
         _, totals, last = tf.while_loop(
             lambda element, *_: element.has_value(),
             body,
@@ -110,7 +90,6 @@ def _add(totals: LoopTotals, report: StepReport) -> LoopTotals:
         weights=totals.weights + weight,
         rows=totals.rows + read,
         loss_sums=totals.loss_sums + tf.stack([term, weight]),
-        reading_seconds=totals.reading_seconds,
     )
 
 

@@ -1,4 +1,4 @@
-"""Train a model from a plan and data: prepare, build, fit."""
+"""Train a model from a plan and data: prepare, build, and run the loop."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from absl import logging
 
 from trainer_module.baselines.linear_start import set_linear_weights
 from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import LossFunction
 from trainer_module.config import TrainerConfig
 from trainer_module.data.dataset_fingerprint import files_identity
 from trainer_module.data.input_pipeline import DataSummary, Examples
@@ -25,7 +26,6 @@ from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.progress_log import ProgressLog
 from trainer_module.loop.training_loop import TrainingLoop
-from trainer_module.losses.weighted_loss import LossFunction
 from trainer_module.model.data_context import TransformedData
 from trainer_module.model.metrics import InOwnUnit
 from trainer_module.model.model_context import inputs_of
@@ -92,16 +92,8 @@ def train(
     built = build(prepared)
     if check_model is not None:
         check_model(built.model)
-    result = fit(prepared, built, progress or ProgressLog())
-    return Trained(result, built.model, built.inputs, prepared.label_scale)
-
-
-def fit(prepared: Prepared, built: _Built, progress: Callback) -> FitResult:
-    """Train the built objects, from the latest checkpoint if there is one.
-
-    A linear start is a candidate for the best weights: a table may have nothing more to learn.
-    """
     config, length = prepared.config, prepared.length
+    # A linear start is a candidate for the best weights: a table may have nothing more to learn.
     stopping = [each for each in built.callbacks if isinstance(each, EarlyStopping)]
     if prepared.start is not None and prepared.start.linear is not None and stopping:
         assert built.evaluate is not None
@@ -115,7 +107,7 @@ def fit(prepared: Prepared, built: _Built, progress: Callback) -> FitResult:
         prepared.strategy.num_replicas_in_sync,
         prepared.micro_batch_size,
     )
-    return TrainingLoop(
+    result = TrainingLoop(
         built.step,
         built.examples.shuffled_batches(
             config.global_batch_size,
@@ -128,9 +120,10 @@ def fit(prepared: Prepared, built: _Built, progress: Callback) -> FitResult:
         steps_per_epoch=length.steps_per_epoch,
         steps_per_loop=config.steps_per_loop,
         evaluate=built.evaluate,
-        callbacks=[progress, *built.callbacks],
+        callbacks=[progress or ProgressLog(), *built.callbacks],
         checkpoints=built.checkpoints,
     ).fit()
+    return Trained(result, built.model, built.inputs, prepared.label_scale)
 
 
 @contextlib.contextmanager
@@ -179,6 +172,10 @@ def build(prepared: Prepared) -> _Built:
     if config.optimizer.learning_rate == "auto":
         optimizer = _optimizer_of_measured_rate(prepared, model, examples, folder)
     step = _step(prepared, model, optimizer, loss_fn)
+    checkpoints = None
+    if folder is not None:
+        steps, minutes = config.checkpoint_every_steps, config.checkpoint_every_minutes
+        checkpoints = Checkpoints(folder, step, every_steps=steps, every_minutes=minutes)
     return _Built(
         model=model,
         inputs=inputs,
@@ -186,7 +183,7 @@ def build(prepared: Prepared) -> _Built:
         step=step,
         evaluate=_evaluation(prepared, model, loss_fn, examples, metrics),
         callbacks=_callbacks(prepared, model),
-        checkpoints=_checkpoints(prepared, folder, step),
+        checkpoints=checkpoints,
     )
 
 
@@ -283,15 +280,3 @@ def _callbacks(prepared: Prepared, model: keras.Model) -> list[Callback]:
         with prepared.strategy.scope():
             callbacks.append(EarlyStopping(model, **options, from_step=sparse_from))
     return callbacks
-
-
-def _checkpoints(prepared: Prepared, folder: str | None, step: Step) -> Checkpoints | None:
-    if folder is None:
-        return None
-    config = prepared.config
-    return Checkpoints(
-        folder,
-        step,
-        every_steps=config.checkpoint_every_steps,
-        every_minutes=config.checkpoint_every_minutes,
-    )

@@ -28,9 +28,8 @@ import tensorflow as tf
 
 from trainer_module.checks.compiled import each_optimizer, is_several
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
-from trainer_module.common.tensors import Gradient, Variable
-from trainer_module.devices.multi_worker import is_multi_worker
-from trainer_module.options.step_options import AddedLosses
+from trainer_module.common.tensors import AddedLosses, Gradient, Variable
+from trainer_module.devices.replicas import is_multi_worker
 
 
 class GradientSum(NamedTuple):

@@ -13,10 +13,8 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import keras
 import tensorflow as tf
 
-from trainer_module.common.tensors import Tensors, VariableValues
+from trainer_module.common.tensors import AddedLosses, LossFunction, Tensors, VariableValues
 from trainer_module.devices.replicas import DeviceKind, Share
-from trainer_module.losses.weighted_loss import LossFunction
-from trainer_module.options.step_options import AddedLosses
 
 # An int, or an integer scalar tensor.
 Index: TypeAlias = tf.Tensor | int
