@@ -100,17 +100,6 @@ def test_share_of_time_limits_the_checkpoints(build, tmp_path, monkeypatch):
     assert epochs == [1, 4, 7, 8]  # the last is always saved
 
 
-@pytest.mark.parametrize(("options", "steps"), [({}, [15]), ({"share_of_time": None}, [5, 10, 15])])
-def test_short_epochs_are_saved_each_only_on_request(build, tmp_path, monkeypatch, options, steps):
-    monkeypatch.setattr(checkpoints, "time", types.SimpleNamespace(monotonic=lambda: 0.0))
-    loop = build()
-    loop._run.checkpoints = checkpoints.Checkpoints(
-        str(tmp_path), loop.train_step, keep=9, **options
-    )
-    assert loop.fit().steps == 15
-    assert {path.stem for path in tmp_path.glob("*.index")} == {f"ckpt-{n}" for n in steps}
-
-
 class Minute(Callback):
     """A minute goes by at each call of the graph."""
 

@@ -78,23 +78,6 @@ def test_equals_numpy_with_ragged_micro_batches_and_weights(kind, strategies):
         np.testing.assert_allclose(step._noise.values.numpy(), 0.09 * first + 0.1 * second, 1e-10)
 
 
-def test_embeddings_looked_up_several_times_count_once():
-    keras.utils.set_random_seed(0)
-    model = keras.Sequential(
-        [keras.Input((2,)), keras.layers.Embedding(50, 3, dtype="float64"), keras.layers.Flatten()]
-    )
-    step = make_step(model, micro_batch_size=3)
-    ids = np.random.default_rng(0).integers(0, 4, [8, 2])
-    y = np.random.default_rng(1).normal(size=(8, 6))
-    slope = (2 / 6 * (model.predict(ids, verbose=0) - y)).reshape(8, 2, 3)
-    rows = np.zeros([8, 50, 3])
-    for row in range(8):
-        np.add.at(rows[row], ids[row], slope[row])
-    step((ids, y))
-    signal, noise = expected(rows.reshape(8, -1), [3, 3, 2])
-    np.testing.assert_allclose(step._noise.values.numpy(), [0.1 * signal, 0.1 * noise], 1e-6)
-
-
 def test_is_unbiased_where_the_truth_is_known():
     """Gradients of the mean output are the features: |G|² = 3 · 0.5², tr Σ = 3, so 4 rows."""
     model = keras.Sequential(

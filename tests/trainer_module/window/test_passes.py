@@ -18,13 +18,6 @@ from trainer_module.window.spec import Batch, WindowSpec
 MIB = 2**20
 
 
-def attention() -> keras.Model:
-    tokens = keras.Input((6, 8))
-    mixed = keras.layers.MultiHeadAttention(num_heads=2, key_dim=4)(tokens, tokens)
-    hidden = keras.layers.LayerNormalization()(keras.layers.Add()([tokens, mixed]))
-    return keras.Model(tokens, keras.layers.Dense(1)(keras.layers.Flatten()(hidden)))
-
-
 def bytes_per_row(model: keras.Model) -> float:
     batch = Batch(tf.zeros([2, *model.input_shape[1:]]), tf.zeros([2, 1]))
     return describe(WindowSpec(model, weighted_loss("mse")), batch).bytes_per_row
@@ -54,11 +47,6 @@ def test_a_row_of_a_dense_model_takes_what_its_tensors_say():
     """At least features, both layers' outputs and the hidden gradient; at most 40 such rows."""
     least = 4 * (5 + 6 + 1 + 6)
     assert least <= bytes_per_row(full_batch.mlp()) <= 40 * least
-
-
-def test_attention_has_a_size_although_its_gradients_have_sums_of_unknown_rank():
-    least = 4 * (6 * 8 * 3 + 2 * 6 * 6)
-    assert least <= bytes_per_row(attention()) <= 40 * least
 
 
 def test_a_recurrent_layer_has_the_size_of_what_its_steps_keep():
