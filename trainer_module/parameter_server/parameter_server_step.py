@@ -25,7 +25,7 @@ from trainer_module.step.setup import StepSetup
 from trainer_module.step.state import StepCounters
 from trainer_module.window.describe import Description
 from trainer_module.window.spec import Batch, StepInputs, unpack_batch
-from trainer_module.window.update import Update
+from trainer_module.window.update import Update, mean_gradients
 
 _UNDER_WAY_PER_WORKER = 3
 _NEEDS_AN_ORDER = {
@@ -216,7 +216,8 @@ class ParameterServerStep:
 
         def on_worker() -> Update:
             sums = self._setup.sum_micro_batches(batch, inputs, description)
-            return self._setup.update(sums, sums, inputs, step)
+            mean = mean_gradients(sums, self._setup.spec.model, values=inputs.values)
+            return self._setup.update(mean, sums, sums, inputs, step)
 
         update = self._cluster.run(on_worker)
         applied = update.is_applied

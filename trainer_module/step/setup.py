@@ -15,7 +15,7 @@ from trainer_module.checks.compiled import (
 )
 from trainer_module.checks.model import check_model, reject_custom_train_step
 from trainer_module.common.optional_leaves import present_leaves, with_leaves
-from trainer_module.common.tensors import LossLike
+from trainer_module.common.tensors import Gradient, LossLike
 from trainer_module.devices.graph_marks import GraphMarks
 from trainer_module.gradients.layer_gradients import check_placement, plan_clipping
 from trainer_module.losses.weighted_loss import as_loss_function
@@ -25,7 +25,6 @@ from trainer_module.window.describe import Description, check_rows, describe
 from trainer_module.window.gradient_sum import GradientSum, default_added_losses
 from trainer_module.window.micro_batch import micro_batch_gradients
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
-from trainer_module.window.trace import phase_scope
 from trainer_module.window.update import Update, check_transforms, window_update
 
 
@@ -140,8 +139,12 @@ class StepSetup:
         return local
 
     def update(
-        self, total: GradientSum, local: GradientSum, inputs: StepInputs, step: tf.Tensor
+        self,
+        mean: tuple[tf.Tensor, list[Gradient]],
+        total: GradientSum,
+        local: GradientSum,
+        inputs: StepInputs,
+        step: tf.Tensor,
     ) -> Update:
         """Return the update of a window, in replica context; see `window_update`."""
-        with phase_scope("update"):
-            return window_update(total, local, self.spec.model, self.options, inputs, step)
+        return window_update(mean, total, local, self.spec.model, self.options, inputs, step)

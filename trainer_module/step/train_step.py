@@ -39,7 +39,7 @@ from trainer_module.step.window_loop import LoopTotals, StepFunctions, take_wind
 from trainer_module.window.gradient_sum import apply_gradients, sum_dtype, sum_over_replicas
 from trainer_module.window.spec import Batch, StepInputs, unpack_batch, unpack_share
 from trainer_module.window.trace import phase_scope
-from trainer_module.window.update import Update
+from trainer_module.window.update import Update, mean_gradients
 
 
 class TrainStep:
@@ -291,7 +291,10 @@ class TrainStep:
             local = self._setup.sum_micro_batches(Batch(*parts), inputs, description)
             with phase_scope("reduction"):
                 total = sum_over_replicas(local)
-            update = self._setup.update(total, local, inputs, step)  # divide, transform, clip
+            with phase_scope("update"):
+                # Divide by Σ w and add ∇R; then transform, check that it is finite, and clip.
+                mean = mean_gradients(total, self.model, loss_scale=scale)
+                update = self._setup.update(mean, total, local, inputs, step)
             return update, tf.convert_to_tensor(replica, tf.int32)
 
         with self.strategy.scope():

@@ -116,6 +116,7 @@ def mean_gradients(
 
 
 def window_update(
+    mean: tuple[tf.Tensor, list[Gradient]],
     total: GradientSum,
     local: GradientSum,
     model: keras.Model,
@@ -123,11 +124,12 @@ def window_update(
     inputs: StepInputs,
     step: tf.Tensor,
 ) -> Update:
-    """Return the update of one window without changing a variable."""
+    """Return the update of a window from its loss and mean gradient, without changing a variable.
+
+    `total` and `local` are the sums over the rows of all replicas, and of this one.
+    """
+    loss, gradients = mean
     noise = None if total.squares is None else noise_of_window(total, inputs.loss_scale)
-    loss, gradients = mean_gradients(
-        total, model, loss_scale=inputs.loss_scale, values=inputs.values
-    )
     for transform in options.transforms:
         gradients = _apply_transform(
             transform, gradients, model.trainable_variables, step=step, values=inputs.values
