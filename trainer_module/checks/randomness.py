@@ -32,11 +32,6 @@ _BY_SHAPE = {
 }
 
 
-def _draws_random_numbers(graph: tf.Graph) -> bool:
-    """Return whether a traced function draws random numbers from seeds."""
-    return bool(_seeded_draws(graph))
-
-
 def find_uncontrolled_draw(graph: tf.Graph) -> str | None:
     """Return the name of an operation whose numbers `draws_by_row` does not determine, or None."""
     return next((n.name for n in _seeded_draws(graph) if n.op not in _BY_SHAPE.values()), None)

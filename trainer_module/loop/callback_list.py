@@ -55,11 +55,6 @@ class CallbackList:
         restored = (self._call(callback, "before_export") for callback in self.called)
         return next((metrics for metrics in restored if metrics is not None), None)
 
-    @property
-    def may_change_weights(self) -> bool:
-        """Whether a callback may replace the model's weights at the end."""
-        return any(type(each).before_export is not Callback.before_export for each in self.all)
-
     def variables(self) -> list[tf.Variable]:
         """Return the variables that a checkpoint saves for the callbacks."""
         return [variable for callback in self.all for variable in callback.variables()]

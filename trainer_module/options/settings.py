@@ -145,7 +145,7 @@ def fix_of(message: str) -> str:
     """Return pydantic's message as what to use; a message of ours is the same."""
     if valid := _VALID.match(message):
         return f"use {_USE.get(valid[1], f'a {valid[1]}')}"
-    if message.startswith("Input should be '"):
+    if message.startswith(("Input should be '", "Input should be a ")):
         return message.replace("Input should be", "use", 1)
     return message.replace("Input should be", "use a value", 1)
 

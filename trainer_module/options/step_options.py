@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -23,6 +22,7 @@ class UpdateOptions(Settings):
 
     clip_norm: float | None = Field(
         default=None,
+        gt=0,
         description=(
             "Largest global norm of a window's gradient; larger gradients are scaled down to it. "
             "null: no clipping."
@@ -30,6 +30,8 @@ class UpdateOptions(Settings):
     )
     clip_per_example: float | None = Field(
         default=None,
+        gt=0,
+        allow_inf_nan=False,
         description=(
             "Largest norm of the gradient of one row: larger ones are scaled down to it before the "
             "weighted sum (docs/design.md 4.1), so that a wrong label has a bounded influence. Not "
@@ -38,6 +40,8 @@ class UpdateOptions(Settings):
     )
     ema_momentum: float | None = Field(
         default=None,
+        ge=0,
+        lt=1,
         description=(
             "Momentum of an exponential moving average of the weights, such as 0.99: evaluations "
             "and the export use the average. null: no average."
@@ -60,27 +64,6 @@ class UpdateOptions(Settings):
             "as 50: global batches far below it are mostly noise, so that larger ones pay."
         ),
     )
-
-    @field_validator("clip_norm")
-    @classmethod
-    def _clip(cls, value: float | None) -> float | None:
-        if value is not None and not value > 0:
-            raise ValueError("use a number above 0, or null for no clipping")
-        return value
-
-    @field_validator("clip_per_example")
-    @classmethod
-    def _clip_rows(cls, value: float | None) -> float | None:
-        if value is not None and not 0 < value < math.inf:
-            raise ValueError("use a finite number above 0, such as 1.0, or null for no clipping")
-        return value
-
-    @field_validator("ema_momentum")
-    @classmethod
-    def _momentum(cls, value: float | None) -> float | None:
-        if value is not None and not 0 <= value < 1:
-            raise ValueError("use a number from 0 to below 1, such as 0.99, or null")
-        return value
 
 
 class StepOptions(UpdateOptions):
