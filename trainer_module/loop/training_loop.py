@@ -144,17 +144,12 @@ class TrainingLoop:
         )
         length = Length.of(self.options)
         self._run = Run(train_step, data, self.callbacks, checkpoints, WorkerSync(workers), length)
-        self.steps_per_epoch = self.options.steps_per_epoch
-        self.steps_per_loop = self.options.steps_per_loop
-        self._loop_size = 1 if self.steps_per_loop == "auto" else self.steps_per_loop
+        per_loop = self.options.steps_per_loop
+        self._is_auto = per_loop == "auto"
+        self._loop_size = 1 if per_loop == "auto" else per_loop
         self._iterator: Iterator[Batch] | None = None
         self._program: Fingerprint = {}
         self._has_ended = False
-
-    @property
-    def checkpoints(self) -> Checkpoints | None:
-        """Saves the training; None: do not save."""
-        return self._run.checkpoints
 
     @naming_replacements()
     def fit(self) -> FitResult:
@@ -295,7 +290,7 @@ class TrainingLoop:
             self._log_change()
         stop = False
         if report.steps:
-            if self.steps_per_loop == "auto":
+            if self._is_auto:
                 fitting = _SECONDS_PER_LOOP * report.steps / max(seconds, 1e-9)
                 # Grow at most tenfold: the first call's time is mostly tracing.
                 most = min(10 * self._loop_size, _MOST_STEPS_PER_LOOP)
