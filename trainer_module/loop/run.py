@@ -125,7 +125,7 @@ class Length(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class LoopState:
+class _LoopState:
     """The state of a training between two calls of the graph; each change returns a new record.
 
     Attributes:
@@ -150,7 +150,7 @@ class LoopState:
     history: Mapping[str, list[float]] = dataclasses.field(default_factory=dict)
     stopped: str | None = None
 
-    def replace(self, **changes: object) -> LoopState:
+    def replace(self, **changes: object) -> _LoopState:
         """Return a copy with changed fields."""
         return dataclasses.replace(self, **changes)
 
@@ -160,7 +160,7 @@ class LoopState:
             return None
         return self.length.amount + (self.first_step if kind == "steps" else 0)
 
-    def after_call(self, report: LoopReport) -> LoopState:
+    def after_call(self, report: LoopReport) -> _LoopState:
         """Return the state after a call of the graph."""
         return self.replace(
             step_in_epoch=self.step_in_epoch + report.steps,
@@ -168,20 +168,20 @@ class LoopState:
             epoch_loss=report.loss_sums if report.steps else self.epoch_loss,
         )
 
-    def after_epoch(self) -> LoopState:
+    def after_epoch(self) -> _LoopState:
         """Return the state at the start of the next epoch."""
         return self.replace(epoch=self.epoch + 1, step_in_epoch=0, epoch_loss=(0.0, 0.0))
 
     def after_evaluation(
         self, metrics: Mapping[str, float], logs: Mapping[str, float]
-    ) -> LoopState:
+    ) -> _LoopState:
         """Return the state with the metrics of an evaluation and the logs of its epoch."""
         history = {name: list(values) for name, values in self.history.items()}
         for name, value in logs.items():
             history.setdefault(name, []).append(float(value))
         return self.replace(metrics=metrics, history=history, unevaluated_steps=0)
 
-    def continued(self, length: Length, *, step: int, directory: str) -> LoopState:
+    def continued(self, length: Length, *, step: int, directory: str) -> _LoopState:
         """Return the state of a checkpoint for a training of this length, which may be longer.
 
         Raises:
@@ -217,7 +217,7 @@ class LoopState:
         return total / weights if weights else math.nan
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Json]) -> LoopState:
+    def from_json(cls, stored: Mapping[str, Json]) -> _LoopState:
         """Return the state from its fields in a checkpoint."""
         values = {field.name: stored[field.name] for field in dataclasses.fields(cls)}
         pairs = {"length": Length(*values["length"]), "epoch_loss": tuple(values["epoch_loss"])}
@@ -242,7 +242,7 @@ class Run:
         self.callbacks = callbacks
         self.checkpoints = checkpoints
         self.sync = sync
-        self.state = LoopState(length)
+        self.state = _LoopState(length)
         self.fingerprint: Fingerprint = {}
 
     @property
@@ -317,7 +317,7 @@ class Run:
         position = checkpoints.restore(check)
         if position is None:
             return
-        self.state = LoopState.from_json(position).continued(
+        self.state = _LoopState.from_json(position).continued(
             length, step=self.step, directory=checkpoints.directory
         )
         self.data.restore(position["data"])

@@ -92,7 +92,7 @@ def weighted_loss(
             raise ValueError(
                 f"loss_weights={loss_weights!r} needs one loss per output, got {loss!r}."
             )
-        term = OutputTerm((), output_loss(loss), 1.0)
+        term = _OutputTerm((), output_loss(loss), 1.0)
         return WeightedLoss(loss, None, reduction, class_weight or None, (term,))
     losses = {path: one for path, one in leaves(loss).items() if one is not None}
     if not losses:
@@ -105,7 +105,7 @@ def weighted_loss(
                 f"loss_weights has {sorted(map(path_name, leaves(loss_weights)))}, the losses "
                 f"have {sorted(map(path_name, losses))}: give one weight per output."
             )
-    terms = [OutputTerm(p, output_loss(one), float(factors[p])) for p, one in losses.items()]
+    terms = [_OutputTerm(p, output_loss(one), float(factors[p])) for p, one in losses.items()]
     if class_weight and len(terms) > 1:
         raise ValueError(
             f"class_weight={dict(class_weight)} of {len(terms)} outputs: it is for a single one; "
@@ -114,7 +114,7 @@ def weighted_loss(
     return WeightedLoss(loss, loss_weights, reduction, class_weight or None, tuple(terms))
 
 
-class OutputTerm(NamedTuple):
+class _OutputTerm(NamedTuple):
     """The loss of the output at a path, and its factor."""
 
     path: Path
@@ -138,7 +138,7 @@ class WeightedLoss:
     loss_weights: _LossWeights
     reduction: _Reduction
     class_weight: Mapping[int, float] | None
-    terms: tuple[OutputTerm, ...] = dataclasses.field(repr=False)
+    terms: tuple[_OutputTerm, ...] = dataclasses.field(repr=False)
 
     def __call__(
         self, labels: Tensors, outputs: Tensors, sample_weight: Tensors = None
@@ -169,7 +169,7 @@ class WeightedLoss:
         return LossSums(tf.add_n(means), denominators[0] / sizes[0])
 
     def _values(
-        self, term: OutputTerm, labels: Tensors, outputs: Tensors, sample_weight: Tensors
+        self, term: _OutputTerm, labels: Tensors, outputs: Tensors, sample_weight: Tensors
     ) -> tuple[Values, bool]:
         """Return the losses of one output, and whether it has weights."""
         alone = len(self.terms) == 1

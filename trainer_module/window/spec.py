@@ -132,7 +132,7 @@ def placement_of(model: keras.Model) -> Placement:
     return found if isinstance(found, Placement) else Placement()
 
 
-class Limits(NamedTuple):
+class _Limits(NamedTuple):
     """Limits of a device kind for processing more than one micro-batch at a time.
 
     Attributes:
@@ -148,10 +148,10 @@ class Limits(NamedTuple):
 
 
 # Measured gain: compare with `ours, one by one` of benchmarks/step_time.py.
-LIMITS: dict[DeviceKind, Limits] = {
-    "CPU": Limits(128 * 2**20, micro_batches=4, parallel_passes=2),
+LIMITS: dict[DeviceKind, _Limits] = {
+    "CPU": _Limits(128 * 2**20, micro_batches=4, parallel_passes=2),
     # A GPU runs one kernel after another, so parallel passes gain little.
-    "GPU": Limits(256 * 2**20, micro_batches=32, parallel_passes=1),
+    "GPU": _Limits(256 * 2**20, micro_batches=32, parallel_passes=1),
 }
 
 
