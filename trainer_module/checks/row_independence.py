@@ -52,16 +52,6 @@ def check_rows_are_independent(
 
     Variables and seeds do not change. What cannot be compared is named in a warning.
 
-    Args:
-        model: A built Keras model.
-        loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`.
-        batch: (features, labels, weights or None) `[rows, ...]`; in a graph, rows are drawn.
-        added_losses: See `accumulate_gradients`.
-        most_rows: Number of rows that the model may process at once; fewer than 2 count as 2.
-
-    Returns:
-        Whether the batch has the two rows that the check needs.
-
     Raises:
         ValueError: Rows influence each other.
     """

@@ -160,14 +160,7 @@ def gradient_norms(
     other layers, and of layers that share a variable, are materialised for a chunk of rows. As in
     `per_example_gradients`, a row's loss must not depend on other rows.
 
-    Args:
-        model: A built Keras model.
-        loss_fn: See `TrainStep`.
-        features: Tensor or structure of tensors `[rows, ...]`.
-        labels: Tensor or structure of tensors `[rows, ...]`.
-        sample_weight: `[rows]` or None.
-        chunk_size: See `per_example_gradients`.
-        random_position: See `per_example_gradients`.
+    The arguments are those of `per_example_gradients`.
 
     Returns:
         `[rows]`, float32, or float64 for a float64 model.
@@ -211,15 +204,8 @@ def clipped_gradient_sum(
     It bounds the influence of each row. It adds no noise, so that it is not differential privacy.
     See `gradient_norms` for what is not materialised.
 
-    Args:
-        model: A built Keras model.
-        loss_fn: See `TrainStep`.
-        features: Tensor or structure of tensors `[rows, ...]`.
-        labels: Tensor or structure of tensors `[rows, ...]`.
-        sample_weight: `[rows]` or None.
-        clip_norm: Largest norm of one row's gradient, above 0.
-        chunk_size: See `per_example_gradients`.
-        random_position: See `per_example_gradients`.
+    `clip_norm` is the largest norm of one row's gradient, above 0. The other arguments are those of
+    `per_example_gradients`.
 
     Returns:
         One tensor per trainable variable, float32, or float64 for a float64 model. Inside

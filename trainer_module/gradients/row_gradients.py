@@ -186,14 +186,6 @@ def chunk_function(
 ) -> tuple[Callable[[Any], list[tf.Tensor]], list[tf.TensorSpec]]:
     """Return a function of a chunk of rows, and the specs of what it returns for one row.
 
-    Args:
-        of_row: Function of a batch of one row and the row's number that returns tensors.
-        batch: Structure of tensors `[rows, ...]` or None.
-
-    Returns:
-        A function of `(batch, row numbers)` that returns the tensors of `of_row` as `[rows, ...]`,
-        and their specs without rows.
-
     Raises:
         ValueError: The trace has a loop or a shape that depends on values, and the function that is
             being traced has `jit_compile=True`.

@@ -114,15 +114,7 @@ def sum_window(
     description: Description,
     gradients: _MicroBatchFunction = micro_batch_gradients,
 ) -> GradientSum:
-    """Return the sums over one replica's rows of a window; see `accumulate_gradients`.
-
-    Args:
-        spec: Model, loss and micro-batch size.
-        batch: The replica's rows.
-        inputs: Random position, loss scale and values of variables.
-        description: The result of `describe` for the batch.
-        gradients: Function of one micro-batch.
-    """
+    """Return the sums over one replica's rows of a window; see `accumulate_gradients`."""
     rows = count_rows(*batch)
     zeros = _zeros(spec, description, inputs)
 
