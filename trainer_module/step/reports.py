@@ -17,16 +17,12 @@ class StepReport(NamedTuple):
     """The report of one window; scalar tensors except for the last three.
 
     Attributes:
-        loss: The loss including regularisation, whose gradient the window computed.
-        gradient_norm: Global norm of g before clipping.
-        weight_sum: Σ w_i; if each output has a separate Σ w_i, their mean.
-        rows: Number of rows of the global batch.
+        loss, gradient_norm, weight_sum, rows, finite: See `Update`.
         applied: Whether the window updated the variables, bool.
         failed: Whether the window was not finite and is not skipped, bool.
-        finite: Whether the loss and each variable's gradient are finite, bool `[1 + variables]`.
-        finite_by_replica: The same for the sums of each replica, bool
-            `[replicas of this process, 1 + variables]`.
-        replicas: Numbers of these replicas, int32 `[replicas of this process]`.
+        finite_by_replica: `finite` of the sums of each replica of this process, bool
+            `[replicas, 1 + variables]`.
+        replicas: Numbers of these replicas, int32 `[replicas]`.
     """
 
     loss: tf.Tensor

@@ -20,18 +20,14 @@ _DRAWS_PER_MICRO_BATCH = 1024
 
 
 class MicroBatchGradients(NamedTuple):
-    """The sums of one micro-batch and their gradients.
+    """The sums of one micro-batch and their gradients, as in `GradientSum`.
 
     Attributes:
-        numerator: Σ w_i l_i, scalar; `[outputs]` if each output has a separate Σ w_i.
-        denominator: Σ w_i, of the same shape.
-        gradients: Σ w_i ∇l_i per trainable variable; None if the loss does not depend on it. The
-            shape is `[outputs, *variable.shape]` if each output has a separate Σ w_i and `separate`
-            is true. For a model that computes in float16 the dtype is float32.
-        added_loss: Sum of the losses that layers pass to `add_loss`, including activity
-            regularisers, scalar; None without such losses.
-        added_gradients: Gradients of `added_loss`; None without such losses or if `separate` is
-            false.
+        numerator, denominator: Scalars; `[outputs]` if each output has a separate Σ w_i.
+        gradients: With an axis of outputs in front only if `separate` is true. For a model that
+            computes in float16 the dtype is float32.
+        added_loss: None without such losses.
+        added_gradients: None without such losses or if `separate` is false.
         recorded: The same gradients by the tensors of `record`.
     """
 
