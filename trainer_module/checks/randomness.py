@@ -1,7 +1,4 @@
-"""Find random numbers that no seed determines: such runs cannot be repeated or resumed.
-
-From the same graph follows the tolerance for results in batches of different sizes.
-"""
+"""Find random numbers that no seed determines: such runs cannot be repeated or resumed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What a step keeps from window to window, beside model and optimizer.
-
-Counts of windows, the scale of float16 losses, the moving average of the variables, and that of the
-noise estimates.
-"""
+"""What a step keeps from window to window: counts, loss scale, averages of variables and noise."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Types that the micro-batches of a window share: their devices and their passes.
-
-A pass may merge small micro-batches, and several passes may run in parallel.
-"""
+"""What the micro-batches of a window share: model, rows, inputs, devices and passes."""
 
 from __future__ import annotations
 
