@@ -153,11 +153,12 @@ def test_xla_computes_the_same(float64):
 def test_what_xla_cannot_compute_is_rejected():
     x = keras.Input((3, 2))
     recurrent = keras.Model(x, L.SimpleRNN(1)(x))
-    masked = keras.Model(x, L.Lambda(lambda x: tf.boolean_mask(x, x[:, 0, 0] > 0))(x))
+    positive = L.Lambda(lambda x: x[:, 0] * tf.reduce_sum(tf.boolean_mask(x, x > 0)))
+    masked = keras.Model(x, L.Dense(1)(positive(x)))
     for model, rows, message in [
         (recurrent, 4, "jit_compile=True, and the model has a loop"),
         (masked, 4, r"jit_compile=True.* tf.boolean_mask"),
-        (keras.Model(x, L.Dense(1)(x)), None, "number of rows is not known"),
+        (keras.Model(x, L.Dense(1)(L.Flatten()(x))), None, "number of rows is not known"),
     ]:
         function = tf.function(
             lambda *data, model=model: per_example_gradients(model, "mse", *data, chunk_size=3),
