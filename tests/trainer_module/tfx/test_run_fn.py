@@ -306,7 +306,10 @@ def test_hyperparameters_replace_settings_of_a_multiclass_label(fn_args):
 def test_invalid_hyperparameters_are_rejected(fn_args):
     for values, message in [
         ({"learning_rate": 0.1}, r"trainer.learning_rate is not a .*'optimizer.learning_rate'"),
-        ({"clip_norm": -1}, r"do not fit the Trainer: trainer.clip_norm=-1: use a number above"),
+        (
+            {"clip_norm": -1},
+            r"do not fit the Trainer: trainer.clip_norm=-1: use a value greater than 0",
+        ),
         ({"micro_batch_size": 64}, r"trainer.micro_batch_size=64 exceeds global_batch_size=32"),
     ]:
         args = fn_args(**QUICK, epochs=1)
