@@ -9,7 +9,7 @@ from .arrow_example_gen.splitting import Splitting as Splitting
 from .tf_examples.component import TFExamples as TFExamples
 
 # Transform
-from .transform.component import ParquetTransform as ParquetTransform
+from .transform.executor import ParquetTransform as ParquetTransform
 
 # Check normalisation
 from .normalization_validator.component import NormalizationValidator as NormalizationValidator
@@ -24,7 +24,7 @@ from .input_gradients.summary import AttributionSummary as AttributionSummary
 
 # Train and tune
 from .trainer.component import create_trainer as create_trainer
-from .tuner.component import create_tuner as create_tuner
+from .trainer.component import create_tuner as create_tuner
 
 # Compare with the blessed model
 from .blessed_models.component import LatestBlessedModel as LatestBlessedModel

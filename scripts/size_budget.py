@@ -71,13 +71,26 @@ def _public_names(tree: ast.Module) -> Iterator[str]:
 
 
 def _longest_chain() -> int:
-    """Return the number of modules in the longest chain in which each imports the next."""
+    """Return the number of modules in the longest chain in which each loads the next.
+
+    An import within a function is none: it loads nothing when its module is loaded.
+    """
     graph, lengths = grimp.build_graph(*PACKAGES, cache_dir=None), {}
+
+    def loads(module: str) -> set[str]:
+        file = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+        file = file if file.is_file() else file.with_suffix("") / "__init__.py"
+        lines = file.read_text(encoding="utf-8").splitlines()
+        return {
+            imported
+            for imported in graph.find_modules_directly_imported_by(module)
+            for place in graph.get_import_details(importer=module, imported=imported)
+            if not lines[place["line_number"] - 1].startswith(" ")
+        }
 
     def length(module: str) -> int:
         if module not in lengths:
-            imported = graph.find_modules_directly_imported_by(module)
-            lengths[module] = 1 + max(map(length, imported), default=0)
+            lengths[module] = 1 + max(map(length, loads(module)), default=0)
         return lengths[module]
 
     return max(map(length, graph.modules))

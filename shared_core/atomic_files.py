@@ -11,23 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-_STANDARD_OUTPUT = Path("-")
-_MODE = 0o644
-
 
 @contextlib.contextmanager
 def atomic_write(path: Path, *, newline: str | None = None) -> Iterator[TextIO]:
     """Open a text file (UTF-8) that takes the place of `path` when the block ends without error.
 
     Until then a reader sees the file as it was, or none. Several writers may write at once: the
-    last one to end stays. A kill leaves a file `.<name>.<random>` beside it.
+    last one to end stays. A kill leaves a file `.<name>.<random>` beside it. The folder is made.
 
     A symbolic link stays, and its target is replaced. A device, a FIFO or a terminal cannot be
     replaced: it is written to. `-` and what is open as standard output are standard output.
-
-    Args:
-        path: the file; its folder is made.
-        newline: as of `open`; "" for the csv module.
+    `newline` is that of `open`; "" for the csv module.
 
     Raises:
         OSError: It cannot be written there.
@@ -48,7 +42,7 @@ def atomic_write(path: Path, *, newline: str | None = None) -> Iterator[TextIO]:
         with os.fdopen(handle, "w", newline=newline, encoding="utf-8") as stream:
             yield stream
         # mkstemp's is for its owner alone
-        os.chmod(partial, _MODE if before is None else stat.S_IMODE(before.st_mode))
+        os.chmod(partial, 0o644 if before is None else stat.S_IMODE(before.st_mode))
         os.replace(partial, target)
     except BaseException:
         os.unlink(partial)
@@ -58,19 +52,16 @@ def atomic_write(path: Path, *, newline: str | None = None) -> Iterator[TextIO]:
 def atomic_write_text(path: str, text: str) -> None:
     """Write a file that replaces the one before at once, local or remote; make its folder.
 
-    A kill leaves the file as it was, and `<path>.writing`, which the next write takes over: one
-    process writes a path at a time. A symbolic link stays, and its target is replaced; a device or
-    a FIFO is written to.
+    A kill leaves the file as it was. A remote one leaves `<path>.writing`, which the next write
+    takes over: one process writes a path at a time.
     """
-    import tensorflow as tf  # reads and writes remote paths
-
     if "://" not in path:
-        if os.path.exists(path) and not os.path.isfile(path):
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            return
-        path = os.path.realpath(path)
-    tf.io.gfile.makedirs(os.path.dirname(path) or ".")
+        with atomic_write(Path(path)) as stream:
+            stream.write(text)
+        return
+    import tensorflow as tf
+
+    tf.io.gfile.makedirs(os.path.dirname(path))
     # An empty file is whole at once, and S3's file system takes it for a folder, which cannot move.
     unfinished = f"{path}.writing" if text else path
     with tf.io.gfile.GFile(unfinished, "w") as stream:
@@ -81,7 +72,7 @@ def atomic_write_text(path: str, text: str) -> None:
 
 def _is_standard_output(path: Path) -> bool:
     """Return whether a path is `-`, or names what this process has as its standard output."""
-    if path == _STANDARD_OUTPUT:
+    if path == Path("-"):
         return True
     status = _status(path)
     try:

@@ -3,21 +3,14 @@ r"""FeatureLayout: the name, kind and position of every packed column.
     layout = FeatureLayout.from_transform_graph(fn_args.transform_graph_path)
     layout.names("packed_float")  # ["fare", "trip_miles", ...]
 
-Transform writes it as JSON among the assets of the transform graph
-(`<transform_graph>/transform_fn/assets/feature_layout`), so it follows the artifact. Trainer and
-NormalizationValidator read it from there.
+Transform writes it as JSON among the assets of the transform graph, for the Trainer and the
+NormalizationValidator. (A schema annotation would be the natural place, but TFT's open-source
+builds drop annotations: they lack `tensorflow_transform.annotations_pb2`.)
 
-The text is written while the analysis runs, so what only the analysis finds is not in it:
-
-- the size of a vocabulary: the lines of `assets/<column.vocabulary>`, plus `column.extra_ids`;
-- the value that a learned 0/1 column stands for: line `column.entry` (from 0) of
-  `assets/<column.entry_of>`, which makes its name `<source>=<value>` (line breaks and backslashes
-  in the value are `\n`, `\r` and `\\`, as in the file);
-- the number of classes of a multiclass label: `int_domain.max + 1` of the label's feature in
-  `transformed_metadata/schema.pbtxt`.
-
-(A schema annotation would be the natural place, but TFT's open-source builds drop annotations:
-they lack `tensorflow_transform.annotations_pb2`, see `tensorflow_transform/common.py`.)
+The text is written while the analysis runs, so what only the analysis finds is read elsewhere: the
+size of a vocabulary and the value of a learned 0/1 column in the vocabulary's file (line breaks
+and backslashes in a value are `\n`, `\r` and `\\` there and in the column's name), the number of
+classes of a label in the transformed schema.
 """
 
 from __future__ import annotations
@@ -58,8 +51,8 @@ class Column(_Record):
         kind: z_score, min_max, vocabulary, one_hot, missing_indicator, ...
         output: Transformed feature that holds it.
         position: Index inside that feature.
-        vocabulary_size: For ids, the number of ids, those of unseen and missing values too: the
-            rows of an embedding. None for floats, and in the written file for a learned vocabulary.
+        vocabulary_size: Number of ids, those of unseen and missing values too: the rows of an
+            embedding. None for floats, and in the written file for a learned vocabulary.
         vocabulary: Asset of the transform graph that lists a vocabulary's entries, one per line.
         extra_ids: Ids beside those entries, for unseen and missing values.
         entry_of: Asset whose line `entry` (from 0) is the value that a learned 0/1 column stands
@@ -69,7 +62,7 @@ class Column(_Record):
         bounds: Of a rule that the validator does not have itself: statistic -> lowest and highest.
         is_aspect: Whether it is one aspect of its source, and rightly constant where that is not.
         shared_ids: Columns with the same text here have the same ids for the same values, so that
-            one embedding serves them all; None: no other column has these ids.
+            one embedding serves them all.
     """
 
     name: str
@@ -101,12 +94,9 @@ class Column(_Record):
 class LayoutLabel(_Record):
     """The transformed feature to predict.
 
-    Attributes:
-        name: Its name. A regression's is int64 where the column is, `MISSING_INT` where missing, so
-            that no digit is lost before its mean is taken off; else float32, NaN where missing.
-        kind: binary, multiclass or regression.
-        classes: Number of classes; None for regression, and in the written file for multiclass.
-        positive: Value that counts as 1 of a binary label, where the spec names one.
+    A regression's is int64 where the column is, `MISSING_INT` where missing, so that no digit is
+    lost before its mean is taken off; else float32, NaN where missing. `classes` is None for
+    regression, and in the written file for multiclass. `positive` counts as 1 of a binary label.
     """
 
     name: str
@@ -126,8 +116,7 @@ class FeatureLayout(_Record):
         missing: Transformed feature that shows which values were missing, if any.
         label: What is predicted.
         weight: Transformed feature that weighs the rows.
-        passthrough: Transformed features for who reads the rows, keys and ids: no model takes
-            them.
+        passthrough: Keys and ids for who reads the rows: no model takes them.
         features: The specification, as `FeatureSpec.model_validate` takes it.
     """
 
@@ -170,8 +159,7 @@ class FeatureLayout(_Record):
         """Return the layout that a JSON text describes.
 
         Raises:
-            ValueError: Not JSON, another format, a version newer than this reader, or positions
-                that overlap or leave gaps.
+            ValueError: Another format or version, or positions that overlap or leave gaps.
         """
         try:
             values = json.loads(text)
@@ -201,13 +189,7 @@ class FeatureLayout(_Record):
 
     @classmethod
     def from_transform_graph(cls, uri: str) -> FeatureLayout | None:
-        """Read the layout of a transform graph, vocabulary sizes and classes filled in.
-
-        Args:
-            uri: Folder of a TransformGraph artifact, or `TFTransformOutput`'s folder.
-
-        Returns:
-            The layout; None where the graph has none.
+        """Read the layout of a graph, with vocabulary sizes and classes; None if it has none.
 
         Raises:
             ValueError: See `from_json`.
@@ -225,20 +207,18 @@ class FeatureLayout(_Record):
             with tf.io.gfile.GFile(os.path.join(uri, ASSETS, vocabulary), "rb") as file:
                 return [line.rstrip(b"\n").decode(errors="replace") for line in file]
 
-        columns = tuple(_completed(column, entries) for column in layout.columns)
+        columns = [_completed(column, entries) for column in layout.columns]
         counts = Counter(column.name for column in columns)
-        # `a=b=c` is value `b=c` of `a` and value `c` of `a=b`.
-        columns = tuple(
-            column.model_copy(update={"name": f"{column.name}_{column.position}"})
-            if column.entry is not None and counts[column.name] > 1
-            else column
-            for column in columns
-        )
+        for place, column in enumerate(columns):
+            # `a=b=c` is value `b=c` of `a` and value `c` of `a=b`.
+            if column.entry is not None and counts[column.name] > 1:
+                name = f"{column.name}_{column.position}"
+                columns[place] = column.model_copy(update={"name": name})
         label = layout.label
         if label is not None and label.kind == "multiclass" and label.classes is None:
             (feature,) = (f for f in read_schema(uri).feature if f.name == label.name)
             label = label.model_copy(update={"classes": feature.int_domain.max + 1})
-        return layout.model_copy(update={"columns": columns, "label": label})
+        return layout.model_copy(update={"columns": tuple(columns), "label": label})
 
 
 def _completed(column: Column, entries: Callable[[str], list[str]]) -> Column:

@@ -9,10 +9,7 @@ from collections.abc import Collection, Iterable
 def nearest(name: str, choices: Iterable[str], *, otherwise: str = "use one of") -> str:
     """Return the part of an error message that offers the closest of `choices`.
 
-    Args:
-        name: What somebody wrote.
-        choices: Everything that would have been right.
-        otherwise: What precedes the first choices if none of them is close.
+    `otherwise` precedes the first choices if none of them is close.
     """
     choices = sorted(set(choices))
     within = [choice for choice in choices if choice.lower().endswith(f".{name.lower()}")]
@@ -26,13 +23,7 @@ def nearest(name: str, choices: Iterable[str], *, otherwise: str = "use one of")
 
 
 def nearest_column(name: str, columns: Iterable[str], *, but: Collection[str] = ()) -> str:
-    """Return the same for a column of the data.
-
-    Args:
-        name: What somebody wrote.
-        columns: The columns of the data.
-        but: Columns that would be wrong as well, such as the label in place of a feature.
-    """
+    """Return the same for a column of the data, without those that would be wrong as well."""
     columns = [column for column in columns if column not in but]
     if not columns:
         return "the data has: no columns"

@@ -23,6 +23,7 @@ from .loop.callback import FitResult as FitResult
 from .step.scaled_learning_rate import ScaledLearningRate as ScaledLearningRate
 from .loop.evaluation import Evaluation as Evaluation
 from .loop.checkpoints import Checkpoints as Checkpoints
+from .memory.micro_batch_size import find_micro_batch_size as find_micro_batch_size
 
 # Callbacks of a training loop
 from .loop.callback import Callback as Callback
@@ -37,19 +38,15 @@ from .loop.callbacks import TensorBoardScalars as TensorBoardScalars
 # Where the time goes
 from .profiling.profile_step import profile_step as profile_step
 from .tfx.profile import profile_fn as profile_fn
-from .profiling.step_profile import StepProfile as StepProfile
+from .profiling.profile_step import StepProfile as StepProfile
 
 # Several devices, several machines
 from .devices.strategies import create_strategy as create_strategy
 from .parameter_server.parameter_server_step import ParameterServerStep as ParameterServerStep
 from .launch import launch as launch
 from .devices.local_cluster import WorkersFailed as WorkersFailed
-from .devices.rendezvous import WorkerLost as WorkerLost
+from .devices.cluster import WorkerLost as WorkerLost
 from .devices.worker_group import Disagreement as Disagreement
-
-# Find settings
-from .memory.micro_batch_size import find_micro_batch_size as find_micro_batch_size
-from .tuning.learning_rate import find_learning_rate as find_learning_rate
 
 # Your own training loop
 from .window.accumulation import accumulate_gradients as accumulate_gradients
@@ -65,10 +62,9 @@ from .gradients.inputs import input_gradients as input_gradients
 from .gradients.inputs import integrated_gradients as integrated_gradients
 
 # A layer that loses weights in training
-from .model.pruned_dense import PrunedDense as PrunedDense
+from .model.layers import PrunedDense as PrunedDense
 
 # Models that do not fit on one device
 from .stages.staged_model import split_model as split_model
 from .stages.staged_model import StagedModel as StagedModel
-from .stages.placement import stage_strategy as stage_strategy
 from .stages.recompute import recompute as recompute

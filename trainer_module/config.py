@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 from trainer_module.devices.memory_budget import parse_memory_budget
 from trainer_module.options.batch_sizes import BATCH_SIZES, BatchSizes
 from trainer_module.options.run_options import ClusterOptions, RunLength

@@ -20,11 +20,9 @@ from .spec.encoders import OneHot as OneHot
 from .spec.encoders import Vocabulary as Vocabulary
 from .spec.group import Clip as Clip
 from .spec.group import Constant as Constant
-from .spec.group import ScaleByKey as ScaleByKey
-from .spec.group import ZScoreByKey as ZScoreByKey
 
 # Check a specification, explain its result
-from .resolve.against_schema import check_spec as check_spec
+from .resolve.select import check_spec as check_spec
 from .chains import column_chains as column_chains
 from .chains import column_cautions as column_cautions
 

@@ -1,19 +1,28 @@
-"""Columns as they come (type aliases), and as encoders and scalers hand them on (`Block`).
+"""What all of this package is made of: columns as they come, and as steps hand them on (`Block`).
 
-Loads no TensorFlow.
+Loads no TensorFlow: `tf` is loaded at its first use, so that a spec is parsed and checked without.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
+else:
+
+    class _TensorFlow:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(importlib.import_module("tensorflow"), name)
+
+    tf = _TensorFlow()
 
 
 QUANTILE_GRID = 1000  # learned quantiles are multiples of 1/1000, and as exact as that
+LARGEST = 2.0**480  # 3e144: for mean and variance, larger numbers count as this; no sum overflows
 
 
 class IdCount(NamedTuple):
@@ -44,12 +53,15 @@ class Block(NamedTuple):
 
 def take_columns(stacked: tf.Tensor, wanted: Sequence[int]) -> tf.Tensor:
     """Return the columns of a matrix at the places `wanted`; all of them: the matrix itself."""
-    import tensorflow as tf
-
     first, n = wanted[0], len(wanted)
     if list(wanted) != list(range(first, first + n)):
         return tf.gather(stacked, wanted, axis=1)
     return stacked if n == stacked.shape[1] else tf.slice(stacked, [0, first], [-1, n])
+
+
+def joined(parts: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return matrices side by side; one alone is itself."""
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
 
 
 # A column as TFT passes it: dense where the schema promises a value in every row.

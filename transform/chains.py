@@ -18,27 +18,19 @@ from typing import Any, cast
 
 import numpy as np
 
-from shared_core.coarse_floats import LABEL_STEPS, coarse_float32
 from shared_core.feature_layout import Column, FeatureLayout
-from shared_core.run_warning import RunWarning
+from shared_core.run_warning import LABEL_STEPS, RunWarning, coarse_float32
 from transform.analyzers.counts import COUNTS, EXAMPLES, MOST_FREQUENT, DateCounts
 from transform.analyzers.fitted import Fitted, FittedColumn, fitted_numbers
-from transform.analyzers.moments import (
-    LARGEST,
-    MOMENTS_OF_KEYS,
-    STATISTICS,
-    FittedStatistics,
-    Moments,
-)
+from transform.analyzers.moments import STATISTICS, FittedStatistics
 from transform.analyzers.quantiles import ORDER, OrderStatistics
-from transform.block import Explanation
+from transform.block import LARGEST, Explanation, tf
 from transform.columns.numbers import FILLING
 from transform.encode.ids import BOUNDARIES
 from transform.encode.label import LABEL_EXTREMES
 from transform.encode.table import ENCODERS
-from transform.scale.pointwise import FUNCTIONS
 from transform.scale.scaler import MOMENTS
-from transform.scale.table import SCALERS
+from transform.scale.table import FUNCTIONS, SCALERS
 from transform.spec.encoders import Encode
 from transform.spec.features import Cross, FeatureSpec
 from transform.spec.group import Group
@@ -127,10 +119,8 @@ def _steps(group: Group, columns: list[Column], fitted: FittedColumn) -> tuple[C
         shared = {"share": True} if group.share else {}
         steps.append(dataclasses.replace(step, numbers={**shared, **step.numbers}))
         return tuple(steps)
-    # As the YAML has it: `scale: {z_score: {by: ...}}` is a z_score.
-    kind = "z_score" if group.by is not None else group.kind
-    numbers = _plain(SCALERS[group.kind].explain(group, fitted))
-    return (*steps, _impute_step(group, fitted), ChainStep("scale", kind, numbers))
+    numbers = _plain(SCALERS[group.kind].explain_column(fitted))
+    return (*steps, _impute_step(group, fitted), ChainStep("scale", group.kind, numbers))
 
 
 def _clip_step(group: Group, fitted: FittedColumn) -> ChainStep:
@@ -150,8 +140,6 @@ def _impute_step(group: Group, fitted: FittedColumn) -> ChainStep:
     filling = group.filling
     if isinstance(filling, (int, float)):
         return ChainStep("impute", "constant", {"value": filling})
-    if filling == "mean" and group.by is not None:
-        return ChainStep("impute", "mean of the key")
     return ChainStep("impute", filling, {"value": _own_unit(fitted.values[FILLING], group)})
 
 
@@ -197,12 +185,7 @@ _ONE_BUCKET = 0.5  # share of equal boundaries from which a caution is written
 def column_cautions(uri: str) -> list[RunWarning]:
     """Return a warning for each column that lost what its data may have held.
 
-    Args:
-        uri: of the `transform_graph` artifact, or `TFTransformOutput`'s folder.
-
-    Returns:
-        Records of column, number, what is lost and what to do; none for a graph of another
-        `preprocessing_fn`.
+    There are none for a graph of another `preprocessing_fn`; `uri` as for `column_chains`.
     """
     layout = FeatureLayout.from_transform_graph(uri)
     if layout is None:
@@ -230,20 +213,25 @@ def column_cautions(uri: str) -> list[RunWarning]:
     return found
 
 
+def _caution(name: str, what: str, fix: str, number: float) -> RunWarning:
+    what = f"column {name!r}{what}"
+    return RunWarning(what=what, fix=fix, column=name, number=float(number), source="Transform")
+
+
 def _unread_dates(kept: Fitted, examples: dict[str, str]) -> list[RunWarning]:
-    counts = kept.record(DateCounts, kept.values)
     return [
-        RunWarning(
-            what=f"column {name!r}: encode: date cannot read {unread / given:.1%} of the values "
-            f"({unread:,} of {given:,}), for example {examples.get(name, '')[:60]!r}: they are "
-            "missing to the model",
-            fix="Write ISO 8601 (2013-05-06, 2013-05-06T17:30:00), say how they are written by "
+        _caution(
+            name,
+            f": encode: date cannot read {unread / given:.1%} of the values ({unread:,} of "
+            f"{given:,}), for example {examples.get(name, '')[:60]!r}: they "
+            "are missing to the model",
+            "Write ISO 8601 (2013-05-06, 2013-05-06T17:30:00), say how they are written by "
             "date.format ('%d.%m.%Y'), or write ints with the right date.unit",
-            column=name,
-            number=float(unread),
-            source="Transform",
+            unread,
         )
-        for name, given, unread in zip(kept.columns, *counts, strict=True)
+        for name, given, unread in zip(
+            kept.columns, *kept.record(DateCounts, kept.values), strict=True
+        )
         if given and unread / given >= _UNREAD
     ]
 
@@ -254,68 +242,50 @@ def _one_bucket(kept: Fitted) -> list[RunWarning]:
         values, counts = np.unique(boundaries, return_counts=True)
         most = int(counts.argmax())
         buckets = boundaries.size + 1
-        share = counts[most] / buckets
-        if boundaries.size > 1 and counts[most] > 1 and share >= _ONE_BUCKET:
-            found.append(
-                RunWarning(
-                    what=f"column {name!r}: {counts[most]} of the {boundaries.size} boundaries of "
-                    f"encode: bucketize are {values[most]:g}, which most rows hold: of {buckets} "
-                    f"buckets, at most {values.size + 1} are used",
-                    fix="Give bucketize.boundaries, or use scale: gaussian",
-                    column=name,
-                    number=float(values[most]),
-                    source="Transform",
-                )
+        if boundaries.size > 1 and counts[most] > 1 and counts[most] / buckets >= _ONE_BUCKET:
+            what = (
+                f": {counts[most]} of the {boundaries.size} boundaries of encode: bucketize are "
+                f"{values[most]:g}, which most rows hold: of {buckets} buckets, at most "
+                f"{values.size + 1} are used"
             )
+            fix = "Give bucketize.boundaries, or use scale: gaussian"
+            found.append(_caution(name, what, fix, values[most]))
     return found
 
 
 def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) -> list[RunWarning]:
     found = []
     statistics = kept.record(FittedStatistics, kept.values)
-    extremes = zip(kept.columns, statistics.minimum, statistics.maximum, strict=True)
-    for name, low, high in extremes:
+    for name, low, high in zip(kept.columns, statistics.minimum, statistics.maximum, strict=True):
         scaler = SCALERS[kinds[name]]
-        if scaler.first is not None:  # these are of a function's values
-            continue
         reach = max(abs(low), abs(high))
-        if not np.isfinite(reach):  # no value
+        # Those of a chain are of a function's values; without any value, they are infinite.
+        if scaler.first is not None or not np.isfinite(reach):
             continue
         if reach > LARGEST and MOMENTS in scaler.requires:
-            found.append(
-                RunWarning(
-                    what=f"column {name!r} goes up to {reach:.2g}: mean and variance take numbers "
-                    "beyond 3e144 for that one",
-                    fix="Derive its logarithm, or use scale: min_max or gaussian",
-                    column=name,
-                    number=float(reach),
-                    source="Transform",
-                )
+            what = (
+                f" goes up to {reach:.2g}: mean and variance take numbers beyond 3e144 for that one"
             )
+            fix = "Derive its logarithm, or use scale: min_max or gaussian"
+            found.append(_caution(name, what, fix, reach))
         if name in floats:
             effect = ": 0 everywhere" if scaler.requires else ""
             found += coarse_float32(name, low, high, if_constant=effect)
         elif scaler.name in _KEEP_OFFSET:
-            found += coarse_float32(
-                name, low, high, keeper=f"scale: {scaler.name}", fix="Use scale: z_score"
-            )
+            keeper = f"scale: {scaler.name}"
+            found += coarse_float32(name, low, high, keeper=keeper, fix="Use scale: z_score")
     return found
 
 
 def _raw_floats(uri: str) -> frozenset[str]:
     """Return raw columns that tf.Example holds as float32."""
-    import tensorflow as tf
     import tensorflow_transform as tft
 
     spec = tft.TFTransformOutput(uri).raw_feature_spec()
     return frozenset(name for name, feature in spec.items() if feature.dtype == tf.float32)
 
 
-_RECORDS = {
-    STATISTICS: FittedStatistics,
-    ORDER: OrderStatistics,
-    MOMENTS_OF_KEYS: Moments,
-}
+_RECORDS = {STATISTICS: FittedStatistics, ORDER: OrderStatistics}
 
 
 def _fitted_columns(uri: str) -> dict[str, FittedColumn]:

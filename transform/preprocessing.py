@@ -2,14 +2,14 @@
 
     derive -> select -> stack -> columns/numbers.py (clip, impute, scale) -> pack
                             `-> encode/table.py: each encoder's columns -> pack
-                            `-> crosses.py -> pack
+                            `-> its crosses -> pack
 
 One analyzer for the statistics of all scaled columns, one for medians and quantiles where any
-column wants them, one for most frequent values, one per column of keys, one per number of buckets,
-one per vocabulary, one that counts the values of all encoded columns, one for the label. None of
-them depends on another's result, so the analysis reads the data once: a second phase would cost
-another pass over it, and fails under TFX with recent versions of Beam
-(tensorflow_transform/beam/deep_copy.py does not know Beam's signatures).
+column wants them, one for most frequent values, one per number of buckets, one per vocabulary, one
+that counts the values of all encoded columns, one for the label. None of them depends on another's
+result, so the analysis reads the data once: a second phase would cost another pass over it, and
+fails under TFX with recent versions of Beam (tensorflow_transform/beam/deep_copy.py does not know
+Beam's signatures).
 
 `_pack` makes the outputs, and says where each column went.
 """
@@ -35,15 +35,14 @@ from shared_core.feature_layout import (
 )
 from transform import compat
 from transform.analyzers.counts import with_counts
-from transform.block import Block, Columns, ColumnTensor, Entry, IdCount
+from transform.block import Block, Columns, ColumnTensor, Entry, IdCount, joined
 from transform.columns.derive import derived_columns, refuse_leaks
 from transform.columns.inputs import DenseColumns, batch_size, split_lists, tensor_type
 from transform.columns.numbers import scaled
-from transform.encode.crosses import cross, cross_texts, float_buckets
 from transform.encode.encoder import Inputs
 from transform.encode.label import label_output, weight_output
 from transform.encode.lookup import vocabulary_names
-from transform.encode.table import ENCODERS, encoded
+from transform.encode.table import ENCODERS, cross_texts, crossed, encoded
 from transform.resolve.output_columns import OutputColumn, all_output_columns
 from transform.resolve.select import reads_texts, resolve, step_of, takes_lists
 from transform.spec.common import SeenTypes
@@ -67,9 +66,6 @@ def preprocessing_fn(inputs: Columns, custom_config: Mapping[str, Any]) -> dict[
     Raises:
         ValueError: the spec is invalid, or does not fit the columns.
     """
-    from transform.restarts import load_graphs_by_folder  # and with it Beam
-
-    load_graphs_by_folder()  # TFT has not built its steps when it calls this
     if not custom_config or "features" not in custom_config:
         raise ValueError(
             'Transform got no feature specification; give custom_config={"features": {...}}'
@@ -128,7 +124,6 @@ def _apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
 def _used_columns(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> list[str]:
     """Return columns that any feature is made of, each once."""
     names = [name for resolved in groups for name in resolved.columns]
-    names += [group.by for group in spec.groups if group.by is not None]
     names += [name for each in spec.crosses for name in each.columns]
     return list(dict.fromkeys(names))
 
@@ -144,8 +139,7 @@ def _blocks(
     inputs = Inputs(dense, columns, types, vocabulary_names(_with_files(spec, groups)))
     numbers = scaled([each for each in groups if each.group.encode is None], dense)
     ids = encoded(groups, inputs)
-    buckets = float_buckets(spec.crosses, types, ids)
-    return [*numbers, *ids, *cross(inputs, spec.crosses, buckets)]
+    return [*numbers, *ids, *crossed(spec.crosses, inputs, ids)]
 
 
 def _with_files(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> list[str]:
@@ -188,9 +182,7 @@ def _dense(
             is_text = reads_texts(resolved.group, types.get(name, "float"))
             (texts if is_text else numbers).append(name)
             called[name] = f"{name} ({step})"
-    keys = [group.by for group in spec.groups if group.by is not None]
-    more = [*keys, *cross_texts(spec.crosses, types)]
-    texts = list(dict.fromkeys([*texts, *more]))
+    texts = list(dict.fromkeys([*texts, *cross_texts(spec.crosses, types)]))
     return DenseColumns(columns, numbers=numbers, texts=texts, called=called)
 
 
@@ -300,11 +292,11 @@ def _arrange(
     tensors: Sequence[tf.Tensor], names: Sequence[str], wanted: Sequence[str]
 ) -> tf.Tensor:
     """Concatenate columns called `names` and bring them into the order `wanted`."""
-    joined = tensors[0] if len(tensors) == 1 else tf.concat(tensors, axis=1)
+    values = joined(tensors)
     if list(names) == list(wanted):
-        return joined
+        return values
     index = {name: i for i, name in enumerate(names)}
-    return tf.gather(joined, [index[name] for name in wanted], axis=1)
+    return tf.gather(values, [index[name] for name in wanted], axis=1)
 
 
 def _one_by_one(

@@ -111,21 +111,21 @@ class Table(ABC):
                 a row is an error.
         """
 
-    @abstractmethod
     def count(self, block: Block) -> Any:
-        """Return what a block says of the types."""
+        """Return what a block says of the types; None where the files themselves say them."""
+        return None
 
-    @abstractmethod
     def together(self, counts: Iterable[Any]) -> Any:
         """Return what several blocks say, in their order."""
+        return None
 
-    @abstractmethod
     def types(self, counts: Any) -> Any:
         """Decide the types of the columns; `kinds` of the result are what tf.Example holds.
 
         Raises:
             ValueError: the files do not agree: names file and row.
         """
+        return None
 
     def typed(self, block: Block, name: str, types: Any) -> pa.Array:
         """Return a column as numbers or texts, as exact as the file has them."""
@@ -178,10 +178,8 @@ class Table(ABC):
         kinds, _, types = agreed
         names = [name for name, kind in kinds.items() if kind is not None]
         for block in self.read_blocks(part, names or None):
-            yield (
-                block.places,
-                as_batch(self.decoded(block, kinds, types), kinds, len(block.places)),
-            )
+            lists = self.decoded(block, kinds, types)
+            yield block.places, as_batch(lists, kinds, len(block.places))
 
 
 _VALUES: dict[Kind, pa.DataType] = {
@@ -190,11 +188,6 @@ _VALUES: dict[Kind, pa.DataType] = {
     "string": pa.binary(),
 }
 
-_ENCODED = [
-    list_of(value)
-    for list_of in (pa.list_, pa.large_list)
-    for value in (pa.int64(), pa.float32(), pa.binary(), pa.large_binary())
-]
 _OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})")
 _UTC = {"utc", "z", "gmt", "etc/utc", "etc/gmt", "zulu", "universal", "uct"}
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -206,10 +199,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def kind_of(column: pa.DataType) -> Kind | None:
-    """Return what tf.Example makes of a column, None where it cannot hold it.
-
-    A uint64 is an int here: only its values show whether they fit.
-    """
+    """Return what tf.Example makes of a column, None where it cannot hold it."""
     if is_list(column):
         column = column.value_type
     if types.is_dictionary(column):
@@ -224,10 +214,7 @@ def kind_of(column: pa.DataType) -> Kind | None:
 
 
 def as_lists(column: pa.Array, kind: Kind) -> pa.ListArray:
-    """Return a column as `list<int64 | float | binary>`, an empty list where there is no value.
-
-    It is of a type with this kind, or of uint64 for "string", or of nulls.
-    """
+    """Return a column as `list<int64 | float | binary>`, an empty list where there is no value."""
     if types.is_null(column.type):
         return _lists(np.zeros(len(column) + 1, np.int64), pa.array([], _VALUES[kind]))
     if not is_list(column.type):
@@ -280,6 +267,15 @@ def _large(lists: pa.ListArray) -> pa.LargeListArray:
     return pa.LargeListArray.from_arrays(lists.offsets.cast(pa.int64()), values)
 
 
+def are_usable(values: pa.Array) -> np.ndarray:
+    """Return whether Transform takes each value as one: not NaN, infinite or an empty text."""
+    if types.is_floating(values.type):
+        return np.isfinite(values.to_numpy(zero_copy_only=False))
+    if types.is_integer(values.type):
+        return np.ones(len(values), bool)
+    return pc.binary_length(values).to_numpy(zero_copy_only=False) > 0
+
+
 def holes(column: pa.Array) -> np.ndarray:
     """Return the rows, by number, with a list of several values of which one is missing."""
     offsets, values = flat_values(column)
@@ -322,13 +318,8 @@ def _converted(values: pa.Array, kind: Kind) -> pa.Array:
 
 def is_text(column: pa.DataType) -> bool:
     """Return whether a type holds texts or bytes."""
-    return (
-        types.is_string(column)
-        or types.is_large_string(column)
-        or types.is_binary(column)
-        or types.is_large_binary(column)
-        or types.is_fixed_size_binary(column)
-    )
+    variable = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    return column in variable or types.is_fixed_size_binary(column)
 
 
 def as_text(values: pa.Array) -> pa.Array:
@@ -425,7 +416,7 @@ def serialize(batch: pa.RecordBatch) -> list[bytes]:
     from tfx_bsl.coders.example_coder import RecordBatchToExamplesEncoder
 
     known = {
-        name: empty_to_null(column if column.type in _ENCODED else as_lists(column, kind))
+        name: empty_to_null(column if _is_encoded(column.type) else as_lists(column, kind))
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
         if (kind := kind_of(column.type)) is not None
     }
@@ -433,6 +424,11 @@ def serialize(batch: pa.RecordBatch) -> list[bytes]:
         return [b""] * batch.num_rows
     columns = pa.RecordBatch.from_arrays(list(known.values()), list(known))
     return RecordBatchToExamplesEncoder().encode(columns)
+
+
+def _is_encoded(kind: pa.DataType) -> bool:
+    is_variable = types.is_list(kind) or types.is_large_list(kind)
+    return is_variable and kind.value_type in (*_VALUES.values(), pa.large_binary())
 
 
 def empty_to_null(column: pa.Array) -> pa.Array:

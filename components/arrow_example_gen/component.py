@@ -11,15 +11,7 @@ from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
 from tfx.proto import example_gen_pb2
 
 from components.arrow_example_gen.csv_options import CsvOptions
-from components.arrow_example_gen.driver import Driver
-from components.arrow_example_gen.executor import (
-    CSV,
-    REQUIRED,
-    SHORTER_LISTS,
-    SPLITTING,
-    TFRECORD,
-    Executor,
-)
+from components.arrow_example_gen.executor import Driver, Executor
 from components.arrow_example_gen.splitting import Splitting
 
 _PROTO: Any = example_gen_pb2
@@ -74,13 +66,13 @@ class ArrowExampleGen(FileBasedExampleGen):
                 "Leave one out."
             )
         options = struct_pb2.Struct()
-        options.update({SHORTER_LISTS: list(shorter_lists), REQUIRED: list(required)})
+        options.update({"shorter_lists": list(shorter_lists), "required": list(required)})
         if splitting is not None:
-            options.update({SPLITTING: splitting.model_dump(mode="json", exclude_none=True)})
+            options.update({"splitting": splitting.model_dump(mode="json", exclude_none=True)})
         if tfrecord:
-            options.update({TFRECORD: True})
+            options.update({"tfrecord": True})
         if csv is not None:
-            options.update({CSV: csv.model_dump(mode="json", exclude_defaults=True)})
+            options.update({"csv": csv.model_dump(mode="json", exclude_defaults=True)})
         packed = any_pb2.Any()
         packed.Pack(options)
         super().__init__(

@@ -82,8 +82,8 @@ class InvalidEncoding(ValueError):
     """The file has bytes that are not valid in its encoding."""
 
     def __init__(self, file: str, encoding: str, options: CsvOptions):
-        found = find_undecodable(file, encoding)
-        place = f", line {found.line}: byte 0x{found.byte:02x}" if found else ": a byte"
+        line, byte = find_undecodable(file, encoding) or (None, None)
+        place = ": a byte" if line is None else f", line {line}: byte 0x{byte:02x}"
         fix = (
             "Name the file's encoding in data.csv.encoding"
             if options.encoding is None
@@ -96,18 +96,16 @@ class InvalidEncoding(ValueError):
 
 
 def read_header(file: str, options: CsvOptions) -> CsvHeader:
-    """Read the first line of a file, and detect how it is written.
-
-    Args:
-        file: a path on any file system that Beam knows; compressed or not.
-        options: what the user says of it.
+    """Read the first line of a file, compressed or not, and detect how it is written.
 
     Raises:
         ValueError: it is empty or no text, or the first line names a column twice or not at all, or
             looks like data where the options do not say what it is.
     """
-    encoding = options.encoding or encoding_of(file)
-    _check_is_text(file, encoding)
+    with open_decompressed(file) as stream:
+        head = read_start(stream, _LOOKED_AT)
+    encoding = options.encoding or encoding_of(head)
+    _check_is_text(head, file, encoding)
     try:
         delimiter, first, below = _first_records(file, encoding, options)
     except UnicodeDecodeError:
@@ -117,7 +115,7 @@ def read_header(file: str, options: CsvOptions) -> CsvHeader:
         return CsvHeader(numbered, delimiter, encoding, tuple(range(len(first))))
     shown = " ".join(delimiter.join(first).split())
     shown = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 1] + "…"
-    if options.header is None and looks_like_data(first, below):
+    if options.header is None and _looks_like_data(first, below):
         raise ValueError(
             f"{file}: the first line looks like data: {shown!r}. "
             "If it is a row, set data.csv.header: false (init: --no-header), which names the "
@@ -138,10 +136,8 @@ def read_header(file: str, options: CsvOptions) -> CsvHeader:
     return CsvHeader(names, delimiter, encoding, kept, why)
 
 
-def _check_is_text(file: str, encoding: str) -> None:
+def _check_is_text(head: bytes, file: str, encoding: str) -> None:
     """Refuse another format, which an encoding such as latin-1 would decode to something."""
-    with open_decompressed(file) as stream:
-        head = read_start(stream, _LOOKED_AT)
     is_other = any(head[: len(start)].lower() == start.lower() for start in _OTHER_FORMATS)
     controls = {byte for byte in head if byte in _CONTROLS}
     is_utf16 = encoding.startswith(("utf-16", "utf-32")) or 4 * head.count(0) > len(head)
@@ -182,8 +178,13 @@ def _first_records(
             )
     if first is None or not head.strip():
         raise ValueError(f"{file}: has no line with the columns' names. Write them in its first.")
-    records = CsvRecords(io.StringIO(head, newline=""), delimiter, options, may_be_cut=True)
-    return delimiter, first.cells, [record.cells for record in islice(records, 1, None)]
+    return delimiter, first.cells, _some_rows(head, delimiter, options)[1:]
+
+
+def _some_rows(text: str, delimiter: str, options: CsvOptions) -> list[list[str]]:
+    """Return the cells of the records of a text that may end anywhere."""
+    lines = io.StringIO(text, newline="")
+    return [record.cells for record in CsvRecords(lines, delimiter, options, may_be_cut=True)]
 
 
 def _delimiter(text: str, options: CsvOptions, *, whole: bool) -> str:
@@ -193,28 +194,22 @@ def _delimiter(text: str, options: CsvOptions, *, whole: bool) -> str:
     row, two at least, as many cells.
     """
 
-    def rows(delimiter: str) -> list[int]:
-        lines = io.StringIO(text, newline="")
-        records = CsvRecords(lines, delimiter, options, may_be_cut=True)
-        found = [len(record.cells) for record in records]
+    def widths(delimiter: str) -> list[int]:
+        found = list(map(len, _some_rows(text, delimiter, options))) or [0]
         return found if whole or len(found) < 2 else found[:-1]  # its end was not read
 
     def fit(delimiter: str) -> tuple[bool, float, int]:
-        found = rows(delimiter) or [0]
+        found = widths(delimiter)
         return found[0] > 1, Counter(found)[found[0]] / len(found), found[0]
 
     usual = max(_DELIMITERS, key=fit)
     if fit(usual)[0]:
         return usual
-    lines = CsvRecords(io.StringIO(text, newline=""), usual, options, may_be_cut=True)
-    first = next(iter(lines), None)
-    signs = set(first.cells[0] if first else "") - {*_IN_VALUES, options.quote}
-    fitting = {
-        sign: len_[0]
-        for sign in sorted(signs)
-        if sign.isascii() and not sign.isalnum() and len(set(len_ := rows(sign))) == 1 < len(len_)
-    }
-    return max(fitting, key=fitting.__getitem__, default=usual)
+    first = next(iter(_some_rows(text, usual, options)), [""])[0]
+    signs = {sign for sign in first if sign.isascii() and not sign.isalnum()}
+    fitting = {sign: widths(sign) for sign in sorted(signs - {*_IN_VALUES, options.quote})}
+    even = {sign: each[0] for sign, each in fitting.items() if len(set(each)) == 1 < len(each)}
+    return max(even, key=even.__getitem__, default=usual)
 
 
 def _are_repeated(rows: Iterable[Sequence[str]]) -> bool:
@@ -238,7 +233,7 @@ def _check_names(names: Sequence[str], file: str) -> None:
         )
 
 
-def looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
+def _looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
     """Return whether the cells of a first line are a row like the `rows` below it.
 
     They are one if a cell is a number or a date as the cells below it are. They are not if anything
@@ -247,27 +242,23 @@ def looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]]) -> bool
     """
     cells = [cell.strip() for cell in first]
     kinds = [_kind(cell) for cell in cells]
-    if "number" not in kinds and "date" not in kinds:
-        return False
     many = max(2, _CELLS // len(cells))
     below = list(islice((row for row in rows if len(row) == len(cells)), many))
-    if not below:  # there is none, or none of what was read of a wide file is whole
-        places = [place for place, kind in enumerate(kinds) if kind == "number"]
-        return "text" not in kinds and not _are_names(cells, [[] for _ in cells], places)
-    columns = [[cell.strip() for cell in column] for column in zip(*below, strict=True)]
-    over_under = list(zip(kinds, map(_column_kind, columns), strict=True))
-    if any(
-        over in ("text", "date") and under in ("number", "date") and over != under
-        for over, under in over_under
-    ):
+    columns = [[row[place].strip() for row in below] for place in range(len(cells))]
+    if below:
+        under = list(map(_column_kind, columns))
+    else:  # there is none, or none of what was read of a wide file is whole
+        under = [] if "text" in kinds else kinds
+    pairs = list(zip(kinds, under, strict=False))
+    if any(a in ("text", "date") and b in ("number", "date") and a != b for a, b in pairs):
         return False
-    if cells[0] == "" and (_counts(columns[0]) or (all(columns[0]) and _counts(cells[1:]))):
+    if (
+        below
+        and cells[0] == ""
+        and (_counts(columns[0]) or (all(columns[0]) and _counts(cells[1:])))
+    ):
         return False  # an index as pandas writes it
-    alike = [
-        place
-        for place, (over, under) in enumerate(over_under)
-        if over in ("number", "date") and over == under
-    ]
+    alike = [place for place, (a, b) in enumerate(pairs) if a in ("number", "date") and a == b]
     numbers = [place for place in alike if kinds[place] == "number"]
     return bool(alike) and not (numbers == alike and _are_names(cells, columns, numbers))
 
@@ -288,21 +279,19 @@ def _column_kind(column: Sequence[str]) -> _Kind:
     kinds = [kind for kind in map(_kind, column) if kind != "none"]
     if not kinds:
         return "none"
-    most: list[_Kind] = [
-        kind for kind in ("number", "date") if kinds.count(kind) >= _MOST * len(kinds)
-    ]
-    return most[0] if most else "text"
+    many = _MOST * len(kinds)
+    if kinds.count("number") >= many:
+        return "number"
+    return "date" if kinds.count("date") >= many else "text"
 
 
 def _are_names(cells: Sequence[str], columns: Sequence[Sequence[str]], places: list[int]) -> bool:
     """Whether numbers above numbers are names: years, or 0, 1, 2, ... as pandas numbers columns."""
     names = [cells[place] for place in places]
-    if not names:
-        return False
     rows = list(zip(*(columns[place] for place in places), strict=True))
     if _counts(names):
         return len(names) >= _RUN and not any(map(_counts, rows))
-    if not _are_years(names):
+    if not names or not _are_years(names):
         return False
     if len(names) >= 3:
         return not any(map(_are_years, rows))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-MISSING = ("", "NA", "N/A", "?", "null", "NULL", "NaN", "nan")
+_MISSING = ("", "NA", "N/A", "?", "null", "NULL", "NaN", "nan")
 
 
 class NumberFormat(BaseModel):
@@ -85,15 +85,15 @@ class CsvOptions(BaseModel):
             "utf-8, utf-16, latin-1, cp1252, ... Default: by the byte order mark, else utf-8."
         ),
     )
-    decimal: str | None = Field(
+    decimal: Literal[".", ","] | None = Field(
         default=None,
         description=(
-            "Mark in numbers, '.' or ','. Default: '.', and ',' where cells are not separated by "
+            "Mark in numbers. Default: '.', and ',' where cells are not separated by "
             "commas and no number has a point."
         ),
     )
     missing: tuple[str, ...] = Field(
-        default=MISSING, description="Cells that say that there is no value, in any column."
+        default=_MISSING, description="Cells that say that there is no value, in any column."
     )
     missing_in: Mapping[str, tuple[str, ...]] = Field(
         default_factory=dict,
@@ -110,7 +110,9 @@ class CsvOptions(BaseModel):
         ),
     )
     comment: str | None = Field(
-        default=None, description="Lines that start with this are left out, the first ones too."
+        default=None,
+        min_length=1,
+        description="Lines that start with this are left out, the first ones too.",
     )
     text: tuple[str, ...] = Field(
         default=(),
@@ -131,20 +133,6 @@ class CsvOptions(BaseModel):
                 f"{value!r} is not one ASCII character other than letters and digits; use ',', "
                 "';', '\\t', '|', ' ' or '^'"
             )
-        return value
-
-    @field_validator("decimal")
-    @classmethod
-    def _mark(cls, value: str | None) -> str | None:
-        if value not in (None, ".", ","):
-            raise ValueError(f"{value!r} is not a decimal mark; use '.' or ','")
-        return value
-
-    @field_validator("comment")
-    @classmethod
-    def _no_empty_comment(cls, value: str | None) -> str | None:
-        if value == "":
-            raise ValueError("'' would leave every line out; use '#', or null for no comments")
         return value
 
     @field_validator("encoding")

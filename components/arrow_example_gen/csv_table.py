@@ -16,20 +16,21 @@ import pyarrow.compute as pc
 
 from components.arrow_example_gen import csv_types
 from components.arrow_example_gen.columns import Block, Part, Table
-from components.arrow_example_gen.csv_chunks import ChunkParser, chunks, find_parts
 from components.arrow_example_gen.csv_header import CsvHeader, InvalidEncoding, read_header
 from components.arrow_example_gen.csv_options import CsvOptions
 from components.arrow_example_gen.csv_text import (
     WHOLE,
     BadRecord,
-    ByteRange,
+    ChunkParser,
     Record,
     Utf8Stream,
+    chunks,
+    find_parts,
     records_of_file,
 )
 from components.arrow_example_gen.csv_types import CellCounts, Counts, CsvTypes, MixedColumn
 
-BLOCK_BYTES = 2**20
+_BLOCK_BYTES = 2**20
 _BYTES_A_COLUMN = 2**10  # a wide table has larger blocks: each has a fixed cost per column
 
 
@@ -52,16 +53,21 @@ class CsvTable(Table):
         return self.headers[self.files[0]].columns
 
     @property
+    def delimiter(self) -> str:
+        """That of the first file."""
+        return self.headers[self.files[0]].delimiter
+
+    @property
     def dropped(self) -> str:
-        """Which columns without a name are left out, for the log; empty where there are none."""
+        """Which columns without a name are left out."""
         return "; ".join(header.dropped for header in self.headers.values() if header.dropped)
 
     def parts(self, file: str, *, whole: bool = False) -> list[Part]:
         """Return ranges of bytes of a file."""
-        if whole:
-            return [(file, WHOLE, 0)]
         header = self.headers[file]
-        ranges = find_parts(file, header.delimiter, header.encoding, self.options)
+        ranges = (
+            [WHOLE] if whole else find_parts(file, header.delimiter, header.encoding, self.options)
+        )
         return [(file, each, 0) for each in ranges]
 
     def read_blocks(
@@ -71,54 +77,33 @@ class CsvTable(Table):
         *,
         unreadable: list[str] | None = None,
     ) -> Iterator[Block]:
-        """Yield the rows of a part as texts, see `blocks`."""
-        file, place, start = part
-        for cells in self.blocks(file, columns, part=ByteRange(*place), unreadable=unreadable):
-            yield Block(part, np.arange(start, start + cells.num_rows), cells)
-            start += cells.num_rows
-
-    def blocks(
-        self,
-        file: str,
-        columns: Sequence[str] | None = None,
-        *,
-        part: ByteRange = WHOLE,
-        unreadable: list[str] | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file, or of a part of it, as texts, null where there is no value.
-
-        Args:
-            file: one of the files.
-            columns: the columns to read, in this order; None: all.
-            part: whole records; see `csv_chunks.find_parts`.
-            unreadable: gets each row with more or fewer cells than the header, which is skipped;
-                None: such a row is an error.
-
-        Yields:
-            Record batches of some 1 MB each.
+        """Yield the rows of a part as texts, null where there is no value, some 1 MB at a time.
 
         Raises:
-            ValueError: a row has more or fewer cells than the header, a quote does not end, or
-                bytes are not text in the encoding: names file and line.
+            ValueError: a row has more or fewer cells than the header (and is not to be skipped), a
+                quote does not end, or bytes are not text in the encoding: names file and line.
         """
+        file, place, row = part
         header, options = self.headers[file], self.options
         names = list(self.columns if columns is None else columns)
-        places = {name: place for place, name in enumerate(header.names) if place in header.kept}
+        places = {name: i for i, name in enumerate(header.names) if i in header.kept}
         missing = [options.missing_words(name) for name in names]
         read = [places[name] for name in names]
         parser = ChunkParser(len(header.names), header.delimiter, options, read, unreadable)
-        size = max(BLOCK_BYTES, _BYTES_A_COLUMN * len(header.names))
+        size = max(_BLOCK_BYTES, _BYTES_A_COLUMN * len(header.names))
         # The header is a record as others: its names may be there twice, or empty.
-        rows_to_skip = _header_rows(options) if part.start == 0 else 0
+        rows_to_skip = _header_rows(options) if place[0] == 0 else 0
         try:
-            with Utf8Stream(file, header.encoding, part) as stream:
+            with Utf8Stream(file, header.encoding, place) as stream:
                 for chunk in chunks(stream, header.delimiter, options, size):
                     cells = parser.columns(chunk)
                     if cells and rows_to_skip:
                         cells, rows_to_skip = [column[rows_to_skip:] for column in cells], 0
                     if cells and len(cells[0]):
-                        present = map(mask_missing, cells, missing)
-                        yield pa.RecordBatch.from_arrays(list(present), names)
+                        present = list(map(mask_missing, cells, missing))
+                        batch = pa.RecordBatch.from_arrays(present, names)
+                        yield Block(part, np.arange(row, row + batch.num_rows), batch)
+                        row += batch.num_rows
         except (pa.ArrowInvalid, UnicodeDecodeError, BadRecord) as error:
             raise self._find_error(file, skip=unreadable is not None) or ValueError(
                 f"{file}: cannot be read as CSV ({error})"
@@ -139,8 +124,7 @@ class CsvTable(Table):
             ValueError: there is a text among the numbers of a column: names file and line.
         """
         try:
-            delimiter = self.headers[self.files[0]].delimiter
-            return csv_types.decide(counts, self.options, delimiter)
+            return csv_types.decide(counts, self.options, self.delimiter)
         except MixedColumn as error:
             raise ValueError(f"{self._place(error)}: {error}") from None
 
@@ -195,11 +179,7 @@ class CsvTable(Table):
 
 
 def open_table(files: Sequence[str], options: CsvOptions) -> CsvTable:
-    """Read the first line of each file.
-
-    Args:
-        files: paths, on any file system that Beam knows.
-        options: what the user says of them.
+    """Read the first line of each file, on any file system that Beam knows.
 
     Raises:
         ValueError: A file is not CSV, or its columns are not those of the first file.

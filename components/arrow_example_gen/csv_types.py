@@ -1,10 +1,14 @@
-"""What the texts of a CSV column are: whole numbers, numbers or texts, decided by all of them."""
+"""What the texts of a CSV column are: whole numbers, numbers or texts, decided by all of them.
+
+Numbers are plain, bools, or written for people (`$1,234.50`, see `NumberFormat`).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,25 +16,165 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.arrow_example_gen.columns import Kind
-from components.arrow_example_gen.csv_numbers import (
-    are_bools,
-    are_plain_numbers,
-    beyond_int64,
-    converted,
-    has_format,
-    plain_numbers,
-    trimmed,
-)
 from components.arrow_example_gen.csv_options import CsvOptions, NumberFormat
 
-_MOSTLY_NUMBERS = 0.95
-"""Share of numbers from which on a text among them is an error."""
+_LARGEST, _SMALLEST = str(2**63 - 1), str(2**63)  # digits of the smallest, without its sign
+_SPECIAL = r"^[+-]?(?i:inf|infinity|nan)$"
+_NUMBER = {
+    mark: rf"^[+-]?([0-9]+[{mark}]?[0-9]*|[{mark}][0-9]+)([eE][+-]?[0-9]+)?$" for mark in ".,"
+}
+# As Python, JSON and R write them. They are the ints 1 and 0, as a bool column of Parquet is.
+_TRUE = r"^[ \t\r\n\v\f]*(True|true|TRUE)[ \t\r\n\v\f]*$"
+_FALSE = r"^[ \t\r\n\v\f]*(False|false|FALSE)[ \t\r\n\v\f]*$"
 
+_SPACES = "[ \t\u00a0\u2009\u202f]"
+_SIGN = "[+\\-\u2212]"
+_BETWEEN = {",": ",", ".": r"\.", " ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"}
+
+_MOSTLY_NUMBERS = 0.95  # share of numbers from which on a text among them is an error
 _FIRST = 256  # cells from which it is decided whether they repeat
 _FEW = 20  # values: too few to say that a text among numbers is an error
 _WHOLE = r"^[+-]?[0-9]+$"
 _WHOLE_WITH_POINT = r"^[+-]?[0-9]+[.,]0*$"
 _LARGE = "[1-9][0-9]{7}"
+
+
+def _trimmed(cells: pa.Array) -> pa.Array:
+    """Return cells without spaces around them and a plus sign in front."""
+    plus = "^\\+([^+\\-\u2212])"  # not +-1
+    return pc.replace_substring_regex(pc.ascii_trim_whitespace(cells), plus, r"\1")
+
+
+def are_numbers(cells: pa.Array, decimal: str) -> pa.Array:
+    """Return whether each cell is a plain number; null where it has no value."""
+    return _are_plain_numbers(_trimmed(cells), decimal)
+
+
+def _are_plain_numbers(plain: pa.Array, decimal: str) -> pa.Array:
+    number = pc.match_substring_regex(plain, _NUMBER[decimal])
+    return pc.or_(number, pc.match_substring_regex(plain, _SPECIAL))
+
+
+def _are_bools(cells: pa.Array) -> pa.Array:
+    return pc.or_(pc.match_substring_regex(cells, _TRUE), pc.match_substring_regex(cells, _FALSE))
+
+
+def bools_as_digits(cells: pa.Array) -> pa.Array:
+    """Return the texts with `1` and `0` in place of bools."""
+    if not pc.any(_are_bools(cells)).as_py():
+        return cells
+    return pc.replace_substring_regex(pc.replace_substring_regex(cells, _TRUE, "1"), _FALSE, "0")
+
+
+def beyond_int64(texts: pa.Array) -> pa.Array:
+    """Return which texts are whole numbers that int64 does not hold; of null, false.
+
+    They are not converted: Python takes 4,300 digits at most, and Arrow none beyond int64.
+    """
+    if (pc.max(pc.binary_length(texts)).as_py() or 0) < len(_LARGEST):  # as nearly always
+        return pa.array(np.zeros(len(texts), bool))
+    texts = pc.fill_null(texts, "")
+    digits = pc.replace_substring_regex(texts, r"^[+-]?0*", "")
+    is_whole = pc.match_substring_regex(digits, r"^[0-9]+$")
+    length = pc.binary_length(digits)
+    end = pc.if_else(pc.starts_with(texts, "-"), _SMALLEST, _LARGEST)
+    is_long = pc.greater(length, len(_LARGEST))
+    # Digits of one length are in the order of their texts.
+    is_above = pc.and_(pc.equal(length, len(_LARGEST)), pc.greater(digits, end))
+    return pc.and_(is_whole, pc.or_(is_long, is_above))
+
+
+def has_format(cells: pa.Array, form: NumberFormat) -> pa.Array:
+    """Return whether each cell is a number in this format; null where it has no value."""
+    return pc.match_substring_regex(cells, _pattern(form.unit, form.thousands, form.decimal))
+
+
+def _plain_numbers(cells: pa.Array, form: NumberFormat) -> pa.Array:
+    """Return the cells, each a number in this format or null, as `-1234.5`."""
+    negative = pc.match_substring_regex(cells, "[\\-\u2212(]")
+    if form.unit:
+        cells = pc.replace_substring(cells, form.unit, "")
+    digits = pc.replace_substring_regex(cells, f"[^0-9{form.decimal}]", "")
+    if form.decimal == ",":
+        digits = pc.replace_substring(digits, ",", ".")
+    return pc.if_else(negative, pc.binary_join_element_wise("-", digits, ""), digits)
+
+
+def _converted(cells: pa.Array, kind: Kind, decimal: str, form: NumberFormat | None) -> pa.Array:
+    """Return texts of which each is such a number, or null, as int64 or float64."""
+    plain = _trimmed(cells)
+    if form is not None:
+        plain, decimal = _plain_numbers(plain, form), "."
+    if kind == "int":
+        plain = bools_as_digits(plain)
+        return pc.replace_substring_regex(plain, r"[.,]0*$", "").cast(pa.int64())
+    if decimal == ",":
+        plain = pc.replace_substring(plain, ",", ".")
+    return plain.cast(pa.float64())
+
+
+@dataclass(frozen=True)
+class NumberTexts:
+    """How texts write numbers.
+
+    Attributes:
+        decimal: mark before decimals.
+        formats: column -> how it writes numbers for people; includes its decimal mark.
+    """
+
+    decimal: str = "."
+    formats: Mapping[str, NumberFormat] = field(default_factory=dict)
+
+    def numbers(self, name: str, cells: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
+        """Return a column as numbers, null where a text is none, and the rows of such texts."""
+        cells, decimal = pc.ascii_trim_whitespace(cells), self.decimal
+        wrong = pa.array(np.zeros(len(cells), bool))
+        if name in self.formats:
+            form, decimal = self.formats[name], "."
+            wrong = pc.invert(pc.fill_null(has_format(cells, form), True))
+            cells = _plain_numbers(_without(cells, wrong), form)
+        if kind == "int":
+            # 1,000 is not 1 where the mark is a point.
+            whole = pc.match_substring_regex(cells, rf"^[+-]?[0-9]+([{decimal}]0*)?$")
+            digits = pc.replace_substring_regex(cells, rf"[{decimal}]0*$", "")
+            fits = pc.and_not(pc.fill_null(whole, True), beyond_int64(digits))
+        else:
+            fits = pc.fill_null(are_numbers(cells, decimal), True)
+        wrong = pc.or_(wrong, pc.invert(fits))
+        places = wrong.to_numpy(zero_copy_only=False).nonzero()[0].tolist()
+        return _converted(_without(cells, wrong), kind, decimal, None), places
+
+
+def _without(cells: pa.Array, wrong: pa.Array) -> pa.Array:
+    return pc.replace_with_mask(cells, wrong, pa.scalar(None, pa.string()))
+
+
+@lru_cache(maxsize=1000)
+def _pattern(unit: str, thousands: str, decimal: str) -> str:
+    """Return a regular expression (RE2) of a whole cell with a number in this format."""
+    s, sign, point = f"{_SPACES}*", f"{_SIGN}?", re.escape(decimal)
+    digits = "[0-9]+"
+    if thousands:  # 0,123 is not a number in groups: a comma there would be a decimal one
+        digits += f"|[1-9][0-9]{{0,2}}(?:{_BETWEEN[thousands]}[0-9]{{3}})+"
+    number = f"(?:(?:{digits})(?:{point}[0-9]*)?|{point}[0-9]+)"
+    plain = [f"{sign}{s}{number}", rf"\({s}{number}{s}\)"]
+    if not unit:
+        return f"^{s}(?:{'|'.join(plain)}){s}$"
+    u = re.escape(unit)
+    ways = [
+        f"{sign}{s}{number}{s}{u}",
+        rf"\({s}{number}{s}{u}{s}\)",
+        rf"\({s}{number}{s}\){s}{u}",
+    ]
+    if unit != "%":  # of shares, 5 may be 5 % or 500 %
+        ways += [
+            *plain,
+            f"{sign}{s}{u}{s}{number}",
+            f"{u}{s}{_SIGN}{s}{number}",
+            rf"\({s}{u}{s}{number}{s}\)",
+            rf"{u}{s}\({s}{number}{s}\)",
+        ]
+    return f"^{s}(?:{'|'.join(ways)}){s}$"
 
 
 @dataclass(frozen=True)
@@ -44,13 +188,13 @@ class CellCounts:
         points: other numbers that may have a point (inf and nan are such).
         commas: other numbers that have a comma.
         texts: none of these.
-        bools: `True`, `false` and the like, which are among the texts.
-        large: whether a whole number has 8 digits or more, which float32 may round.
         zero_led: whole numbers that begin with a 0, as codes do.
         beyond: the first whole number that int64 does not hold.
         text: the first text.
         comma: whether any number with a comma is among `whole_with_point`, and whether any with a
             point.
+        bools: `True`, `false` and the like, which are among the texts.
+        large: whether a whole number has 8 digits or more, which float32 may round.
     """
 
     missing: int = 0
@@ -91,7 +235,7 @@ class MixedColumn(ValueError):
     """The text `value` among the numbers of `column`."""
 
     def __init__(self, column: str, value: str, message: str):
-        super().__init__(message)
+        super().__init__(f"column {column!r}: {value!r} is {message}")
         self.column, self.value = column, value
 
 
@@ -111,17 +255,16 @@ class CsvTypes:
 
     def converted(self, name: str, cells: pa.Array) -> pa.Array:
         """Return the cells of a column as int64, float64 or string, null without a value."""
-        kind = self.kinds[name]
+        kind, form = self.kinds[name], self.formats.get(name)
         if kind == "string":
             return cells
         if kind is None:
             return pa.nulls(len(cells))
-        form = self.formats.get(name)
         if _repeats(cells):
             encoded = cells.dictionary_encode()
-            distinct = converted(encoded.dictionary, kind, self.decimal, form)
+            distinct = _converted(encoded.dictionary, kind, self.decimal, form)
             return distinct.take(encoded.indices)
-        return converted(cells, kind, self.decimal, form)
+        return _converted(cells, kind, self.decimal, form)
 
 
 def count(block: pa.RecordBatch, formats: Mapping[str, NumberFormat] | None = None) -> Counts:
@@ -171,6 +314,9 @@ class _Texts(NamedTuple):
     def count(self, mask: pa.Array) -> int:
         return int(self.times[mask.to_numpy(zero_copy_only=False)].sum())
 
+    def any(self, pattern: str) -> bool:
+        return bool(pc.any(pc.match_substring_regex(self.texts, pattern)).as_py())
+
     def split(self, mask: pa.Array) -> tuple[_Texts, _Texts]:
         """Return the texts of the mask, and the others."""
         chosen = mask.to_numpy(zero_copy_only=False)
@@ -186,17 +332,14 @@ def _repeats(cells: pa.Array) -> bool:
 def _distinct(cells: pa.Array) -> _Texts:
     """Return cells, none of them missing, in the order of their first occurrence."""
     if not _repeats(cells):
-        return _Texts(cells, np.ones(len(cells), np.int64))
+        return _Texts(_trimmed(cells), np.ones(len(cells), np.int64))
     counts = cells.value_counts()
-    return _Texts(counts.field("values"), counts.field("counts").to_numpy())
+    return _Texts(_trimmed(counts.field("values")), counts.field("counts").to_numpy())
 
 
 def _count(cells: pa.Array) -> CellCounts:
-    present = cells.drop_null()
-    missing = len(cells) - len(present)
-    found = _distinct(present)
-    found = _Texts(trimmed(found.texts), found.times)
-    whole, left = found.split(pc.match_substring_regex(found.texts, _WHOLE))
+    texts = _distinct(cells.drop_null())
+    whole, left = texts.split(pc.match_substring_regex(texts.texts, _WHOLE))
     zero_led = whole.count(pc.match_substring_regex(whole.texts, r"^[+-]?0[0-9]"))
     with_point, left = left.split(pc.match_substring_regex(left.texts, _WHOLE_WITH_POINT))
     if len(with_point.texts):
@@ -205,40 +348,35 @@ def _count(cells: pa.Array) -> CellCounts:
         left = _Texts(
             pa.concat_arrays([beyond.texts, left.texts]), np.concatenate([beyond.times, left.times])
         )
-    marks = tuple(_any(pc.match_substring(with_point.texts, mark)) for mark in ",.")
-    points, left = left.split(are_plain_numbers(left.texts, "."))
-    commas, others = left.split(are_plain_numbers(left.texts, ","))
+    points, left = left.split(_are_plain_numbers(left.texts, "."))
+    commas, others = left.split(_are_plain_numbers(left.texts, ","))
     return CellCounts(
-        missing,
-        whole.total,
-        with_point.total,
-        points.total,
-        commas.total,
-        others.total,
-        zero_led,
-        _first(whole.texts.filter(beyond_int64(whole.texts))),
-        _first(others.texts),
-        (marks[0], marks[1]),
-        others.count(are_bools(others.texts)),
-        any(_any(pc.match_substring_regex(each.texts, _LARGE)) for each in (whole, with_point)),
+        missing=cells.null_count,
+        whole=whole.total,
+        whole_with_point=with_point.total,
+        points=points.total,
+        commas=commas.total,
+        texts=others.total,
+        zero_led=zero_led,
+        beyond=_first(whole.texts.filter(beyond_int64(whole.texts))),
+        text=_first(others.texts),
+        comma=(with_point.any(","), with_point.any(r"\.")),
+        bools=others.count(_are_bools(others.texts)),
+        large=whole.any(_LARGE) or with_point.any(_LARGE),
     )
 
 
 def count_formatted(cells: pa.Array, form: NumberFormat) -> CellCounts:
     """Count what the numbers in a form are, and the cells in another form."""
-    plain = trimmed(cells.drop_null())
+    plain = _trimmed(cells.drop_null())
     is_written = has_format(plain, form)
     texts = plain.filter(pc.invert(is_written))
-    others = CellCounts(len(cells) - len(plain), texts=len(texts), text=_first(texts))
-    return _count(plain_numbers(plain.filter(is_written), form)) + others
+    others = CellCounts(cells.null_count, texts=len(texts), text=_first(texts))
+    return _count(_plain_numbers(plain.filter(is_written), form)) + others
 
 
 def _first(texts: pa.Array) -> str | None:
     return texts[0].as_py() if len(texts) else None
-
-
-def _any(mask: pa.Array) -> bool:
-    return bool(pc.any(mask).as_py())
 
 
 def decimal_of(counts: Counts, options: CsvOptions, delimiter: str) -> str:
@@ -264,10 +402,9 @@ def _kind(name: str, column: CellCounts, decimal: str, options: CsvOptions) -> K
             raise MixedColumn(
                 name,
                 column.text,
-                f"column {name!r}: {column.text!r} is not a number like "
-                f"{options.formatted[name].example}, as data.csv.formatted says of this column. "
-                "Correct it, or add it to data.csv.missing_in where it says that there is no "
-                "value.",
+                f"not a number like {options.formatted[name].example}, as data.csv.formatted says "
+                "of this column. Correct it, or add it to data.csv.missing_in where it says that "
+                "there is no value.",
             )
         return _number_kind(column)
     if column.bools == column.present:
@@ -283,19 +420,18 @@ def _kind(name: str, column: CellCounts, decimal: str, options: CsvOptions) -> K
         raise MixedColumn(
             name,
             column.text,
-            f"column {name!r}: {column.text!r} is text, and {numbers:,} of {column.present:,} "
-            "values are numbers. Correct it, add it to data.csv.missing (or missing_in, for this "
-            "column alone) where it says that there is no value, or name the column in "
-            "data.csv.text where its numbers are codes.",
+            f"text, and {numbers:,} of {column.present:,} values are numbers. Correct it, add it "
+            "to data.csv.missing (or missing_in, for this column alone) where it says that there "
+            "is no value, or name the column in data.csv.text where its numbers are codes.",
         )
     return "string"
 
 
 def _number_kind(column: CellCounts) -> Kind:
-    if column.beyond is not None and not (column.points or column.commas):
-        return "string"
     if column.points or column.commas:
         return "float"
+    if column.beyond is not None:
+        return "string"
     # pandas writes whole numbers beside missing ones as 60.0; float32 would round large ones.
     is_whole = column.whole_with_point == 0 or column.missing or column.large
     return "int" if is_whole else "float"

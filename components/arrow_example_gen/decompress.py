@@ -5,16 +5,13 @@ from __future__ import annotations
 import io
 import lzma
 import os
-from collections.abc import Callable
+import re
 from typing import Any, BinaryIO
 
 _BUFFER = 2**16
-_FIRST_BYTES = (
-    (b"\x1f\x8b\x08", "gzip"),
-    (b"BZh", "bz2"),
-    (b"\xfd7zXZ\x00", "xz"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-    (b"\x04\x22\x4d\x18", "lz4"),
+_FIRST_BYTES = re.compile(
+    rb"(?P<gzip>\x1f\x8b\x08)|(?P<bz2>BZh[1-9](?:1AY&SY|\x17rE8P\x90))|(?P<xz>\xfd7zXZ\x00)"
+    rb"|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<lz4>\x04\x22\x4d\x18)"
 )
 _SUFFIXES = {
     ".gz": "gzip",
@@ -46,31 +43,16 @@ def content_name(path: str) -> str:
     return stem if suffix.lower() in _SUFFIXES else path
 
 
-def open_decompressed(
-    file: str, is_plain: Callable[[bytes], bool] = lambda _head: False
-) -> BinaryIO:
-    """Open a file for reading, decompressed as it is read.
-
-    Args:
-        file: a path on any file system that Beam knows.
-        is_plain: says of the first bytes whether they are of an uncompressed file, whatever else
-            they look like.
+def open_decompressed(file: str) -> BinaryIO:
+    """Open a file, on any file system that Beam knows, decompressed as it is read.
 
     Raises:
         DamagedFile: here or from a later read.
     """
     source = open_raw(file)
-    codec = _codec(file, source.peek(16)[:16], is_plain)
+    known = _FIRST_BYTES.match(source.peek(16)[:16])
+    codec = known.lastgroup if known else _SUFFIXES.get(os.path.splitext(file)[1].lower())
     return io.BufferedReader(_Unpacked(source, codec, file), _BUFFER) if codec else source
-
-
-def _codec(file: str, head: bytes, is_plain: Callable[[bytes], bool]) -> str | None:
-    if is_plain(head):
-        return None
-    codec = next((name for start, name in _FIRST_BYTES if head.startswith(start)), None)
-    if codec == "bz2" and head[4:10] not in (b"1AY&SY", b"\x17rE8P\x90"):
-        codec = None  # a text that begins with BZh
-    return codec or _SUFFIXES.get(os.path.splitext(file)[1].lower())
 
 
 def open_raw(file: str) -> io.BufferedReader:
@@ -102,11 +84,11 @@ class _Unpacked(io.RawIOBase):
 
     def readinto(self, into: memoryview) -> int:  # type: ignore[override]
         try:
-            found = self._unpacked.read(len(into))
+            data = self._unpacked.read(len(into))
         except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
             raise DamagedFile(self._file, self._codec, error) from None
-        into[: len(found)] = found
-        return len(found)
+        into[: len(data)] = data
+        return len(data)
 
     def close(self) -> None:
         if not self.closed:

@@ -5,51 +5,56 @@ word for missing values; of Parquet they drop zeros, False and empty texts
 (`tfx.components.example_gen.utils.dict_to_example` tests a value's truth), decode binary values as
 UTF-8, and take files of different columns for one table. Its reader of TFRecords names neither file
 nor record where one is damaged, and takes features of two types.
+
+TFX resolves {SPAN}, {VERSION} and dates in ExampleGen's driver, to one span. The driver here knows
+windows of several too (`range_config`). Where the platform runs no driver, as Kubeflow, the
+executor calls `_resolve_input` itself, so that what is read and what is recorded is the same.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.types as types
 from absl import logging
 from apache_beam.pvalue import AsSingleton
 from google.protobuf import json_format, struct_pb2
+from tfx.components.example_gen import driver as tfx_driver
 from tfx.components.example_gen import utils
+from tfx.components.example_gen.input_processor import InputProcessor
 from tfx.components.util import examples_utils
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.dsl.io import fileio
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.types.artifact import Artifact
-from tfx.utils import proto_utils
+from tfx.utils import io_utils, proto_utils
 
 from components.arrow_example_gen import csv_table, parquet
-from components.arrow_example_gen.columns import Kind, Rows, Table, list_type
+from components.arrow_example_gen.columns import Kind, Rows, Table, are_usable, list_type
 from components.arrow_example_gen.csv_options import CsvOptions
-from components.arrow_example_gen.driver import resolve_input
-from components.arrow_example_gen.spans import SEPARATOR, escape, literal_folder
+from components.arrow_example_gen.spans import (
+    SEPARATOR,
+    Span,
+    escape,
+    has_placeholders,
+    latest_spans,
+    literal_folder,
+)
 from components.arrow_example_gen.splitting import SplitRows, Splitting
 from components.arrow_example_gen.tfrecord import TfrecordTable
 from components.arrow_example_gen.write_parquet import WriteParquet
 
 _PROTO: Any = example_gen_pb2
+_Message: TypeAlias = Any
+"""Of TFX's protos, which ship without types."""
 
-FILES = "data_parquet"
+_FILES = "data_parquet"
 """What the names of the files begin with, as TFX's WriteSplit names them."""
-
-CSV = "csv"
-TFRECORD = "tfrecord"
-SHORTER_LISTS = "shorter_lists"
-REQUIRED = "required"
-SPLITTING = "splitting"
-"""Keys of the node's `custom_config`: what `ArrowExampleGen` is given."""
 
 
 class Executor(BaseBeamExecutor):
@@ -65,14 +70,14 @@ class Executor(BaseBeamExecutor):
         outputs = output_dict[standard_component_specs.EXAMPLES_KEY]
         examples = artifact_utils.get_single_instance(outputs)
         if utils.SPAN_PROPERTY_NAME not in exec_properties:
-            exec_properties = resolve_input(exec_properties, examples)
+            exec_properties = _resolve_input(exec_properties, examples)
             logging.info(
                 "ArrowExampleGen: span %s, version %s: %s",
                 exec_properties[utils.SPAN_PROPERTY_NAME],
                 exec_properties[utils.VERSION_PROPERTY_NAME],
                 exec_properties[standard_component_specs.INPUT_CONFIG_KEY],
             )
-        files, into = configured(exec_properties)
+        files, into = _configured(exec_properties)
         names = utils.generate_output_split_names(files, into)
         examples.split_names = artifact_utils.encode_split_names(names)
         examples_utils.set_payload_format(examples, _PROTO.FORMAT_PARQUET)
@@ -81,11 +86,11 @@ class Executor(BaseBeamExecutor):
             for name, rows in _rows_by_split(pipeline, exec_properties).items():
                 folder = artifact_utils.get_split_uri(outputs, name)
                 _ = rows | f"WriteSplit[{name}]" >> WriteParquet(
-                    os.path.join(folder, FILES), shuffles=True
+                    os.path.join(folder, _FILES), shuffles=True
                 )
 
 
-def configured(exec_properties: Mapping[str, Any]) -> tuple[Any, Any]:
+def _configured(exec_properties: Mapping[str, Any]) -> tuple[_Message, _Message]:
     """Return the node's input_config and output_config."""
     files, into = _PROTO.Input(), _PROTO.Output()
     proto_utils.json_to_proto(exec_properties[standard_component_specs.INPUT_CONFIG_KEY], files)
@@ -96,30 +101,24 @@ def configured(exec_properties: Mapping[str, Any]) -> tuple[Any, Any]:
 def _rows_by_split(
     pipeline: beam.Pipeline, exec_properties: Mapping[str, Any]
 ) -> dict[str, beam.PCollection]:
-    """Return the record batches of each split.
-
-    Raises:
-        ValueError: rows are to be split, and there is not one input split.
-    """
-    files, into = configured(exec_properties)
+    """Return the record batches of each split."""
+    files, into = _configured(exec_properties)
     splits, names = list(into.split_config.splits), [split.name for split in files.splits]
     splitting = _splitting(exec_properties, into)
-    required = _options(exec_properties).get(REQUIRED, [])
-    sources = [open_source(exec_properties, split.pattern) for split in files.splits]
+    required = _options(exec_properties).get("required", [])
+    tables = [open_input(exec_properties, split.pattern) for split in files.splits]
     types = [
-        pipeline | f"Types[{name}]" >> source.types()
-        for name, source in zip(names, sources, strict=True)
+        pipeline | f"Types[{name}]" >> ReadTypes(table)
+        for name, table in zip(names, tables, strict=True)
     ]
-    reads = [source.rows(found) for source, found in zip(sources, types, strict=True)]
-    if required:
-        reads = [_WithValues(read, required) for read in reads]
+    reads = [ReadRows(*each, required) for each in zip(tables, types, strict=True)]
     if len(names) == 1 and splits:
         shares = [split.hash_buckets for split in splits]
         parts = pipeline | "SplitData" >> SplitRows(reads[0], splitting, shares)
     elif not splits and splitting.by == "content":
         kinds: list[Any] = [
-            found | f"Kinds[{name}]" >> beam.Map(lambda agreed: agreed[0])
-            for name, found in zip(names, types, strict=True)
+            agreed | f"Kinds[{name}]" >> beam.Map(lambda agreed: agreed[0])
+            for name, agreed in zip(names, types, strict=True)
         ]
         known: Any = kinds | beam.Flatten() | "AllKinds" >> beam.CombineGlobally(_all_kinds)
         parts = [
@@ -140,13 +139,13 @@ def _rows_by_split(
 _Kinds = Mapping[str, Kind | None]
 
 
-def _all_kinds(found: Iterable[_Kinds]) -> _Kinds:
+def _all_kinds(kinds: Iterable[_Kinds]) -> _Kinds:
     """Return the columns of all input splits; of several kinds, which later nodes refuse, one."""
-    found = list(found)
+    kinds = list(kinds)
     known: dict[str, Kind | None] = {}
-    for name, kind in sorted(pair for each in found for pair in each.items() if pair[1]):
+    for name, kind in sorted(pair for each in kinds for pair in each.items() if pair[1]):
         known.setdefault(name, kind)
-    return {name: known.get(name) for each in found for name in each}
+    return {name: known.get(name) for each in kinds for name in each}
 
 
 def _all_columns(rows: Rows, own: _Kinds, known: _Kinds) -> pa.RecordBatch:
@@ -164,37 +163,23 @@ def _all_columns(rows: Rows, own: _Kinds, known: _Kinds) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def _splitting(exec_properties: Mapping[str, Any], into: Any) -> Splitting:
-    options = _options(exec_properties).get(SPLITTING)
+def _splitting(exec_properties: Mapping[str, Any], into: _Message) -> Splitting:
+    options = _options(exec_properties).get("splitting")
     if options is not None:
         return Splitting.model_validate(options)
     column = into.split_config.partition_feature_name
     return Splitting(by="group", column=column) if column else Splitting(by="content")
 
 
-class TableSource:
-    """A table on Beam: a pass for the columns' types, and one for the rows, in parallel by part."""
+class ReadTypes(beam.PTransform):
+    """Finds the types and the parts of a table: Pipeline -> one `Agreed`."""
 
-    def __init__(self, table: Table):
-        self._table = table
-        if table.dropped:
-            logging.warning("%s", table.dropped)
-
-    def types(self) -> beam.PTransform:
-        """Return the pass that finds the types and the parts: Pipeline -> one `Agreed`."""
-        return _Types(self._table)
-
-    def rows(self, types: Any) -> beam.PTransform:
-        """Return the pass that reads: Pipeline -> `Rows`; `types` is the result of the other."""
-        return _TableRows(self._table, types)
-
-
-class _Types(beam.PTransform):
     def __init__(self, table: Table):
         super().__init__()
         self._table = table
 
     def expand(self, pipeline: Any) -> Any:
+        """Examine the parts of the files in parallel."""
         table = self._table
         return (
             pipeline
@@ -208,23 +193,52 @@ class _Types(beam.PTransform):
         )
 
 
-class _TableRows(beam.PTransform):
-    def __init__(self, table: Table, types: Any):
+class ReadRows(beam.PTransform):
+    """Reads a table: Pipeline -> `Rows`."""
+
+    def __init__(self, table: Table, types: Any, required: Sequence[str] = ()):
+        """Read the parts in parallel.
+
+        Args:
+            table: the files.
+            types: the result of `ReadTypes`.
+            required: columns without a value of which a row is left out.
+        """
         super().__init__()
-        self._table, self._types = table, types
+        self._table, self._types, self._required = table, types, list(required)
 
     def expand(self, pipeline: Any) -> Any:
-        return (
+        """Read the parts that the types name."""
+        rows = (
             pipeline
             | "Once" >> beam.Create([None], reshuffle=False)
             | "Parts" >> beam.FlatMap(lambda _, agreed: agreed[1], AsSingleton(self._types))
             | "Spread" >> beam.Reshuffle()
             | "Read" >> beam.FlatMap(self._table.read, AsSingleton(self._types))
         )
+        if not self._required:
+            return rows
+        return rows | "WithValues" >> beam.Map(with_values, self._required)
 
 
-def open_source(exec_properties: Mapping[str, Any], split_pattern: str) -> TableSource:
-    """Open the matching files of the node's folder.
+def with_values(rows: Rows, required: Sequence[str]) -> Rows:
+    """Return the rows that have a value for each of some columns."""
+    places, batch = rows
+    kept = np.ones(batch.num_rows, bool)
+    for name in required:
+        place = batch.schema.get_field_index(name)
+        kept &= _has_value(batch[place]) if place >= 0 else False
+    return places[kept], batch.filter(pa.array(kept))
+
+
+def _has_value(column: pa.LargeListArray) -> np.ndarray:
+    counted = np.concatenate([[0], np.cumsum(are_usable(column.values))])
+    offsets = column.offsets.to_numpy()
+    return counted[offsets[1:]] > counted[offsets[:-1]]
+
+
+def open_input(exec_properties: Mapping[str, Any], split_pattern: str) -> Table:
+    """Open the matching files of the node's folder as one table.
 
     Args:
         exec_properties: of the node; `input_base` is the folder of the patterns.
@@ -234,20 +248,25 @@ def open_source(exec_properties: Mapping[str, Any], split_pattern: str) -> Table
     patterns = split_pattern.split(SEPARATOR)
     files: list[str] = []
     for pattern in patterns:
-        found = sorted(map(str, fileio.glob(f"{escape(folder)}/{pattern}")))
-        if not found:
+        matches = _glob(f"{escape(folder)}/{pattern}")
+        if not matches:
             raise ValueError(f"{folder}/{pattern} matches no file")
-        files += found
+        files += sorted(matches)
     options = _options(exec_properties)
-    if CSV in options:
-        return TableSource(csv_table.open_table(files, CsvOptions.model_validate(options[CSV])))
-    if options.get(TFRECORD):
-        return TableSource(TfrecordTable(tuple(files)))
-    folders = [literal_folder(folder, each) for each in patterns]
-    return TableSource(parquet.open_table(files, folders, options.get(SHORTER_LISTS, [])))
+    if "csv" in options:
+        table = csv_table.open_table(files, CsvOptions.model_validate(options["csv"]))
+    elif options.get("tfrecord"):
+        table = TfrecordTable(tuple(files))
+    else:
+        folders = [literal_folder(folder, each) for each in patterns]
+        table = parquet.open_table(files, folders, options.get("shorter_lists", []))
+    if table.dropped:
+        logging.warning("%s", table.dropped)
+    return table
 
 
 def _options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `ArrowExampleGen` that it packed into its `custom_config`."""
     config = exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY)
     if not config:
         return {}
@@ -256,48 +275,106 @@ def _options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
     return json_format.MessageToDict(options)
 
 
-class _WithValues(beam.PTransform):
-    """What another transform reads, without the rows that lack a value of a column."""
+class _SpanProcessor(InputProcessor):
+    """TFX's interface to a resolved input: span, version, patterns, fingerprint."""
 
-    def __init__(self, rows: beam.PTransform, required: Sequence[str]):
-        """Read rows and drop some.
+    def __init__(self, folder: str, splits: Iterable[_Message], range_config: _Message = None):
+        """Take the input's description; nothing is listed yet.
 
         Args:
-            rows: reads `Rows`.
-            required: columns; NaN, infinities and empty texts are no values.
+            folder: `input_base`.
+            splits: Input.Split messages.
+            range_config: RangeConfig: a rolling range of any number of spans, or a static range
+                of them; None: the latest span.
         """
-        super().__init__()
-        self._rows, self._required = rows, list(required)
+        super().__init__(splits=splits, range_config=None)  # TFX's own refuses several spans
+        self._folder = folder
+        self._patterns = {split.name: split.pattern for split in splits}
+        self._window = _window(range_config)
+        self._spans: dict[str, list[Span]] = {}
 
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        """Read the rows and drop those without a required value."""
-        rows: Any = pipeline | self._rows
-        return rows | "WithValues" >> beam.Map(_with_values, self._required)
+    def resolve_span_and_version(self) -> tuple[int, int | None]:
+        """Return the latest span's number and version; (0, None) without placeholders."""
+        with_spans = list(map(has_placeholders, self._patterns.values()))
+        if not any(with_spans):
+            if self._window:
+                raise ValueError(
+                    f"{self._folder}: {self._patterns}: range_config chooses among spans, and no "
+                    "pattern has {SPAN} or a date"
+                )
+            return 0, None
+        if not all(with_spans):
+            raise ValueError(
+                f"{self._folder}: {self._patterns}: a span or date is in the pattern of one split "
+                "alone; put it into each"
+            )
+        self._spans = latest_spans(self._folder, self._patterns, _glob, **self._window)
+        latest = next(iter(self._spans.values()))[-1]
+        return latest.number, latest.version
+
+    def get_pattern_for_span_version(self, pattern: str, span: int, version: int | None) -> str:
+        """Return the globs of the window's spans, as one text."""
+        split = next((name for name, each in self._patterns.items() if each == pattern), None)
+        if split is None or not self._spans:
+            return pattern
+        return SEPARATOR.join(each.pattern for each in self._spans[split])
+
+    def get_latest_span(self) -> int:
+        """Return the latest span's number."""
+        return self.resolve_span_and_version()[0]
+
+    def get_input_fingerprint(self, span: int, version: int | None) -> str:
+        """Return sizes and times of all files that are read, as TFX's driver writes them."""
+        return "\n".join(
+            io_utils.generate_fingerprint(name, f"{escape(self._folder)}/{each}")
+            for name, pattern in self._patterns.items()
+            for each in self.get_pattern_for_span_version(pattern, span, version).split(SEPARATOR)
+        )
 
 
-def _with_values(rows: Rows, required: Sequence[str]) -> Rows:
-    places, batch = rows
-    kept = have_values(batch, required)
-    return places[kept], batch.filter(pa.array(kept))
+class Driver(tfx_driver.FileBasedDriver):
+    """TFX's driver, with windows of several spans."""
+
+    def get_input_processor(
+        self,
+        splits: Iterable[_Message],
+        range_config: _Message = None,
+        input_base_uri: str | None = None,
+    ) -> InputProcessor:
+        """Return ours in place of FileBasedInputProcessor."""
+        return _SpanProcessor(input_base_uri or "", splits, range_config)
 
 
-def have_values(batch: pa.RecordBatch, required: Sequence[str]) -> np.ndarray:
-    """Return whether each row has a value for each of the columns, bool `[rows]`."""
-    found = np.ones(batch.num_rows, bool)
-    for name in required:
-        place = batch.schema.get_field_index(name)
-        found &= _has_value(batch[place]) if place >= 0 else False
-    return found
+class _WithoutStore(Driver):
+    """A driver that has no metadata store, and needs none to resolve its input."""
+
+    def __init__(self) -> None:
+        pass
 
 
-def _has_value(column: pa.LargeListArray) -> np.ndarray:
-    values = column.values
-    if types.is_floating(values.type):
-        usable = np.isfinite(values.to_numpy())
-    elif types.is_integer(values.type):
-        usable = np.ones(len(values), bool)
-    else:
-        usable = pc.greater(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
-    counted = np.concatenate([[0], np.cumsum(usable)])
-    offsets = column.offsets.to_numpy()
-    return counted[offsets[1:]] > counted[offsets[:-1]]
+def _resolve_input(exec_properties: dict[str, Any], examples: Artifact) -> dict[str, Any]:
+    """Resolve the input as ExampleGen's driver does, where none ran."""
+    nothing: Any = None
+    resolved = _WithoutStore().resolve_exec_properties(dict(exec_properties), nothing, nothing)
+    tfx_driver.update_output_artifact(resolved, examples.mlmd_artifact)
+    return resolved
+
+
+def _glob(pattern: str) -> list[str]:
+    return [str(path) for path in fileio.glob(pattern)]
+
+
+def _window(range_config: _Message) -> dict[str, int]:
+    """Return the arguments of `latest_spans`; {}: the latest span."""
+    if range_config is None:
+        return {}
+    if range_config.WhichOneof("range") == "static_range":
+        static = range_config.static_range
+        first, last = static.start_span_number, static.end_span_number
+        if last < first:
+            raise ValueError(f"range_config: end_span_number={last} is below {first}")
+        return {"count": last - first + 1, "last": last}
+    rolling = range_config.rolling_range
+    if rolling.num_spans < 1:
+        raise ValueError(f"range_config: num_spans={rolling.num_spans}; use 1 or more")
+    return {"count": rolling.num_spans, "first": rolling.start_span_number}

@@ -10,11 +10,11 @@ import contextlib
 import fnmatch
 import os
 import re
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 import numpy as np
@@ -37,69 +37,13 @@ from components.arrow_example_gen.columns import (
     kind_of,
 )
 from components.arrow_example_gen.decompress import open_raw
+from components.arrow_example_gen.spans import escape
 
-_MAGIC = b"ARROW1"
-"""What such a file begins with; one of the streaming format does not."""
+_ARROW = b"ARROW1"
+"""What an Arrow file begins with; one of the streaming format does not."""
 
-
-class _IpcColumn(NamedTuple):
-    path_in_schema: str
-    is_stats_set: bool = False  # IPC files hold no statistics
-    statistics: Any = None
-
-
-class _IpcRowGroup:
-    def __init__(self, batch: pa.RecordBatch):
-        self._names = batch.schema.names
-        self.num_columns, self.num_rows = batch.num_columns, batch.num_rows
-        self.total_byte_size = batch.nbytes
-
-    def column(self, place: int) -> _IpcColumn:
-        return _IpcColumn(self._names[place])
-
-
-class _IpcMetadata:
-    def __init__(self, reader: pa.ipc.RecordBatchFileReader, rows: int):
-        self._reader, self.num_rows = reader, rows
-
-    def row_group(self, number: int) -> _IpcRowGroup:
-        return _IpcRowGroup(self._reader.get_batch(number))
-
-
-class _ArrowFile:
-    """What is used of a pyarrow.parquet.ParquetFile, of an Arrow IPC file."""
-
-    def __init__(self, stream: BinaryIO):
-        """Open a file.
-
-        Args:
-            stream: a binary file that can be sought.
-
-        Raises:
-            pa.ArrowInvalid: it is not an Arrow IPC file.
-        """
-        self._reader = pa.ipc.open_file(stream)
-        self.schema_arrow: pa.Schema = self._reader.schema
-        self.num_row_groups: int = self._reader.num_record_batches
-
-    @cached_property
-    def metadata(self) -> _IpcMetadata:
-        """The number of rows, which only the batches have."""
-        rows = sum(self._reader.get_batch(i).num_rows for i in range(self.num_row_groups))
-        return _IpcMetadata(self._reader, rows)
-
-    def iter_batches(
-        self, batch_size: int, *, row_groups: Sequence[int], columns: Sequence[str]
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield some columns of record batches, in pieces."""
-        places = [self.schema_arrow.get_field_index(name) for name in columns]
-        for number in row_groups:
-            read = self._reader.get_batch(number)
-            batch = pa.RecordBatch.from_arrays([read[i] for i in places], list(columns))
-            for start in range(0, batch.num_rows, batch_size):
-                yield batch.slice(start, batch_size)
-
-
+_MOST_ROWS, _BATCH_BYTES = 2**14, 2**24
+_GROUP_BITS = 32  # of a row's place: its number in its row group; above them, the group's number
 _FolderKeys = tuple[tuple[str, int | str | None], ...]
 """Key and value of each folder on a file's path, the outermost first."""
 
@@ -108,7 +52,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _INT64 = range(-(2**63), 2**63)
 
 
-def folder_keys(files: Sequence[str], folders: Sequence[str]) -> dict[str, _FolderKeys]:
+def _folder_keys(files: Sequence[str], folders: Sequence[str]) -> dict[str, _FolderKeys]:
     """Return the keys and values of each file's folders: ints if all values of a key are.
 
     Args:
@@ -120,23 +64,19 @@ def folder_keys(files: Sequence[str], folders: Sequence[str]) -> dict[str, _Fold
     """
     texts = {file: _texts(file, folders) for file in files}
     first = texts[files[0]]
-    for file, found in texts.items():
-        if list(found) != list(first):
+    for file, keys in texts.items():
+        if list(keys) != list(first):
             raise ValueError(
-                f"{file}: its folders name {', '.join(found) or 'no keys'}, and those of "
+                f"{file}: its folders name {', '.join(keys) or 'no keys'}, and those of "
                 f"{files[0]} {', '.join(first) or 'none'}. All files need the same keys."
             )
-    ints = {
-        name
-        for name in first
-        if all(found[name] is None or _is_int(found[name]) for found in texts.values())
-    }
+    ints = {name for name in first if all(_is_int(keys[name]) for keys in texts.values())}
     return {
         file: tuple(
-            (name, int(value) if name in ints and value is not None else value)
-            for name, value in found.items()
+            (name, int(value) if value is not None and name in ints else value)
+            for name, value in keys.items()
         )
-        for file, found in texts.items()
+        for file, keys in texts.items()
     }
 
 
@@ -144,26 +84,19 @@ def _texts(file: str, folders: Sequence[str]) -> dict[str, str | None]:
     above = [each for each in folders if file.startswith(f"{each.rstrip('/')}/")]
     folder = max(above or folders, key=len)
     below = os.path.dirname(os.path.relpath(file, folder)) if folder else ""
-    parts = [part.partition("=") for part in below.split(os.sep) if "=" in part]
-    pairs = [
-        (unquote(name), None if text == _MISSING else unquote(text)) for name, _, text in parts
-    ]
-    repeated = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
-    if repeated:
-        raise ValueError(
-            f"{file}: two of its folders are named {repeated[0]}=...; both would be the column "
-            f"{repeated[0]!r}. Rename one."
-        )
-    return dict(pairs)
+    keys: dict[str, str | None] = {}
+    for name, _, text in (part.partition("=") for part in below.split(os.sep) if "=" in part):
+        if unquote(name) in keys:
+            raise ValueError(
+                f"{file}: two of its folders are named {name}=...; both would be the column "
+                f"{name!r}. Rename one."
+            )
+        keys[unquote(name)] = None if text == _MISSING else unquote(text)
+    return keys
 
 
 def _is_int(text: str | None) -> bool:
-    return text is not None and bool(_INTEGER.fullmatch(text)) and int(text) in _INT64
-
-
-_MOST_ROWS, _BATCH_BYTES = 2**14, 2**24
-_BEYOND_INT64 = 2**63
-_GROUP_BITS = 32  # of a row's place: its number in its row group; above them, the group's number
+    return text is None or (bool(_INTEGER.fullmatch(text)) and int(text) in _INT64)
 
 
 @dataclass(frozen=True)
@@ -192,8 +125,8 @@ class ParquetTable(Table):
     @property
     def dropped(self) -> str:
         """Which columns are left out."""
-        found = ", ".join(f"{name} ({kind})" for name, kind in self.left_out.items())
-        return f"Columns of types that examples cannot hold are left out: {found}" if found else ""
+        names = ", ".join(f"{name} ({kind})" for name, kind in self.left_out.items())
+        return f"Columns of types that examples cannot hold are left out: {names}" if names else ""
 
     @property
     def rows(self) -> int:
@@ -216,15 +149,12 @@ class ParquetTable(Table):
         Raises:
             ValueError: it cannot be read: the file is damaged.
         """
-        file, number, start = part
+        file, number, row = part
         keys = dict(self.keys[file])
         names = list(self.columns if columns is None else columns)
-        with open_file(file) as parquet:
-            size = parquet.metadata.row_group(number)
-            row_bytes = max(size.total_byte_size // max(size.num_rows, 1), 1)
-            rows = max(1, min(_MOST_ROWS, _BATCH_BYTES // row_bytes))
-            stored = [name for name in names if name not in keys]
-            batches = parquet.iter_batches(rows, row_groups=[number], columns=stored)
+        stored = [name for name in names if name not in keys]
+        with _opened(file) as stream:
+            batches = _batches(stream, number, stored)
             while True:
                 try:
                     batch = next(batches, None)
@@ -235,14 +165,12 @@ class ParquetTable(Table):
                     ) from None
                 if batch is None:
                     return
-                places = {name: i for i, name in enumerate(batch.schema.names)}
-                arrays = [
-                    pa.array([keys[name]] * batch.num_rows) if name in keys else batch[places[name]]
-                    for name in names
-                ]
-                cells = pa.RecordBatch.from_arrays(arrays, names)
-                yield Block(part, np.arange(start, start + cells.num_rows), cells)
-                start += cells.num_rows
+                rows = batch.num_rows
+                arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+                arrays |= {name: pa.array([value] * rows) for name, value in keys.items()}
+                cells = pa.RecordBatch.from_arrays([arrays[name] for name in names], names)
+                yield Block(part, np.arange(row, row + rows), cells)
+                row += rows
 
     def examine(self, part: Part) -> tuple[int, None]:
         """Return the number of rows of a row group."""
@@ -251,15 +179,6 @@ class ParquetTable(Table):
     def agree(self, examined: Iterable[tuple[Part, tuple[int, Any]]]) -> Agreed:
         """Return what the footers say."""
         return self.columns, [part for file in self.files for part in self.parts(file)], None
-
-    def count(self, block: Block) -> None:
-        """Return nothing: the footers say it."""
-
-    def together(self, counts: Iterable[None]) -> None:
-        """Return nothing: the footers say it."""
-
-    def types(self, counts: None) -> None:
-        """Return nothing: the footers say it."""
 
     def decoded(
         self, block: Block, kinds: Mapping[str, Kind | None], types: Any = None
@@ -283,7 +202,8 @@ class ParquetTable(Table):
                 row = next(i for i in range(len(column)) if not _converts(column.slice(i, 1), kind))
                 raise ValueError(
                     f"{_place(block, row)}: column {name!r}, {column.type}, cannot be written as "
-                    f"{kind} ({error}). Write it as another type, or leave it out of the file."
+                    f"{kind} ({error}). Write it as another type, such as text, or leave it out "
+                    "of the file."
                 ) from None
         return lists
 
@@ -309,10 +229,10 @@ def _place(block: Block, row: int) -> str:
 
 
 def _refuse_holes(name: str, column: pa.Array, block: Block) -> None:
-    found = holes(column)
-    if len(found):
+    rows = holes(column)
+    if len(rows):
         raise ValueError(
-            f"{_place(block, int(found[0]))}: column {name!r}, "
+            f"{_place(block, int(rows[0]))}: column {name!r}, "
             f"{column.type}, has a list with a missing value. A list of ints in a tf.Example has "
             "no missing value: what follows it would move up by one. Write the lists as floats, "
             "where it is NaN, or, where the order does not matter, name the column in "
@@ -333,7 +253,7 @@ def open_table(
     folders: str | Sequence[str],
     shorter_lists: Sequence[str] = ("*",),
 ) -> ParquetTable:
-    """Read the footers; and the uint64 columns whose range no footer has.
+    """Read the footers.
 
     Args:
         files: paths, on any file system that Beam knows.
@@ -345,147 +265,206 @@ def open_table(
         ValueError: a file is neither; one has two columns of one name; one lacks a column of the
             first, or has one that it lacks, or one of another type; or the folders' keys differ.
     """
-    known: dict[str, _Column] = {}
+    known: dict[str, pa.DataType] = {}
     groups: dict[str, list[int]] = {}
     filled: set[str] = set()
-    keys = folder_keys(files, [folders] if isinstance(folders, str) else folders)
+    large: set[str] = set()
+    keys = _folder_keys(files, [folders] if isinstance(folders, str) else folders)
     for file in files:
-        with open_file(file) as parquet:
-            _merge(known, _columns(parquet, file), file, files[0])
-            found = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
-            groups[file] = [group.num_rows for group in found]
-            filled = filled.union(*map(_filled, found))
+        with _opened(file) as stream:
+            schema, groups[file], present, beyond = _footer(stream)
+        _check_columns(schema, file)
+        known = known or dict(zip(schema.names, schema.types, strict=True))
+        known = _merged(known, schema, file, files[0])
+        filled |= present
+        large |= beyond
+    left_out = {n: str(t) for n, t in known.items() if kind_of(t) is None and not types.is_null(t)}
     columns: dict[str, Kind | None] = {
-        name: column.kind for name, column in known.items() if not column.left_out
+        name: "string" if name in large else kind_of(kind)
+        for name, kind in known.items()
+        if name not in left_out
     }
+    empty = frozenset(set(columns) - filled)
     for name, _ in keys[files[0]]:
         if name in known:
             raise ValueError(
                 f"{files[0]}: column {name!r} is in the file, and a folder on its path is named "
                 f"{name}=...; rename one."
             )
-        whole = any(isinstance(dict(found)[name], int) for found in keys.values())
-        columns[name] = "int" if whole else "string"
-    lists = frozenset(name for name, column in known.items() if column.several)
+        is_whole = any(isinstance(dict(each)[name], int) for each in keys.values())
+        columns[name] = "int" if is_whole else "string"
+    lists = frozenset(name for name, kind in known.items() if is_list(kind))
+    whole = (n for n in lists if not any(fnmatch.fnmatchcase(n, each) for each in shorter_lists))
     return ParquetTable(
-        tuple(files),
-        columns,
-        lists,
-        frozenset(name for name, column in known.items() if not column.left_out) - filled,
-        {name: str(column.type) for name, column in known.items() if column.left_out},
-        groups,
-        keys,
-        frozenset(n for n in lists if not any(fnmatch.fnmatchcase(n, p) for p in shorter_lists)),
+        tuple(files), columns, lists, empty, left_out, groups, keys, frozenset(whole)
     )
 
 
 @contextlib.contextmanager
-def open_file(path: str) -> Iterator[pq.ParquetFile | _ArrowFile]:
-    """Open a file of either format, on any file system that Beam knows.
-
-    Raises:
-        ValueError: it is neither a Parquet nor an Arrow file.
-    """
+def _opened(path: str) -> Iterator[BinaryIO]:
     with open_raw(path) as stream:
         try:
-            is_arrow = stream.read(len(_MAGIC)) == _MAGIC
-            stream.seek(0)
-            opened = _ArrowFile(stream) if is_arrow else pq.ParquetFile(stream)
+            yield stream
         except pa.ArrowInvalid as error:
             raise ValueError(f"{path} is not a Parquet or Arrow file ({error}).") from None
-        yield opened
 
 
-class _Column(NamedTuple):
-    type: pa.DataType
-    kind: Kind | None  # None: only nulls, or left out
-    several: bool
-    left_out: bool
+def _is_arrow(stream: BinaryIO) -> bool:
+    head = stream.read(len(_ARROW))
+    stream.seek(0)
+    return head == _ARROW
 
 
-def _columns(parquet: pq.ParquetFile | _ArrowFile, file: str) -> dict[str, _Column]:
-    found: dict[str, _Column] = {}
-    repeated = [name for name, times in Counter(parquet.schema_arrow.names).items() if times > 1]
+def _footer(stream: BinaryIO) -> tuple[pa.Schema, list[int], set[str], set[str]]:
+    """Return the columns, the rows of each row group, and which columns may have a value.
+
+    And which have a whole number that int64 does not hold; of Parquet by the statistics.
+    """
+    if _is_arrow(stream):
+        reader = pa.ipc.open_file(stream)
+        batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+        unsigned = [i for i, kind in enumerate(reader.schema.types) if types.is_uint64(kind)]
+        large = {
+            reader.schema.names[i]
+            for i in unsigned
+            for batch in batches
+            if (pc.max(batch[i]).as_py() or 0) not in _INT64
+        }
+        sizes = [batch.num_rows for batch in batches]
+        return reader.schema, sizes, set(reader.schema.names), large
+    parquet = pq.ParquetFile(stream)
+    groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
+    unsigned = {field.name for field in parquet.schema_arrow if types.is_uint64(field.type)}
+    filled, large = set[str](), set[str]()
+    for column in (group.column(i) for group in groups for i in range(group.num_columns)):
+        has_count = column.is_stats_set and column.statistics.has_null_count
+        if not has_count or column.statistics.null_count < column.num_values:
+            # A name may itself contain dots; a nested value's path has its column's name first.
+            filled |= {column.path_in_schema, column.path_in_schema.partition(".")[0]}
+        is_known = column.path_in_schema in unsigned and column.is_stats_set
+        if is_known and (column.statistics.max or 0) not in _INT64:
+            large.add(column.path_in_schema)
+    return parquet.schema_arrow, [group.num_rows for group in groups], filled, large
+
+
+def _batches(stream: BinaryIO, number: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of a row group of Parquet, or of a record batch of Arrow, in pieces."""
+
+    def size(rows: int, nbytes: int) -> int:
+        return max(1, min(_MOST_ROWS, _BATCH_BYTES // max(nbytes // max(rows, 1), 1)))
+
+    if _is_arrow(stream):
+        whole = pa.ipc.open_file(stream).get_batch(number)
+        places = [whole.schema.get_field_index(name) for name in columns]
+        batch = pa.RecordBatch.from_arrays([whole[i] for i in places], list(columns))
+        rows = size(whole.num_rows, whole.nbytes)
+        yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
+    else:
+        parquet = pq.ParquetFile(stream)
+        group = parquet.metadata.row_group(number)
+        rows = size(group.num_rows, group.total_byte_size)
+        yield from parquet.iter_batches(rows, row_groups=[number], columns=columns)
+
+
+def _check_columns(schema: pa.Schema, file: str) -> None:
+    repeated = [name for name, times in Counter(schema.names).items() if times > 1]
     if repeated:
         raise ValueError(
             f"{file}: the columns must have different names; repeated: {', '.join(repeated)}. "
             "Rename one of each, or leave it out of the file."
         )
-    for field in parquet.schema_arrow:
-        kind = kind_of(field.type)
-        value = field.type.value_type if is_list(field.type) else field.type
+    for field in schema:
+        if not field.name:
+            raise ValueError(f"{file}: a column has an empty name. Name it.")
         try:
-            check_time_zone(value)
+            check_time_zone(field.type.value_type if is_list(field.type) else field.type)
         except ValueError as error:
             raise ValueError(
                 f"{file}: column {field.name!r} is {error}, or leave it out of the file."
             ) from None
-        if types.is_uint64(value) and _exceeds_int64(parquet, field.name, is_list(field.type)):
-            kind = "string"
-        nulls = types.is_null(value)
-        found[field.name] = _Column(
-            field.type, kind, is_list(field.type), left_out=kind is None and not nulls
-        )
-        if not field.name:
-            raise ValueError(f"{file}: a column has an empty name. Name it.")
-    return found
 
 
-def _filled(group: pq.RowGroupMetaData) -> set[str]:
-    """Return columns of a row group's metadata that hold a value, or may hold one."""
-    filled: set[str] = set()
-    for column in map(group.column, range(group.num_columns)):
-        known = column.is_stats_set and column.statistics.has_null_count
-        if not known or column.statistics.null_count < column.num_values:
-            # A name may itself contain dots; a nested value's path has its column's name first.
-            filled |= {column.path_in_schema, column.path_in_schema.partition(".")[0]}
-    return filled
-
-
-def _exceeds_int64(parquet: pq.ParquetFile | _ArrowFile, name: str, several: bool) -> bool:
-    for number in range(parquet.num_row_groups):
-        highest = None if several else _highest_by_footer(parquet, name, number)
-        if highest is None:
-            for batch in parquet.iter_batches(_MOST_ROWS, row_groups=[number], columns=[name]):
-                values = batch[0].flatten() if several else batch[0]
-                highest = max(highest or 0, pc.max(values).as_py() or 0)
-        if highest is not None and highest >= _BEYOND_INT64:
-            return True
-    return False
-
-
-def _highest_by_footer(parquet: pq.ParquetFile | _ArrowFile, name: str, number: int) -> int | None:
-    group = parquet.metadata.row_group(number)
-    for column in map(group.column, range(group.num_columns)):
-        if column.path_in_schema == name and column.is_stats_set and column.statistics.has_min_max:
-            return column.statistics.max
-    return None
-
-
-def _merge(known: dict[str, _Column], found: dict[str, _Column], file: str, first: str) -> None:
-    if not known:
-        known.update(found)
-        return
-    for name in sorted(set(known) ^ set(found)):
+def _merged(
+    known: dict[str, pa.DataType], schema: pa.Schema, file: str, first: str
+) -> dict[str, pa.DataType]:
+    """Return the types of the files before and of this one: the first that is not of nulls."""
+    for name in sorted(set(known) ^ set(schema.names)):
         lacks, has = (file, first) if name in known else (first, file)
         raise ValueError(
             f"{lacks}: lacks the column {name!r} that {has} has. All Parquet files of one data set "
             "need the same columns."
         )
-    for name, column in found.items():
-        before = known[name]
-        if types.is_null(before.type):
-            known[name] = column
-        elif types.is_null(column.type):
-            continue
-        elif types.is_uint64(column.type) and types.is_uint64(before.type):
-            known[name] = column if column.kind == "string" else before
-        elif (before.kind, before.several, before.left_out) != (
-            column.kind,
-            column.several,
-            column.left_out,
-        ):
+    merged = {}
+    for name, before in known.items():
+        kind = schema.field(name).type
+        merged[name] = kind if types.is_null(before) else before
+        same = (kind_of(kind), is_list(kind)) == (kind_of(before), is_list(before))
+        if not (same or types.is_null(kind) or types.is_null(before)):
             raise ValueError(
-                f"{file}: column {name!r} is {column.type}, and {before.type} in {first}. All "
+                f"{file}: column {name!r} is {kind}, and {before} in {first}. All "
                 "Parquet files of one data set need the same types; write it again as one of them."
             )
+    return merged
+
+
+@contextlib.contextmanager
+def damage_named(*uris: str, beam_args: Iterable[Any]) -> Iterator[None]:
+    """Replace an error of reading the examples under `uris` by one that names the place.
+
+    Beam's and TFX's readers do not. The ends of the files are read before, because Beam takes an
+    empty file for one without rows.
+
+    Args:
+        uris: folders of Examples artifacts.
+        beam_args: of the node: Beam opens remote files with these options.
+
+    Raises:
+        ValueError: a file of the examples is damaged; names it and the row group.
+    """
+    from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    FileSystems.set_options(PipelineOptions(list(beam_args)))
+    if damage := find_damage(*uris, ends_only=True):
+        raise ValueError(damage)
+    try:
+        yield
+    except Exception as error:
+        damage = find_damage(*uris) if may_be_damage(error) else None
+        if damage is not None:
+            raise ValueError(damage) from error
+        raise
+
+
+def may_be_damage(error: BaseException) -> bool:
+    """Return whether Arrow raised the error, also on a worker: then its text is in the message."""
+    text = "".join(traceback.format_exception(error)).lower()
+    return "pyarrow" in text or "parquet" in text
+
+
+def find_damage(*uris: str, ends_only: bool = False) -> str | None:
+    """Return a sentence about the first Parquet file that cannot be read; None if all can.
+
+    Args:
+        uris: folders of Examples artifacts.
+        ends_only: whether to read no rows, only the ends of the files, which say what is in them.
+    """
+    from tfx.dsl.io import fileio
+
+    patterns = {uri: os.path.join(escape(uri), "Split-*", "*.parquet") for uri in uris}
+    files = [(uri, str(f)) for uri, each in patterns.items() for f in sorted(fileio.glob(each))]
+    for uri, file in files:
+        place = file
+        try:
+            with open_raw(file) as stream:
+                parquet = pq.ParquetFile(stream)
+                for number in range(0 if ends_only else parquet.num_row_groups):
+                    place = f"{file}, row group {number}"
+                    for _ in parquet.iter_batches(row_groups=[number]):
+                        pass
+        except (FileNotFoundError, PermissionError, ConnectionError, TimeoutError):
+            raise
+        except (pa.ArrowException, OSError) as error:
+            reason = " ".join(str(error).split())
+            return f"{place}: {reason}. The file is damaged: delete {uri} and run again."
+    return None

@@ -29,12 +29,7 @@ def _is_literal(part: str) -> bool:
 
 
 def literal_folder(folder: str, pattern: str) -> str:
-    """Return the folder without wildcards that a pattern's files lie below.
-
-    Args:
-        folder: A path, not a pattern.
-        pattern: Below it.
-    """
+    """Return the folder without wildcards that the files of a pattern below a folder lie in."""
     parts = pattern.split("/")[:-1]
     fixed = next((i for i, part in enumerate(parts) if not _is_literal(part)), len(parts))
     literal = [_ESCAPED.sub(r"\1", part) for part in parts[:fixed]]
@@ -68,7 +63,7 @@ class Span(NamedTuple):
     pattern: str
 
 
-class SpansMissing(ValueError):
+class _SpansMissing(ValueError):
     """No file lies where a pattern with placeholders looks."""
 
 
@@ -105,21 +100,11 @@ def check_pattern(pattern: str) -> None:
             )
 
 
-def find_spans(folder: str, pattern: str, glob: _Glob) -> list[Span]:
-    """List the spans that have files, in their latest version each, by number.
-
-    Args:
-        folder: without placeholders.
-        pattern: of files below it, with {SPAN} or a date and maybe {VERSION}.
-        glob: lists the paths that match a glob; of the file system that the folder is on.
-
-    Raises:
-        ValueError: The placeholders contradict each other, a date is none, or one span or version
-            is written in two ways (3 and 03).
-    """
+def _find_spans(folder: str, pattern: str, glob: _Glob) -> list[Span]:
+    """List the spans that have files, by number, each in its latest version."""
     check_pattern(pattern)
     expression = re.compile(rf"(?:^|/){_to_regex(pattern)}$")
-    found: dict[int, dict[int | None, str]] = {}
+    spans: dict[tuple[int, int | None], Span] = {}
     for path in sorted(map(str, glob(_below(escape(folder), _PLACEHOLDER.sub("*", pattern))))):
         match = expression.search(path)
         if match is None:
@@ -128,16 +113,13 @@ def find_spans(folder: str, pattern: str, glob: _Glob) -> list[Span]:
         number = _span_number(tokens, path)
         version = int(tokens["VERSION"]) if "VERSION" in tokens else None
         filled = _PLACEHOLDER.sub(lambda each, tokens=tokens: tokens[each[1]], pattern)
-        before = found.setdefault(number, {}).setdefault(version, filled)
+        before = spans.setdefault((number, version), Span(number, version, filled)).pattern
         if before != filled:
             raise ValueError(
                 f"{folder}: {before} and {filled} are the same span {number}; keep one of them"
             )
-    spans = []
-    for number in sorted(found):
-        version = max(found[number], key=lambda each: -1 if each is None else each)
-        spans.append(Span(number, version, found[number][version]))
-    return spans
+    ordered = sorted(spans.values(), key=lambda span: (span.number, span.version or 0))
+    return list({span.number: span for span in ordered}.values())
 
 
 def latest_spans(
@@ -165,19 +147,19 @@ def latest_spans(
         Split -> its spans, the latest one last.
 
     Raises:
-        SpansMissing: There is no such span.
-        ValueError: The latest spans of two splits differ; or as of `find_spans`.
+        _SpansMissing: There is no such span.
+        ValueError: The latest spans of two splits differ; or as of `_find_spans`.
     """
     chosen: dict[str, list[Span]] = {}
     for split, pattern in patterns.items():
-        spans = find_spans(folder, pattern, glob)
+        spans = _find_spans(folder, pattern, glob)
         until = last if last is not None else max((span.number for span in spans), default=0)
         start = max(first, until - count + 1)
         chosen[split] = [span for span in spans if start <= span.number <= until]
         if not chosen[split]:
             asked = "" if last is None else f" from {start} to {until}"
             have = ", ".join(str(span.number) for span in spans[-_LISTED:])
-            raise SpansMissing(
+            raise _SpansMissing(
                 f"{_below(folder, pattern)}: there is no span{asked}; "
                 + (f"there are spans {have}" if have else _listing(folder, glob))
             )
@@ -193,12 +175,11 @@ def latest_spans(
 
 def _listing(folder: str, glob: _Glob) -> str:
     """Say what is in a folder where a span was expected."""
-    below = [str(path) for path in glob(_below(escape(folder), "*"))]
-    names = sorted(path.rstrip("/").rpartition("/")[2] for path in below)
-    if not names:
-        return f"{folder} is empty or not there"
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"{folder} has {', '.join(names[:_LISTED])}{more}"
+    below = [str(path).rstrip("/") for path in glob(_below(escape(folder), "*"))]
+    names = sorted(path.rpartition("/")[2] for path in below)
+    return (
+        f"{folder} has {', '.join(names[:_LISTED])}" if names else f"{folder} is empty or not there"
+    )
 
 
 def _below(folder: str, pattern: str) -> str:
@@ -219,19 +200,16 @@ def _to_regex(pattern: str) -> str:
     """Return a regular expression for a glob whose placeholders are named groups."""
     result, end = "", 0
     for match in _PLACEHOLDER.finditer(pattern):
-        result += _glob_to_regex(pattern[end : match.start()])
         width = match[2] or _DATE_DIGITS.get(match[1])
-        result += rf"(?P<{match[1]}>\d{f'{{{width}}}' if width else '+'})"
-        end = match.end()
+        group = rf"(?P<{match[1]}>\d{f'{{{width}}}' if width else '+'})"
+        result, end = result + _glob_to_regex(pattern[end : match.start()]) + group, match.end()
     return result + _glob_to_regex(pattern[end:])
 
 
 def _glob_to_regex(text: str) -> str:
-    known = {"*": "[^/]*", "?": "[^/]"}
-    parts = []
-    for part in _WILDCARD.split(text):
+    def translate(part: str) -> str:
         if part.startswith("[") and len(part) > 1:
-            parts.append("[^" + part[2:] if part.startswith("[!") else part)
-        else:
-            parts.append(known.get(part) or re.escape(part))
-    return "".join(parts)
+            return "[^" + part[2:] if part.startswith("[!") else part
+        return {"*": "[^/]*", "?": "[^/]"}.get(part) or re.escape(part)
+
+    return "".join(map(translate, _WILDCARD.split(text)))

@@ -40,19 +40,12 @@ _YEAR_0 = 2**40  # seconds that make each sum a positive number of 13 digits
 _FIX = "Write times as 2024-05-31 12:00:00 (or a part of it, from the left), or as numbers."
 
 
-class Instants(NamedTuple):
-    """Keys of some rows, and the forms of their texts.
-
-    Attributes:
-        keys: `[rows]`, of a type that Arrow sorts.
-        forms: Whether a text has an offset -> the first such text; empty for numbers.
-    """
-
-    keys: pa.Array
-    forms: dict[bool, str]
+class _Instants(NamedTuple):
+    keys: pa.Array  # [rows], of a type that Arrow sorts
+    forms: dict[bool, str]  # whether a text has an offset -> the first such text; {} for numbers
 
 
-def instants(values: pa.Array) -> Instants:
+def instants(values: pa.Array) -> _Instants:
     """Return keys that sort times by the instant, whatever the offsets and fractions of the texts.
 
     Numbers are their own keys. A text is ISO 8601, or a part of it from the left: 2024,
@@ -66,7 +59,7 @@ def instants(values: pa.Array) -> Instants:
         ValueError: A text is no time. The message continues "Column 'x' of ...".
     """
     if not types.is_binary(values.type) and not types.is_large_binary(values.type):
-        return Instants(values, {})
+        return _Instants(values, {})
     found = pc.extract_regex(values, pattern=_TIME)
     _refuse(values, found.is_null())
     parts = {field.name: found.field(i).cast(pa.string()) for i, field in enumerate(found.type)}
@@ -85,7 +78,7 @@ def instants(values: pa.Array) -> Instants:
     )
     has_offset = pc.not_equal(parts["offset"], "")
     places = {form: pc.index(has_offset, pa.scalar(form)).as_py() for form in (True, False)}
-    return Instants(
+    return _Instants(
         keys, {form: values[i].as_py().decode() for form, i in places.items() if i >= 0}
     )
 
@@ -137,10 +130,10 @@ def _refuse(values: pa.Array, wrong: pa.Array) -> None:
 EXACT = 10_000
 """Rows up to which the shares of `row` are exact."""
 
-EXACT_OF_CLASS = 2**17
+_EXACT_OF_CLASS = 2**17
 """The same of a class; with more rows, a hash is off by about 0.1 % of the rows, or less."""
 
-SAMPLED = 2**18
+_SAMPLED = 2**18
 """Rows up to which the cuts of a time are exact; of more, it is those of a sample of so many."""
 
 _HASH_BITS = 53
@@ -185,29 +178,24 @@ class SplitRows(beam.PTransform):
 
     def expand(self, pipeline: beam.Pipeline) -> Any:
         """Read the rows, and split each batch."""
-        splitting, side = self._splitting, []
+        splitting, shares, side = self._splitting, self._shares, []
         if splitting.by in ("row", "stratified", "time"):
             rows: Any = pipeline | "RowsForCuts" >> self._read
-            combine = _combine(splitting, self._shares)
+            combine = _combine(splitting, shares)
             side = [AsSingleton(rows | "Cuts" >> beam.CombineGlobally(combine))]
         rows = pipeline | "Rows" >> self._read
-        tags = [str(i) for i in range(len(self._shares))]
-        split = rows | "Split" >> beam.ParDo(_Split(splitting, self._shares), *side).with_outputs(
-            *tags
-        )
+        tags = [str(i) for i in range(len(shares))]
+        split = rows | "Split" >> beam.FlatMap(_split, splitting, shares, *side).with_outputs(*tags)
         return tuple(split[tag] for tag in tags)
 
 
-class _Split(beam.DoFn):
-    def __init__(self, splitting: Splitting, shares: Sequence[int]):
-        self._splitting, self._shares = splitting, list(shares)
-
-    def process(self, rows: Rows, cuts: Any = None) -> Iterator[Any]:
-        found = splits_of(rows, self._splitting, self._shares, cuts)
-        for number in range(len(self._shares)):
-            # Splits without a row too: their files have the columns.
-            part = rows[1].filter(pa.array(found == number))
-            yield TaggedOutput(str(number), part)
+def _split(
+    rows: Rows, splitting: Splitting, shares: Sequence[int], cuts: Any = None
+) -> Iterator[TaggedOutput]:
+    numbers = splits_of(rows, splitting, shares, cuts)
+    for number in range(len(shares)):
+        # Splits without a row too: their files have the columns.
+        yield TaggedOutput(str(number), rows[1].filter(pa.array(numbers == number)))
 
 
 def splits_of(
@@ -233,7 +221,7 @@ def splits_of(
             after = pc.greater(values, pa.scalar(cut, values.type))
             found += after.to_numpy(zero_copy_only=False)
         return found
-    ranks = ranks_of(rows, splitting)
+    ranks = _ranks_of(rows, splitting)
     if splitting.by in ("content", "group"):
         return np.searchsorted(hash_cuts(shares), ranks, side="left")
     classes, names = _classes(batch, splitting)
@@ -256,16 +244,12 @@ def _combine(splitting: Splitting, shares: Sequence[int]) -> Any:
     return (_TimeCuts if splitting.by == "time" else _ClassCuts)(splitting, shares)
 
 
-def ranks_of(rows: Rows, splitting: Splitting) -> np.ndarray:
-    """Return the hash that decides a row's split, int64 below 2^53 `[rows]`; not for `time`.
-
-    Raises:
-        ValueError: as `splits_of`.
-    """
+def _ranks_of(rows: Rows, splitting: Splitting) -> np.ndarray:
+    """Return the hash that decides a row's split, int64 below 2^53 `[rows]`; not for `time`."""
     places, batch = rows
     if splitting.by == "group":
         assert splitting.column is not None
-        if types.is_floating(first_values(batch, splitting.column).type):
+        if types.is_floating(_first_values(batch, splitting.column).type):
             raise ValueError(
                 f"Column {splitting.column!r} has floats, by which rows are not grouped: use a "
                 "column of whole numbers or texts."
@@ -296,12 +280,8 @@ def cuts_of(values: Any, shares: Sequence[int]) -> list[Any]:
     return [values[max(place, 0)] for place in places]
 
 
-def first_values(batch: pa.RecordBatch, column: str) -> pa.Array:
-    """Return the first value of each row's list.
-
-    Raises:
-        ValueError: a row has none, or NaN or an empty text.
-    """
+def _first_values(batch: pa.RecordBatch, column: str) -> pa.Array:
+    """Return the first value of each row's list."""
     place = batch.schema.get_field_index(column)
     lists = batch[place] if place >= 0 else pa.nulls(batch.num_rows, pa.large_list(pa.int64()))
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
@@ -319,8 +299,8 @@ def first_values(batch: pa.RecordBatch, column: str) -> pa.Array:
     )
 
 
-def _instants(batch: pa.RecordBatch, column: str) -> Instants:
-    values = first_values(batch, column)
+def _instants(batch: pa.RecordBatch, column: str) -> _Instants:
+    values = _first_values(batch, column)
     try:
         return instants(values)
     except ValueError as error:
@@ -331,7 +311,7 @@ def _classes(batch: pa.RecordBatch, splitting: Splitting) -> tuple[np.ndarray, l
     """Return the number of each row's class, int `[rows]`, and the classes."""
     if splitting.column is None:
         return np.zeros(batch.num_rows, np.int64), [None]
-    encoded = first_values(batch, splitting.column).dictionary_encode()
+    encoded = _first_values(batch, splitting.column).dictionary_encode()
     return encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
 
 
@@ -348,7 +328,7 @@ class _ClassCuts(beam.CombineFn):
         return {}
 
     def add_input(self, accumulator: _Hashes, rows: Rows) -> _Hashes:
-        ranks = ranks_of(rows, self._splitting)
+        ranks = _ranks_of(rows, self._splitting)
         classes, names = _classes(rows[1], self._splitting)
         by_class = np.argsort(classes, kind="stable")
         ends = np.cumsum(np.bincount(classes, minlength=len(names)))
@@ -372,7 +352,7 @@ class _ClassCuts(beam.CombineFn):
         }
 
     def _add(self, to: _Hashes, name: Any, found: np.ndarray | None) -> None:
-        most = EXACT if self._splitting.by == "row" else EXACT_OF_CLASS
+        most = EXACT if self._splitting.by == "row" else _EXACT_OF_CLASS
         known = to.get(name, np.empty(0, np.int64))
         if known is None or found is None or len(known) + len(found) > most:
             to[name] = None
@@ -380,11 +360,11 @@ class _ClassCuts(beam.CombineFn):
             to[name] = np.concatenate([known, found])
 
 
-_Sample = tuple[np.ndarray, Instants | None]
+_Sample = tuple[np.ndarray, _Instants | None]
 
 
 class _TimeCuts(beam.CombineFn):
-    """Computes `cuts_of` all values, or of those of the `SAMPLED` rows with the smallest hashes."""
+    """Computes `cuts_of` all values, or of those of `_SAMPLED` rows with the smallest hashes."""
 
     def __init__(self, splitting: Splitting, shares: Sequence[int]):
         self._splitting, self._shares = splitting, list(shares)
@@ -395,7 +375,7 @@ class _TimeCuts(beam.CombineFn):
     def add_input(self, accumulator: _Sample, rows: Rows) -> _Sample:
         assert self._splitting.column is not None
         found = _instants(rows[1], self._splitting.column)
-        return self.merge_accumulators([accumulator, (ranks_of(rows, self._splitting), found)])
+        return self.merge_accumulators([accumulator, (_ranks_of(rows, self._splitting), found)])
 
     def merge_accumulators(self, accumulators: Iterable[_Sample]) -> _Sample:
         found = [(ranks, each) for ranks, each in accumulators if each is not None]
@@ -404,10 +384,10 @@ class _TimeCuts(beam.CombineFn):
         ranks = np.concatenate([ranks for ranks, _ in found])
         keys = pa.concat_arrays([each.keys for _, each in found])
         forms = {form: text for _, each in found for form, text in each.forms.items()}
-        if len(ranks) > SAMPLED:
-            smallest = np.argpartition(ranks, SAMPLED)[:SAMPLED]
+        if len(ranks) > _SAMPLED:
+            smallest = np.argpartition(ranks, _SAMPLED)[:_SAMPLED]
             ranks, keys = ranks[smallest], keys.take(pa.array(smallest))
-        return ranks, Instants(keys, forms)
+        return ranks, _Instants(keys, forms)
 
     def extract_output(self, accumulator: _Sample) -> list[Value]:
         _, found = accumulator

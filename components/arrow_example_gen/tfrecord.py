@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import google_crc32c
 import numpy as np
@@ -21,30 +21,14 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from components.arrow_example_gen.columns import Block, Kind, Part, Table, kind_of
 from components.arrow_example_gen.decompress import DamagedFile, open_decompressed
 
-BLOCK_BYTES = 2**22
-BLOCK_RECORDS = 1_000
+_BLOCK_BYTES = 2**22
+_BLOCK_RECORDS = 1_000
 _LENGTH = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
-
-
-class _Record(NamedTuple):
-    place: int
-    data: bytes
-
-
 _SHOWN: Mapping[Kind, str] = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
-
-
-class Seen(NamedTuple):
-    """What is known of a feature.
-
-    Attributes:
-        kinds: kind -> the first record with a value of it, as a message names it.
-        several: a record holds several values.
-    """
-
-    kinds: Mapping[Kind, str]
-    several: bool = False
+_Record = tuple[int, bytes]  # its number, from 1, and its data
+_Seen: TypeAlias = tuple[Mapping[Kind, str], bool]
+"""Of a feature: kind -> the first record with a value of it; whether a record has several."""
 
 
 @dataclass(frozen=True)
@@ -92,59 +76,56 @@ class TfrecordTable(Table):
                     block = block._replace(cells=cells)
                 yield block
 
-    def count(self, block: Block) -> dict[str, Seen]:
+    def count(self, block: Block) -> dict[str, _Seen]:
         """Return the features of a block."""
-        found = {}
+        features: dict[str, _Seen] = {}
         for name, column in zip(block.cells.schema.names, block.cells.columns, strict=True):
-            kind: Kind | None = None if types.is_null(column.type) else kind_of(column.type)
-            found[name] = Seen({})
+            kind = None if types.is_null(column.type) else kind_of(column.type)
+            features[name] = {}, False
             if kind is not None:
                 lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
                 first = int((lengths > 0).argmax())
                 if lengths[first]:
                     place = f"{block.part[0]}, record {block.places[first] + 1}"
-                    kinds: dict[Kind, str] = {kind: place}
-                    found[name] = Seen(kinds, bool(lengths.max() > 1))
-        return found
+                    features[name] = {kind: place}, bool(lengths.max() > 1)
+        return features
 
-    def together(self, counts: Iterable[Mapping[str, Seen]]) -> dict[str, Seen]:
-        """Merge what several blocks or files say of the features; the first names the place."""
-        found: dict[str, Seen] = {}
-        for features in counts:
-            for name, seen in features.items():
-                known = found.get(name, Seen({}))
-                kinds: dict[Kind, str] = {**known.kinds}
-                for kind, place in seen.kinds.items():
-                    kinds.setdefault(kind, place)
-                found[name] = Seen(kinds, known.several or seen.several)
-        return found
+    def together(self, counts: Iterable[Mapping[str, _Seen]]) -> dict[str, _Seen]:
+        """Return the features of several blocks, in their order."""
+        features: dict[str, _Seen] = {}
+        for each in counts:
+            for name, (kinds, several) in each.items():
+                known, before = features.get(name, ({}, False))
+                features[name] = {**known, **kinds, **known}, before or several
+        return features
 
-    def types(self, counts: Mapping[str, Seen]) -> Features:
+    def types(self, counts: Mapping[str, _Seen]) -> Features:
         """Return the kind of each feature.
 
         Raises:
             ValueError: a feature has values of two types: names two records.
         """
-        kinds: dict[str, Kind | None] = {}
-        for name, seen in counts.items():
-            if len(seen.kinds) > 1:
-                (kind, place), (other, elsewhere) = list(seen.kinds.items())[:2]
+        for name, (kinds, _) in counts.items():
+            if len(kinds) > 1:
+                (kind, place), (other, elsewhere) = list(kinds.items())[:2]
                 raise ValueError(
                     f"{elsewhere}: feature {name!r} is a {_SHOWN[other]}, and in {place} a "
                     f"{_SHOWN[kind]}. Write it as one of them."
                 )
-            kinds[name] = next(iter(seen.kinds), None)
-        return Features(kinds, frozenset(name for name, seen in counts.items() if seen.several))
+        first: dict[str, Kind | None] = {
+            n: next(iter(kinds), None) for n, (kinds, _) in counts.items()
+        }
+        return Features(first, frozenset(name for name, (_, more) in counts.items() if more))
 
 
 def _held(file: str, unreadable: list[str] | None) -> Iterator[list[_Record]]:
     """Yield the records of a file, as many as are decoded at once."""
     held: list[_Record] = []
     size = 0
-    for record in _records(file, unreadable):
-        held.append(record)
-        size += len(record.data)
-        if len(held) == BLOCK_RECORDS or size >= BLOCK_BYTES:
+    for place, data in _records(file, unreadable):
+        held.append((place, data))
+        size += len(data)
+        if len(held) == _BLOCK_RECORDS or size >= _BLOCK_BYTES:
             yield held
             held, size = [], 0
     if held:
@@ -156,26 +137,29 @@ def _decoded(
 ) -> Iterator[pa.RecordBatch]:
     decode: Any = ExamplesToRecordBatchDecoder().DecodeBatch
     try:
-        batch = decode([record.data for record in records])
+        batches = [decode([data for _, data in records])]
     except RuntimeError:  # which says of which record neither place nor name
-        for record in records:  # one each, whose types may differ
+        batches = []
+        for place, data in records:  # one each, whose types may differ
             try:
-                yield decode([record.data])
+                batches.append(decode([data]))
             except RuntimeError:
-                message = f"{file}, record {record.place}: is not a tf.Example"
-                if unreadable is None:
-                    raise ValueError(
-                        f"{message}. Write it again, or take it out of the file."
-                    ) from None
-                unreadable.append(message)
-        return
-    yield batch
+                error = f"{file}, record {place}: is not a tf.Example"
+                _skip(error, "Write it again, or take it out of the file", unreadable)
+    yield from batches
+
+
+def _skip(error: str, fix: str, unreadable: list[str] | None) -> None:
+    """Write an error down, or raise it where rows are not to be skipped."""
+    if unreadable is None:
+        raise ValueError(f"{error}. {fix}.") from None
+    unreadable.append(error)
 
 
 def _records(file: str, unreadable: list[str] | None) -> Iterator[_Record]:
     place = 0
     try:
-        with open_decompressed(file, _begins_a_record) as stream:
+        with open_decompressed(file) as stream:
             while head := stream.read(_LENGTH.size):
                 place += 1
                 length = _length(head, file, place)
@@ -183,13 +167,11 @@ def _records(file: str, unreadable: list[str] | None) -> Iterator[_Record]:
                 if len(body) < length + _CHECKSUM.size:
                     raise ValueError(_cut_off(file, place))
                 data = body[:length]
-                if _CHECKSUM.unpack_from(body, length)[0] != _masked(data):
-                    message = f"{file}, record {place}: its checksum is not that of its bytes"
-                    if unreadable is None:
-                        raise ValueError(f"{message}. The file is damaged; write it again.")
-                    unreadable.append(message)
-                    continue
-                yield _Record(place, data)
+                if _CHECKSUM.unpack_from(body, length)[0] == _masked(data):
+                    yield place, data
+                else:
+                    error = f"{file}, record {place}: its checksum is not that of its bytes"
+                    _skip(error, "The file is damaged; write it again", unreadable)
     except DamagedFile as error:  # of what was read ahead
         raise ValueError(
             f"{file}, record {place + 1} or a later one: cannot be decompressed ({error.reason}). "
@@ -223,12 +205,3 @@ def _masked(data: bytes) -> int:
     """Return the format's checksum: CRC32C, rotated, plus a constant."""
     crc = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def _begins_a_record(head: bytes) -> bool:
-    """Whether a file begins with a record's length, whatever compression it looks like.
-
-    The first length is gzip's first bytes in one of 2^24 files, and then not with a checksum that
-    fits.
-    """
-    return len(head) >= _LENGTH.size and _LENGTH.unpack_from(head)[1] == _masked(head[:8])

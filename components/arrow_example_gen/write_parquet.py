@@ -20,8 +20,8 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from trainer_module.common.progress import RowCounter
 
-GROUP_ROWS = 2**16
-GROUP_BYTES = 2**26
+_GROUP_ROWS = 2**16
+_GROUP_BYTES = 2**26
 """Rows, and bytes in Arrow, of a row group: TFXIO reads one at a time, with a fixed cost each."""
 
 
@@ -48,20 +48,19 @@ class WriteParquet(beam.PTransform):
             prefix: On any file system that Beam knows.
             schema: Of the batches; needed if there may be none.
             compression: A codec of Parquet.
-            shuffles: See `RowGroups`.
+            shuffles: Whether the rows of a row group get a random order, the same in each run. Who
+                reads several groups in turn then gets a mixture of their rows, even if the rows of
+                the files are sorted.
         """
         super().__init__()
         self._sink = _ParquetFiles(prefix, schema, compression)
         self._prefix = prefix
-        self._row_groups = RowGroups(shuffles=shuffles)
+        self._row_groups = _RowGroups(shuffles=shuffles)
 
     def expand(self, batches: Any) -> Any:
         """Write a file per bundle, so that no row crosses the network or waits in memory."""
-        old = [
-            file.path
-            for found in FileSystems.match([f"{self._prefix}*"])
-            for file in found.metadata_list
-        ]
+        matches = FileSystems.match([f"{self._prefix}*"])
+        old = [file.path for match in matches for file in match.metadata_list]
         if old:  # of an attempt that was cut off: their rows would be counted again
             FileSystems.delete(old)
         folder = self._sink.initialize_write()
@@ -77,31 +76,22 @@ class WriteParquet(beam.PTransform):
         )
 
 
-class RowGroups(beam.DoFn):
+class _RowGroups(beam.DoFn):
     """Joins batches up to the size of a row group; a bundle without a row yields an empty table."""
 
     def __init__(self, *, shuffles: bool = False):
-        """Join batches.
-
-        Args:
-            shuffles: Whether the rows of a group get a random order, the same in each run. Who
-                reads several groups in turn then gets a mixture of their rows, even if the rows of
-                the files are sorted.
-        """
         super().__init__()
         self._shuffles = shuffles
         self._counter = RowCounter()
 
     def start_bundle(self) -> None:
-        """Start without batches."""
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._written = False
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
-        """Hold a batch; yield those that are held if they would be too many with it."""
         if self._rows and (
-            self._rows + batch.num_rows > GROUP_ROWS or self._bytes + batch.nbytes > GROUP_BYTES
+            self._rows + batch.num_rows > _GROUP_ROWS or self._bytes + batch.nbytes > _GROUP_BYTES
         ):
             yield self._joined()
         if batch.num_rows or not self._held:
@@ -111,7 +101,6 @@ class RowGroups(beam.DoFn):
         self._counter.add(batch.num_rows)
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        """Yield the rest."""
         if self._rows or (self._held and not self._written):
             yield _in_the_global_window(self._joined())
 
@@ -134,7 +123,7 @@ class _WriteFile(beam.DoFn):
         self._writer: Any = None
 
     def process(self, table: pa.Table) -> None:
-        self._writer = self._writer or _open(self._sink, self._folder)
+        self._writer = self._writer or self._sink.new_file(self._folder, table.schema)
         self._writer.write(table)
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
@@ -142,20 +131,9 @@ class _WriteFile(beam.DoFn):
             yield _in_the_global_window(self._writer.close())
 
 
-def _open(sink: _ParquetFiles, folder: str) -> Any:
-    return sink.open_writer(folder, uuid.uuid4().hex)
-
-
 def _renamed(_: None, sink: _ParquetFiles, folder: str, files: Iterable[str]) -> list[str]:
     """Give complete files their names, and delete the folder; also if an attempt did so in part."""
-    files = list(files)
-    if not files:
-        if sink.schema is None:
-            raise ValueError(
-                f"Nothing to write to {sink.file_path_prefix.get()}*: no rows were read. Is the "
-                "input empty?"
-            )
-        files = [_open(sink, folder).close()]
+    files = list(files) or [sink.new_file(folder).close()]
     return list(sink.finalize_write(folder, files, None))
 
 
@@ -164,6 +142,8 @@ def _in_the_global_window(value: Any) -> WindowedValue:
 
 
 class _ParquetFiles(FileBasedSink):
+    """Writes tables to Parquet files; without a schema, the first table says the columns."""
+
     def __init__(self, prefix: str, schema: pa.Schema | None, compression: str):
         super().__init__(
             prefix,
@@ -172,64 +152,59 @@ class _ParquetFiles(FileBasedSink):
             mime_type="application/x-parquet",
             compression_type=CompressionTypes.UNCOMPRESSED,
         )
-        self.schema, self._compression = schema, compression
+        self._schema: Any = schema
+        self._compression = compression
 
-    def open(self, temp_path: str) -> _File:
-        return _File(super().open(temp_path), self.schema, self._compression)
+    def new_file(self, folder: str, schema: pa.Schema | None = None) -> Any:
+        self._schema = self._schema or schema
+        if self._schema is None:
+            raise ValueError(
+                f"Nothing to write to {self.file_path_prefix.get()}*: no rows were read. Is the "
+                "input empty?"
+            )
+        return self.open_writer(folder, uuid.uuid4().hex)
 
-    def write_record(self, file_handle: _File, value: pa.Table) -> None:
-        file_handle.write(value)
-
-    def close(self, file_handle: _File) -> None:
-        file_handle.close()
-
-
-class _File:
-    """A Parquet file; without a schema, its first table says its columns."""
-
-    def __init__(self, stream: Any, schema: pa.Schema | None, compression: str):
-        self._stream, self._schema, self._compression = stream, schema, compression
-        self._writer: pq.ParquetWriter | None = None
-
-    def write(self, table: pa.Table) -> None:
-        writer = self._opened(table.schema)
-        if table.num_rows:
-            writer.write_table(table, row_group_size=table.num_rows)
-
-    def close(self) -> None:
-        if self._schema is not None:
-            self._opened(self._schema)
-        if self._writer is not None:
-            self._writer.close()
-        self._stream.close()
-
-    def _opened(self, schema: pa.Schema) -> pq.ParquetWriter:
-        self._writer = self._writer or pq.ParquetWriter(
-            self._stream,
-            schema,
+    def open(self, temp_path: str) -> tuple[pq.ParquetWriter, Any]:
+        stream = super().open(temp_path)
+        # Of floats, dictionaries take more time and space.
+        stored = [f.name for f in self._schema if not pa.types.is_floating(f.type.value_type)]
+        writer = pq.ParquetWriter(
+            stream,
+            self._schema,
             compression=self._compression,
-            use_dictionary=_repeated(schema),
+            use_dictionary=[f"{name}.list.item" for name in stored],
             # TFXIO compares types by the name of a list's field, too.
             use_compliant_nested_type=False,
         )
-        return self._writer
+        return writer, stream
+
+    def write_record(self, file_handle: tuple[pq.ParquetWriter, Any], value: pa.Table) -> None:
+        if value.num_rows:
+            file_handle[0].write_table(value, row_group_size=value.num_rows)
+
+    def close(self, file_handle: tuple[pq.ParquetWriter, Any]) -> None:
+        for each in file_handle:
+            each.close()
 
 
-def _repeated(schema: pa.Schema) -> list[str]:
-    """Return the columns to store as dictionaries: of floats, these take more time and space."""
-    return [f"{field.name}.list.item" for field in schema if not _has_floats(field)]
-
-
-def _has_floats(field: pa.Field) -> bool:
-    return pa.types.is_floating(field.type.value_type)
-
-
-class _ArrowCoder(beam.coders.Coder):
-    """Encodes as a stream of Arrow's IPC format, and shows Beam the size without encoding.
+class ArrowCoder(beam.coders.Coder):
+    """Codes record batches or tables as a stream of Arrow's IPC format, and shows Beam their size.
 
     Beam estimates the size of the first ten elements that a step gets, by default by encoding them.
     Here a step gets few elements, of some megabytes, so each step encoded nearly all rows.
     """
+
+    def __init__(self, kind: type):
+        self._kind = kind
+
+    @classmethod
+    def from_type_hint(cls, typehint: type, registry: Any) -> ArrowCoder:
+        """Return the coder of a type."""
+        return cls(typehint)
+
+    def to_type_hint(self) -> type:
+        """Return the type of the elements."""
+        return self._kind
 
     def encode(self, value: pa.RecordBatch | pa.Table) -> bytes:
         """Return the stream of a record batch or a table."""
@@ -238,39 +213,20 @@ class _ArrowCoder(beam.coders.Coder):
             writer.write(value)
         return sink.getvalue().to_pybytes()
 
+    def decode(self, encoded: bytes) -> pa.RecordBatch | pa.Table:
+        """Return the record batch or the table of a stream."""
+        reader = pa.ipc.open_stream(encoded)
+        return reader.read_all() if self._kind is pa.Table else reader.read_next_batch()
+
     def estimate_size(self, value: pa.RecordBatch | pa.Table) -> int:
         """Return the bytes of the values."""
         return value.nbytes
 
 
-class RecordBatchCoder(_ArrowCoder):
-    """Codes record batches."""
-
-    def decode(self, encoded: bytes) -> pa.RecordBatch:
-        """Return the record batch of a stream."""
-        return pa.ipc.open_stream(encoded).read_next_batch()
-
-    def to_type_hint(self) -> type:
-        """Return the type of the elements."""
-        return pa.RecordBatch
-
-
-class TableCoder(_ArrowCoder):
-    """Codes tables."""
-
-    def decode(self, encoded: bytes) -> pa.Table:
-        """Return the table of a stream."""
-        return pa.ipc.open_stream(encoded).read_all()
-
-    def to_type_hint(self) -> type:
-        """Return the type of the elements."""
-        return pa.Table
-
-
 def register_arrow_coders() -> None:
-    """Make Beam use these coders in the pipelines of this process, where a step has such a type."""
+    """Make Beam use this coder in the pipelines of this process, where a step has such a type."""
     # Not at the top: workers of ArrowExampleGen import this module, and need no TensorFlow.
     import tensorflow_data_validation  # noqa: F401  registers another coder when it is imported
 
-    for coder in (RecordBatchCoder, TableCoder):
-        beam.coders.registry.register_coder(coder().to_type_hint(), coder)
+    for kind in (pa.RecordBatch, pa.Table):
+        beam.coders.registry.register_coder(kind, ArrowCoder)

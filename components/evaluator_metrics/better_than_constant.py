@@ -43,14 +43,10 @@ _Prepare = Callable[[np.ndarray], tuple[np.ndarray, _Value]]
 
 
 class _Comparison(NamedTuple):
-    """A model beside the best constant.
+    """The metric of a model beside that of the best constant.
 
-    Attributes:
-        model: The metric of the model.
-        constant: The metric of the best constant.
-        chance: Share of random orders of the predictions that reach the model's value; 1 if the
-            model is not better than the constant.
-        rows: Rows that were compared.
+    `chance` is the share of random orders of the predictions that reach the model's value; 1 if the
+    model is not better than the constant.
     """
 
     model: float
@@ -69,17 +65,11 @@ class _Comparison(NamedTuple):
 def _compare(
     metric: str, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
 ) -> _Comparison:
-    """Compare a model with the best constant.
+    """Compare a model with the best constant by a metric of `_RULES`.
 
-    Args:
-        metric: A key of `RULES`.
-        labels: `[rows]`: numbers, or classes from 0.
-        predictions: `[rows, 1]`, a number or the probability of class 1, or `[rows, classes]`.
-        weights: `[rows]`, 0 or more.
-
-    Returns:
-        The comparison; its numbers are NaN if a label or a prediction is not finite, if a label is
-        no class of the model, or if all labels are equal.
+    `labels` are `[rows]`: numbers, or classes from 0. `predictions` are `[rows, 1]`, a number or
+    the probability of class 1, or `[rows, classes]`. The numbers are NaN if a label or a prediction
+    is not finite, if a label is no class of the model, or if all labels are equal.
     """
     rule = _RULES[metric]
     counted = weights > 0.0
@@ -107,13 +97,9 @@ def _compare(
 
 
 class _Rule(NamedTuple):
-    """How a metric compares with a constant.
+    """How a metric compares with a constant: its direction, and its value for the best constant.
 
-    Attributes:
-        higher_is_better: The metric's direction.
-        constant: (labels, weights) -> the metric of the best constant.
-        prepare: Predictions -> what is shuffled, one entry per row, and the metric of it.
-        classes: Whether labels are classes.
+    `prepare` turns predictions into what is shuffled, one entry per row, and the metric of it.
     """
 
     higher_is_better: bool

@@ -41,12 +41,9 @@ class _Bins(NamedTuple):
 
 
 def _bins_of(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> _Bins:
-    """Return the bins of some rows.
+    """Return the bins of some rows. A label that is missing (NaN) makes its bin NaN.
 
-    Args:
-        labels: `[rows]`, 0 or 1, or a class. One that is missing (NaN) makes its bin NaN.
-        predictions: `[rows, 1]`, of class 1, or `[rows, classes]`.
-        weights: `[rows]`, 0 or more.
+    `labels` are 0 or 1, or a class; `predictions` `[rows, 1]`, of class 1, or `[rows, classes]`.
     """
     p = np.asarray(predictions, np.float64)
     if p.shape[1] > 1:

@@ -49,13 +49,7 @@ class _Moments(NamedTuple):
 
 
 def moments(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> _Moments:
-    """Return the moments of some rows.
-
-    Args:
-        labels: `[rows]`.
-        predictions: `[rows]`.
-        weights: `[rows]`, 0 or more.
-    """
+    """Return the moments of some rows; labels, predictions and weights (0 or more) `[rows]`."""
     y, answer, w = (np.asarray(v, np.float64) for v in (labels, predictions, weights))
     weight = float(w.sum())
     if not weight > 0.0:

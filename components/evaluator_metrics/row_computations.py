@@ -42,14 +42,7 @@ class RowCombiner(beam.CombineFn):
     def add_rows(
         self, accumulator: Any, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
     ) -> Any:
-        """Return the accumulator with some rows added.
-
-        Args:
-            accumulator: What `create_accumulator` returned, or this function.
-            labels: `[rows]`.
-            predictions: `[rows, outputs]`.
-            weights: `[rows]`, 0 or more.
-        """
+        """Return the accumulator with rows added; predictions are `[rows, outputs]`."""
 
     def add_input(self, accumulator: Any, element: metric_types.StandardMetricInputs) -> Any:
         """Return the accumulator with one row of TFMA added."""
@@ -89,10 +82,8 @@ def row_computations(
 ) -> Callable[..., list[metric_types.MetricComputation]]:
     """Return the computations of a metric, one for each key, as `metric_types.Metric` takes them.
 
-    Args:
-        name: of the metric, where TFMA gives none.
-        create: the combiner, from the metric's key and the options that
-            `metric_util.to_label_prediction_example_weight` reads a row by.
+    `name` is the metric's where TFMA gives none; `create` makes the combiner from the metric's key
+    and the options that `metric_util.to_label_prediction_example_weight` reads a row by.
     """
 
     # TFMA looks at the names of the arguments.

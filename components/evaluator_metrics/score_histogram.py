@@ -27,11 +27,8 @@ BINS = len(EDGES) + 1
 def _histogram_of(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return Σ w of the negative and of the positive rows in each bin, float64 `[2, BINS]`.
 
-    Args:
-        labels: `[rows]`, 0 or 1; a fraction counts for both classes. NaN makes its bin NaN.
-        predictions: `[rows, outputs]`, of which the last is the probability of class 1. NaN makes
-            the last bin NaN.
-        weights: `[rows]`, 0 or more.
+    `labels` are 0 or 1; a fraction counts for both classes, and NaN makes its bin NaN. The last of
+    `predictions`, `[rows, outputs]`, is the probability of class 1; NaN makes the last bin NaN.
     """
     p, y = np.asarray(predictions, np.float64)[:, -1], np.asarray(labels, np.float64)
     w = np.where(np.isnan(p), np.nan, np.asarray(weights, np.float64))

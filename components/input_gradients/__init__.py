@@ -1,8 +1,7 @@
 """InputGradients: which columns a model's predictions depend on, over a sample of a data set.
 
 component.py   the node: inputs, outputs, parameters, the type of its output
-executor.py    the Beam pipeline, the attributions of the sampled rows, the log
-sample.py      a sample of the rows of a split by their hashes
+executor.py    a sample of the rows of a split by their hashes, their attributions, the log
 summary.py     summary.json: mean absolute attributions per column
 """
 

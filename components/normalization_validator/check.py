@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from components.normalization_validator.limits import SECTION, NormalizationLimits
-from components.normalization_validator.report import ColumnStatistics, Violation
+from components.normalization_validator.report import (
+    ColumnStatistics,
+    RawColumn,
+    SplitStatistics,
+    Violation,
+)
 
-#: Statistic, its value, the field of the limit, and what is wrong.
-_Found = tuple[str, float, str, str]
+_CHAIN = ": chain it with what scales its values, as scale: [log1p, z_score]"
+
+
+class _Bound(NamedTuple):
+    """What a statistic may be, by a field of the limits."""
+
+    field: str
+    statistic: str
+    low: float = -math.inf
+    high: float = math.inf
+    tolerance: float = 0.0
+    note: str = ""
+
+    def check(self, column: ColumnStatistics) -> Iterator[Violation]:
+        """Yield a violation if the column has another value."""
+        value = getattr(column, self.statistic)
+        if value is None or (self.statistic == "std" and column.constant):
+            return
+        for outside, where in (
+            (self.low - value > self.tolerance, f"below {_number(self.low)}"),
+            (value - self.high > self.tolerance, f"above {_number(self.high)}"),
+        ):
+            if outside:
+                what = f"{self.statistic} {_number(value)} is {where}{self.note}"
+                yield _violation(column, self.statistic, value, self.field, what)
 
 
 def find_violations(
@@ -29,143 +59,146 @@ def find_violations(
     limits.check_splits(list(statistics))
     splits = sorted(statistics, key=lambda name: (name != limits.train_split, name))
     violations: list[Violation] = []
-    for column in zip(*(statistics[split] for split in splits), strict=True):
-        if limits.ignores(column[0].name):
-            continue
-        for each in column:
-            found = [*_in_any_split(each, limits)]
-            if each.split == limits.train_split:
-                found += _in_train(each, limits)
-            for statistic, value, field, what in found:
-                violations.append(
-                    Violation.of(each, statistic, value, field, f"{what} ({SECTION}.{field})")
-                )
+    for columns in zip(*(statistics[split] for split in splits), strict=True):
+        for column in columns:
+            if limits.ignores(column.name):
+                continue
+            bounds = [*_in_any_split(column, limits)]
+            if column.split == limits.train_split:
+                bounds += _of_rule(column, limits)
+                if column.constant and not limits.allow_constant:
+                    what = f"every value is {_number(column.mean)}, and constant columns are not"
+                    violations.append(
+                        _violation(column, "std", 0.0, "allow_constant", f"{what} allowed")
+                    )
+            violations += [found for bound in bounds for found in bound.check(column)]
     return violations
 
 
-def _in_any_split(column: ColumnStatistics, limits: NormalizationLimits) -> Iterator[_Found]:
-    share, most = column.non_finite_share, limits.max_non_finite_share
-    if share > most:
-        what = (
-            f"{column.non_finite} of {column.values} values are NaN or infinite (share "
-            f"{_number(share)}), more than {_number(most)}"
-        )
-        yield "non_finite_share", share, "max_non_finite_share", what
-    share, most = column.imputed_share, limits.max_imputed_share
-    if most is not None and share > most:
-        what = f"share of imputed values {_number(share)} is above {_number(most)}"
-        yield "imputed_share", share, "max_imputed_share", what
-    size = column.vocabulary_size
-    if limits.ids_in_range and size is not None:
-        for statistic, value in _ends_outside(column, 0, size - 1):
-            what = f"{statistic} {_number(value)} is outside the ids [0, {size - 1}]"
-            yield statistic, value, "ids_in_range", what
+def _in_any_split(column: ColumnStatistics, limits: NormalizationLimits) -> Iterator[_Bound]:
+    note = f": {column.non_finite} of {column.values} values are NaN or infinite"
+    most = limits.max_non_finite_share
+    yield _Bound("max_non_finite_share", "non_finite_share", high=most, note=note)
+    if limits.max_imputed_share is not None:
+        yield _Bound("max_imputed_share", "imputed_share", high=limits.max_imputed_share)
+    if limits.ids_in_range and column.vocabulary_size is not None:
+        yield _Bound("ids_in_range", "min", low=0, note=", the first id")
+        yield _Bound("ids_in_range", "max", high=column.vocabulary_size - 1, note=", the last id")
 
 
-def _in_train(column: ColumnStatistics, limits: NormalizationLimits) -> Iterator[_Found]:
-    if column.constant and not limits.allow_constant:
-        what = f"every value is {_number(column.mean)}, and constant columns are not allowed"
-        yield "std", 0.0, "allow_constant", what
-    if column.validation_rule is not None:
-        yield from RULES.get(column.validation_rule, _within_bounds)(column, limits)
-
-
-def _ends_outside(column: ColumnStatistics, low: float, high: float) -> Iterator[tuple[str, float]]:
-    for statistic, value in (("min", column.min), ("max", column.max)):
-        if value is not None and not low <= value <= high:
-            yield statistic, value
-
-
-def _z_score(
-    column: ColumnStatistics, limits: NormalizationLimits, least_std: float = 0.0
-) -> Iterator[_Found]:
-    """Check mean 0 and std 1; a std below `least_std` is not checked."""
-    z, std = limits.z_score, column.std
-    if z is None:
-        return
-    yield from _far_mean(column, "z_score.max_abs_mean", z.max_abs_mean)
-    if std is None or column.constant or std < least_std:
-        return
-    if abs(std - 1.0) > z.max_std_error:
-        what = f"std {_number(std)} is outside 1 ± {_number(z.max_std_error)}"
-        yield "std", std, "z_score.max_std_error", what
-
-
-def _z_score_by_key(column: ColumnStatistics, limits: NormalizationLimits) -> Iterator[_Found]:
-    # A key whose rows are all alike is 0 and has no spread, so std may be below 1.
-    return _z_score(column, limits, least_std=1.0)
-
-
-def _far_mean(column: ColumnStatistics, limit: str, most: float) -> Iterator[_Found]:
-    if column.mean is not None and abs(column.mean) > most:
-        what = f"mean {_number(column.mean)} is outside ±{_number(most)}"
-        yield "mean", column.mean, limit, what
-
-
-def _gaussian(column: ColumnStatistics, limits: NormalizationLimits) -> Iterator[_Found]:
-    g, std = limits.gaussian, column.std
-    if g is None:
-        return
-    yield from _far_mean(column, "gaussian.max_abs_mean", g.max_abs_mean)
-    if std is not None and std > g.max_std:
-        yield "std", std, "gaussian.max_std", f"std {_number(std)} is above {_number(g.max_std)}"
-
-
-def _min_max(column: ColumnStatistics, limits: NormalizationLimits) -> Iterator[_Found]:
-    m = limits.min_max
-    if m is None:
-        return
-    low, high = m.low - m.tolerance, m.high + m.tolerance
-    for statistic, value in _ends_outside(column, low, high):
-        what = f"{statistic} {_number(value)} is outside [{_number(m.low)}, {_number(m.high)}]"
-        yield statistic, value, f"min_max.{'low' if value < low else 'high'}", what
-
-
-def _pointwise(column: ColumnStatistics, limits: NormalizationLimits) -> Iterator[_Found]:
-    p, mean, std = limits.pointwise, column.mean, column.std
-    if p is None or mean is None or std is None or column.constant:
-        return
-    fix = "chain it with what scales its values, as scale: [log1p, z_score]"
-    if std < p.min_std:
-        what = f"std {_number(std)} is below {_number(p.min_std)}: {fix}"
-        yield "std", std, "pointwise.min_std", what
-    if std > p.max_std:
-        what = f"std {_number(std)} is above {_number(p.max_std)}: {fix}"
-        yield "std", std, "pointwise.max_std", what
-    if abs(mean) > p.max_abs_mean * std:
-        what = (
-            f"mean {_number(mean)} is {_number(abs(mean) / std)} standard deviations from 0, more "
-            f"than {_number(p.max_abs_mean)}: {fix}"
-        )
-        yield "mean", mean, "pointwise.max_abs_mean", what
-
-
-def _within_bounds(column: ColumnStatistics, limits: NormalizationLimits) -> Iterator[_Found]:
+def _of_rule(column: ColumnStatistics, limits: NormalizationLimits) -> Sequence[_Bound]:
+    rule = column.validation_rule
+    if rule in RULES:
+        accepted = getattr(limits, rule)
+        return () if accepted is None else RULES[rule](accepted, column)
     if limits.bounds is None:
-        return
-    tolerance, field = limits.bounds.tolerance, "bounds.tolerance"
-    for statistic, (low, high) in (column.bounds or {}).items():
-        value = getattr(column, statistic)
-        if value is None or (statistic == "std" and column.constant):
-            continue
-        where = f"the bound of {column.validation_rule}"
-        if low is not None and low - value > tolerance:
-            what = f"{statistic} {_number(value)} is below {_number(low)}, {where}"
-            yield statistic, value, field, what
-        if high is not None and value - high > tolerance:
-            what = f"{statistic} {_number(value)} is above {_number(high)}, {where}"
-            yield statistic, value, field, what
+        return ()
+    field, note = "bounds.tolerance", f", the bound of {rule}"
+    return [
+        _Bound(
+            field,
+            statistic,
+            -math.inf if low is None else low,
+            math.inf if high is None else high,
+            limits.bounds.tolerance,
+            note,
+        )
+        for statistic, (low, high) in (column.bounds or {}).items()
+    ]
+
+
+def _z_score(z: Any, column: ColumnStatistics) -> Sequence[_Bound]:
+    return (
+        _Bound("z_score.max_abs_mean", "mean", -z.max_abs_mean, z.max_abs_mean),
+        _Bound("z_score.max_std_error", "std", 1 - z.max_std_error, 1 + z.max_std_error),
+    )
+
+
+def _gaussian(g: Any, column: ColumnStatistics) -> Sequence[_Bound]:
+    return (
+        _Bound("gaussian.max_abs_mean", "mean", -g.max_abs_mean, g.max_abs_mean),
+        _Bound("gaussian.max_std", "std", high=g.max_std),
+    )
+
+
+def _min_max(m: Any, column: ColumnStatistics) -> Sequence[_Bound]:
+    return (
+        _Bound("min_max.low", "min", low=m.low, tolerance=m.tolerance),
+        _Bound("min_max.high", "max", high=m.high, tolerance=m.tolerance),
+    )
+
+
+def _pointwise(p: Any, column: ColumnStatistics) -> Sequence[_Bound]:
+    if column.std is None or column.constant:
+        return ()
+    far = p.max_abs_mean * column.std
+    note = f", {_number(p.max_abs_mean)} standard deviations from 0{_CHAIN}"
+    return (
+        _Bound("pointwise.min_std", "std", low=p.min_std, note=_CHAIN),
+        _Bound("pointwise.max_std", "std", high=p.max_std, note=_CHAIN),
+        _Bound("pointwise.max_abs_mean", "mean", -far, far, note=note),
+    )
 
 
 #: Rules with limits in the configuration, by the name in Transform's layout. Another rule brings
 #: its bounds.
-RULES: dict[str, Callable[[ColumnStatistics, NormalizationLimits], Iterator[_Found]]] = {
+RULES: dict[str, Callable[[Any, ColumnStatistics], Sequence[_Bound]]] = {
     "z_score": _z_score,
-    "z_score_by_key": _z_score_by_key,
     "min_max": _min_max,
     "gaussian": _gaussian,
     "pointwise": _pointwise,
 }
+
+
+def lost_columns(
+    train: SplitStatistics,
+    raw: Sequence[RawColumn],
+    sources: Mapping[str, str],
+    limits: NormalizationLimits,
+) -> list[Violation]:
+    """Return a violation for each column that is constant on train where its raw column is not.
+
+    It has lost what it held: to a clip, a scale of 0, a vocabulary of one entry.
+    """
+    raw_of = {column.name: column for column in raw if column.split == train.split}
+    violations = []
+    for column in train.columns:
+        source = sources[column.name]
+        if not column.constant or column.is_aspect or limits.ignores(column.name):
+            continue
+        held = _held(raw_of[source]) if source in raw_of else None
+        if held is not None:
+            what = (
+                f"every value is {column.mean:.6g}, but the raw column {source!r} {held}: clip, "
+                f"scale or encoding lost its values; {SECTION}.ignore names columns that may be so"
+            )
+            violations.append(_violation(column, "std", 0.0, "ignore", what))
+    return violations
+
+
+def _held(raw: RawColumn) -> str | None:
+    """Return what a raw column holds; None where that is one value, or none."""
+    if raw.labels is None:
+        return None if raw.low == raw.high else f"goes from {raw.low:.9g} to {raw.high:.9g}"
+    texts = sorted(filter(None, raw.labels))  # "" is a missing value
+    return f"goes from {texts[0]!r} to {texts[-1]!r}" if len(texts) > 1 else None
+
+
+def _violation(
+    column: ColumnStatistics, statistic: str, value: float, field: str, what: str
+) -> Violation:
+    """Return the violation of a field of the limits."""
+    kind = f" ({column.kind})" if column.kind else ""
+    limit = f"{SECTION}.{field}"
+    return Violation(
+        column=column.name,
+        kind=column.kind,
+        split=column.split,
+        statistic=statistic,
+        value=value if math.isfinite(value) else None,
+        limit=limit,
+        message=f"column {column.name!r}{kind}, split {column.split}: {what} ({limit})",
+    )
 
 
 def _number(value: float | None) -> str:

@@ -34,10 +34,8 @@ _LEAST_ROWS, _MOST_ROWS = 256, 4096
 class Column(NamedTuple):
     """One column of the transformed examples.
 
-    `source` is the raw or derived column that it comes from, as far as is known: its own name
-    without a layout. `mask_bit` is its bit in the packed missing mask, None where no value of it is
-    imputed. `validation_rule` names what is checked (`check.RULES`, or `bounds`), `is_aspect` says
-    whether it is rightly constant where its source is not. With a `vocabulary_size`, it holds ids.
+    `source` is its own name without a layout. `mask_bit` is its bit in the packed missing mask,
+    None where no value of it is imputed. The others are those of the layout's column.
     """
 
     name: str
@@ -49,6 +47,9 @@ class Column(NamedTuple):
     validation_rule: str | None = None
     bounds: Mapping[str, tuple[float | None, float | None]] | None = None
     is_aspect: bool = False
+
+
+_OF_LAYOUT = [name for name in Column._fields if name != "mask_bit"]
 
 
 class Feature(NamedTuple):
@@ -89,10 +90,9 @@ class FeatureSet(NamedTuple):
 
 
 class Values(NamedTuple):
-    """The values of one feature in one batch.
+    """The values of one feature in one batch, [rows, size].
 
-    values: numbers [rows, size]. imputed: bool [rows, size], or None where none is known to be.
-    absent: number of rows that hold no value.
+    `imputed` is None where none is known to be; `absent` is the number of rows without a value.
     """
 
     values: np.ndarray
@@ -108,11 +108,7 @@ class Batch(NamedTuple):
 
 
 def read_feature_set(transform_graph_uri: str) -> FeatureSet:
-    """Read layout and schema of a transform graph.
-
-    Raises:
-        ValueError: layout and schema contradict each other, or there is nothing to validate.
-    """
+    """Read layout and schema; ValueError: they contradict each other, or hold no float."""
     schema = read_schema(transform_graph_uri)
     layout = FeatureLayout.from_transform_graph(transform_graph_uri)
     features = _from_schema(schema) if layout is None else _from_layout(layout, schema)
@@ -144,14 +140,16 @@ def _from_schema(schema: schema_pb2.Schema) -> tuple[Feature, ...]:
 
 
 def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feature, ...]:
-    known = {feature.name: feature for feature in schema.feature}
+    sizes = {feature.name: _size(feature) for feature in schema.feature}
     columns: dict[str, list[Column]] = {}
     texts: set[str] = set()
     for bit, column in enumerate(layout.columns):
-        if column.output not in known:
+        _check_rule(column)
+        size = sizes.get(column.output, 0)
+        if size is not None and column.position >= size:
             raise ValueError(
-                f"The feature layout puts column {column.name!r} into {column.output!r}, which the "
-                f"transformed schema does not have; it has {sorted(known)}."
+                f"The feature layout puts column {column.name!r} at position {column.position} of "
+                f"{column.output!r}, of which the transformed schema has {size} values per row."
             )
         if column.kind in _PLACES_OF_TEXTS:
             if column.source in texts:
@@ -160,32 +158,17 @@ def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feat
         masked = layout.missing is not None and column.kind not in _NEVER_IMPUTED
         columns.setdefault(column.output, []).append(
             Column(
-                name=column.name,
-                kind=column.kind,
-                position=column.position,
-                vocabulary_size=column.vocabulary_size,
                 mask_bit=bit if masked else None,
-                source=column.source,
-                validation_rule=_known_rule(column),
-                bounds=column.bounds,
-                is_aspect=column.is_aspect,
+                **{name: getattr(column, name) for name in _OF_LAYOUT},
             )
         )
-    features = []
-    for name, held in columns.items():
-        held.sort(key=lambda column: column.position)
-        feature = Feature(name, _size(known[name]), tuple(held))
-        features.append(feature)
-        last = held[-1]
-        if feature.size is not None and last.position >= feature.size:
-            raise ValueError(
-                f"The feature layout puts column {last.name!r} at position {last.position} of "
-                f"{feature.name!r}, whose transformed schema has {feature.size} values per row."
-            )
-    return tuple(features)
+    return tuple(
+        Feature(name, sizes[name], tuple(sorted(held, key=lambda column: column.position)))
+        for name, held in columns.items()
+    )
 
 
-def _known_rule(column: layouts.Column) -> str | None:
+def _check_rule(column: layouts.Column) -> None:
     rule = column.validation_rule
     if rule not in (None, *RULES) and column.bounds is None:
         raise ValueError(
@@ -193,7 +176,6 @@ def _known_rule(column: layouts.Column) -> str | None:
             f"bounds; this validator knows {', '.join(RULES)}: install the same version for "
             "Transform and validator."
         )
-    return rule
 
 
 def _size(feature: schema_pb2.Feature) -> int | None:
@@ -213,11 +195,7 @@ class BatchReader:
         self._counter = RowCounter()
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[Batch]:
-        """Yield the values of a record batch in parts; those of Parquet have many rows.
-
-        Raises:
-            ValueError: a row holds another number of values than the schema says.
-        """
+        """Yield the values of a record batch in parts; those of Parquet have many rows."""
         for start in range(0, batch.num_rows, self._rows):
             part = batch.slice(start, self._rows)
             yield self._read(part)

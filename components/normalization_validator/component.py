@@ -1,9 +1,7 @@
 """The NormalizationValidator node, and the artifact types of its outputs.
 
-Two rules of TFX's Kubeflow compiler shape the types. A type's TYPE_NAME is where to import it from,
-with exactly one dot: so it is written into the compiled spec, and so the container finds it again.
-And a custom type declares no properties, so what it carries are custom properties, as
-ModelBlessing's.
+TFX's Kubeflow compiler writes a type's TYPE_NAME, from where the container imports it: it has
+exactly one dot. And a custom type declares no properties: it carries custom ones, as ModelBlessing.
 """
 
 from __future__ import annotations

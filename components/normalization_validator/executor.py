@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
 from absl import logging
+from tensorflow_metadata.proto.v0 import statistics_pb2
 from tfx.components.util import tfxio_utils
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 
-from components.arrow_example_gen.damage import damage_named
-from components.normalization_validator import raw_columns
-from components.normalization_validator.check import find_violations
+from components.arrow_example_gen.parquet import damage_named
+from components.normalization_validator.check import find_violations, lost_columns
 from components.normalization_validator.columns import BatchReader, FeatureSet, read_feature_set
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import (
     REPORT_JSON,
+    RawColumn,
     Report,
     SplitStatistics,
+    raw_distribution,
     summary,
 )
 from components.normalization_validator.statistics import ComputeStatistics
@@ -58,9 +61,7 @@ class Executor(BaseBeamExecutor):
         Raises:
             NormalizationError: limits are violated and on_failure is "fail". The report is then
                 under `<report uri>-failed`, since TFX removes the outputs of a failed execution.
-            ValueError: the limits do not fit the examples (a name that matches no column, a train
-                split that does not exist), the examples do not fit the transform graph, or the
-                train split is empty.
+            ValueError: limits, examples and graph do not fit, or the train split is empty.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         limits = NormalizationLimits.model_validate_json(exec_properties[LIMITS_KEY])
@@ -86,8 +87,8 @@ class Executor(BaseBeamExecutor):
         raw = ()
         if input_dict.get(STATISTICS_KEY):
             of_raw = artifact_utils.get_single_instance(input_dict[STATISTICS_KEY])
-            raw = raw_columns.read(of_raw, [s.split for s in statistics])
-            violations += raw_columns.lost_columns(statistics[0], raw, sources, limits)
+            raw = _raw_columns(of_raw, [s.split for s in statistics])
+            violations += lost_columns(statistics[0], raw, sources, limits)
         report = Report(
             blessed=not violations,
             limits=limits,
@@ -153,6 +154,21 @@ class Executor(BaseBeamExecutor):
                 measured.append(SplitStatistics.model_validate_json(file.read()))
         fileio.rmtree(folder)
         return measured
+
+
+def _raw_columns(artifact: Artifact, splits: Sequence[str]) -> tuple[RawColumn, ...]:
+    """Read what StatisticsGen says of splits, in their order; of some it may say nothing."""
+    known = artifact_utils.decode_split_names(artifact.split_names)
+    columns = []
+    for split in (each for each in splits if each in known):
+        # As TFX's StatisticsGen calls it.
+        path = os.path.join(artifact_utils.get_split_uri([artifact], split), "FeatureStats.pb")
+        with fileio.open(path, "rb") as file:
+            datasets = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read()).datasets
+        for feature in (each for dataset in datasets for each in dataset.features):
+            if len(feature.path.step) == 1:
+                columns.append(raw_distribution(feature, feature.path.step[0], split))
+    return tuple(column for column in columns if column is not None)
 
 
 def _write_statistics(measured: SplitStatistics, folder: str) -> None:

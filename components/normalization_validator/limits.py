@@ -21,11 +21,7 @@ class _Frozen(BaseModel):
 
 
 class ZScoreLimits(_Frozen):
-    """Columns of rule z_score, train split, over the values that were not imputed.
-
-    Of rule z_score_by_key too, where a std below 1 is no violation: keys whose rows are all alike
-    are 0.
-    """
+    """Columns of rule z_score, train split, over the values that were not imputed."""
 
     max_abs_mean: float = Field(
         default=0.01, ge=0.0, description="largest |mean|, in standard deviations"
@@ -40,8 +36,7 @@ class ZScoreLimits(_Frozen):
 class GaussianLimits(_Frozen):
     """Columns of rule gaussian, train split, over the values that were not imputed.
 
-    Without equal values, mean and std are 0 and 1. Frequent values share a score, which moves the
-    mean by less than 0.1 and takes from the std.
+    Frequent values share a score, which moves the mean by less than 0.1 and takes from the std.
     """
 
     max_abs_mean: float = Field(default=0.1, ge=0.0, description="largest |mean|")
@@ -140,11 +135,7 @@ class NormalizationLimits(_Frozen):
         return any(_matches(column, glob) for glob in self.ignore)
 
     def check_splits(self, splits: Sequence[str]) -> None:
-        """Refuse a train split that the examples do not have.
-
-        Raises:
-            ValueError: naming the splits that there are.
-        """
+        """Raise ValueError if the examples do not have the train split."""
         if self.train_split not in splits:
             raise ValueError(
                 f"{SECTION}.train_split={self.train_split!r} is not a split of the transformed "
@@ -152,11 +143,7 @@ class NormalizationLimits(_Frozen):
             )
 
     def check_names(self, columns: Sequence[str]) -> None:
-        """Refuse a name or glob in `kinds` or `ignore` that matches no column.
-
-        Raises:
-            ValueError: naming the field, the glob, and the nearest columns.
-        """
+        """Raise ValueError for a name or glob in `kinds` or `ignore` that matches no column."""
         for field, globs in (("kinds", self.kinds), ("ignore", self.ignore)):
             for glob in globs:
                 if any(_matches(column, glob) for column in columns):

@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
+from tensorflow_metadata.proto.v0 import statistics_pb2
 
-from components.normalization_validator.limits import SECTION, NormalizationLimits
+from components.normalization_validator.limits import NormalizationLimits
 
 REPORT_JSON = "report.json"
+_MOST_TEXTS = 20
+_LONGEST_TEXT = 60  # characters
 
 
 class _Frozen(BaseModel):
@@ -116,6 +119,47 @@ class RawColumn(_Frozen):
     high: float | None = None
 
 
+def raw_distribution(
+    feature: statistics_pb2.FeatureNameStatistics, name: str, split: str, *, most: int = _MOST_TEXTS
+) -> RawColumn | None:
+    """Return the distribution of a column; None where no row has a value.
+
+    Texts have at most `most` bars.
+    """
+    if not (kind := feature.WhichOneof("stats")) or kind not in ("num_stats", "string_stats"):
+        return None
+    common = getattr(feature, kind).common_stats
+    # TFDV counts an empty list, which is how examples hold a missing value, as "non missing".
+    empty = common.num_non_missing - common.tot_num_values if common.max_num_values <= 1 else 0
+    values = common.num_non_missing - empty
+    if not values:
+        return None
+    fields = {"name": name, "split": split, "values": values, "missing": common.num_missing + empty}
+    if kind == "string_stats":
+        buckets = feature.string_stats.rank_histogram.buckets
+        shown = sorted(buckets, key=lambda each: -each.sample_count)[:most]
+        return RawColumn(
+            **fields,
+            bars=tuple(each.sample_count for each in shown),
+            labels=tuple(each.label[:_LONGEST_TEXT] for each in shown),
+        )
+    buckets = [
+        bucket
+        for histogram in feature.num_stats.histograms
+        if histogram.type == statistics_pb2.Histogram.STANDARD and not histogram.name
+        for bucket in histogram.buckets
+        if math.isfinite(bucket.low_value) and math.isfinite(bucket.high_value)
+    ]
+    if not buckets:
+        return None
+    return RawColumn(
+        **fields,
+        bars=tuple(each.sample_count for each in buckets),
+        low=buckets[0].low_value,
+        high=buckets[-1].high_value,
+    )
+
+
 class Violation(_Frozen):
     """One violated limit; `message` says all of it in one sentence. value None: infinite."""
 
@@ -126,22 +170,6 @@ class Violation(_Frozen):
     value: float | None
     limit: str
     message: str
-
-    @classmethod
-    def of(
-        cls, column: ColumnStatistics, statistic: str, value: float, field: str, what: str
-    ) -> Violation:
-        """Create the violation of a field of the limits, whose message ends in `what`."""
-        kind = f" ({column.kind})" if column.kind else ""
-        return cls(
-            column=column.name,
-            kind=column.kind,
-            split=column.split,
-            statistic=statistic,
-            value=value if math.isfinite(value) else None,
-            limit=f"{SECTION}.{field}",
-            message=f"column {column.name!r}{kind}, split {column.split}: {what}",
-        )
 
 
 class Report(_Frozen):
@@ -165,15 +193,8 @@ class Report(_Frozen):
         return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
 
     def split(self, name: str) -> SplitStatistics:
-        """Return the statistics of one split.
-
-        Raises:
-            KeyError: there is no such split.
-        """
-        for split in self.splits:
-            if split.split == name:
-                return split
-        raise KeyError(name)
+        """Return the statistics of one split; KeyError: there is none."""
+        return {split.split: split for split in self.splits}[name]
 
 
 def summary(violations: Sequence[Violation]) -> str:

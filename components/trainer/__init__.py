@@ -1,3 +1,1 @@
-"""TFX's Trainer with trainer_module inside, configured by a typed TrainerConfig."""
-
-from __future__ import annotations
+"""TFX's Trainer and Tuner with trainer_module inside, configured by typed settings."""

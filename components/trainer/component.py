@@ -1,7 +1,7 @@
-"""The Trainer node of a pipeline: `trainer_module.run_fn` and its configuration, checked early.
+"""The Trainer and Tuner nodes: `trainer_module`'s functions and their configuration, checked early.
 
-It is TFX's Trainer with TFX's executor. It adds that a wrong configuration is rejected while the
-graph is built, not when the node runs.
+They are TFX's with TFX's executors. What is added is that a wrong configuration is rejected while
+the graph is built, not when the node runs.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfx.components import Trainer
+from tfx.components import Trainer, Tuner
 from tfx.proto.trainer_pb2 import EvalArgs, TrainArgs  # pyright: ignore[reportAttributeAccessIssue]
 from tfx.types.channel import BaseChannel
 
 from trainer_module.config import TrainerConfig
-
-_RUN_FN = "trainer_module.run_fn"
+from trainer_module.tuning.tuner_config import TunerConfig
 
 
 def create_trainer(
@@ -56,7 +55,7 @@ def create_trainer(
     """
     checked = TrainerConfig.model_validate(config)
     return Trainer(
-        run_fn=_RUN_FN,
+        run_fn="trainer_module.run_fn",
         examples=examples,
         transform_graph=transform_graph,
         schema=schema,
@@ -69,5 +68,49 @@ def create_trainer(
             **({"baselines": baselines} if baselines else {}),
             **({"input_gradients": True} if input_gradients else {}),
             **({"reading": dict(reading)} if reading else {}),
+        },
+    )
+
+
+def create_tuner(
+    *,
+    examples: BaseChannel,
+    transform_graph: BaseChannel,
+    schema: BaseChannel,
+    trainer: TrainerConfig | Mapping[str, Any],
+    config: TunerConfig | Mapping[str, Any],
+    code: str = "",
+) -> Tuner:
+    """Return TFX's Tuner that runs `trainer_module.tuner_fn`.
+
+    Args:
+        examples: as those of `create_trainer`.
+        transform_graph: the same.
+        schema: the same.
+        trainer: the training that is tuned, as a TrainerConfig or its fields.
+        config: what is searched and how, as a TunerConfig or its fields.
+        code: fingerprint of the code behind `tuner_fn` and the functions that `trainer` names.
+
+    Returns:
+        The node, with the outputs `best_hyperparameters` and `tuner_results`.
+
+    Raises:
+        pydantic.ValidationError: (a ValueError) a field of a configuration is wrong.
+        ValueError: what is searched does not fit the training.
+    """
+    training = TrainerConfig.model_validate(trainer)
+    tuning = TunerConfig.model_validate(config)
+    tuning.check(training)
+    return Tuner(
+        tuner_fn="trainer_module.tuner_fn",
+        examples=examples,
+        transform_graph=transform_graph,
+        schema=schema,
+        train_args=TrainArgs(),
+        eval_args=EvalArgs(),
+        custom_config={
+            "trainer": training.model_dump(mode="json", exclude_none=True),
+            "tuner": tuning.model_dump(mode="json", exclude_defaults=True),
+            "code": code,
         },
     )

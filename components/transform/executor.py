@@ -1,4 +1,4 @@
-"""TFX's Transform executor, with record batches from the reader to the writer.
+"""The Transform node: TFX's executor, with record batches from the reader to the writer.
 
 TFX makes a tf.Example of each transformed row (or a Python dictionary, where the raw examples are
 Parquet), which costs more than the transformation. Here, the record batches that the graph returns
@@ -7,21 +7,26 @@ are written as they are.
 
 from __future__ import annotations
 
+import contextlib
 import types
+from collections.abc import Iterator
 from typing import Any
 
+import tensorflow as tf
 from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform import impl_helper
+from tfx.components import Transform
 from tfx.components.transform import executor as tfx_executor
 from tfx.components.util import examples_utils
+from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
 from tfx.proto import example_gen_pb2
 from tfx.types.artifact import Artifact
 from tfx.types.standard_component_specs import EXAMPLES_KEY, TRANSFORMED_EXAMPLES_KEY
 from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 from tfx_bsl.tfxio.tfxio import TFXIO
 
-from components.arrow_example_gen.damage import damage_named
+from components.arrow_example_gen.parquet import damage_named
 from components.transform.record_batches import BoundedParquet, WriteTransformed
-from components.transform.shared_trace import traces_shared
 
 FORMAT_PARQUET = example_gen_pb2.PayloadFormat.FORMAT_PARQUET  # pyright: ignore
 FILE_FORMAT_PARQUET = "FILE_FORMAT_PARQUET"
@@ -62,8 +67,75 @@ class Executor(tfx_executor.Executor):
     ) -> None:
         """Analyze and transform the examples, tf.Examples or Parquet; see TFX's executor."""
         uris = [examples.uri for examples in input_dict[EXAMPLES_KEY]]
-        with damage_named(*uris, beam_args=self._beam_pipeline_args or ()), traces_shared():
+        with damage_named(*uris, beam_args=self._beam_pipeline_args or ()), _traces_shared():
             self._do(input_dict, output_dict, exec_properties)
         for examples in output_dict.get(TRANSFORMED_EXAMPLES_KEY) or ():
             examples_utils.set_payload_format(examples, FORMAT_PARQUET)
             examples_utils.set_file_format(examples, FILE_FORMAT_PARQUET)
+
+
+class ParquetTransform(Transform):
+    """TFX's Transform, which writes Parquet in place of tf.Examples; its arguments are TFX's.
+
+        ParquetTransform(
+            examples=example_gen.outputs["examples"],
+            schema=schema_gen.outputs["schema"],
+            preprocessing_fn="transform.preprocessing_fn",
+            custom_config={"features": {...}},
+        )
+
+    Outputs:
+        transform_graph: TransformGraph, as TFX writes it.
+        transformed_examples: Examples of the payload format `FORMAT_PARQUET`, a folder per split.
+        updated_analyzer_cache, and statistics: as TFX writes them.
+    """
+
+    EXECUTOR_SPEC = BeamExecutorSpec(Executor)
+
+
+@contextlib.contextmanager
+def _traces_shared() -> Iterator[None]:
+    """Trace each function once per signature and folder of temporary files during the block.
+
+    TFX asks which columns are analyzed (twice), which columns are transformed, which cache entries
+    the analysis has and which datasets it reads. For each answer, TFT traces the function, which
+    takes longer than the answer from the graph.
+
+    Traces that are saved, or that see results of analyzers, are not affected: TFT makes them by
+    another function.
+    """
+    original = impl_helper.trace_preprocessing_function
+    traces: list[tuple[tuple[Any, ...], _Trace]] = []
+
+    def trace(*args: Any, **options: Any) -> Any:
+        asked = (args, sorted(options.items()))
+        for known, found in traces:
+            if known == asked:
+                return found.restored()
+        found = _Trace(original(*args, **options))
+        traces.append((asked, found))
+        return found.traced
+
+    impl_helper.trace_preprocessing_function = trace
+    try:
+        yield
+    finally:
+        impl_helper.trace_preprocessing_function = original
+
+
+class _Trace:
+    """The graph of a function with its inputs and outputs."""
+
+    def __init__(self, traced: tuple[tf.Graph, Any, Any]):
+        self.traced = traced
+        graph = traced[0]
+        self._collections = {key: graph.get_collection(key) for key in graph.collections}
+
+    def restored(self) -> tuple[tf.Graph, Any, Any]:
+        """Return the trace with its first collections; TFT takes analyzers from them when asked."""
+        graph = self.traced[0]
+        for key in {*graph.collections, *self._collections}:
+            graph.clear_collection(key)
+            for value in self._collections.get(key, ()):
+                graph.add_to_collection(key, value)
+        return self.traced

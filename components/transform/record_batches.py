@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,17 +11,57 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 from apache_beam.runners.portability.portable_runner import PortableRunner
+from apache_beam.runners.worker import data_plane
+from apache_beam.utils.shared import Shared
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform import impl_helper
+from tensorflow_transform.beam import impl
 from tensorflow_transform.tf_metadata import schema_utils
 from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 
 from components.arrow_example_gen.write_parquet import WriteParquet, register_arrow_coders
-from components.transform.worker_messages import MESSAGE_BYTES, limit_messages
+
+MESSAGE_BYTES = 1 << 20
+_LOADED = Shared()  # graphs of this process
+
+
+def _limit_messages() -> None:
+    """Make the Beam workers of this process send messages of a MiB, or of one larger element.
+
+    Beam's own are ten times as large, and no option of Beam changes that. Up to a hundred of each
+    step wait in the memory of a Java engine (Beam's BeamFnDataInboundObserver counts messages, not
+    bytes), which ended in "Java heap space".
+    """
+    if data_plane._DEFAULT_SIZE_FLUSH_THRESHOLD != MESSAGE_BYTES:
+        data_plane._DEFAULT_SIZE_FLUSH_THRESHOLD = MESSAGE_BYTES
+        data_plane.SizeBasedBufferingClosableOutputStream = functools.partial(
+            data_plane.SizeBasedBufferingClosableOutputStream, size_flush_threshold=MESSAGE_BYTES
+        )
+
+
+class _ApplyGraph(impl._RunMetaGraphDoFn):
+    """Loads the graph of the folder that it is asked for. Workers import it by its name.
+
+    A step keeps its graph in the worker's process, and TFT asserts that it is never asked for
+    another folder's (in 1.16 and 1.21). On Flink, where a job is started again, the second attempt
+    writes the graph into another folder: a busy machine on which Flink lost sight of a TaskManager
+    ended in "AssertionError". TFT has a step per split; here, all of a process share the graph.
+    """
+
+    def process(self, batch: Any, saved_model_dir: str) -> Iterator[Any]:
+        known = getattr(self, "_graph_state", None)
+        if known is None or known.saved_model_dir != saved_model_dir:
+            wanted = (sorted(self._get_input_tensor_names()), sorted(self._exclude_outputs))
+            self._graph_state = _LOADED.acquire(
+                lambda: self._make_graph_state(saved_model_dir), tag=(saved_model_dir, wanted)
+            )
+        yield from super().process(batch, saved_model_dir)
+
 
 # In this module, because workers load it for the steps below.
 register_arrow_coders()
-limit_messages()
+_limit_messages()
+impl._RunMetaGraphDoFn = _ApplyGraph
 
 # A call of the graph costs some milliseconds, whatever the number of rows.
 _BATCH_ROWS = 16_384

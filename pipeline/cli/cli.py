@@ -28,7 +28,6 @@ Examples:
   python -m pipeline report my.yaml --open               # the page of the latest run
   python -m pipeline runs my.yaml                        # all runs
   python -m pipeline profile my.yaml
-  python -m pipeline features suggest data.csv --label price
   python -m pipeline features explain my.yaml
   python -m pipeline predict output/taxi/serving_model rows.csv
   python -m pipeline schema > pipeline.schema.json       # for your editor

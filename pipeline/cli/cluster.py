@@ -119,8 +119,7 @@ def build(
     this machine (pip's settings, PIP_*, UV_*, HTTPS_PROXY); no layer contains them. For
     `beam.engine: dataflow` it adds Beam's start program of a worker and runs as root.
     """
-    from pipeline.image.build import build_image
-    from pipeline.image.context import stack_named, write_context
+    from pipeline.image.build import build_image, stack_named, write_context
 
     if tags and config:
         raise ConfigError("--tag and --config both name the image; remove one of them.")
@@ -171,14 +170,12 @@ def compile_(target: Target, config: Path, overrides: tuple[str, ...], output: P
     Runs offline.
     """
     quiet()
-    from pipeline.replay.remote_places import map_options
-    from pipeline.targets.compile import advice, compile_file
+    from pipeline.replay.replay_command import map_options
+    from pipeline.targets.compile import compile_file
     from pipeline.targets.compiled_spec import CompiledSpec
 
     pipeline = load(config, overrides)
     path = compile_file(pipeline, target, output)
-    if text := advice(pipeline, target):
-        print(text, file=message_stream(path))
     # What was written to a pipe or to /dev/stdout cannot be read back.
     has_file = path.is_file() and not path.is_relative_to("/dev")
     maps = map_options(CompiledSpec.read(path)) if has_file else "--map PREFIX=FOLDER"

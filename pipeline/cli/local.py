@@ -81,8 +81,8 @@ def init(
     training and evaluation, chosen from statistics of the columns. Comments give the reasons.
     """
     quiet()
-    from pipeline.features.features_suggest import show_left_out
     from pipeline.features.first_config import init_file
+    from pipeline.features.suggestion import show_left_out
     from pipeline.preflight.preflight import check_data
 
     written = init_file(
@@ -376,36 +376,7 @@ def profile(config: Path, overrides: tuple[str, ...], steps: int) -> int:
 
 @group("features")
 def features() -> None:
-    """Suggest features for a data file, explain those of a run."""
-
-
-_SUGGEST = """\
-Example:
-  python -m pipeline features suggest houses.csv --label price \\
-      --output features.yaml
-"""
-
-
-@features.command("suggest", epilog=_SUGGEST)
-@data_value(help=_DATA)
-@source_option(**_SOURCE)
-@option("--label", metavar="NAME", help="the column to predict")
-@output_option(metavar="YAML", help="file to write; default: standard output")
-@force_option
-def suggest(
-    data: str, source: Source | None, label: str | None, output: Path | None, force: bool
-) -> int:
-    """Write a first `features:` section for a data file.
-
-    Chooses scalers by skew and outliers, encoders by the number of distinct values, imputation by
-    the share of missing values, and dates by their format. Comments give the reasons with the
-    measured numbers, and list the columns that are left out.
-    """
-    quiet()
-    from pipeline.features.features_suggest import suggest_file
-
-    suggest_file(data, source=source, label=label, output=output, force=force)
-    return 0
+    """Explain the features of a run."""
 
 
 @features.command("explain", epilog="Example:\n  python -m pipeline features explain output/taxi\n")

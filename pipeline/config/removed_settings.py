@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _BEAM = "pass Beam's own options as beam.options: [--name=value] (docs/beam-engines.md)"
 _SERVER = "give it to `gcloud ai endpoints deploy-model`; serve-manifest prints the command"
 _BEAM_FIELDS = (
@@ -24,6 +26,7 @@ _REPLACEMENTS = {
     "cluster.vertex.restart_on_worker_restart": "set retries",
     **{f"beam.{name}": _BEAM for name in _BEAM_FIELDS},
     **{f"cluster.vertex.server.{name}": _SERVER for name in _SERVER_FIELDS},
+    "features.groups.*.encode.date.time_zone": "write the dates as that place's clock shows them",
     "explain.slices": "group the artifact's rows by `raw.<column>` (docs/attributions.md)",
     "normalization.shift": "compare splits by TFX's DistributionValidator",
     "training.communication": "nothing: ring on CPUs, TensorFlow's choice on GPUs",
@@ -48,4 +51,4 @@ def replacement(field: str) -> str | None:
     for section in ("cluster.kubeflow.beam.", "cluster.vertex.beam."):
         if field.startswith(section):
             field = f"beam.{field.removeprefix(section)}"
-    return _REPLACEMENTS.get(field)
+    return _REPLACEMENTS.get(re.sub(r"\.\d+\.", ".*.", field))

@@ -11,8 +11,16 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import pyarrow.compute as pc
+
+from components import CsvOptions
+from components.arrow_example_gen import csv_types
+from components.arrow_example_gen.csv_header import InvalidEncoding
+from components.arrow_example_gen.csv_options import NumberFormat
+from components.arrow_example_gen.csv_table import CsvTable
+from components.arrow_example_gen.csv_types import CellCounts, Counts
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.number_text import is_number
@@ -29,35 +37,36 @@ from pipeline.data.csv_readings import (
 from pipeline.data.tables import all_blocks, open_csv
 from shared_core.run_warning import RunWarning
 
-if TYPE_CHECKING:
-    from components import CsvOptions
-    from components.arrow_example_gen.csv_options import NumberFormat
-    from components.arrow_example_gen.csv_table import CsvTable
-    from components.arrow_example_gen.csv_types import CellCounts, Counts
-
-
 _MOST = 0.5  # minimum share of numbers or dates for a reason why a column stays text
 _DATES = 5  # minimum number of dates in a column of dates
 _DECIMAL_BESIDE = {",": ".", ";": ","}  # delimiter -> decimal mark that is usual beside it
 
 
 @dataclass
-class _CsvFindings:
-    """Options for such columns, and reasons.
+class CsvGuess:
+    """Options and their reasons.
 
     Attributes:
-        missing_in: Column -> words that mean a missing value.
-        formatted: Column -> format of its numbers.
-        text: Columns of numbers that stay text, because nothing decides what their mark means.
-        reasons: A sentence for each option.
+        options: Options to read the file with.
+        reasons: A sentence for each option that is not the default.
         doubts: A warning for each column whose numbers may have another meaning, or stay text.
     """
 
-    missing_in: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    formatted: dict[str, NumberFormat] = field(default_factory=dict)
-    text: list[str] = field(default_factory=list)
+    options: CsvOptions
     reasons: list[str] = field(default_factory=list)
     doubts: list[RunWarning] = field(default_factory=list)
+
+    def section(self) -> JsonObject:
+        """Return the content of `data.csv`: the options that are not the default."""
+        return self.options.model_dump(mode="json", exclude_defaults=True)
+
+    def set(self, **options: Any) -> None:
+        """Change options."""
+        self.options = self.options.model_copy(update=options)
+
+    def keep_text(self, *columns: str) -> None:
+        """Read columns as text."""
+        self.set(text=(*self.options.text, *columns))
 
     def doubt(self, column: str, what: str, fix: str = "") -> None:
         """Add a warning about a column."""
@@ -95,23 +104,15 @@ class _Column:
         return forms[:1] if len(forms) == 2 and give_same_numbers(forms) else forms
 
 
-def _examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) -> _CsvFindings:
-    """Find words for missing values and numbers in human-readable formats, in all cells.
-
-    Args:
-        table: The files.
-        counts: Counts of all their cells.
-        skip: Columns that are known to be texts.
-    """
-    from components.arrow_example_gen.csv_types import decimal_of
-
-    delimiter = table.headers[table.files[0]].delimiter
+def _examine_columns(guess: CsvGuess, table: CsvTable, counts: Counts) -> None:
+    """Find words for missing values and numbers in human-readable formats, in all cells."""
+    skip = guess.options.text
     others = {name: cells for name, cells in counts.items() if name not in skip}
-    decimal = decimal_of(others, table.options, delimiter)
+    decimal = csv_types.decimal_of(others, table.options, table.delimiter)
     odd = [name for name, cells in others.items() if not _is_plain(cells, decimal)]
     doubtful = _may_have_thousands(table, set(others) - set(odd), decimal)
     if not odd and not doubtful:
-        return _CsvFindings()
+        return
     samples = sample_texts(table, [*odd, *doubtful])
     columns = []
     for name, texts in samples.items():
@@ -120,19 +121,15 @@ def _examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) 
         readings = Reading(decimal), Reading(None)
         columns.append(_Column(name, texts, others[name], units, *readings, forms))
     try_readings(table, {column.name: column.readings for column in columns})
-    findings = _CsvFindings()
     doubtful = [c.name for c in columns if c.name in doubtful and len(c.fitting) == 2]
     marks = _known_marks(columns, others, doubtful, decimal)
     for column in columns:
         if column.name in doubtful or column.name in odd:
-            _decide(column, findings, delimiter, marks)
-    return findings
+            _decide(column, guess, table.delimiter, marks)
 
 
 def _may_have_thousands(table: CsvTable, names: set[str], decimal: str) -> list[str]:
     """Return columns of plain numbers whose mark may separate thousands, by the first block."""
-    import pyarrow.compute as pc
-
     first = next(all_blocks(table), None)
     if first is None or not names:
         return []
@@ -172,24 +169,24 @@ def _known_marks(
     return marks
 
 
-def _decide(column: _Column, findings: _CsvFindings, delimiter: str, marks: set[str]) -> None:
+def _decide(column: _Column, guess: CsvGuess, delimiter: str, marks: set[str]) -> None:
     words = missing_words(column.plain.words, column.plain.values)
     forms = column.fitting
     if len(forms) == 2:
-        return _decide_mark(column, findings, delimiter, marks, is_plain=words is not None)
+        return _decide_mark(column, guess, delimiter, marks, is_plain=words is not None)
     if words:
-        return _use_reading(column, column.plain, findings)
+        return _use_reading(column, column.plain, guess)
     dates = column.dates
     if dates.values >= _DATES and missing_words(dates.words, dates.values):
-        return _use_reading(column, dates, findings)
+        return _use_reading(column, dates, guess)
     if forms:
-        return _use_reading(column, forms[0], findings)
-    _explain_text(column, findings)
+        return _use_reading(column, forms[0], guess)
+    _explain_text(column, guess)
     return None
 
 
 def _decide_mark(
-    column: _Column, findings: _CsvFindings, delimiter: str, marks: set[str], *, is_plain: bool
+    column: _Column, guess: CsvGuess, delimiter: str, marks: set[str], *, is_plain: bool
 ) -> None:
     """Decide whether a mark is decimal or separates thousands; `is_plain`: if all are numbers."""
     name, forms = column.name, column.fitting
@@ -201,7 +198,7 @@ def _decide_mark(
     if not mark and is_plain and is_usual == form.thousands and not grouped.shows_thousands:
         mark = form.thousands
         shown = next(text for text in column.texts if mark in text)
-        findings.doubt(
+        guess.doubt(
             name,
             f"has numbers like {shown}, which is read as {shown.replace(',', '.')}",
             f"If its mark separates thousands, set {fix}",
@@ -209,12 +206,12 @@ def _decide_mark(
     if mark:
         (chosen,) = (form for form in forms if _format(form).decimal == mark)
         is_decimal = is_plain and not _format(chosen).thousands
-        return _use_reading(column, column.plain if is_decimal else chosen, findings)
+        return _use_reading(column, column.plain if is_decimal else chosen, guess)
     fix = f"If it separates thousands, set {fix}"
     if is_plain:
-        findings.text.append(name)
+        guess.keep_text(name)
         fix += " instead of data.csv.text. If it is decimal, remove it from data.csv.text"
-    findings.doubt(
+    guess.doubt(
         name,
         f"has numbers like {column.shown}, whose mark may be decimal or separate thousands: it "
         "stays text",
@@ -246,40 +243,38 @@ def _choose_mark(grouped: Reading, delimiter: str, marks: set[str]) -> str:
 
 
 def _format(reading: Reading) -> NumberFormat:
-    from components.arrow_example_gen.csv_options import NumberFormat
-
     assert isinstance(reading.form, NumberFormat)
     return reading.form
 
 
-def _use_reading(column: _Column, reading: Reading, findings: _CsvFindings) -> None:
+def _use_reading(column: _Column, reading: Reading, guess: CsvGuess) -> None:
     """Add the options and reasons of a column with this reading."""
     name = column.name
     if isinstance(reading.form, str) or reading.form is None:
         kind = "dates" if reading.form is None else "numbers"
     else:
         kind = "numbers"
-        findings.formatted[name] = reading.form
+        guess.set(formatted={**guess.options.formatted, name: reading.form})
         shown, thousands = column.shown or reading.form.example, reading.form.thousands
         kept = " (23.4% is 23.4)" if reading.form.unit == "%" else ""
         if thousands in (".", ",") and not reading.form.unit:
             kept = f" ({shown} is {shown.replace(thousands, '').replace(',', '.')})"
-        findings.reasons.append(
+        guess.reasons.append(
             f"formatted: {name!r} writes numbers as {shown}: they are read as numbers{kept}."
         )
     if reading.words:
-        findings.missing_in[name] = tuple(reading.words)
+        guess.set(missing_in={**guess.options.missing_in, name: tuple(reading.words)})
         words = ", ".join(f"{word!r} ({cells:,})" for word, cells in reading.words.most_common())
-        findings.reasons.append(
+        guess.reasons.append(
             f"missing_in: {words} among the {reading.values:,} {kind} of {name!r}: no value."
         )
 
 
-def _explain_text(column: _Column, findings: _CsvFindings) -> None:
+def _explain_text(column: _Column, guess: CsvGuess) -> None:
     """Add the reason why a column of mostly numbers or dates stays text."""
     if len(column.units) > 1:
         units = " and ".join(sorted(column.units)[:3])
-        findings.doubt(
+        guess.doubt(
             column.name,
             f"has numbers in several units ({units}): it stays text",
             "To use them as numbers, write all of them in one unit",
@@ -293,32 +288,13 @@ def _explain_text(column: _Column, findings: _CsvFindings) -> None:
     shown = repr(word if len(word) <= 40 else word[:39] + "\u2026")
     if best.has_many_words:
         shown, cells = f"{shown} and others", best.seen - best.values
-    findings.doubt(
+    guess.doubt(
         column.name,
         f"has texts among its {kind}, {shown} in {cells:,} of {column.counts.present:,} cells: it "
         "stays text",
         "If they mean a missing value, list them in data.csv.missing_in, or empty them and run "
         "init again",
     )
-
-
-@dataclass(frozen=True)
-class CsvGuess:
-    """Options and their reasons.
-
-    Attributes:
-        options: Options to read the file with.
-        reasons: A sentence for each option that is not the default.
-        doubts: A warning for each column whose numbers may have another meaning, or stay text.
-    """
-
-    options: CsvOptions
-    reasons: tuple[str, ...] = ()
-    doubts: tuple[RunWarning, ...] = ()
-
-    def section(self) -> JsonObject:
-        """Return the content of `data.csv`: the options that are not the default."""
-        return self.options.model_dump(mode="json", exclude_defaults=True)
 
 
 def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
@@ -333,23 +309,19 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
         ConfigError: A file is not CSV in any encoding that is tried, or its first line looks like
             data.
     """
-    from components import CsvOptions
-    from components.arrow_example_gen import csv_types
-    from components.arrow_example_gen.csv_header import InvalidEncoding
-
-    options = CsvOptions(header=header)
-    reasons: list[str] = []
+    guess = CsvGuess(CsvOptions(header=header))
     for encoding in (None, "cp1252", "latin-1"):
-        options = options.model_copy(update={"encoding": encoding})
+        guess.set(encoding=encoding)
         try:
-            table = open_csv(found, options)
+            table = open_csv(found, guess.options)
             counts = _counted(table)
             break
         except ConfigError as error:
             if not isinstance(error.__cause__, InvalidEncoding) or encoding == "latin-1":
                 raise
-    if options.encoding is not None:
-        reasons.append(f"encoding: some bytes are not UTF-8; {options.encoding} can read all.")
+    reasons = guess.reasons
+    if encoding is not None:
+        reasons.append(f"encoding: some bytes are not UTF-8; {encoding} can read all.")
     if header is False:
         reasons.append(
             f"header: the first line is a row; columns are column_1 to column_{len(table.columns)}."
@@ -358,28 +330,21 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
         reasons.append(f"{table.dropped.removeprefix(f'{found[0]}: ')}.")
     codes = [name for name, cells in counts.items() if _are_codes(cells)]
     if codes:
-        options = options.model_copy(update={"text": tuple(codes)})
+        guess.keep_text(*codes)
         reasons.append(f"text: numbers that begin with 0 are codes: {', '.join(codes)}.")
-    findings = _examine_columns(table, counts, skip=codes)
-    if findings.missing_in or findings.formatted or findings.text:
-        updates = {
-            "missing_in": findings.missing_in,
-            "formatted": findings.formatted,
-            "text": (*options.text, *findings.text),
-        }
-        options = options.model_copy(update=updates)
-        counts = _counted(open_csv(found, options))
-    reasons += findings.reasons
-    delimiter = table.headers[table.files[0]].delimiter
+    before = guess.options
+    _examine_columns(guess, table, counts)
+    if guess.options is not before:
+        counts = _counted(open_csv(found, guess.options))
     while True:
         try:
-            csv_types.decide(counts, options, delimiter)
-            return CsvGuess(options, tuple(reasons), tuple(findings.doubts))
+            csv_types.decide(counts, guess.options, table.delimiter)
+            return guess
         except csv_types.MixedColumn as mixed:
-            options = options.model_copy(update={"text": (*options.text, mixed.column)})
-            if mixed.column not in [each.column for each in findings.doubts]:
+            guess.keep_text(mixed.column)
+            if mixed.column not in [each.column for each in guess.doubts]:
                 what = f"has texts among its numbers, {mixed.value!r} for one: it stays text"
-                findings.doubt(mixed.column, what)
+                guess.doubt(mixed.column, what)
 
 
 def _counted(table: CsvTable) -> Counts:

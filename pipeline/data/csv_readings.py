@@ -10,17 +10,19 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.arrow_example_gen.csv_options import NumberFormat
+from components.arrow_example_gen.csv_table import CsvTable
+from components.arrow_example_gen.csv_types import (
+    CellCounts,
+    are_numbers,
+    count_formatted,
+    has_format,
+)
 from pipeline.data.tables import all_blocks
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from components.arrow_example_gen.csv_options import NumberFormat
-    from components.arrow_example_gen.csv_table import CsvTable
-    from components.arrow_example_gen.csv_types import CellCounts
-
 
 _RARE = 0.1  # of a column's cells, together: more of them may have a meaning
 _FEW_WORDS = 20  # distinct words
@@ -126,11 +128,6 @@ class Reading:
 
     def add(self, cells: pa.Array) -> None:
         """Count more cells, none of them missing."""
-        import pyarrow.compute as pc
-
-        from components.arrow_example_gen.csv_numbers import are_numbers, has_format
-        from components.arrow_example_gen.csv_types import count_formatted
-
         trimmed = pc.ascii_trim_whitespace(cells)
         if self.form is None:
             zero = pc.match_substring_regex(trimmed, _ZERO_DATE)
@@ -152,8 +149,6 @@ class Reading:
             self.words[pair["values"]] += pair["counts"]
 
     def _measure(self, numbers: pa.Array, form: NumberFormat) -> None:
-        import pyarrow.compute as pc
-
         if not form.thousands:
             return
         is_grouped = pc.match_substring_regex(numbers, r"[0-9][^0-9][0-9]{3}")
@@ -169,15 +164,11 @@ class Reading:
 
 
 def _matches(cells: pa.Array, pattern: str) -> int:
-    import pyarrow.compute as pc
-
     return pc.sum(pc.match_substring_regex(cells, pattern)).as_py() or 0
 
 
 def sample_texts(table: CsvTable, names: Sequence[str]) -> dict[str, list[str]]:
     """Return the first `_SAMPLED` distinct texts of each column, without surrounding spaces."""
-    import pyarrow.compute as pc
-
     found: dict[str, dict[str, None]] = {name: {} for name in names}
     for block in all_blocks(table):
         short = [name for name in names if len(found[name]) < _SAMPLED]
@@ -245,8 +236,6 @@ def _is_unit(sign: str) -> bool:
 
 def readings_of(unit: str) -> list[Reading]:
     """Return a reading for each possible format of numbers with a unit, plainest first."""
-    from components.arrow_example_gen.csv_options import NumberFormat
-
     return [
         Reading(NumberFormat(unit=unit, thousands=thousands, decimal=decimal))
         for decimal in (".", ",")

@@ -98,11 +98,7 @@ def files(
 
 
 def _local_spans(path: str, field: str, *, source: Source, spans: int) -> list[Span]:
-    """Return the latest local spans of a path with {SPAN} or a date, latest last.
-
-    Raises:
-        ConfigError: There is no span. Names what was found.
-    """
+    """Return the latest local spans of a path with {SPAN} or a date, latest last."""
     folder, pattern = place(path, field, source=source)
     try:
         return latest_spans(folder, {field: pattern}, glob.glob, count=spans)[field]
@@ -189,11 +185,7 @@ def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
 
 
 def _window(data: DataConfig) -> Any:
-    """Return ExampleGen's range of spans; None: the latest span, or no spans.
-
-    Raises:
-        ConfigError: Several spans are requested of a path without spans.
-    """
+    """Return ExampleGen's range of spans; None: the latest span, or no spans."""
     if data.spans == 1:
         return None
     from tfx.proto.range_config_pb2 import RangeConfig, RollingRange  # pyright: ignore[reportAttributeAccessIssue]
@@ -269,17 +261,7 @@ def source_of_folder(folder: Path) -> Source:
 
 
 def _pattern_below(folder: Path, path: str, field: str, source: Source) -> str:
-    """Return the pattern of a format's files in a folder, or in folders below it.
-
-    Args:
-        folder: A local folder.
-        path: The path that the user wrote, for messages.
-        field: The field of the path, for messages.
-        source: Format of the files.
-
-    Raises:
-        ConfigError: There is no such file, or the files are at different depths.
-    """
+    """Return the pattern of a format's files in a folder, or in folders below it."""
     endings = [ending for ending, of in SUFFIXES.items() if of == source]
     found = sorted(file for file in _visible(folder) if file.suffix.lower() in endings)
     names = sorted({f"*{file.suffix}" for file in found})

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from components import CsvOptions
+from components.arrow_example_gen.columns import Table
+from components.arrow_example_gen.csv_table import CsvTable
+from components.arrow_example_gen.parquet import ParquetTable
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR
 from pipeline.config.config import DataConfig, is_remote
@@ -30,12 +33,8 @@ from pipeline.data.tables import (
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
-    from components.arrow_example_gen.columns import Table
-    from components.arrow_example_gen.csv_table import CsvTable
-    from components.arrow_example_gen.parquet import ParquetTable
 
-
-PEEKED_ROWS = 100_000
+_PEEKED_ROWS = 100_000
 """Rows that `peek` reads to learn the columns' types."""
 
 _PEEKED_BYTES = 2**28
@@ -87,7 +86,7 @@ class DataPeek:
                 continue
             feature = schema.feature.add(name=name, type=types[kind])
             if name in self.lists and self.sample is not None:
-                widths = self.sample.widths(name)
+                widths = np.diff(self.sample.values(name).offsets)
                 if len(widths) and widths.max() > 1:
                     feature.value_count.min = int(widths.min())
                     feature.value_count.max = int(widths.max())
@@ -122,11 +121,11 @@ def peek(
         if data.source in COLUMNAR:
             folders = column_folders(path, label, source=data.source, spans=data.spans)
             table = open_table(found, data.source, folders=folders)
-            result = _read_footers(cast("ParquetTable", table))
+            result = _read_footers(cast(ParquetTable, table))
         else:
             table = open_table(found, data.source, data.csv)
             if data.source == "csv":
-                _check_names(data.csv, cast("CsvTable", table).columns)
+                _check_names(data.csv, cast(CsvTable, table).columns)
             result = _read_first(table)
     except ConfigError as error:
         raise ConfigError(f"{label}: {error}") from None
@@ -144,15 +143,12 @@ def _read_first(table: Table) -> DataPeek:
     counts, blocks = [table.together([])], list[Any]()
     rows, size, complete = 0, 0, True
     for block in all_blocks(table):
-        if rows == PEEKED_ROWS or size > _PEEKED_BYTES:
-            complete = False
-            break
-        complete = len(block.places) <= PEEKED_ROWS - rows
-        if not complete:
-            block = block.take(np.arange(PEEKED_ROWS - rows))
-        counts.append(table.count(block))
-        blocks.append(block)
-        rows, size = rows + len(block.places), size + block.cells.nbytes
+        left = 0 if size > _PEEKED_BYTES else _PEEKED_ROWS - rows
+        complete = len(block.places) <= left
+        if left:
+            blocks.append(block if complete else block.take(np.arange(left)))
+            counts.append(table.count(blocks[-1]))
+            rows, size = rows + len(blocks[-1].places), size + blocks[-1].cells.nbytes
         if not complete:
             break
     if not rows:
@@ -183,5 +179,5 @@ def _read_footers(table: ParquetTable) -> DataPeek:
         name: "unknown" if kind is None or name in table.empty else kind
         for name, kind in table.columns.items()
     }
-    sample = Sample(table, table.columns, None, min(PEEKED_ROWS, table.rows))
+    sample = Sample(table, table.columns, None, min(_PEEKED_ROWS, table.rows))
     return DataPeek(columns, table.rows, True, table.lists, table.left_out, sample)

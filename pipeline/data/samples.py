@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from components.arrow_example_gen.columns import Block, Hole, Kind, Table, are_usable, as_batch
 from pipeline.data.tables import config_errors
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from components.arrow_example_gen.columns import Block, Hole, Kind, Table
 
 
 @dataclass(frozen=True)
@@ -35,15 +32,7 @@ class Values:
     @cached_property
     def usable(self) -> np.ndarray:
         """Bool `[values]`: not NaN, infinite or an empty text; these are missing in Transform."""
-        import pyarrow.compute as pc
-        import pyarrow.types as types
-
-        if types.is_floating(self.values.type):
-            return np.isfinite(self.values.to_numpy(zero_copy_only=False))
-        if types.is_integer(self.values.type):
-            return np.ones(len(self.values), bool)
-        lengths = pc.binary_length(self.values).to_numpy(zero_copy_only=False)
-        return lengths > 0
+        return are_usable(self.values)
 
     @cached_property
     def present(self) -> np.ndarray:
@@ -53,8 +42,6 @@ class Values:
 
     def first(self, rows: np.ndarray) -> pa.Array:
         """Return the first value of each selected row (bool `[all rows]`); each must have one."""
-        import pyarrow as pa
-
         return self.values.take(pa.array(self.offsets[:-1][rows]))
 
 
@@ -96,31 +83,8 @@ class Sample:
             self._known[name] = Values(offsets - offsets[0], lists.flatten())
         return self._known[name]
 
-    def widths(self, name: str) -> np.ndarray:
-        """Return int `[rows]`: a column's number of values in each row; the values are not kept."""
-        return np.diff(self._lists(name).offsets.to_numpy(zero_copy_only=False))
-
-    def exact(self, name: str) -> np.ndarray:
-        """Return usable values of a float column as float64, before ExampleGen rounds them.
-
-        They are those of all first rows, which serve as well to check the rounding.
-        """
-        import pyarrow as pa
-        import pyarrow.types as types
-
-        with config_errors("data: "):
-            columns = [self.table.typed(each, name, self.types) for each in self._blocks([name])]
-        if not all(types.is_float64(c.type) or types.is_decimal(c.type) for c in columns):
-            values = self.values(name)
-            return values.values.to_numpy(zero_copy_only=False)[values.usable].astype(np.float64)
-        cells = [column.drop_null().cast(pa.float64()) for column in columns]
-        found = np.concatenate([c.to_numpy(zero_copy_only=False) for c in cells])
-        return found[np.isfinite(found)]
-
     def texts(self, name: str) -> list[bytes]:
         """Return the usable values of a string column."""
-        import pyarrow as pa
-
         values = self.values(name)
         return values.values.take(pa.array(np.flatnonzero(values.usable))).to_pylist()
 
@@ -131,10 +95,6 @@ class Sample:
 
     def batch(self, rows: np.ndarray) -> pa.RecordBatch:
         """Return rows, by number, as ExampleGen writes them."""
-        import pyarrow as pa
-
-        from components.arrow_example_gen.columns import as_batch
-
         numbers = self._numbers(rows)
         found: list[pa.RecordBatch] = []
         start = 0
@@ -159,8 +119,6 @@ class Sample:
         return rows if self.chosen is None else self.chosen[rows]
 
     def _lists(self, name: str) -> pa.ListArray:
-        import pyarrow as pa
-
         kinds: dict[str, Kind | None] = {name: self.kinds[name] or "string"}
         with config_errors("data: "):
             parts = [

@@ -6,15 +6,16 @@ import contextlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components import CsvOptions
+from components.arrow_example_gen import csv_table, csv_types, parquet
+from components.arrow_example_gen.columns import Block, Table
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import Source
-
-if TYPE_CHECKING:
-    from components import CsvOptions
-    from components.arrow_example_gen.columns import Block, Table
-    from components.arrow_example_gen.csv_table import CsvTable
 
 Value: TypeAlias = Any
 """An int, float, str or bytes."""
@@ -24,26 +25,17 @@ Rows: TypeAlias = Sequence[Sequence[Value] | None]
 
 ColumnType = Literal["int", "float", "string", "unknown"]
 
-_INT64 = range(-(2**63), 2**63)
-_DIGITS = 19  # digits of its largest value
-_WHOLE = re.compile(r"\s*[+-]?\d+\s*")
-
 
 def beyond_int64(values: Iterable[str]) -> str | None:
     """Return the first integer beyond int64 if all values are integers, else None.
 
-    It is the reason why a column is text, in CSV and for a uint64 of Parquet.
+    It is the reason why a column of a CSV is text.
     """
-    found = None
-    for value in values:
-        if not _WHOLE.fullmatch(value):
-            return None
-        text = value.strip()
-        digits = text.lstrip("+-0") or "0"  # Python converts at most 4,300 digits, including zeros
-        sign = -1 if text.startswith("-") else 1
-        if found is None and (len(digits) > _DIGITS or sign * int(digits) not in _INT64):
-            found = text
-    return found
+    texts = pc.ascii_trim_whitespace(pa.array(list(values), pa.string()))
+    if not pc.all(pc.match_substring_regex(texts, "^[+-]?[0-9]+$")).as_py():
+        return None
+    beyond = texts.filter(csv_types.beyond_int64(texts))
+    return beyond[0].as_py() if len(beyond) else None
 
 
 def open_table(
@@ -63,22 +55,20 @@ def open_table(
     Raises:
         ConfigError: A file has another format, or columns that are not those of the first one.
     """
-    from components import CsvOptions
-    from components.arrow_example_gen import csv_table, parquet
-    from components.arrow_example_gen.tfrecord import TfrecordTable
-
     names = [str(file) for file in found]
     with config_errors():
         if source == "csv":
             return csv_table.open_table(names, csv or CsvOptions())
         if source == "tfrecord":
+            from components.arrow_example_gen.tfrecord import TfrecordTable
+
             return TfrecordTable(tuple(names))
         return parquet.open_table(names, folders)
 
 
-def open_csv(found: Iterable[Path], options: CsvOptions) -> CsvTable:
+def open_csv(found: Iterable[Path], options: CsvOptions) -> csv_table.CsvTable:
     """Return CSV files as one table, see `open_table`."""
-    return cast("CsvTable", open_table(found, "csv", options))
+    return cast("csv_table.CsvTable", open_table(found, "csv", options))
 
 
 def check_features(kinds: Collection[str]) -> None:

@@ -15,6 +15,7 @@ import difflib
 import importlib.util
 import io
 import logging
+import re
 import socket
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -84,6 +85,8 @@ _REQUIRED: dict[_EngineName, tuple[tuple[tuple[str, ...], str], ...]] = {
 
 
 _CONNECT_SECONDS = 5.0
+# `Pipeline <job> failed in state FAILED: java.io.IOException: <the engine's message>`
+_JOB_FAILED = re.compile(r"Pipeline \S+ failed in state \w+: (?:[\w.$]+(?:Exception|Error): )*")
 
 
 def option_name(argument: str) -> str:
@@ -176,9 +179,7 @@ class BeamConfig(BaseModel):
 def check_beam(beam: BeamConfig, local_paths: dict[str, str]) -> None:
     """Check the options with Beam's own parser and validator, and where the workers would run.
 
-    Args:
-        beam: The section.
-        local_paths: Field -> path of each file and folder of the run on this machine.
+    Workers need the `local_paths` of the run, a path for each field.
 
     Raises:
         ConfigError: An option is unknown or wrong, or workers cannot see the paths.
@@ -264,3 +265,26 @@ def _objections(beam: BeamConfig, options: PipelineOptions) -> list[str]:
             *validator.validate_worker_region_zone(workers),
         ]
     return errors
+
+
+def error_message(error: BaseException) -> str:
+    """Return the message of code that failed inside Beam, without the layers around it.
+
+    Beam repeats the whole traceback inside the message of the exception that it raises, followed
+    by `[while running '<step>']`.
+    """
+    while error.__cause__ is not None and "[while running" not in str(error):
+        error = error.__cause__
+    text = str(error).strip()
+    if "Traceback (most recent call last)" in text:
+        last = text.rpartition("\n  File ")[2]
+        # Below the last frame: its source line (indented), then the message up to the end.
+        lines = last.splitlines()[1:]
+        while lines and (lines[0].startswith("    ") or not lines[0].strip()):
+            lines.pop(0)
+        text = "\n".join(lines).strip() or text
+    elif found := _JOB_FAILED.match(text):
+        text = text[found.end() :]
+    else:
+        text = f"{type(error).__name__}: {text}"
+    return text.partition(" [while running")[0].strip()

@@ -1,19 +1,25 @@
-"""Statistics of each column of a file, for `features suggest` and `init`.
+"""Statistics of each column of a file, for `init`, block by block.
 
-Counts, ranges, moments and distinct values are those of all rows, which are read twice in blocks.
-Percentiles, and the values that rules compare with the label, are from a sample: rows whose number
-has a small hash, so that periodic data do not bias the sample.
+Counts, ranges and distinct values are those of all rows. Means, percentiles, and the values that
+rules compare with the label, are from a sample: rows whose number has a small hash, so that
+periodic data do not bias the sample. Distinct values are counted exactly up to a limit. Beyond it
+their number is estimated from the smallest hashes (k minimum values, Bar-Yossef et al., "Counting
+Distinct Elements in a Data Stream", 2002), within about 1 %, and their frequencies are those of the
+sample. NaN, infinities and empty texts count as missing, as in Transform.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from components import CsvOptions
 from components.arrow_example_gen.columns import Kind
@@ -26,21 +32,14 @@ from pipeline.data.tables import (
     ColumnType,
     Rows,
     Value,
+    beyond_int64,
     check_features,
     config_errors,
     open_table,
 )
-from pipeline.features.column_counter import (
-    FLOAT_MERGES,
-    ColumnCounter,
-    cells_of,
-    hash_numbers,
-)
-from pipeline.features.dates import DateFacts, counted_dates, text_dates
+from pipeline.features.dates import DateFacts, number_dates, text_dates
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from components.arrow_example_gen.columns import Table
 
 _MAX_ROWS = 100_000
@@ -48,6 +47,10 @@ _TOP_VALUES = 1_000
 _MOST_DISTINCT = 100_000  # distinct values per column that are counted exactly
 _ALL_DISTINCT = 2_000_000  # in all columns together
 _FEWEST_DISTINCT = 2_000
+_FEW_FLOATS = 1_000  # distinct floats counted exactly: most columns have as many as rows
+_SMALLEST = 1 << 14  # hashes kept: standard error of the estimate below 1 %
+_HASHES = float(1 << 64)
+FLOAT_MERGES = 2.0**53  # whole numbers from here on may be equal in float64
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,6 @@ class Numbers:
     percentiles: tuple[float, ...]  # 101: for 0, 1, ... 100 %, of the sample
     distinct: int = 0  # 0: unknown
     whole: bool = False  # no value has a fraction
-    increasing: bool = False  # each value exceeds the value of the previous row
 
     def at(self, percent: int) -> float:
         """Return a percentile."""
@@ -75,7 +77,6 @@ class Texts:
 
     distinct: int
     top: tuple[tuple[str, int], ...]  # the most frequent values with their counts
-    average_length: float
     beyond: str | None = None  # if all are integers: one beyond int64, the reason for text
     exact: bool = True  # else `distinct` is estimated, and `top` is scaled up from the sample
 
@@ -124,11 +125,8 @@ class ColumnFacts:
 class DataFacts:
     """Statistics of all columns of a file.
 
-    Attributes:
-        rows: Number of rows in the file.
-        every: One of `every` rows is in the sample, by a hash of its number.
-        columns: Statistics of each column.
-        values: Column -> the values of each row of the sample, None for none.
+    One of `every` rows is in the sample, by a hash of its number. `values` are those of each row of
+    the sample, None for none.
     """
 
     rows: int
@@ -155,14 +153,9 @@ def measure(
     csv: CsvOptions | None = None,
     max_rows: int = _MAX_ROWS,
 ) -> DataFacts:
-    """Read a file and return the statistics of its columns.
+    """Read a file, a folder, a glob or `package://...`; return the statistics of its columns.
 
-    Args:
-        path: A file, a folder of Parquet or Arrow files, a glob, or `package://...`.
-        source: Its format; None: derived from its name.
-        csv: The CSV dialect; None: the defaults, which detect most of it.
-        max_rows: Approximate maximum number of rows in the sample. The sample of a longer file has
-            at least about half as many.
+    The sample has at most about `max_rows` rows, and of a longer file at least half as many.
 
     Raises:
         ConfigError: The file does not exist, is empty, has another format or no row.
@@ -197,8 +190,6 @@ def source_of(path: str) -> Source:
 
 def _measured(table: Table, max_rows: int) -> DataFacts:
     """Count all rows, and sample some of them."""
-    import pyarrow as pa
-
     from components.arrow_example_gen.csv_table import CsvTable
 
     is_csv = isinstance(table, CsvTable)
@@ -211,7 +202,7 @@ def _measured(table: Table, max_rows: int) -> DataFacts:
     check_features(found)
     kinds: dict[str, Kind] = {name: kind or "string" for name, kind in found.items()}
     limit = min(max(_ALL_DISTINCT // len(kinds), _FEWEST_DISTINCT), _MOST_DISTINCT)
-    counters = {name: ColumnCounter(kind, limit) for name, kind in kinds.items()}
+    counters = {name: _ColumnCounter(kind, limit) for name, kind in kinds.items()}
     every = 1
     while rows > every * max_rows:
         every *= 2
@@ -230,7 +221,7 @@ def _measured(table: Table, max_rows: int) -> DataFacts:
     facts, values = [], {}
     for name, counter in counters.items():
         column = pa.concat_arrays(sampled.pop(name))
-        facts.append(_column(name, counter, cells_of(column, counter.kind).values))
+        facts.append(_column(name, counter, _cells(column, counter.kind)[0]))
         values[name] = _listed(column)
     return DataFacts(rows, every, tuple(facts), values)
 
@@ -238,14 +229,12 @@ def _measured(table: Table, max_rows: int) -> DataFacts:
 def _sampled(start: int, rows: int, every: int) -> np.ndarray:
     """Return the sampled rows of a block: by a hash of the row number, and always the first row."""
     numbers = np.arange(start, start + rows, dtype=np.int64)
-    hashes = hash_numbers(numbers)
+    hashes = _hash_numbers(numbers)
     return np.flatnonzero((hashes & np.uint64(every - 1) == 0) | (numbers == 0))
 
 
 def _listed(column: pa.Array) -> Rows:
     """Return the values of each row, or None for a row without values."""
-    import pyarrow as pa
-
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
         return [None if value is None else [value] for value in _to_list(column)]
     ends = np.cumsum(column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)).tolist()
@@ -259,8 +248,6 @@ def _listed(column: pa.Array) -> Rows:
 
 def _to_list(flat: pa.Array) -> list[Value]:
     """Return the same as `to_pylist`, but without a slow Arrow object per value."""
-    import pyarrow as pa
-
     if pa.types.is_integer(flat.type) or pa.types.is_floating(flat.type):
         filled = flat.fill_null(0).to_numpy(zero_copy_only=False).tolist()
         if not flat.null_count:
@@ -270,37 +257,31 @@ def _to_list(flat: pa.Array) -> list[Value]:
     return flat.to_numpy(zero_copy_only=False).tolist()
 
 
-def _column(name: str, counter: ColumnCounter, sampled: np.ndarray) -> ColumnFacts:
+def _column(name: str, counter: _ColumnCounter, sampled: np.ndarray) -> ColumnFacts:
     """Return the statistics of a column; percentiles and very many values use the sample."""
-    rows, missing = counter.rows, counter.missing
     if not counter.present:
-        return ColumnFacts(name, "unknown", rows, missing=rows)
-    texts = None if counter.kind == "float" else _texts(counter, sampled)
-    dates = counted_dates(counter.dates)
-    if dates is None and counter.kind == "int" and texts is not None:
-        dates = _whole_dates(counter)
+        return ColumnFacts(name, "unknown", counter.rows, missing=counter.rows)
+    numbers = texts = dates = None
+    if counter.kind != "string":
+        numbers = _numbers(counter, sampled)
+    if counter.kind != "float":
+        counts = counter.distinct.counts
+        if counts is None:
+            values, times = np.unique(sampled, return_counts=True)
+            share = counter.values / max(1, len(sampled))
+            counts = dict(zip(values.tolist(), np.round(times * share).astype(int), strict=True))
+        texts = _texts(counter, counts)
+        if numbers is None:
+            dates = text_dates(list(counts))
+        else:
+            dates = number_dates(list(counts), int(numbers.minimum), int(numbers.maximum))
     return ColumnFacts(
-        name=name,
-        type=counter.kind,
-        rows=rows,
-        missing=missing,
-        several=counter.several,
-        numbers=None if counter.kind == "string" else _numbers(counter, sampled),
-        texts=texts,
-        dates=dates,
+        *(name, counter.kind, counter.rows, counter.missing, counter.several),
+        *(numbers, texts, dates),
     )
 
 
-def _whole_dates(counter: ColumnCounter) -> DateFacts | None:
-    """Return the dates of ints such as 20130506, or None."""
-    days = counter.distinct.counts
-    if days is None or not (counter.minimum >= 19_000_101 and counter.maximum <= 20_991_231):
-        return None
-    written = [str(day) for day in days]
-    return text_dates(written, (), written, without_time=True)
-
-
-def _numbers(counter: ColumnCounter, sampled: np.ndarray) -> Numbers:
+def _numbers(counter: _ColumnCounter, sampled: np.ndarray) -> Numbers:
     low, high = counter.minimum.item(), counter.maximum.item()
     if not len(sampled):  # its few values are all in other rows
         sampled = np.array([low, high])
@@ -311,28 +292,179 @@ def _numbers(counter: ColumnCounter, sampled: np.ndarray) -> Numbers:
     return Numbers(
         minimum=low,
         maximum=high,
-        mean=counter.mean,
-        std=counter.std,
+        mean=float(sampled.mean()),
+        std=float(sampled.std()),
         zeros=counter.zeros,
         percentiles=(low, *inner, high),
         distinct=counter.distinct_values,
         whole=counter.whole,
-        increasing=counter.increasing,
     )
 
 
-def _texts(counter: ColumnCounter, sampled: np.ndarray) -> Texts:
-    counts = counter.distinct.counts
-    if counts is None:
-        found, times = np.unique(sampled, return_counts=True)
-        share = counter.values / max(1, len(sampled))
-        counts = {v: round(n * share) for v, n in zip(found.tolist(), times.tolist(), strict=True)}
+def _texts(counter: _ColumnCounter, counts: Mapping[Any, int]) -> Texts:
     # Ties are sorted, so that the order of the rows does not matter.
     top = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_TOP_VALUES]
     return Texts(
         counter.distinct_values,
-        tuple((str(value), count) for value, count in top),
-        counter.characters / counter.values,
+        tuple((str(value), int(count)) for value, count in top),
         counter.beyond,
         exact=counter.distinct.counts is not None,
     )
+
+
+def _cells(column: pa.Array, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
+    """Return the present values (int64, float64 or str) of a column, and each row's number."""
+    rows = len(column)
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        owners = np.asarray(pc.list_parent_indices(column))
+        flat = column.flatten()
+    else:
+        owners, flat = np.arange(rows), column
+    present = flat.is_valid().to_numpy(zero_copy_only=False)
+    if kind == "string":
+        values = _as_texts(flat).to_numpy(zero_copy_only=False)
+        present = present & (values != "")
+    elif kind == "float":
+        values = flat.to_numpy(zero_copy_only=False).astype(np.float64)
+        present = present & np.isfinite(values)
+    else:
+        values = flat.fill_null(0).to_numpy(zero_copy_only=False)
+    return values[present], np.bincount(owners[present], minlength=rows)
+
+
+def _as_texts(values: pa.Array) -> pa.Array:
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:  # some bytes are not UTF-8
+        decoded = [None if v is None else v.decode(errors="replace") for v in values.to_pylist()]
+        return pa.array(decoded, pa.string())
+
+
+class _DistinctCounter:
+    """The number of distinct values, and the frequencies of up to `limit` of them."""
+
+    def __init__(self, limit: int, hashes: Callable[[Any], np.ndarray]):
+        self.limit, self._hashes = limit, hashes
+        self.counts: dict[Any, int] | None = {}
+        self._smallest = np.empty(0, np.uint64)
+        self._waiting: list[np.ndarray] = []  # hashes that may be among the smallest
+
+    def add(self, values: np.ndarray, counts: np.ndarray) -> None:
+        """Add distinct values with their frequencies."""
+        if self.counts is None:
+            self.add_uncounted(values)
+            return
+        known = self.counts
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            known[value] = known.get(value, 0) + count
+        if len(known) > self.limit:
+            self.add_uncounted(np.array(list(known), values.dtype))
+            self.counts = None
+
+    def add_uncounted(self, values: np.ndarray) -> None:
+        """Add values, which may repeat; for when `counts` is None."""
+        hashes = self._hashes(values)
+        if len(self._smallest) == _SMALLEST:
+            hashes = hashes[hashes < self._smallest[-1]]
+        self._waiting.append(hashes)
+        if sum(map(len, self._waiting)) > _SMALLEST:
+            self._keep_smallest()
+
+    @property
+    def distinct(self) -> int:
+        """The number of distinct values; an estimate if `counts` is None."""
+        if self.counts is not None:
+            return len(self.counts)
+        self._keep_smallest()
+        if len(self._smallest) < _SMALLEST:
+            return len(self._smallest)
+        return round((_SMALLEST - 1) * _HASHES / float(self._smallest[-1]))
+
+    def _keep_smallest(self) -> None:
+        self._smallest = np.unique(np.concatenate([self._smallest, *self._waiting]))[:_SMALLEST]
+        self._waiting = []
+
+
+class _ColumnCounter:
+    """Statistics of one column: rows, missing values, range, moments, distinct values."""
+
+    def __init__(self, kind: Kind, limit: int):
+        self.kind: Kind = kind
+        self.rows = self.missing = self.present = self.values = 0
+        self.several = False
+        self.minimum: Any = math.inf  # an int64, if the kind is int
+        self.maximum: Any = -math.inf
+        self.zeros = 0
+        self.whole = True  # all numbers are whole
+        self.increasing = kind != "string"  # each value exceeds the value of the previous row
+        self.beyond: str | None = None
+        self._all_whole_texts = kind == "string"
+        limit = min(limit, _FEW_FLOATS) if kind == "float" else limit
+        self.distinct = _DistinctCounter(limit, _text_hashes if kind == "string" else _hash_numbers)
+
+    def add(self, column: pa.Array) -> None:
+        """Count a block of the column."""
+        values, per_row = _cells(column, self.kind)
+        self.rows += len(per_row)
+        with_value = int(np.count_nonzero(per_row))
+        self.present += with_value
+        self.missing += len(per_row) - with_value
+        self.several |= bool(len(per_row)) and int(per_row.max()) > 1
+        if not len(values):
+            return
+        if self.kind == "string":
+            self._add_texts(values)
+        else:
+            self._add_numbers(values)
+            if self.distinct.counts is None:
+                self.distinct.add_uncounted(values)
+            else:
+                self.distinct.add(*np.unique(values, return_counts=True))
+        self.values += len(values)
+
+    @property
+    def distinct_values(self) -> int:
+        """The number of distinct values, at most `values`; exact if the values increase."""
+        if self.increasing and not self.several:
+            return self.values
+        return min(self.distinct.distinct, self.values)
+
+    def _add_texts(self, values: np.ndarray) -> None:
+        encoded = pc.dictionary_encode(pa.array(values, pa.string()))
+        texts = encoded.dictionary
+        counts = np.bincount(encoded.indices.to_numpy(), minlength=len(texts))
+        if self._all_whole_texts:
+            self._look_for_beyond(texts)
+        self.distinct.add(texts.to_numpy(zero_copy_only=False), counts)
+
+    def _look_for_beyond(self, texts: pa.Array) -> None:
+        whole = pc.match_substring_regex(texts, r"^\s*[+-]?\d+\s*$")
+        if not pc.all(whole).as_py():
+            self._all_whole_texts, self.beyond = False, None
+        elif self.beyond is None:
+            self.beyond = beyond_int64(texts.to_pylist())
+
+    def _add_numbers(self, values: np.ndarray) -> None:
+        low, high = values.min(), values.max()
+        if self.increasing:
+            after = self.values == 0 or low > self.maximum
+            self.increasing = after and bool(np.all(values[1:] > values[:-1]))
+        self.minimum, self.maximum = min(self.minimum, low), max(self.maximum, high)
+        self.zeros += int(np.count_nonzero(values == 0))
+        if self.kind == "float" and self.whole:
+            self.whole = bool(np.all(values == np.floor(values)))
+
+
+def _hash_numbers(numbers: np.ndarray) -> np.ndarray:
+    """Return a uint64 for each int64 or float64, with the finalizer of MurmurHash3."""
+    found = numbers.view(np.uint64).copy()
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        found ^= found >> np.uint64(33)
+        found *= np.uint64(factor)
+    return found ^ (found >> np.uint64(33))
+
+
+def _text_hashes(texts: Sequence[str] | np.ndarray) -> np.ndarray:
+    import pandas as pd
+
+    return pd.util.hash_array(np.asarray(texts, object), categorize=False)

@@ -1,4 +1,4 @@
-"""Choose the step for a column, with the reason: the rules of `features suggest`.
+"""Choose the step for a column, with the reason: the rules of `init`.
 
 A pure function from a column's statistics to a proposal. The first matching rule applies:
 
@@ -103,13 +103,9 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class _FreeText(NamedTuple):
-    """Statistics of a column of free text.
+    """Statistics of a column of free text: `again` is the share of words in `least` or more rows.
 
-    Attributes:
-        words: Words per text on average.
-        again: Share of the words that are in `least` rows or more, but not in nearly all.
-        least: Minimum number of rows.
-        max_terms: Positions that hold the known terms of 95 % of the texts; a power of two.
+    `max_terms` positions, a power of two, hold the known terms of 95 % of the texts.
     """
 
     words: float
@@ -118,12 +114,8 @@ class _FreeText(NamedTuple):
     max_terms: int
 
 
-def free_text(rows: Rows) -> _FreeText | None:
-    """Return the statistics of a text column; None if it is not free text.
-
-    Args:
-        rows: The values of each row of a sample, None for none.
-    """
+def _text_statistics(rows: Rows) -> _FreeText | None:
+    """Return the statistics of a sample of a text column; None if it is not free text."""
     present = [row[0] for row in rows if row]
     texts = [_plain(text) for text in present[:: max(1, -(-len(present) // _MOST_ROWS))]]
     if not texts:
@@ -164,7 +156,7 @@ def _terms(text: str) -> set[str]:
     return {*words, *map("_".join, itertools.pairwise(words))}
 
 
-MOSTLY_MISSING = 0.95
+_MOSTLY_MISSING = 0.95
 _INDICATOR_SHARE = 0.01  # at least this share: the model gets an indicator of missing values
 _OWN_VALUE = 0.5  # distinct texts per row; with more, a text identifies its row
 _FEW = 10  # distinct values that get a 0/1 column each
@@ -183,34 +175,22 @@ _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})([ T].*)?|\d{4}[
 _DATE_NAME = re.compile(r"(^|_)(time|date|timestamp|datetime|epoch|ts|at)(_|$)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class SuggestedStep:
-    """The step of a group; columns with equal steps share a group.
-
-    Attributes:
-        name: Name of the group, which is made unique later.
-        options: Options of the group in the YAML, except name and columns.
-        why: The rule, in a sentence.
-    """
+class _Step(NamedTuple):
+    """The step of a group: its name, its options in the YAML, and the rule, in a sentence."""
 
     name: str
     options: JsonObject
     why: str
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """The proposed step for a column; None: leave it out.
+class Proposal(NamedTuple):
+    """The proposed step for a column, and the numbers that decided; no step: leave it out.
 
-    Attributes:
-        column: Name of the column.
-        step: The step, or None.
-        measured: The numbers that decided.
-        group: Whether rows with equal values belong in the same split.
+    `group`: rows with equal values belong in the same split.
     """
 
     column: str
-    step: SuggestedStep | None
+    step: _Step | None
     measured: str
     group: bool = False
 
@@ -236,28 +216,27 @@ def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
     """Return the step for a column."""
     if facts.present == 0:
         return Proposal(facts.name, None, "no row has a value")
-    if facts.missing_share > MOSTLY_MISSING:
+    if facts.missing_share > _MOSTLY_MISSING:
         return Proposal(facts.name, None, f"{facts.missing_share:.1%} of the rows have no value")
     if facts.several:
         return _several(facts)
-    if is_constant(facts):
+    if _is_constant(facts):
         return _constant(facts, table)
     if facts.numbers is None:
         assert facts.texts is not None
         if facts.dates is None and (repeated := repeated_id_reason(facts)) is not None:
             return Proposal(facts.name, None, repeated, group=True)
         return _text(facts, facts.texts, table)
-    date = _number_date(facts, table)
-    if date is not None:
-        return date
+    if facts.dates is not None and has_dates(facts):  # ints since 1970, or such as 20130506
+        return _date(facts, facts.dates, table)
     if (reason := id_reason(facts)) is not None:
         return Proposal(facts.name, None, reason)
     if (repeated := repeated_id_reason(facts)) is not None:
         return Proposal(facts.name, None, repeated, group=facts.type == "int")
     if facts.texts is not None:
-        special = _int(facts, facts.numbers, facts.texts, table)
-        if special is not None:
-            return special
+        codes = _codes(facts, facts.numbers, facts.texts, table)
+        if codes is not None:
+            return codes
     return _number(facts, facts.numbers, table)
 
 
@@ -273,7 +252,7 @@ def label_of(facts: ColumnFacts) -> JsonObject:
     if facts.several:
         raise ValueError(f"--label={name}: rows hold several values; use a column with one")
     values = facts.texts
-    if is_constant(facts):
+    if _is_constant(facts):
         raise ValueError(f"--label={name}: constant, nothing can be learned; use another column")
     if facts.numbers is None:
         assert values is not None
@@ -287,12 +266,12 @@ def label_of(facts: ColumnFacts) -> JsonObject:
             )
         return {"column": name, "kind": "multiclass"}
     low, high = facts.numbers.minimum, facts.numbers.maximum
-    if _zero_or_one(facts, facts.numbers):
+    if _zero_or_one(facts.numbers):
         return {"column": name, "kind": "binary"}
     if values is not None and values.distinct == 2:
         return {"column": name, "kind": "binary", "positive": int(high)}
     if values is not None and low == 0 and high < _CODES and values.distinct == high + 1:
-        return {"column": name, "kind": "regression" if _are_counts(facts) else "multiclass"}
+        return {"column": name, "kind": "regression" if _are_counts(values) else "multiclass"}
     return {"column": name, "kind": "regression"}
 
 
@@ -307,23 +286,18 @@ def is_small_whole(facts: ColumnFacts) -> bool:
     return max(-numbers.minimum, numbers.maximum) < _CODES
 
 
-def _are_counts(facts: ColumnFacts) -> bool:
-    """Return whether a label's whole numbers count something, and so are no classes.
+def _are_counts(values: Texts) -> bool:
+    """Return whether whole numbers from 0 on, without gaps, count something and are no classes.
 
-    Counts have no gaps from 0 on, at least `_FEWEST_COUNTS` values, and 20 rows for each on
-    average. Above 0, which may be frequent, they rise to one peak in the lower half and then fall,
-    except for chance, to hardly any row with the largest. Classes rarely have this order, and
-    ratings often are the largest.
+    Counts have at least `_FEWEST_COUNTS` values, and 20 rows for each on average. Above 0, which
+    may be frequent, they rise to one peak in the lower half and then fall, except for chance, to
+    hardly any row with the largest. Classes rarely have this order, and ratings often are the
+    largest.
     """
-    numbers, texts = facts.numbers, facts.texts
-    if numbers is None or texts is None or not texts.exact or facts.type != "int":
+    rows = np.array([count for _, count in sorted(values.top, key=lambda each: int(each[0]))])
+    largest, least = len(rows) - 1, max(200, _ROWS_PER_CODE * len(rows))
+    if not values.exact or largest + 1 < _FEWEST_COUNTS or rows.sum() < least:
         return False
-    largest = int(numbers.maximum)
-    if numbers.minimum != 0 or not _FEWEST_COUNTS - 1 <= largest < _CODES:
-        return False
-    if texts.distinct != largest + 1 or facts.present < max(200, _ROWS_PER_CODE * texts.distinct):
-        return False
-    rows = np.array([count for _, count in sorted(texts.top, key=lambda each: int(each[0]))])
     positive = rows[1:]
     peak = int(positive.argmax())
     rises = np.diff(positive) * np.where(np.arange(len(positive) - 1) < peak, 1, -1)
@@ -351,7 +325,7 @@ def keeps_numbers(columns: Iterable[ColumnFacts], label: ColumnFacts, kind: str)
     return rows < _ROWS_PER_VALUE * values
 
 
-def is_constant(facts: ColumnFacts) -> bool:
+def _is_constant(facts: ColumnFacts) -> bool:
     """Return whether all present values are equal."""
     numbers, texts = facts.numbers, facts.texts
     equal = numbers is not None and numbers.minimum == numbers.maximum
@@ -369,7 +343,7 @@ def _constant(facts: ColumnFacts, table: TableFacts) -> Proposal:
         return _category(facts, facts.texts, table)
     if f"{facts.name}_missing" in table.names:
         return Proposal(facts.name, None, f"constant: always {value} or missing")
-    step = SuggestedStep(
+    step = _Step(
         "marks",
         {"impute": "mean", "missing_indicator": True, "scale": "z_score"},
         "One value or missing: a 0/1 column marks the missing values.",
@@ -384,7 +358,7 @@ def _several(facts: ColumnFacts) -> Proposal:
         option: JsonObject = {"values": _listed(facts.texts)}
     else:
         option = {"top_k": min(facts.texts.distinct, _CODES)}
-    step = SuggestedStep(
+    step = _Step(
         facts.name,
         {"encode": {"multi_hot": option}},
         "Rows hold several values: a 0/1 column for each.",
@@ -393,43 +367,40 @@ def _several(facts: ColumnFacts) -> Proposal:
 
 
 def _text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
-    name, distinct = facts.name, texts.distinct
-    date = _text_date(facts, texts, table)
-    if date is not None:
-        return date
+    name, distinct, labels = facts.name, texts.distinct, [text for text, _ in texts.top]
+    if facts.dates is not None:
+        return _date(facts, facts.dates, table)
+    if texts.exact and all(map(_OTHER_DATE.fullmatch, labels)):
+        problem = "not all in one format: write them as 2013-05-06 to encode their parts"
+        return Proposal(name, None, f"dates like {_shown(labels[0])}, {problem}")
     if texts.beyond is not None and distinct > _FEW:
         return Proposal(name, None, f"{texts.number} whole numbers, {_beyond(texts.beyond)}")
     counted = sum(count for _, count in texts.top)
     numeric = sum(count for text, count in texts.top if is_number(text))
     if numeric >= 0.9 * counted and distinct > _FEW:
-        others = [text for text, _ in texts.top if not is_number(text)]
-        if others:  # otherwise the message describes them as codes
-            return Proposal(
-                name,
-                None,
-                f"numbers, except texts like {_shown(others[0])}: empty such cells to scale it",
-            )
+        for text in labels:  # without one, the message describes them as codes
+            if not is_number(text):
+                but = f"texts like {_shown(text)}: empty such cells to scale it"
+                return Proposal(name, None, f"numbers, except {but}")
     own_values = distinct > _OWN_VALUE * facts.present
     if distinct > _FEW and (own_values or distinct > _MANY):
         free = _free_text(facts, texts, table)
         if free is not None:
             return free
     if own_values and distinct > _FEW:
+        what = "ids, or texts with few words or with words that do not repeat"
         return Proposal(
-            name,
-            None,
-            f"{texts.number} different texts in {facts.present:,} rows, {texts.average_length:.0f} "
-            "characters on average: ids, or texts with few words or with words that do not repeat",
+            name, None, f"{texts.number} different texts in {facts.present:,} rows: {what}"
         )
     return _category(facts, texts, table)
 
 
 def _free_text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal | None:
-    found = free_text(table.values.get(facts.name, ()))
+    found = _text_statistics(table.values.get(facts.name, ()))
     if found is None:
         return None
     default = found.max_terms == Text().max_terms
-    step = SuggestedStep(
+    step = _Step(
         "texts",
         {"encode": "text" if default else {"text": {"max_terms": found.max_terms}}},
         "Free text: the words and pairs of words of each row, by TF-IDF.",
@@ -446,7 +417,7 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
     values = _listed(texts)
     outputs = {f"{name}={value}" for value in values} | {f"{name}_other", f"{name}_missing"}
     if distinct <= _FEW and not outputs & set(table.names):
-        step = SuggestedStep(
+        step = _Step(
             name,
             {"encode": {"one_hot": {"values": values}}},
             f"At most {_FEW} different values: a 0/1 column for each, one for other values and one "
@@ -457,7 +428,7 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
             measured = f"{_shown(values[0])} or nothing; {facts.missing_share:.1%} missing"
         return Proposal(name, step, measured)
     if distinct <= _MANY:
-        step = SuggestedStep(
+        step = _Step(
             "categories",
             {"encode": {"vocabulary": {}}},
             f"At most {_MANY:,} different values: an id for each, by frequency.",
@@ -467,7 +438,7 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
             measured += "; names of 0/1 columns would be those of other columns"
         return Proposal(name, step, measured)
     buckets = min(1 << (distinct - 1).bit_length(), _HASH_LARGEST)
-    step = SuggestedStep(
+    step = _Step(
         "many_values",
         {"encode": {"hash": {"buckets": buckets}}},
         f"More than {_MANY:,} different values: ids by hash, without a vocabulary.",
@@ -475,11 +446,13 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
     return Proposal(name, step, f"{texts.number} values, {_top(facts, texts)}")
 
 
-def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) -> Proposal | None:
-    """Return the step of flags and codes; None for other numbers."""
+def _codes(
+    facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts
+) -> Proposal | None:
+    """Return the step of codes; None for other numbers."""
     distinct = texts.distinct
-    if _zero_or_one(facts, numbers):
-        return _flag(facts, numbers, table)
+    if _zero_or_one(numbers):
+        return None
     if distinct <= _FEW:
         return None if table.keeps_numbers else _category(facts, texts, table)
     if not is_code(facts):
@@ -487,7 +460,7 @@ def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) 
     frequent = facts.present >= _ROWS_PER_CODE * distinct
     if numbers.minimum >= 0 and numbers.maximum < _CODES and frequent:
         size = int(numbers.maximum) + 1
-        step = SuggestedStep(
+        step = _Step(
             f"codes_below_{size}",
             {"encode": {"integer": {"size": size}}},
             f"Few small integers, each in {_ROWS_PER_CODE} rows or more on average: codes, an id "
@@ -499,8 +472,10 @@ def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) 
 
 
 def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal:
-    if _zero_or_one(facts, numbers):
-        return _flag(facts, numbers, table)
+    if _zero_or_one(numbers):
+        ones = f"1 in {1.0 - numbers.zeros / facts.present:.1%}"
+        why = "Only 0 and 1: not scaled."
+        return _scaled(facts, table, "flags", {"scale": "none"}, ones, "most_frequent", why)
     p10, p25, p50, p75, p90 = (numbers.at(level) for level in (10, 25, 50, 75, 90))
     p1, p99 = numbers.at(1), numbers.at(99)
     skew = _bowley(p10, p50, p90)
@@ -560,14 +535,6 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
     )  # fmt: skip
 
 
-def _flag(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal:
-    ones = 1.0 - numbers.zeros / facts.present
-    return _scaled(
-        facts, table, "flags", {"scale": "none"}, f"1 in {ones:.1%}", "most_frequent",
-        "Only 0 and 1: not scaled.",
-    )  # fmt: skip
-
-
 def _scaled(
     facts: ColumnFacts,
     table: TableFacts,
@@ -579,32 +546,17 @@ def _scaled(
 ) -> Proposal:
     """Return the step, extended for missing values."""
     if not facts.missing:
-        return Proposal(facts.name, SuggestedStep(name, options, why), measured)
+        return Proposal(facts.name, _Step(name, options, why), measured)
     measured += f"; {facts.missing_share:.1%} missing"
     options = {"impute": impute, **options}
     why += f" Missing values become the {impute.replace('most_frequent', 'most frequent value')}"
     indicator = f"{facts.name}_missing"
     if facts.missing_share < _INDICATOR_SHARE or indicator in table.names:
-        step = SuggestedStep(f"{name}_imputed", options, why + ".")
+        step = _Step(f"{name}_imputed", options, why + ".")
         return Proposal(facts.name, step, measured)
     why += f"; {_INDICATOR_SHARE:.0%} or more are missing: a 0/1 column marks them."
     options = {"impute": impute, "missing_indicator": True, **options}
-    return Proposal(facts.name, SuggestedStep(f"{name}_with_missing", options, why), measured)
-
-
-def _text_date(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal | None:
-    """Return the step for texts, or ints such as 20130506, that are dates; else None."""
-    if facts.dates is not None and facts.dates.unit is None:
-        return _date(facts, facts.dates, table)
-    labels = _listed(texts)
-    if texts.exact and facts.numbers is None and all(map(_OTHER_DATE.fullmatch, labels)):
-        return Proposal(
-            facts.name,
-            None,
-            f"dates like {_shown(labels[0])}, not all in one format: write them as 2013-05-06 to "
-            "encode their parts",
-        )
-    return None
+    return Proposal(facts.name, _Step(f"{name}_with_missing", options, why), measured)
 
 
 def has_dates(facts: ColumnFacts) -> bool:
@@ -617,11 +569,6 @@ def has_dates(facts: ColumnFacts) -> bool:
     sure = low >= _SURE_FIRST and high <= _SURE_LAST
     # Ids with ten digits are in the same range.
     return sure and not is_id_name(facts.name) and not is_consecutive(numbers, facts.present)
-
-
-def _number_date(facts: ColumnFacts, table: TableFacts) -> Proposal | None:
-    """Return the step for ints since 1970 or such as 20130506; else None."""
-    return _date(facts, facts.dates, table) if facts.dates and has_dates(facts) else None
 
 
 def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:
@@ -644,7 +591,7 @@ def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:
     parts = [part for part in chosen.parts if f"{facts.name}_{part}" not in table.names]
     if not parts:
         return Proposal(facts.name, None, f"a date whose parts are columns already; {measured}")
-    step = SuggestedStep(
+    step = _Step(
         f"dates_{'_'.join(parts)}",
         {"encode": {"date": {"parts": parts, **options}}},
         "Dates: an id for each part"
@@ -653,11 +600,8 @@ def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:
     return Proposal(facts.name, step, measured)
 
 
-def _zero_or_one(facts: ColumnFacts, numbers: Numbers) -> bool:
-    """Return whether all values are 0 or 1: the number of ones matches the mean."""
-    inside = numbers.minimum == 0 and numbers.maximum == 1
-    ones = facts.present - numbers.zeros
-    return inside and math.isclose(numbers.mean * facts.present, ones, rel_tol=1e-9)
+def _zero_or_one(numbers: Numbers) -> bool:
+    return numbers.minimum == 0 and numbers.maximum == 1 and numbers.whole
 
 
 def _listed(texts: Texts) -> list[str]:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.common.json_types import JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
 from pipeline.report.records import NodeRecord, find_output, latest_run, latest_run_of
@@ -32,21 +32,14 @@ _SHORT = {"standard_deviation": "std", "lower_quartile": "q25", "upper_quartile"
 
 @dataclass(frozen=True)
 class Explained:
-    """A column's chain, and its missing values in the train split.
-
-    `missing` is a share in [0, 1]; None if the run's statistics are missing, or if its transform
-    graph is from a version that did not count the values of encoded columns.
-    """
+    """A column's chain, and its share of missing values in the train split, None if unknown."""
 
     chain: Chain
     missing: float | None
 
 
 def explain_columns(records: Mapping[str, NodeRecord]) -> list[Explained]:
-    """Read the chains of a run.
-
-    Args:
-        records: The nodes of the run (`latest_run`).
+    """Read the chains of a run, of the nodes that `latest_run` returns.
 
     Raises:
         ConfigError: The run has no finished Transform, its artifact is missing, or another
@@ -68,7 +61,9 @@ def explain_columns(records: Mapping[str, NodeRecord]) -> list[Explained]:
         chains = column_chains(graph.uri)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    rows = _rows(records)
+    output = find_output(records, NodeName.STATISTICS_GEN, "statistics")
+    train = read_statistics(Path(output.uri)).get(TRAIN_SPLIT) if output else None
+    rows = train.rows if train else None
     return [
         Explained(chain, 1.0 - chain.count / rows if rows and chain.count is not None else None)
         for chain in chains
@@ -110,7 +105,8 @@ def run_of_folder(folder: Path) -> dict[str, NodeRecord]:
 def show(explained: Sequence[Explained], *, as_json: bool) -> None:
     """Print a table, or JSON with every number in full."""
     if as_json:
-        print(json.dumps([_record(one) for one in explained], indent=1, allow_nan=False))
+        records = [{**asdict(one.chain), "missing": one.missing} for one in explained]
+        print(json.dumps(records, indent=1, allow_nan=False))
         return
     console = Console(emoji=False)
     if not console.is_terminal:
@@ -160,15 +156,3 @@ def _several(values: Sequence[str], separator: str) -> str:
     if more <= 1:
         return separator.join(values)
     return separator.join([*values[: _SHOWN_VALUES - 1], f"... {more + 1} more"])
-
-
-def _record(one: Explained) -> JsonObject:
-    record = asdict(one.chain)
-    return {**record, "missing": one.missing}
-
-
-def _rows(records: Mapping[str, NodeRecord]) -> int | None:
-    """Return the number of rows in the train split; None if unknown."""
-    output = find_output(records, NodeName.STATISTICS_GEN, "statistics")
-    train = read_statistics(Path(output.uri)).get(TRAIN_SPLIT) if output else None
-    return train.rows if train else None

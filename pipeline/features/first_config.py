@@ -1,7 +1,7 @@
 """`init`: write a complete first YAML for a data file, which `run` accepts without an edit.
 
-Features are those of `features suggest`. The rest follows from the number of rows and from the
-result of a model without features: a blessed model must be better than that.
+Features are those of `suggestion`. The rest follows from the number of rows and from the result of
+a model without features: a blessed model must be better than that.
 """
 
 from __future__ import annotations
@@ -10,28 +10,26 @@ import os
 import re
 import statistics
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import yaml
 
 from components.arrow_example_gen.decompress import SUFFIXES as COMPRESSED
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.common.json_types import JsonObject
 from pipeline.common.number_text import short_number
 from pipeline.common.output_file import check_output, output_file
 from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import SUFFIXES, Source
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.config.config_file import config_of_text
-from pipeline.data.csv_guess import CsvGuess
+from pipeline.data.csv_guess import CsvGuess, guess_csv
+from pipeline.data.data_sources import files
 from pipeline.data.tables import Rows
 from pipeline.features.column_facts import ColumnFacts, DataFacts, measure, source_of
 from pipeline.features.feature_rules import is_small_whole, label_of
-from pipeline.features.features_suggest import LeftOut, Suggestion, guess_of, suggest
 from pipeline.features.splits import (
     FEW_ROWS,
     LEAST_ROWS,
@@ -40,35 +38,12 @@ from pipeline.features.splits import (
     split_sizes,
     time_order,
 )
-from shared_core.coarse_floats import LABEL_STEPS, STEPS, coarse_float32
+from pipeline.features.suggestion import LeftOut, flow, suggest
+from shared_core.nearest import nearest_column
 from shared_core.run_warning import RunWarning
 
 _FEWEST_COLUMNS = 50
-_ROWS_PER_COLUMN = 4
-
-
-class _ModelSize(NamedTuple):
-    """Settings of `training.model` and of its optimizer."""
-
-    hidden_units: list[int]
-    dropout: float
-    knots: int
-    weight_decay: float
-
-
-_WIDE = _ModelSize(hidden_units=[16], dropout=0.5, knots=0, weight_decay=2.0)
-
-
-def _is_wide(rows: int, columns: int) -> bool:
-    """Return whether a table has so few rows for its columns that it needs strong regularization.
-
-    Args:
-        rows: Number of training rows.
-        columns: Number of feature columns.
-    """
-    return columns >= _FEWEST_COLUMNS and rows <= _ROWS_PER_COLUMN * columns
-
-
+_ROWS_PER_COLUMN = 4  # with fewer, a table is wide and needs strong regularization
 _FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based split
 _FEW_OF_A_CLASS = 100  # rows: with fewer, a class's share of a split is random
 _TARGET_NAMES = ("label", "target", "class", "outcome", "y", "survived", "price", "species")
@@ -78,16 +53,15 @@ _MANY = 10_000  # rows
 _ROWS_SEEN = 2_000_000  # for many rows, in all epochs
 
 
-@dataclass(frozen=True)
-class _Written:
+class _Written(NamedTuple):
     """The file that `init` wrote, its label, notes on choices, and warnings about the data."""
 
     path: Path
     label: str
     kind: str
-    notes: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    warnings: Sequence[RunWarning] = ()
+    notes: Sequence[str]
+    left_out: Sequence[LeftOut]
+    warnings: Sequence[RunWarning]
 
 
 def init_file(
@@ -117,24 +91,45 @@ def init_file(
         ConfigError: The data cannot be read, or has no such label, no usable column or too few
             rows; or `output` exists or cannot be written; or `check` refuses the configuration.
     """
-    name = pipeline_name(path)
+    name = _pipeline_name(path)
     output = output or Path(f"{name}.yaml")
     check_output(output, force=force)
     source = source or source_of(path)
-    guess = guess_of(path, source, header)
+    guess = _guess_of(path, source, header)
     data = measure(path, source=source, csv=guess.options if guess else None)
     chosen, why = (label, "") if label is not None else _likely_label(data)
-    suggestion = suggest(data, path, label=chosen, guess=guess)
-    text, notes, warnings = _first_config(
-        data,
-        path,
-        suggestion,
-        source=source,
-        label=chosen,
-        why=why,
-        name=name,
-        folder=output.parent,
-        guess=guess,
+    facts, target = _target_of(data, chosen, path, guess)
+    comments = _label_comments(facts, target, why)
+    suggestion = suggest(data, path, facts, target, comments)
+    split = _split_of(data, facts, target)
+    sizes = _sizes(facts, target, split, path)
+    drop = [_unlabelled(facts)] if facts.missing else []
+    repeated = [
+        *(guess.doubts if guess else ()),
+        *suggestion.warnings,
+        *split.warnings,
+        *_equal_rows(data),
+    ]
+    section = _data(path, source, output.parent, guess) | {"eval_percent": sizes.eval_percent}
+    section |= {"split": split.section} if split.section else {}
+    section |= {"drop_rows_without_label": True} if drop else {}
+    text = "\n".join(
+        [
+            *_heading(data, path, guess),
+            f"name: {name}",
+            *_wrapped(*drop, split.why, *map(str, sizes.warnings)),
+            *_group_split(suggestion.group_columns),
+            f"data: {flow(section)}",
+            *suggestion.lines,
+            *_training(
+                *(sizes.train, len(data.columns) - 1 - len(suggestion.left_out)),
+                as_is=_predicts_means(facts, target),
+            ),
+            *_evaluation(data, facts, target),
+            f"output: {{folder: output/{name}}}",
+            *_warnings(repeated),
+            "",
+        ]
     )
     config = config_of_text(text, output.parent)
     if check is not None:
@@ -146,92 +141,65 @@ def init_file(
             ) from None
     with output_file(output) as stream:
         stream.write(text)
-    said = [f"no --label: {_named_label(chosen, why)}"] if why else []
-    said += [*(guess.reasons if guess else ()), *notes]
-    return _Written(output, chosen, config.label.kind, tuple(said), suggestion.left_out, warnings)
+    notes = [f"no --label: {_named_label(chosen, why)}"] if why else []
+    notes += [*(guess.reasons if guess else ()), *drop]
+    notes += [_number_note(facts)] if _predicts_means(facts, target) else []
+    warnings = [*repeated, *sizes.warnings]
+    return _Written(output, chosen, config.label.kind, notes, suggestion.left_out, warnings)
 
 
-def _first_config(
-    data: DataFacts,
-    path: str,
-    suggestion: Suggestion,
-    *,
-    source: Source,
-    label: str,
-    why: str,
-    name: str,
-    folder: Path,
-    guess: CsvGuess | None = None,
-) -> tuple[str, list[str], list[RunWarning]]:
-    """Return the YAML as text, notes on choices, and warnings about the data.
+def _guess_of(path: str, source: Source, header: bool | None) -> CsvGuess | None:
+    """Return the CSV dialect; None for other formats, for which `header` must not be set."""
+    if source == "csv":
+        return guess_csv(files(path, "--data", base="the working directory"), header)
+    if header is not None:
+        option = "--header" if header else "--no-header"
+        raise ConfigError(f"{option}: only for CSV, and the data are {source}; remove it.")
+    return None
 
-    Args:
-        data: Statistics of the data.
-        path: Path of the data.
-        suggestion: The features.
-        source: Format of the data.
-        label: The column to predict.
-        why: How the label was chosen; "" if the user named it.
-        name: Name of the pipeline.
-        folder: Folder of the YAML, the base of relative paths.
-        guess: The detected CSV dialect.
 
-    Raises:
-        ConfigError: As in `init_file`.
-    """
-    (facts,) = (column for column in data.columns if column.name == label)
-    target = label_of(facts)
-    split = _split_of(data, facts, target)
-    sizes = _sizes(data, facts, target, split, path)
-    heading, _, section = suggestion.text.partition("features:\n")
-    comments = "".join(f"  # {line}\n" for line in _label_comments(facts, target, why))
-    # At the start of a line, because a column may also be named `label`.
-    section = re.sub("^  label: ", lambda found: comments + found[0], section, flags=re.MULTILINE)
-    drop = facts.missing > 0
-    notes = [
-        *([_unlabelled(facts)] if drop else []),
-        *([_number_note(facts)] if _predicts_means(facts, target) else []),
-    ]
-    repeated = [
-        *(guess.doubts if guess else ()),
-        *suggestion.warnings,
-        *split.warnings,
-        *_equal_rows(data),
-    ]
-    coarse = _coarse_columns(data, facts, target, suggestion.left_out)
-    rows = _data(path, source, folder, guess, drop=drop, split=split, held_out=sizes.eval_percent)
+def _target_of(
+    data: DataFacts, label: str, path: str, guess: CsvGuess | None
+) -> tuple[ColumnFacts, JsonObject]:
+    """Return the statistics of the label and the content of `label:`."""
+    columns = {column.name: column for column in data.columns}
+    if label not in columns:
+        raise ConfigError(f"--label={label}: not in {path}; {nearest_column(label, columns)}")
+    try:
+        return columns[label], label_of(columns[label])
+    except ValueError as error:
+        doubts = [str(each) for each in (guess.doubts if guess else ()) if each.column == label]
+        raise ConfigError(" ".join([f"{str(error).rstrip('.')}.", *doubts])) from None
+
+
+def _heading(data: DataFacts, path: str, guess: CsvGuess | None) -> list[str]:
     lines = [
-        heading.rstrip("\n"),
-        f"name: {name}",
-        *([f"# {plain_line(_unlabelled(facts))}"] if drop else []),
-        *(
-            f"# {line}"
-            for said in (split.why, *map(str, sizes.warnings))
-            for line in textwrap.wrap(plain_line(said), 90)
-        ),
-        *(f"# {line}" for line in _group_split(suggestion)),
-        f"data: {_flow(rows)}",
-        "features:",
-        section.rstrip("\n"),
-        *training(
-            *(sizes.train, len(data.columns) - 1 - len(suggestion.left_out)),
-            as_is=_predicts_means(facts, target),
-        ),
-        *evaluation(facts, target, data.values.get(label, ()), is_sample=data.every > 1),
-        f"output: {{folder: output/{name}}}",
-        *_warnings(repeated),
+        f"# Suggested for {plain_line(path)}: {data.rows:,} rows, {len(data.columns)} columns.",
+        "# Based on statistics only, which do not know what a column means: review each choice.",
     ]
-    return "\n".join(lines) + "\n", notes, [*repeated, *coarse, *sizes.warnings]
+    if data.every > 1:
+        lines[1:1] = _wrapped(
+            "Counts and ranges are of all rows; means, percentiles, skew and comparisons with the "
+            f"label are of a sample of {data.sample_rows:,} rows."
+        )
+    if data.rows < FEW_ROWS:
+        lines.append(f"# With fewer than {FEW_ROWS} rows, check every choice.")
+    return lines + [f"# {plain_line(reason)}" for reason in (guess.reasons if guess else ())]
+
+
+def _wrapped(*texts: str) -> list[str]:
+    """Return the texts as comments; none for an empty text."""
+    return [f"# {line}" for text in texts for line in textwrap.wrap(plain_line(text), 90)]
 
 
 def _warnings(found: Sequence[RunWarning]) -> list[str]:
     """Return the lines of `warnings:`, which each run repeats; what its nodes find is not there."""
-    lines = [f"  - {_flow(each.model_dump(exclude_defaults=True))}" for each in found]
+    lines = [f"  - {flow(each.model_dump(exclude_defaults=True))}" for each in found]
     heading = ["# Each run repeats these. Delete a line once you have checked it.", "warnings:"]
     return [*heading, *lines] if lines else []
 
 
-def pipeline_name(path: str) -> str:
+def _pipeline_name(path: str) -> str:
     """Return a pipeline name derived from the data's name: `My Houses.csv.gz` -> `my-houses`."""
     stem = Path(path.rstrip("/")).name
     while Path(stem).suffix.lower() in (*COMPRESSED, *SUFFIXES):
@@ -242,11 +210,7 @@ def pipeline_name(path: str) -> str:
 
 
 def _likely_label(data: DataFacts) -> tuple[str, str]:
-    """Return the most likely label, and why.
-
-    Raises:
-        ConfigError: No column can be a label.
-    """
+    """Return the most likely label, and why."""
     by_name = {column.name.lower(): column for column in data.columns}
     named = [by_name[name] for name in _TARGET_NAMES if name in by_name]
     if data.rows < LEAST_ROWS:
@@ -263,7 +227,7 @@ def _likely_label(data: DataFacts) -> tuple[str, str]:
     raise ConfigError("--data: no column can be a label; name one with --label")
 
 
-def training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
+def _training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
     """Return the lines of `training:` for a number of training rows and of feature columns.
 
     From `_MANY` rows on, a network of this size does not memorize them. Then there is no dropout,
@@ -279,14 +243,13 @@ def training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
     patience = max(5, epochs // (3 if many else 5))
     units = [64, 32] if rows < _SMALL else [128, 64]
     dropout, rate = (0.0, 0.002) if many else (0.1, 0.003)
-    model = _ModelSize(units, dropout, knots=8, weight_decay=0.01)
-    linear = ", linear: true"
+    model, decay = f"hidden_units: {units}, dropout: {dropout}, knots: 8, linear: true", 0.01
     about = [
         "  # Training starts from a linear model. Weights are averaged over about 100 steps.",
         "  ema_momentum: 0.99",
     ]
-    if _is_wide(rows, columns):
-        model, linear = _WIDE, ""
+    if columns >= _FEWEST_COLUMNS and rows <= _ROWS_PER_COLUMN * columns:
+        model, decay = "hidden_units: [16], dropout: 0.5, knots: 0", 2.0
         about = [f"  # {columns:,} columns: a small model with weight decay, against overfitting."]
     noun = "step" if steps == 1 else "steps"
     return [
@@ -297,46 +260,33 @@ def training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
         f"  epochs: {epochs}",
         *(["  label_scale: z_score"] if as_is else []),
         *about,
-        f"  model: {{hidden_units: {model.hidden_units}, dropout: {model.dropout}, "
-        f"knots: {model.knots}{linear}}}",
+        f"  model: {{{model}}}",
         "  optimizer:",
-        f"    {{name: adamw, learning_rate: {rate}, weight_decay: {model.weight_decay}, "
+        f"    {{name: adamw, learning_rate: {rate}, weight_decay: {decay}, "
         "schedule: {name: cosine}}",
         f"  early_stopping: {{patience_epochs: {patience}}}",
     ]
 
 
-def evaluation(
-    facts: ColumnFacts,
-    target: Mapping[str, JsonValue],
-    labels: Rows = (),
-    *,
-    is_sample: bool = False,
-) -> list[str]:
+def _evaluation(data: DataFacts, facts: ColumnFacts, target: JsonObject) -> list[str]:
     """Return the lines of `evaluation:`: a blessed model is better than a constant on eval rows.
 
     The constant's value on these rows is known only in the Evaluator. With heavy tails it differs
     between parts of a table, so no number here could be the threshold.
-
-    Args:
-        facts: Statistics of the label.
-        target: The `label:` section.
-        labels: The label's values in the measured rows.
-        is_sample: Whether these are not all rows.
     """
-    of_sample = " (Of a sample.)" if is_sample and target["kind"] == "regression" else ""
+    of_sample = " (Of a sample.)" if data.every > 1 and target["kind"] == "regression" else ""
     by_squares = _predicts_means(facts, target)
     names = "root_mean_squared_error, mean_absolute_error, r2"  # the first one decides
     return [
         "evaluation:",
-        "  # Bless a model only if it is better than the best constant on the eval rows,",
-        f"  # by more than chance explains. {_constant(facts, target, labels)}{of_sample}",
+        "  # Bless a model only if it is better than the best constant on the eval rows, by more",
+        f"  # than chance explains. {_constant(facts, target, data.values[facts.name])}{of_sample}",
         *([f"  metrics: [{names}]"] if by_squares else []),
         "  require_better_than_constant: true",
     ]
 
 
-def _constant(facts: ColumnFacts, target: Mapping[str, JsonValue], labels: Rows) -> str:
+def _constant(facts: ColumnFacts, target: JsonObject, labels: Rows) -> str:
     """Return a sentence with the result of a constant on the measured rows."""
     if target["kind"] == "regression":
         numbers = [row[0] for row in labels if row and np.isfinite(row[0])]
@@ -358,21 +308,15 @@ def _constant(facts: ColumnFacts, target: Mapping[str, JsonValue], labels: Rows)
     return f"Always {shown!r} is right in {count / facts.present:.1%}."
 
 
-class Split(NamedTuple):
-    """How rows are split.
-
-    Attributes:
-        section: The content of `data.split`; empty if a hash of the row suffices.
-        why: The reason; "" without one.
-        warnings: Why rows are not split by time, though they are in its order.
-    """
+class _Split(NamedTuple):
+    """The content of `data.split` (empty: by a hash of the row), and why it is not by another."""
 
     section: JsonObject
     why: str = ""
     warnings: tuple[RunWarning, ...] = ()
 
 
-def _split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue]) -> Split:
+def _split_of(data: DataFacts, facts: ColumnFacts, target: JsonObject) -> _Split:
     """Choose how rows are split."""
     percent = eval_percent(facts.present)
     classes = target["kind"] != "regression"
@@ -385,35 +329,33 @@ def _split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValu
         problem = problem or f"few rows are {facts.texts.top[-1][0]!r}, perhaps none of the earlier"
     if not problem:
         follow = f"Rows follow each other in time by {order.column!r}"
-        return Split(section, f"{follow}: the latest {percent} % are held out.")
+        return _Split(section, f"{follow}: the latest {percent} % are held out.")
     if order.column not in data.values:  # several columns
         section = {**section, "column": "NAME"}
     warning = RunWarning(
         what=f"rows follow each other in time by {order.column!r}, but {problem}: the split is "
         "random, so that neighbors in time are in both splits",
-        fix=f"To hold out the latest rows, correct that and set data.split: {_flow(section)}",
+        fix=f"To hold out the latest rows, correct that and set data.split: {flow(section)}",
         column=order.column,
     )
     return _split_by_rows(data, facts, target)._replace(warnings=(warning,))
 
 
-def _split_by_rows(data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue]) -> Split:
-    few = data.rows < FEW_ROWS
+def _split_by_rows(data: DataFacts, facts: ColumnFacts, target: JsonObject) -> _Split:
     if target["kind"] != "regression" and facts.type in ("int", "string"):
         assert facts.texts is not None
         value, rows = facts.texts.top[-1]
         if rows < _FEW_OF_A_CLASS:
             why = f"Rows of {value!r}: {rows:,}. Each split gets its share of each class."
-            return Split({"by": "stratified"}, why)
+            return _Split({"by": "stratified"}, why)
     for warning in _equal_rows(data):
-        return Split({"by": "row"}, f"{warning.what}.")
-    return Split({"by": "row"}, "Few rows: each split gets its exact share.") if few else Split({})
+        return _Split({"by": "row"}, f"{warning.what}.")
+    if data.rows < FEW_ROWS:
+        return _Split({"by": "row"}, "Few rows: each split gets its exact share.")
+    return _Split({})
 
 
-def _sizes(
-    data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue], split: Split, path: str
-) -> SplitSizes:
-    """Return the number of rows in each split; see `split_sizes`."""
+def _sizes(facts: ColumnFacts, target: JsonObject, split: _Split, path: str) -> SplitSizes:
     groups = [facts.present]
     stratified = split.section.get("by") == "stratified"
     if facts.texts is not None and (stratified or target["kind"] == "binary"):
@@ -436,39 +378,12 @@ def _equal_rows(data: DataFacts) -> list[RunWarning]:
     ]
 
 
-def _coarse_columns(
-    data: DataFacts,
-    label: ColumnFacts,
-    target: Mapping[str, JsonValue],
-    left_out: Sequence[LeftOut],
-) -> list[RunWarning]:
-    """Return a warning for each column in use that float32 rounds; Transform repeats them."""
-    unused = {each.column for each in left_out}
-    return [
-        warning
-        for facts in data.columns
-        if facts.type == "float" and facts.numbers and facts.name not in unused
-        for is_label in [facts is label]
-        if not is_label or target["kind"] == "regression"
-        for warning in coarse_float32(
-            facts.name,
-            facts.numbers.minimum,
-            facts.numbers.maximum,
-            steps=LABEL_STEPS if is_label else STEPS,
-            source="init",
-        )
-    ]
-
-
 def _named_label(label: str, why: str) -> str:
     return f"{plain_line(label)} was {why}; name another column with --label NAME."
 
 
-def _label_comments(facts: ColumnFacts, target: Mapping[str, JsonValue], why: str) -> list[str]:
-    """Return comments on the label: its choice, its kind, and its positive value."""
-    lines = []
-    if why:
-        lines.append(_named_label(facts.name, why))
+def _label_comments(facts: ColumnFacts, target: JsonObject, why: str) -> list[str]:
+    lines = [_named_label(facts.name, why)] if why else []
     kind = target["kind"]
     if _predicts_means(facts, target):
         lines.append(_number_note(facts))
@@ -483,16 +398,7 @@ def _label_comments(facts: ColumnFacts, target: Mapping[str, JsonValue], why: st
     return [plain_line(line) for line in lines]
 
 
-def _data(
-    path: str,
-    source: Source,
-    folder: Path,
-    guess: CsvGuess | None,
-    *,
-    drop: bool,
-    split: Split,
-    held_out: int,
-) -> JsonObject:
+def _data(path: str, source: Source, folder: Path, guess: CsvGuess | None) -> JsonObject:
     if not path.startswith(PACKAGE_SCHEME) and not is_remote(path):
         path = os.path.relpath(path, folder)
     section = guess.section() if guess else {}
@@ -500,22 +406,17 @@ def _data(
         **({"source": source} if source != "csv" else {}),
         "path": path,
         **({"csv": section} if section else {}),
-        "eval_percent": held_out,
-        **({"split": split.section} if split.section else {}),
-        **({"drop_rows_without_label": True} if drop else {}),
     }
 
 
-def _group_split(suggestion: Suggestion) -> list[str]:
+def _group_split(columns: Sequence[str]) -> list[str]:
     """Return comments on how to evaluate with subjects or customers unseen in training."""
-    if not suggestion.group_columns:
+    if not columns:
         return []
-    names = plain_line(", ".join(suggestion.group_columns))
-    split = _flow({"split": {"by": "group", "column": suggestion.group_columns[0]}}).strip("{}")
-    return textwrap.wrap(
-        f"Rows with the same value of {names} belong together. To evaluate on values that training "
-        f"has not seen, add {split}}} to data.",
-        90,
+    split = flow({"split": {"by": "group", "column": columns[0]}}).strip("{}")
+    return _wrapped(
+        f"Rows with the same value of {', '.join(columns)} belong together. To evaluate on values "
+        f"that training has not seen, add {split}}} to data."
     )
 
 
@@ -524,7 +425,7 @@ def _unlabelled(facts: ColumnFacts) -> str:
     return f"{rows} have no value in {facts.name} and are dropped."
 
 
-def _predicts_means(facts: ColumnFacts, target: Mapping[str, JsonValue]) -> bool:
+def _predicts_means(facts: ColumnFacts, target: JsonObject) -> bool:
     """Return whether a label is trained as it is and judged by squared errors.
 
     The best constant by absolute errors is the median, and that is the value of many rows if there
@@ -540,8 +441,3 @@ def _number_note(facts: ColumnFacts) -> str:
         f"{facts.name} has whole numbers from {low} to {high}, so it is predicted as a number. "
         "If its values are classes, set label.kind: multiclass."
     )
-
-
-def _flow(value: JsonValue) -> str:
-    text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), sort_keys=False)
-    return text.strip()

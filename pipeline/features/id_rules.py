@@ -83,10 +83,8 @@ def is_id_name(name: str) -> bool:
     return last in _ID or short or ("id" in words[:1] and len(words) > 1)
 
 
-def _may_be_id_name(name: str) -> bool:
-    """Return whether it ends like names of ids and of other numbers: `number`, `index`, `code`."""
-    words = words_of(name)
-    return bool(words) and words[-1] in _WEAK_ID
+def _has(name: str, words: frozenset[str]) -> bool:
+    return not words.isdisjoint(words_of(name))
 
 
 def _entity_of(name: str) -> str | None:
@@ -110,27 +108,6 @@ def _entity_of(name: str) -> str | None:
     return "place" if last in _PLACES else None
 
 
-def _is_amount_name(name: str) -> bool:
-    """Return whether it has a word for amounts: `lot_area`, `PriceCents`, `year_built`."""
-    return any(word in _AMOUNT for word in words_of(name))
-
-
-def _calendar_size(name: str) -> int | None:
-    """Return the number of values of the date part that ends the name; None without one."""
-    words = words_of(name)
-    return next((_CALENDAR[word] for word in words[-1:] if word in _CALENDAR), None)
-
-
-def _is_category_name(name: str) -> bool:
-    """Return whether it has a word for codes: `zip_code`, `MSSubClass`."""
-    return any(word in _CATEGORY for word in words_of(name))
-
-
-def _may_be_category_name(name: str) -> bool:
-    """Return whether it has a word for codes and for other numbers: `area`, `group`, `region`."""
-    return any(word in _WEAK_CATEGORY for word in words_of(name))
-
-
 _NEARLY_ALL = 0.9  # distinct values per row: above, an id may repeat in a row or two
 _FEW_IDS = 10  # values: at most this many are a category, regardless of their name
 _FEW_PLACES, _ROWS_OF_FEW, _ROWS_OF_MANY = 100, 20, 100
@@ -150,7 +127,7 @@ def id_reason(facts: ColumnFacts) -> str | None:
     shown = f"{about}{distinct:,} different whole numbers in {present:,} rows"
     if distinct >= _NEARLY_ALL * present and is_id_name(name):
         return f"{shown}: ids, as the name says"
-    if _is_amount_name(name):
+    if _has(name, _AMOUNT):  # `lot_area`, `PriceCents`, `year_built`
         return None
     equal = present - distinct
     if about and equal <= 0.02 * present:  # the error of the estimate
@@ -165,7 +142,7 @@ def id_reason(facts: ColumnFacts) -> str | None:
     digits = [len(str(int(numbers.at(percent)))) for percent in (2, 98)]
     if digits[0] == digits[1] >= _LONG:
         return f"{shown}, all of {digits[0]} digits: ids"
-    weak = _may_be_id_name(name)
+    weak = words_of(name)[-1:] and words_of(name)[-1] in _WEAK_ID  # `number`, `index`, `code`
     if weak and (equal <= _FOUND * expected or digits[0] == digits[1] > 5):
         return f"{shown}: ids, as the name says"
     return None
@@ -230,20 +207,21 @@ def is_code(facts: ColumnFacts) -> bool:
     numbers, texts, name = facts.numbers, facts.texts, facts.name
     if numbers is None or texts is None or numbers.minimum < 0:
         return False
-    size = _calendar_size(name)
-    if size is not None:
-        return numbers.maximum <= size
+    for word in words_of(name)[-1:]:
+        if word in _CALENDAR:
+            return numbers.maximum <= _CALENDAR[word]
     distinct = max(1, texts.distinct)
     rows = facts.present / distinct
     span = numbers.maximum - numbers.minimum + 1
     from_list = span <= 2 * distinct or _digits(numbers.minimum) == _digits(numbers.maximum) >= 3
-    if _is_category_name(name) and from_list:
+    is_category = _has(name, _CATEGORY)  # `zip_code`, `MSSubClass`
+    if is_category and from_list:
         return rows >= 2
     is_smooth = texts.exact and rows >= 5 and _is_smooth(texts.top, distinct)
     if distinct > _MOST_CODES or rows < 5 or is_smooth or numbers.zeros > 0.2 * facts.present:
         return False
-    hinted = _may_be_category_name(name) or _entity_of(name) is not None
-    return _is_category_name(name) or (hinted and from_list)
+    hinted = _has(name, _WEAK_CATEGORY) or _entity_of(name) is not None
+    return is_category or (hinted and from_list)
 
 
 def _digits(number: float) -> int:

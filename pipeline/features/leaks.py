@@ -6,14 +6,19 @@ kinds:
 
     copy    the label under other names: equal to it, a one-to-one mapping, or a code or missing
             values that determine it
-    law     a number in the label's order or on a line with it, or that explains it, or whose ranges
-            separate its classes
+    law     a number in the label's order, or that explains it, or whose ranges separate its classes
     strong  a column that alone explains much of the label
 
-For copies and laws, 99.5 % of the rows or of the variance are enough.
+For copies and laws, 99.5 % of the rows or of the variance are enough. `choose` leaves out copies,
+and laws if the other columns also predict the label. It keeps strong columns.
 
-`choose` leaves out copies, and laws if the other columns also predict the label. It keeps strong
-columns.
+What a column explains is measured by the mean label per value or bin: each half of the rows is
+predicted by the means of the other half,
+
+    1 - Σ (y - mean of the other half's rows with the same code)² / Σ (y - mean of the other half)²
+
+For classes, y is a 0/1 column per class, so that the score is the Brier skill score. A missing
+value has a separate code.
 """
 
 from __future__ import annotations
@@ -25,33 +30,14 @@ import numpy as np
 
 from pipeline.common.plain_line import plain_line
 from pipeline.data.tables import Rows
-from pipeline.features.column_counter import FLOAT_MERGES
-from pipeline.features.dates import guess_format
-from pipeline.features.one_column import (
-    ColumnScore,
-    Target,
-    codes_of_numbers,
-    ranks,
-    score_column,
-    target_of_classes,
-    target_of_numbers,
-)
+from pipeline.features.column_facts import FLOAT_MERGES
 from shared_core.run_warning import RunWarning
 
-_FEW_ROWS = 50
-"""Minimum number of rows; with fewer, a leak may be due to chance."""
-
-_MOST_ROWS = 10_000
-"""Maximum number of rows that are examined, evenly spaced."""
-
-_STRONG_NUMBER = 0.98
-"""Minimum explained share of a numeric label's variance of a strong column."""
-
-_STRONG_CLASS = 0.8
-"""Minimum Brier skill score of a strong column, such as a code that is right in 96 % of rows."""
-
-_NOTHING = 0.02
-"""Explained share below which a column does not predict the label."""
+_FEW_ROWS = 50  # with fewer, a leak may be due to chance
+_MOST_ROWS = 10_000  # that are examined, evenly spaced
+_STRONG_NUMBER = 0.98  # explained share of a numeric label's variance of a strong column
+_STRONG_CLASS = 0.8  # Brier skill score of a strong column: a code that is right in 96 % of rows
+_NOTHING = 0.02  # explained share below which a column does not predict the label
 
 MAY_GIVE_AWAY = (
     "these features may leak the label. Remove those whose values are not known when a "
@@ -59,41 +45,35 @@ MAY_GIVE_AWAY = (
 )
 
 _ALIKE = 0.995  # of the rows or of the variance
-_NEAR = 0.01  # interquartile ranges of the label: closer is equal
 _MOST_WARNINGS = 5
 _FEW_CLASSES = 20  # distinct numbers that are classes
 _MOST_CODES = 20  # distinct numbers that are codes rather than amounts
 _ROWS_PER_CODE = 5
 _SHOWN = 30
+_MOST_CLASSES = 50  # the others are merged
+_MOST_BINS = 100
+_ROWS_PER_BIN = 20
+_FEW_VALUES = 200  # up to this many distinct numbers, each may have a code
+_SHRINKAGE = 0.1  # rows with the overall mean that are added to each code
 
 _Kind = Literal["copy", "law", "strong"]
 
 
 class _Leak(NamedTuple):
-    """A column that leaks the label, or may leak it.
-
-    Attributes:
-        kind: The certainty of the leak.
-        reason: Its relation to the label: the rest of a sentence that starts with its name.
-    """
+    """A leak: how sure it is, and the rest of a sentence that starts with the column's name."""
 
     kind: _Kind
     reason: str
 
 
 class _Leaks(NamedTuple):
-    """The leaks of a table.
-
-    Attributes:
-        found: Column -> leak.
-        explained: Column -> share of the label that it alone explains, for each column.
-    """
+    """The leaks of a table, and the share of the label that each column alone explains."""
 
     found: dict[str, _Leak]
     explained: dict[str, float]
 
 
-class Choice(NamedTuple):
+class _Choice(NamedTuple):
     """The decision on leaking columns, column -> reason."""
 
     left_out: dict[str, str]
@@ -101,15 +81,7 @@ class Choice(NamedTuple):
 
 
 def find_leaks(columns: Mapping[str, Rows], label: str) -> _Leaks:
-    """Find the columns that leak the label.
-
-    Args:
-        columns: Name -> the values of each row, None for none.
-        label: The column to predict.
-
-    Returns:
-        The leaks; empty with fewer than `FEW_ROWS` rows with a label.
-    """
+    """Find the columns that leak the label; none with fewer than 50 rows with a label."""
     every = -(-len(columns[label]) // _MOST_ROWS)
     labels = _Column.of(columns[label][::every])
     with_label = np.flatnonzero(labels.present)
@@ -128,16 +100,11 @@ def find_leaks(columns: Mapping[str, Rows], label: str) -> _Leaks:
     return _Leaks(found, shares)
 
 
-def choose(leaks: _Leaks, usable: Collection[str]) -> Choice:
-    """Choose the columns to leave out.
+def choose(leaks: _Leaks, usable: Collection[str]) -> _Choice:
+    """Choose the columns to leave out, among them the `usable` ones that would be features.
 
-    Args:
-        leaks: The leaks.
-        usable: The columns that would be features.
-
-    Returns:
-        Copies and laws are left out. Laws are kept if no other usable column predicts anything of
-        the label, and all are kept if there is no other usable column.
+    Copies and laws are left out. Laws are kept if no other usable column predicts anything of the
+    label, and all are kept if there is no other usable column.
     """
     others = [name for name in usable if _kind(leaks, name) in (None, "strong")]
     keeps = {"strong"}
@@ -152,7 +119,7 @@ def choose(leaks: _Leaks, usable: Collection[str]) -> Choice:
                 sides[1][name] = leak.reason
         else:
             sides[0][name] = leak.reason
-    return Choice(*sides)
+    return _Choice(*sides)
 
 
 def warnings_of(kept: Mapping[str, str]) -> tuple[RunWarning, ...]:
@@ -174,14 +141,10 @@ def _kind(leaks: _Leaks, name: str) -> str | None:
 
 
 class _Column(NamedTuple):
-    """A column's values: numbers, or texts as indices into the sorted distinct texts.
+    """A column's values `[rows]`: numbers, or texts as indices into the sorted distinct texts.
 
-    Attributes:
-        numbers: `[rows]`, NaN for none. For texts, and for integers that float64 would merge, their
-            indices among the sorted distinct values.
-        present: `[rows]`, bool.
-        texts: The distinct texts, sorted; None for numbers.
-        exact: `[rows]`, the values.
+    `numbers` are NaN where missing, and indices also of integers that float64 would merge. `texts`
+    are the distinct texts, None for numbers; `exact` are the values.
     """
 
     numbers: np.ndarray
@@ -225,19 +188,12 @@ def _text(value: object) -> str:
 
 
 class _Truth(NamedTuple):
-    """The label of the rows that have one.
-
-    Attributes:
-        column: The unmodified column.
-        classes: `[rows]`: index of each row's value in the distinct values.
-        distinct: Number of distinct values.
-        target: The target that columns should explain.
-    """
+    """The label of the rows that have one; `classes` are the indices of the distinct values."""
 
     column: _Column
     classes: np.ndarray
     distinct: int
-    target: Target
+    target: _Target
 
     @classmethod
     def of(cls, labels: _Column, rows: np.ndarray) -> _Truth | None:
@@ -246,8 +202,8 @@ class _Truth(NamedTuple):
         if len(values) < 2:
             return None
         is_number = labels.texts is None and len(values) > _FEW_CLASSES
-        target = (
-            target_of_numbers(column.numbers) if is_number else target_of_classes(np.ravel(classes))
+        target = (_target_of_numbers if is_number else _target_of_classes)(
+            column.numbers if is_number else np.ravel(classes)
         )
         return cls(column, np.ravel(classes), len(values), target)
 
@@ -255,19 +211,19 @@ class _Truth(NamedTuple):
 def _look_at(column: _Column, truth: _Truth) -> tuple[_Leak | None, float]:
     present, target = column.present, truth.target
     is_missing = (~present).astype(np.int64)
-    by_missing = ColumnScore(0.0)
+    by_missing = _Score(0.0)
     if 0 < is_missing.sum() < len(present):
-        by_missing = score_column(is_missing, target)
+        by_missing = _score_column(is_missing, target)
     best = by_missing
     if present.sum() >= _FEW_ROWS:
         leak = _copy_or_law(column, truth)
         if leak is not None:
             return leak, 1.0
         for codes in _codes(column):
-            of_present = score_column(codes, target, present)
+            of_present = _score_column(codes, target, present)
             best = max(best, of_present)
             if not present.all():
-                best = max(best, score_column(codes, target))
+                best = max(best, _score_column(codes, target))
     if target.classes and _determines(by_missing):
         shown = f"is missing or not by the label, in {by_missing.right:.1%} of the rows"
         return _Leak("copy", shown), 1.0
@@ -282,7 +238,7 @@ def _look_at(column: _Column, truth: _Truth) -> tuple[_Leak | None, float]:
     return None, best.share
 
 
-def _determines(found: ColumnScore) -> bool:
+def _determines(found: _Score) -> bool:
     """Return whether hardly any row has another class; more than the most frequent class alone."""
     wrong, usual = 1 - found.right, 1 - found.usual
     return usual > 0 and found.right >= _ALIKE and wrong <= 0.1 * usual
@@ -290,32 +246,13 @@ def _determines(found: ColumnScore) -> bool:
 
 def _codes(column: _Column) -> list[np.ndarray]:
     """Return the codes with which a column may explain the label."""
-    bins = codes_of_numbers(column.numbers)
+    bins = _codes_of_numbers(column.numbers)
     if column.texts is None:
         return [bins]
     of_texts = np.where(column.present, np.nan_to_num(column.numbers), len(column.texts))
     found = [of_texts.astype(np.int64)]
     if len(column.texts) > _FEW_ROWS:
         found.append(bins)  # texts in sorted order: ISO dates, numbers of equal length
-        dates = _dates(column)
-        if dates is not None:
-            found.append(codes_of_numbers(dates))
-    return found
-
-
-def _dates(column: _Column) -> np.ndarray | None:
-    """Return the values in seconds, if they are dates whose texts do not sort by time."""
-    import pandas as pd
-
-    assert column.texts is not None
-    some = [str(text) for text in column.texts[:: max(1, len(column.texts) // 100)]]
-    guess = guess_format(some)
-    if guess is None or guess.form.startswith("%Y"):
-        return None
-    days = pd.to_datetime(pd.Series(column.texts), format=guess.form, errors="coerce")
-    seconds = (days - pd.Timestamp(1970, 1, 1)).dt.total_seconds().to_numpy(np.float64)
-    found = np.full(len(column.numbers), np.nan)
-    found[column.present] = seconds[column.numbers[column.present].astype(np.int64)]
     return found
 
 
@@ -329,17 +266,13 @@ def _copy_or_law(column: _Column, truth: _Truth) -> _Leak | None:
     if len(different) < 2 or distinct < 2:
         return None
     if (column.texts is None) == (truth.column.texts is None):
-        equal = ColumnScore(
-            0.0, float((column.exact[rows] == truth.column.exact[rows]).mean()), usual
-        )
+        equal = _Score(0.0, float((column.exact[rows] == truth.column.exact[rows]).mean()), usual)
         if _determines(equal):
             return _Leak("copy", f"equals the label in {equal.right:.1%} of the rows")
     if column.texts is None and truth.column.texts is None and distinct > _FEW_CLASSES:
-        order = float(np.corrcoef(ranks(values), ranks(labels))[0, 1])
+        order = float(np.corrcoef(_ranks(values), _ranks(labels))[0, 1])
         if order**2 >= _ALIKE:
             return _Leak("law", f"is in the label's order (rank correlation {order:.4f})")
-        if _determines(line := _on_a_line(values, labels)):
-            return _Leak("law", f"is on a line with the label in {line.right:.1%} of the rows")
         share = float(np.corrcoef(_clipped(values), _clipped(labels))[0, 1]) ** 2
         if share >= _ALIKE:
             return _Leak("law", f"alone explains {share:.2%} of the label's variance")
@@ -354,10 +287,10 @@ def _copy_or_law(column: _Column, truth: _Truth) -> _Leak | None:
     are_few = len(different) <= _MOST_CODES
     are_codes = few and (not is_number or are_few or bool((values == np.round(values)).all()))
     right = _right_by_neighbors(values, classes)
-    by_range = _determines(ColumnScore(0.0, right, usual))
+    by_range = _determines(_Score(0.0, right, usual))
     is_range = by_range and is_number and not are_few
     target = truth.target._replace(columns=truth.target.columns[rows], half=truth.target.half[rows])
-    by_code = score_column(np.ravel(codes), target)
+    by_code = _score_column(np.ravel(codes), target)
     if are_codes and not is_range and _determines(by_code):
         shown = f"has codes that determine the label in {by_code.right:.1%} of the rows"
         return _Leak("copy", shown)
@@ -365,20 +298,6 @@ def _copy_or_law(column: _Column, truth: _Truth) -> _Leak | None:
         how = f"separates the label's {distinct} values by ranges of its values"
         return _Leak("law", how if right == 1 else f"{how} in {right:.1%} of the rows")
     return None
-
-
-def _on_a_line(values: np.ndarray, labels: np.ndarray) -> ColumnScore:
-    """Return the share of rows on the line of most rows, and of those of a usual label."""
-    order = np.argsort(values, kind="stable")
-    x, y = values[order], labels[order]
-    half = len(x) // 2
-    rise, run = y[half:] - y[: len(y) - half], x[half:] - x[: len(x) - half]
-    if not (run > 0).any():
-        return ColumnScore(0.0)
-    slope = np.median(rise[run > 0] / run[run > 0])
-    near = _NEAR * np.subtract(*np.quantile(y, [0.75, 0.25]))
-    off = [np.abs(each - np.median(each)) <= near for each in (y - slope * x, y)]
-    return ColumnScore(0.0, float(off[0].mean()), float(off[1].mean()))
 
 
 def _clipped(values: np.ndarray) -> np.ndarray:
@@ -405,3 +324,107 @@ def _shown(column: _Column, rows: np.ndarray) -> str:
     if column.texts is not None:
         return repr(" ".join(value.split())[:_SHOWN])
     return repr(int(value) if value == round(value) else float(value))
+
+
+class _Target(NamedTuple):
+    """A label as columns to predict `[rows, k]`, and the half `[rows]` of each row.
+
+    For numbers the columns are the number and its rank; for classes, 0/1 columns.
+    """
+
+    columns: np.ndarray
+    classes: bool
+    half: np.ndarray
+
+
+def _target_of_numbers(labels: np.ndarray) -> _Target:
+    """Return the target of finite numbers `[rows]`.
+
+    Ranks limit the effect of a heavy tail, where a few large labels determine the variance.
+    """
+    scaled = labels - labels.mean()
+    largest = np.abs(scaled).max()
+    return _Target(
+        np.stack([scaled / largest if largest > 0 else scaled, _ranks(labels)], axis=1),
+        False,
+        _halves(len(labels)),
+    )
+
+
+def _target_of_classes(labels: np.ndarray) -> _Target:
+    """Return the target of classes `[rows]` from 0."""
+    counts = np.bincount(labels)
+    place = np.empty(len(counts), np.int64)
+    place[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+    places = np.minimum(place[labels], _MOST_CLASSES)
+    return _Target(np.eye(places.max() + 1)[places], True, _halves(len(labels)))
+
+
+def _halves(rows: int) -> np.ndarray:
+    # A seed that made-up data do not have: with theirs, halves could be classes.
+    return np.random.default_rng(0x5EED_0F_4A1F).random(rows) < 0.5
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Return ranks between 0 and 1 of `[rows]`; equal values get their mean rank."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return ((ends - (counts - 1) / 2) / len(values))[np.ravel(places)]
+
+
+def _codes_of_numbers(values: np.ndarray) -> np.ndarray:
+    """Return codes `[rows]` from 0 of floats: of each value if few, else of quantile bins."""
+    missing = np.isnan(values)
+    present = values[~missing]
+    if not len(present):
+        return np.zeros(len(values), np.int64)
+    bins = max(2, min(_MOST_BINS, len(present) // _ROWS_PER_BIN))
+    edges = np.unique(present[:: max(1, len(present) // 2000)])
+    distinct = np.unique(present) if len(edges) <= _FEW_VALUES else edges
+    if len(distinct) <= min(_FEW_VALUES, bins * 2):
+        codes = np.searchsorted(distinct, values)
+    else:
+        edges = np.unique(np.quantile(present, np.linspace(0, 1, bins + 1)[1:-1]))
+        codes = np.searchsorted(edges, values, side="right")
+    return np.where(missing, codes[~missing].max() + 1, codes)
+
+
+class _Score(NamedTuple):
+    """How well a column predicts the label: the explained share of the variance, held out.
+
+    For numbers, it is the larger of the shares of the number and of its rank. For classes, `right`
+    is the share of held-out rows with the right class, `usual` that of the most frequent class.
+    """
+
+    share: float
+    right: float = 0.0
+    usual: float = 0.0
+
+
+def _score_column(codes: np.ndarray, target: _Target, rows: np.ndarray | None = None) -> _Score:
+    """Return how well codes `[rows]` from 0 predict a label, in some rows or all."""
+    columns, half = target.columns, target.half
+    if rows is not None:
+        codes, columns, half = codes[rows], columns[rows], half[rows]
+    if not (half.any() and (~half).any()):
+        return _Score(0.0)
+    count = int(codes.max()) + 1
+    errors, spread, right = np.zeros(columns.shape[1]), np.zeros(columns.shape[1]), 0
+    for train in (half, ~half):
+        mean = columns[train].mean(axis=0)
+        weights = np.bincount(codes[train], minlength=count) + _SHRINKAGE
+        sums = np.stack(
+            [np.bincount(codes[train], column, count) for column in columns[train].T], axis=1
+        )
+        means = (sums + _SHRINKAGE * mean) / weights[:, None]
+        judged, truth = codes[~train], columns[~train]
+        errors += ((truth - means[judged]) ** 2).sum(axis=0)
+        spread += ((truth - mean) ** 2).sum(axis=0)
+        if target.classes:
+            right += int((means.argmax(axis=1)[judged] == truth.argmax(axis=1)).sum())
+    if target.classes:
+        total = spread.sum()
+        share = float(1 - errors.sum() / total) if total > 0 else 0.0
+        return _Score(share, right / len(codes), float(columns.mean(axis=0).max()))
+    shares = 1 - errors[spread > 0] / spread[spread > 0]
+    return _Score(float(shares.max()) if len(shares) else 0.0)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,15 +23,8 @@ _LARGE_TABLE = 150  # rows: from here on, a fifth of them is enough for evaluati
 _BY_HAND = "or write the YAML by hand, with files for evaluation in data.eval_path"
 
 
-@dataclass(frozen=True)
-class SplitSizes:
-    """Rows of each split: the exact number in small tables, else the expected number.
-
-    Attributes:
-        train: Rows of the train split.
-        eval: Rows of the eval split.
-        eval_percent: Share of rows that is held out, in percent.
-    """
+class SplitSizes(NamedTuple):
+    """Rows of each split: the exact number in small tables, else the expected number."""
 
     train: int
     eval: int
@@ -60,13 +52,7 @@ def eval_percent(rows: int) -> int:
 
 
 def split_sizes(groups: Sequence[int], *, label: str, kind: str, path: str) -> SplitSizes:
-    """Return the number of rows in the splits.
-
-    Args:
-        groups: Labeled rows of each class if rows are split by class, else of the table.
-        label: The column to predict.
-        kind: Kind of the label.
-        path: Path of the data, for messages.
+    """Return the number of rows in the splits of labeled rows: one number, or one of each class.
 
     Raises:
         ConfigError: There are too few rows to train on some and evaluate on others.
@@ -101,21 +87,16 @@ _MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 _NOT_SORTED = "only times like 2013-05-31 can be sorted, and not {!r}"
 _OF_BIRTH = {"birth", "birthday", "birthdate", "born", "dob"}
 _PARTS = {
-    "Y": ("year", "yr"),
-    "M": ("month", "mo", "mnth"),
-    "D": ("day", "date_of_month", "day_of_month", "dayofmonth", "mday"),
-    "h": ("hour", "hr"),
-    "m": ("minute", "min"),
-}  # unit of NumPy -> names of columns
+    "year": ("year", "yr"),
+    "month": ("month", "mo", "mnth"),
+    "day": ("day", "date_of_month", "day_of_month", "dayofmonth", "mday"),
+    "hour": ("hour", "hr"),
+    "minute": ("minute", "min"),
+}  # part of a time -> names of columns
 
 
 class _TimeOrder(NamedTuple):
-    """The column that orders the rows.
-
-    Attributes:
-        column: Its name.
-        problem: Why `split: {by: time}` cannot use it; "" if it can.
-    """
+    """The column that orders the rows, and why `split: {by: time}` cannot use it, or ""."""
 
     column: str
     problem: str = ""
@@ -128,13 +109,7 @@ def time_order(
 
     Rows are ordered by a column if they are in its order in the file, as events are, or if it is a
     series: the same number of rows at each time, at equal distances. Dates that only describe a
-    row, as a date of birth does, are neither.
-
-    Args:
-        data: Statistics of the data.
-        label: The column to predict.
-        held_out: Percent of the rows for evaluation.
-        classes: Whether the label is classes.
+    row, as a date of birth does, are neither. `held_out` percent of the rows are for evaluation.
     """
     orders = list(_orders(data, data.values[label], label, held_out if classes else 0))
     return next((each for each in orders if not each.problem), orders[0] if orders else None)
@@ -162,37 +137,26 @@ def _orders(data: DataFacts, labels: Rows, label: str, held_out: int) -> Iterato
             yield _TimeOrder(
                 facts.name, _problem(facts, data.values[facts.name], times, labels, held_out)
             )
-    if {"Y", "M"} <= set(parts):
-        units = [unit for unit in _PARTS if unit in parts]
-        times = _of_parts([data.values[parts[unit]] for unit in units], units)
-        if _is_ordered(times, 0, data):
-            names = ", ".join(parts[unit] for unit in units)
-            yield _TimeOrder(names, "no column has the whole time, as 2013-05-31T17:30 does")
+    if {"year", "month"} <= set(parts):
+        parts = {unit: parts[unit] for unit in _PARTS if unit in parts}
+        if _is_ordered(_of_parts({unit: data.values[parts[unit]] for unit in parts}), 0, data):
+            problem = "no column has the whole time, as 2013-05-31T17:30 does"
+            yield _TimeOrder(", ".join(parts.values()), problem)
 
 
-def _of_parts(columns: Sequence[Rows], units: Sequence[str]) -> np.ndarray:
+def _of_parts(columns: Mapping[str, Rows]) -> np.ndarray:
     """Return `datetime64[s]` of rows with a year, a month, ... each; NaT where one is missing."""
-    whole = [all(cells) for cells in zip(*columns, strict=True)]
-    times = np.full(len(whole), np.datetime64("NaT", "s"))
-    found = np.zeros(sum(whole), "M8[Y]")
-    for unit, rows in zip(units, columns, strict=True):
-        values = np.array(
-            [row[0] for row, is_whole in zip(rows, whole, strict=True) if row and is_whole]
-        )
-        first = {"Y": 1970, "M": 1, "D": 1}.get(unit, 0)
-        found = found.astype(f"M8[{unit}]") + (values - first).astype(f"m8[{unit}]")
-    times[whole] = found
-    return times
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {unit: [row[0] if row else None for row in rows] for unit, rows in columns.items()}
+    )
+    times = pd.to_datetime(frame.assign(day=frame.get("day", 1)), errors="coerce")
+    return times.to_numpy().astype("M8[s]")
 
 
 def _is_ordered(times: np.ndarray, distinct: int, data: DataFacts) -> bool:
-    """Return whether times are in order or a series.
-
-    Args:
-        times: Of the rows of a sample, in the order of the file; NaT for none.
-        distinct: Number of distinct times of all rows; 0 if unknown.
-        data: Statistics of the table.
-    """
+    """Return whether the times of a sample, of so many distinct ones, are in order or a series."""
     present = len(times)
     times = times[~np.isnat(times)]
     if 2 * len(times) < present:

@@ -15,7 +15,7 @@ from pipeline.config.config import PipelineConfig
 from pipeline.config.nodes import NodeConfig
 from pipeline.graph.nodes import NODES, GraphContext
 from shared_core.nearest import nearest
-from trainer_module.common.names import import_dotted
+from trainer_module.common.user_values import import_dotted
 
 if TYPE_CHECKING:
     from tfx.dsl.components.base.base_node import BaseNode

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import functools
 import io
 import json
 import os
@@ -16,12 +15,10 @@ import re
 import shlex
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipeline.common.json_types import JsonValue
 from pipeline.platforms.platform import (
     CA_FILE,
     ApiObject,
@@ -29,11 +26,13 @@ from pipeline.platforms.platform import (
     RunNow,
     Say,
     Submission,
+    SubmittedRun,
     TaskNow,
     connection_error,
     error_text,
     one_line,
     printable,
+    refusal,
     without_noise,
 )
 from pipeline.platforms.platform import RunState as State
@@ -54,6 +53,13 @@ _CREDENTIALS = (
     f"~/.config/kfp/context.json ({_EXAMPLE}; or client_authentication_header_name and "
     "client_authentication_header_value in place of the cookie), or in a pod from the token that "
     "KF_PIPELINES_SA_TOKEN_PATH names."
+)
+_NOT_KUBEFLOW = (
+    "the answer is not one of Kubeflow Pipelines 2.5 or newer: a login page, or a proxy between"
+)
+_IF_BUSY = (
+    "The server's own failure: try again, and look into its log (kubectl logs -n kubeflow "
+    "deployment/ml-pipeline)."
 )
 _EXPERIMENTS = ("KF_PIPELINES_OVERRIDE_EXPERIMENT_NAME", "KF_PIPELINES_DEFAULT_EXPERIMENT_NAME")
 _EQUALS = 1  # in the API's filters
@@ -76,7 +82,7 @@ _RUN_STATES: Mapping[str, State] = {
 }
 
 
-def submit(submission: Submission, say: Say) -> _KubeflowRun:
+def submit(submission: Submission, say: Say) -> SubmittedRun:
     """Upload a pipeline, or a new version of a known one, and start a run of it.
 
     The name of a version is the digest of the file, so the same file is uploaded once.
@@ -85,43 +91,26 @@ def submit(submission: Submission, say: Say) -> _KubeflowRun:
         PlatformError: There is no server, or it refuses the pipeline.
     """
     connection = _Connection(submission.timeout)
-    pipeline, version = connection.upload(submission, say)
-    return connection.start_run(submission, pipeline, version, say)
+    pipeline, version = _upload(connection, submission, say)
+    run = _start_run(connection, submission, pipeline, version, say)
+    page = f"/#/runs/details/{run} of Kubeflow's pages, which {_UI_ENDPOINT} names"
+    if place := os.environ.get(_UI_ENDPOINT) or os.environ.get(_ENDPOINT):
+        place = place if place.startswith("http") else f"http://{place}"
+        page = printable(f"{place.rstrip('/')}/#/runs/details/{run}")
+    stop = "Terminate, on its page"  # only the client does not find the server: see _connect
+    if os.environ.get(_ENDPOINT):
+        stop = f"python -c 'import kfp; kfp.Client().terminate_run(\"{run}\")'"
+    return SubmittedRun(page, stop, lambda: _run_now(connection, run))
 
 
-@dataclass(frozen=True)
-class _KubeflowRun:
-    """A run of Kubeflow Pipelines."""
-
-    connection: _Connection
-    run_id: str
-
-    @property
-    def page(self) -> str:
-        """The address of the run's page."""
-        return _page_of(f"runs/details/{self.run_id}")
-
-    @property
-    def stop(self) -> str:
-        """A command that stops the run."""
-        if not os.environ.get(_ENDPOINT):
-            return "Terminate, on its page"  # only the client does not find it: see connect
-        return f"python -c 'import kfp; kfp.Client().terminate_run(\"{self.run_id}\")'"
-
-    def now(self) -> RunNow:
-        """Request the state of the run from the server."""
-        with _translated("look at the run"):
-            run = self.connection.ask("look at the run", "get_run", self.run_id)
-            details = (run.run_details and run.run_details.task_details) or []
-            return RunNow(
-                _RUN_STATES.get(run.state or "", "running"),
-                _tasks(details),
-                message=_message(run.error) or _last_message(run.state_history),
-            )
-
-
-class _Refused(PlatformError):
-    """Credentials are missing, wrong or have expired."""
+def _run_now(connection: _Connection, run_id: str) -> RunNow:
+    with _translated("look at the run"):
+        run = connection.ask("look at the run", "get_run", run_id)
+        return RunNow(
+            _RUN_STATES.get(run.state or "", "running"),
+            _tasks((run.run_details and run.run_details.task_details) or []),
+            message=_message(run.error, run.state_history),
+        )
 
 
 class _Connection:
@@ -129,104 +118,99 @@ class _Connection:
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._client = _connect(timeout)
+        self.client = _connect(timeout)
 
     def ask(self, action: str, method: str, *args: Any, **options: Any) -> ApiObject:
         """Call a method of the client; if its token has expired, that of a new one."""
         try:
-            with _translated(action):
-                return getattr(self._client, method)(*args, **options)
-        except _Refused:
-            self._client = _connect(self._timeout)
-            with _translated(action):
-                return getattr(self._client, method)(*args, **options)
+            return self._answer(action, method, *args, **options)
+        except PlatformError as error:
+            if error.status not in (401, 403):
+                raise
+            self.client = _connect(self._timeout)
+            return self._answer(action, method, *args, **options)
 
-    def upload(self, submission: Submission, say: Say) -> tuple[str, str]:
-        """Upload a file unless it exists; return the ids of the pipeline and its version."""
-        name, file = submission.name, str(submission.file)
-        namespace = self._client.get_user_namespace() or None
-        found = self.ask(
-            "look for the pipeline", "list_pipelines", filter=_named(name), namespace=namespace
-        ).pipelines
-        if not found:
-            about = {"description": f"Its first version is {submission.digest}."}
-            made = self.ask(
-                *("upload the pipeline", "upload_pipeline", file),
-                **{"pipeline_name": name, "namespace": namespace, **about},
-            )
-            say(f"Uploaded: pipeline {name}, new")
-            pipeline = _checked_id(made.pipeline_id, "the pipeline")
-            return pipeline, _version_id(self._version(pipeline))
-        pipeline = _checked_id(found[0].pipeline_id, "the pipeline")
-        # The server names a first version like the pipeline.
-        is_first = submission.digest in (found[0].description or "")
-        version = name if is_first else f"{name} {submission.digest}"
-        known = self._version(pipeline, version)
-        if known is not None:
-            say(f"Pipeline {name} has this file already")
-            return pipeline, _version_id(known)
-        made = self.ask(
-            *("upload a version of the pipeline", "upload_pipeline_version", file),
-            pipeline_version_name=version,
-            pipeline_id=pipeline,
-        )
-        say(f"Uploaded: pipeline {name}, version {version}")
-        return pipeline, _version_id(made)
+    def _answer(self, action: str, method: str, *args: Any, **options: Any) -> ApiObject:
+        with _translated(action):
+            answer = getattr(self.client, method)(*args, **options)
+        if answer is None:  # JSON's null
+            raise PlatformError(f"cannot {action}: {_NOT_KUBEFLOW}.")
+        return answer
 
-    def start_run(
-        self, submission: Submission, pipeline: str, version: str, say: Say
-    ) -> _KubeflowRun:
-        """Start a run of a version, in an experiment that is created if there is none."""
-        variables = (os.environ.get(name) for name in _EXPERIMENTS)
-        experiment = submission.experiment or next(filter(None, variables), "Default")
-        action = f"find or make the experiment {experiment}"
-        group = self.ask(action, "create_experiment", experiment)
-        name = submission.run_name or f"{submission.name} {time.strftime('%Y-%m-%d %H-%M-%S')}"
-        made = self.ask(
-            *("start a run", "run_pipeline"),
-            *(_checked_id(group.experiment_id, "the experiment"), name),
-            params=dict(submission.parameters),
-            pipeline_id=pipeline,
-            version_id=version,
-            # KFP 2.5 to 2.17 ignores the file's defaultPipelineRoot (driver: RootDAG).
-            pipeline_root=submission.pipeline_root or None,
-            service_account=submission.profile.service_account if submission.profile else None,
-        )
-        run_id = _checked_id(made.run_id, "the run")
-        say(f"Started: run {name!r} in experiment {experiment}")
-        return _KubeflowRun(self, run_id)
 
-    def _version(self, pipeline: str, name: str | None = None) -> ApiObject:
+def _upload(connection: _Connection, submission: Submission, say: Say) -> tuple[str, str]:
+    """Upload a file unless it exists; return the ids of the pipeline and its version."""
+    name, file, digest = submission.name, str(submission.file), submission.digest
+    namespace = connection.client.get_user_namespace() or None
+
+    def find_version(pipeline: str, version: str | None) -> ApiObject:
         """Return the version of that name, or the latest one; None if there is none."""
-        found = self.ask(
+        versions = connection.ask(
             *("look for versions of the pipeline", "list_pipeline_versions", pipeline),
-            filter=_named(name) if name else None,
+            filter=_named(version) if version else None,
             sort_by="created_at desc",
+        ).pipeline_versions
+        return versions[0] if versions else None
+
+    pipelines = connection.ask(
+        "look for the pipeline", "list_pipelines", filter=_named(name), namespace=namespace
+    ).pipelines
+    if not pipelines:
+        created = connection.ask(
+            *("upload the pipeline", "upload_pipeline", file),
+            pipeline_name=name,
+            namespace=namespace,
+            description=f"Its first version is {digest}.",
         )
-        return found.pipeline_versions[0] if found.pipeline_versions else None
-
-
-def _page_of(fragment: str) -> str:
-    """Return the address of a page of Kubeflow, without credentials."""
-    place = os.environ.get(_UI_ENDPOINT) or os.environ.get(_ENDPOINT)
-    if not place:
-        return f"/#/{fragment} of Kubeflow's pages, which {_UI_ENDPOINT} names"
-    place = place if place.startswith("http") else f"http://{place}"
-    return printable(f"{place.rstrip('/')}/#/{fragment}")
-
-
-def _checked_id(found: object, owner: str) -> str:
-    """Return an id of the server, which becomes part of addresses and commands."""
-    if isinstance(found, str) and _ID.fullmatch(found):
-        return found
-    raise PlatformError(
-        f"the server's answer has no valid id of {owner} ({str(found)[:80]!r}): it is not Kubeflow "
-        "Pipelines 2.5 or newer, or a proxy changes its answers."
+        say(f"Uploaded: pipeline {name}, new")
+        pipeline = _checked_id(created, "pipeline_id")
+        return pipeline, _checked_id(find_version(pipeline, None), "pipeline_version_id")
+    pipeline = _checked_id(pipelines[0], "pipeline_id")
+    # The server names a first version like the pipeline.
+    version = name if digest in (pipelines[0].description or "") else f"{name} {digest}"
+    if (known := find_version(pipeline, version)) is not None:
+        say(f"Pipeline {name} has this file already")
+        return pipeline, _checked_id(known, "pipeline_version_id")
+    created = connection.ask(
+        *("upload a version of the pipeline", "upload_pipeline_version", file),
+        pipeline_version_name=version,
+        pipeline_id=pipeline,
     )
+    say(f"Uploaded: pipeline {name}, version {version}")
+    return pipeline, _checked_id(created, "pipeline_version_id")
 
 
-def _version_id(version: ApiObject) -> str:
-    return _checked_id(version and version.pipeline_version_id, "the pipeline's version")
+def _start_run(
+    connection: _Connection, submission: Submission, pipeline: str, version: str, say: Say
+) -> str:
+    """Start a run of a version, in an experiment that is created if need be; return its id."""
+    variables = (os.environ.get(name) for name in _EXPERIMENTS)
+    experiment = submission.experiment or next(filter(None, variables), "Default")
+    action = f"find or make the experiment {experiment}"
+    group = connection.ask(action, "create_experiment", experiment)
+    name = submission.run_name or f"{submission.name} {time.strftime('%Y-%m-%d %H-%M-%S')}"
+    created = connection.ask(
+        *("start a run", "run_pipeline", _checked_id(group, "experiment_id"), name),
+        params=dict(submission.parameters),
+        pipeline_id=pipeline,
+        version_id=version,
+        # KFP 2.5 to 2.17 ignores the file's defaultPipelineRoot (driver: RootDAG).
+        pipeline_root=submission.pipeline_root or None,
+        service_account=submission.profile.service_account if submission.profile else None,
+    )
+    run = _checked_id(created, "run_id")
+    say(f"Started: run {name!r} in experiment {experiment}")
+    return run
+
+
+def _checked_id(answer: ApiObject, name: str) -> str:
+    """Return an id of the server, which becomes part of addresses and commands."""
+    value = getattr(answer, name, None)
+    if isinstance(value, str) and _ID.fullmatch(value):
+        return value
+    raise PlatformError(
+        f"the server's answer has no valid {name} ({str(value)[:80]!r}): {_NOT_KUBEFLOW}."
+    )
 
 
 def _named(name: str) -> str:
@@ -238,21 +222,21 @@ def _named(name: str) -> str:
 def _tasks(details: list[ApiObject]) -> dict[str, TaskNow]:
     """Return nodes by name, including workflow nodes that are not tasks: drivers, executors."""
     pods = {_number(detail.pod_name): detail for detail in details}
-    found = {}
+    tasks = {}
     for detail in details:
         status = _STATES.get(detail.state or "", "waiting")
         children = [pods.get(_number(child.pod_name)) for child in detail.child_tasks or []]
         if status == "done" and any(c is not None and c.state == "SKIPPED" for c in children):
             status = "cached"  # its driver found the outputs
-        message = _message(detail.error) or _last_message(detail.state_history)
+        message = _message(detail.error, detail.state_history)
         failed = [c.pod_name for c in children if c is not None and c.state == "FAILED"]
         if status == "failed" and failed:
             pod = shlex.quote(failed[-1] or "POD")
             message = f"{message}\nIts log: kubectl logs {pod} --container main".strip()
-        found[detail.display_name] = TaskNow(
+        tasks[detail.display_name] = TaskNow(
             status, _seconds(detail.start_time), _seconds(detail.end_time), message=message
         )
-    return found
+    return tasks
 
 
 def _number(pod: str | None) -> str:
@@ -265,12 +249,10 @@ def _seconds(at: datetime.datetime | None) -> float | None:
     return at.timestamp() if at is not None and at.year > 1970 else None
 
 
-def _message(error: ApiObject) -> str:
-    return (error and error.message) or ""
-
-
-def _last_message(history: list[ApiObject] | None) -> str:
-    return next((_message(each.error) for each in reversed(history or []) if each.error), "")
+def _message(error: ApiObject, history: list[ApiObject] | None) -> str:
+    """Return the message of an error, or else the latest one in a history of states."""
+    errors = [error, *(each.error for each in reversed(history or []))]
+    return next((each.message for each in errors if each and each.message), "")
 
 
 def _connect(timeout: float) -> ApiObject:
@@ -313,10 +295,10 @@ def _connect(timeout: float) -> ApiObject:
 
 
 def _limit_requests(api: ApiObject, timeout: float) -> None:
-    """Limit each request of the client in time, and reject answers that are not a JSON object."""
+    """Limit each request of the client in time, and follow no redirection."""
     import urllib3
 
-    rest, settings = api.rest_client, api.configuration
+    pool, settings = api.rest_client.pool_manager, api.configuration
     if (refresh := settings.refresh_api_key_hook) is not None:
         host = settings.host
 
@@ -327,34 +309,27 @@ def _limit_requests(api: ApiObject, timeout: float) -> None:
             configuration.host, configuration.refresh_api_key_hook = host, refresh_token
 
         settings.refresh_api_key_hook = refresh_token
-    # A redirection leads to a login page, or would send the upload to another address.
-    once = {"redirect": False, "retries": urllib3.Retry(3, read=False)}
-    rest.pool_manager.request = functools.partial(rest.pool_manager.request, **once)
-    send = rest.request
+    send = pool.request
+    limits = {
+        "timeout": urllib3.Timeout(connect=timeout, read=timeout),
+        # To a login page, or it would send the upload to another address.
+        "redirect": False,
+        "retries": urllib3.Retry(3, read=False),
+    }
 
-    def request(method: str, url: str, **options: JsonValue) -> ApiObject:
-        answer = send(method, url, **{**options, "_request_timeout": (timeout, timeout)})
-        try:
-            content = json.loads(answer.data or b"{}")
-        except (ValueError, RecursionError):
-            content = None
-        if not isinstance(content, dict):
-            raise PlatformError(
-                f"{url.partition('?')[0]} answers with no JSON object but "
-                f"{error_text(answer.data)[:80]!r}: a login page, or not Kubeflow Pipelines 2. "
-                f"{_host_hint()} {_CREDENTIALS}"
-            )
-        if urlsplit(url).path.endswith("/healthz"):
-            _check_version(content.get("tag_name"))
+    def request(method: str, url: str, **options: Any) -> ApiObject:
+        answer = send(method, url, **{**options, **limits})
+        if urlsplit(url).path.endswith("/healthz") and answer.status == 200:
+            _check_version(json.loads(answer.data).get("tag_name"))  # the client's model has none
         return answer
 
-    rest.request = request
+    pool.request = request
 
 
 def _check_version(tag: object) -> None:
     """Reject a server that is known to be too old; a custom build has no version."""
-    found = re.match(r"v?(\d{1,4})\.(\d{1,4})", tag) if isinstance(tag, str) else None
-    if found and (int(found[1]), int(found[2])) < _MINIMUM_VERSION:
+    version = re.match(r"v?(\d{1,4})\.(\d{1,4})", tag) if isinstance(tag, str) else None
+    if version and (int(version[1]), int(version[2])) < _MINIMUM_VERSION:
         raise PlatformError(
             f"the server is Kubeflow Pipelines {one_line(tag)}; 2.5 or newer is needed: older ones "
             "do not know all that is compiled (labels and time limits of nodes, retries). Upgrade "
@@ -372,7 +347,10 @@ def _translated(action: str) -> Iterator[None]:
         with contextlib.redirect_stdout(io.StringIO()), without_noise():
             yield
     except kfp_server_api.ApiException as error:
-        raise _refusal(action, error) from None
+        message = error_text(error.body).rstrip(".")
+        text = f"{one_line(error.reason or '')}{': ' * bool(message)}{message}"
+        fixes = _fixes(int(error.status or 0), message, error.headers or {})
+        raise refusal(action, int(error.status or 0), text, fixes, _IF_BUSY) from None
     except urllib3.exceptions.HTTPError as error:
         reason = getattr(error, "reason", None) or error
         hint = f"{_host_hint()} It answers at /apis/v2beta1/healthz below that, if it is reached."
@@ -381,43 +359,34 @@ def _translated(action: str) -> Iterator[None]:
     except (ValueError, OSError, TypeError, AttributeError, LookupError, RecursionError) as error:
         text = re.sub(r"(header (?:name|value)).*", r"\1", one_line(error))  # may be a cookie
         raise PlatformError(
-            f"cannot {action}: KFP's client failed ({type(error).__name__}: {text}): the answer is "
-            "not one of Kubeflow Pipelines 2, or ~/.config/kfp/context.json is not of the form "
-            f"{_EXAMPLE}. {_host_hint()}"
+            f"cannot {action}: KFP's client failed ({type(error).__name__}: {text}): "
+            f"{_NOT_KUBEFLOW}, or ~/.config/kfp/context.json is not of the form {_EXAMPLE}. "
+            f"{_host_hint()} {_CREDENTIALS}"
         ) from None
 
 
-def _refusal(action: str, error: ApiObject) -> PlatformError:
-    """Return the error for an HTTP status."""
-    status, message = int(error.status or 0), error_text(error.body).rstrip(".")
-    text = f"cannot {action}: {status} {one_line(error.reason or '')}".rstrip()
-    text += f": {message}" if message else ""
-    if 300 <= status < 400:
-        location = (error.headers or {}).get("Location") or "another address"
-        return _Refused(
-            f"{text}. The server redirects to {one_line(location)}: a login page, or the address "
-            f"that {_ENDPOINT} has to name. {_CREDENTIALS}"
-        )
-    if status in (401, 403):
-        return _Refused(
-            f"{text}. Kubeflow does not accept your credentials, or they do not allow this. "
-            f"{_CREDENTIALS}"
-        )
-    fixes = {
+def _fixes(status: int, message: str, headers: Mapping[str, str]) -> dict[int, str]:
+    """Return the fix for each HTTP status."""
+    location = one_line(headers.get("Location") or "another address")
+    redirected = (
+        f"The server redirects to {location}: a login page, or the address that {_ENDPOINT} has to "
+        f"name. {_CREDENTIALS}"
+    )
+    refused = (
+        "Kubeflow does not accept your credentials, or they do not allow this. " + _CREDENTIALS
+    )
+    # On a cluster with several users.
+    namespace = '~/.config/kfp/context.json has to name your namespace: {"namespace": ...}.'
+    return {
+        400: namespace if "namespace" in message.lower() else "",
+        401: refused,
+        403: refused,
         404: f"{_host_hint()} Give the address of Kubeflow Pipelines 2, whose API answers at "
         "/apis/v2beta1/healthz below it.",
         409: "The name is taken, perhaps in another namespace or by somebody at the same time: "
         "submit again, or give the pipeline another name.",
-        500: "The server's own failure: try again, and look into its log (kubectl logs -n kubeflow "
-        "deployment/ml-pipeline).",
-        # On a cluster with several users.
-        400: '~/.config/kfp/context.json has to name your namespace: {"namespace": ...}.'
-        if "namespace" in message.lower()
-        else "",
+        0: redirected if 300 <= status < 400 else "",
     }
-    is_transient = status >= 500 or status == 429
-    fix = fixes.get(500 if is_transient else status, "")
-    return PlatformError(f"{text}. {fix}".rstrip(), is_transient=is_transient)
 
 
 def _host_hint() -> str:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pipeline.common.json_types import JsonValue
 from pipeline.config.cluster import TargetConfig
@@ -37,38 +37,28 @@ class PlatformError(Exception):
     """The platform refuses, or does not answer; the message names the fix and is safe to print.
 
     Attributes:
+        status: Of HTTP; 0 if there is none.
         is_transient: Whether the same request may succeed later: a lost connection, a busy server.
     """
 
-    def __init__(self, message: str, *, is_transient: bool = False) -> None:
+    def __init__(self, message: str, *, is_transient: bool = False, status: int = 0) -> None:
         """Create an error from a message that may quote a server."""
         super().__init__(printable(message))
-        self.is_transient = is_transient
+        self.is_transient, self.status = is_transient, status
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A compiled pipeline and the options of its run.
-
-    Attributes:
-        file: A file that `compile` wrote.
-        name: Name of the pipeline.
-        pipeline_root: Place of its artifacts; "" if the file names none.
-        parameters: Values of the pipeline's parameters.
-        profile: The target's section of the YAML; None if only a compiled file is known.
-        run_name: The displayed name; None: the platform's default.
-        experiment: The group of the run; None: the platform's default.
-        timeout: Time limit in seconds for connecting and for each wait for the server.
-    """
+    """A compiled pipeline and the options of its run; None: the platform's default."""
 
     file: Path
     name: str
     pipeline_root: str = ""
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
-    profile: TargetConfig | None = None
+    profile: TargetConfig | None = None  # the target's section, if a YAML is known
     run_name: str | None = None
     experiment: str | None = None
-    timeout: float = 30.0
+    timeout: float = 30.0  # in seconds, for connecting and for each wait for the server
 
     @property
     def digest(self) -> str:
@@ -87,14 +77,7 @@ class _WithMessage:
 
 @dataclass(frozen=True)
 class TaskNow(_WithMessage):
-    """The current state of a node of a run.
-
-    Attributes:
-        status: Status as in a local run.
-        started: Seconds since 1970; None: not yet, or unknown.
-        ended: Seconds since 1970; None: not yet, or unknown.
-        message: Why it failed, and where its log is; safe to print.
-    """
+    """The current state of a node of a run; times in seconds since 1970, None if unknown."""
 
     status: Status
     started: float | None = None
@@ -103,13 +86,9 @@ class TaskNow(_WithMessage):
 
 @dataclass(frozen=True)
 class RunNow(_WithMessage):
-    """The current state of a run.
+    """The current state of a run; nodes that have not started may be missing from `tasks`.
 
-    Attributes:
-        state: State of the whole run.
-        tasks: State of each node by name; nodes that have not started may be missing.
-        message: Why it failed; safe to print.
-        blessed: The Evaluator's decision on the model; None: the platform does not report it.
+    `blessed` is the Evaluator's decision on the model; None if the platform does not report it.
     """
 
     state: RunState
@@ -117,34 +96,23 @@ class RunNow(_WithMessage):
     blessed: bool | None = None
 
 
-class SubmittedRun(Protocol):
-    """A run that was started."""
+@dataclass(frozen=True)
+class SubmittedRun:
+    """A run that was started.
 
-    @property
-    def page(self) -> str:
-        """The address of the run's page."""
-        ...
+    Attributes:
+        page: The address of its page.
+        stop: A command that stops it.
+        now: Requests its state; raises a PlatformError if the platform does not report it.
+    """
 
-    @property
-    def stop(self) -> str:
-        """A command that stops the run."""
-        ...
-
-    def now(self) -> RunNow:
-        """Request the state of the run from the platform.
-
-        Raises:
-            PlatformError: The platform does not report it.
-        """
-        ...
+    page: str
+    stop: str
+    now: Callable[[], RunNow]
 
 
 def printable(text: str) -> str:
-    r"""Return text without terminal control characters and without credentials in URLs.
-
-    Control characters, escape sequences and invisible characters are shown as their escapes
-    (`\x1b`); line breaks are kept.
-    """
+    r"""Return text without credentials in URLs, and control characters as escapes (`\x1b`)."""
     text = without_credentials(text).replace("\r\n", "\n").replace("\t", "    ")
     return "".join(
         c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text
@@ -174,13 +142,7 @@ def error_text(body: bytes | str | None) -> str:
 
 
 def connection_error(action: str, error: object, place: str) -> PlatformError:
-    """Return the error for a request without an answer, with its fix if that is known.
-
-    Args:
-        action: The action, as in "cannot create the job".
-        error: The client's exception.
-        place: Sentences that say where the request went.
-    """
+    """Return the error for a request without an answer; `place` says where the request went."""
     text, fix = one_line(error), ""
     if "timed out" in text:
         fix = " If the server is slow, raise --timeout."
@@ -192,6 +154,16 @@ def connection_error(action: str, error: object, place: str) -> PlatformError:
     elif any(each in text for each in _PLAIN_HTTP):
         fix = " The server does not speak TLS there: use an address that begins with http://."
     return PlatformError(f"cannot {action}: no answer ({text}).{fix} {place}", is_transient=True)
+
+
+def refusal(
+    action: str, status: int, text: str, fixes: Mapping[int, str], if_busy: str
+) -> PlatformError:
+    """Return the error for an HTTP status, with its fix; the fix for other statuses has key 0."""
+    is_busy = status >= 500 or status == 429
+    fix = if_busy if is_busy else fixes.get(status, fixes.get(0, ""))
+    message = f"cannot {action}: {status} {text}".rstrip(". ")
+    return PlatformError(f"{message}. {fix}".rstrip(), is_transient=is_busy, status=status)
 
 
 @contextlib.contextmanager

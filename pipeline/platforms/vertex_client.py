@@ -22,9 +22,11 @@ from pipeline.platforms.platform import (
     RunNow,
     Say,
     Submission,
+    SubmittedRun,
     TaskNow,
     connection_error,
     one_line,
+    refusal,
     without_noise,
 )
 from pipeline.platforms.platform import RunState as State
@@ -45,11 +47,10 @@ _FIXES = {
     404: "Look at cluster.vertex.project and cluster.vertex.region, and whether what the message "
     "names is there.",
     409: "Something of this name was just created, or is being changed: try again.",
+    0: "Vertex refuses what was sent: `python -m pipeline replay` executes the compiled file here; "
+    "machine and accelerator names are those of cluster.vertex.resources.",
 }
-_REPLAY_FIX = (
-    "`python -m pipeline replay` executes the compiled file here; machine and accelerator names "
-    "are those of cluster.vertex.resources."
-)
+_IF_BUSY = "Vertex' own failure, or its quota: try again."
 _NAME = re.compile(r"projects/([\w.:-]+)/locations/([\w-]+)/\w+/([\w.-]+)")
 _TASK_STATES: Mapping[str, Status] = {
     "RUNNING": "running",
@@ -67,7 +68,7 @@ _STATES: Mapping[str, State] = {
 }
 
 
-def submit(submission: Submission, say: Say) -> _VertexRun:
+def submit(submission: Submission, say: Say) -> SubmittedRun:
     """Create a PipelineJob of a compiled file.
 
     Labels, service account, network and pipeline root are those of the file.
@@ -84,17 +85,30 @@ def submit(submission: Submission, say: Say) -> _VertexRun:
             f"Google's client cannot be imported ({error}): pip install google-cloud-aiplatform."
         ) from None
     job = _pipeline_job(aiplatform_v1, submission)
+    name = re.sub("[^-0-9a-z]+", "-", submission.name.lower()).strip("-")
     with _translated("create the job"):
         client, parent = _connect(aiplatform_v1.PipelineServiceClient, submission.profile)
         made = client.create_pipeline_job(
             parent=parent,
             pipeline_job=job,
-            pipeline_job_id=_job_id(submission.name),
+            # As Google's PipelineJob forms it.
+            pipeline_job_id=f"{name}-{time.strftime('%Y%m%d%H%M%S')}",
             timeout=submission.timeout,
         )
-    run = _VertexRun(client, made.name, submission.timeout)
-    say(f"Started: job {run.job_id} in {run.region} of project {run.project}")
-    return run
+    parts = _NAME.fullmatch(made.name)
+    if parts is None:
+        raise PlatformError(
+            f"Vertex' answer names {made.name[:200]!r}, not a job: a proxy changes its answers."
+        )
+    project, region, job_id = parts.groups()
+    say(f"Started: job {job_id} in {region} of project {project}")
+    return SubmittedRun(
+        f"https://console.cloud.google.com/vertex-ai/locations/{region}/pipelines/runs/{job_id}"
+        f"?project={project}",
+        "python -c 'from google.cloud import aiplatform; "
+        f'aiplatform.PipelineJob.get("{made.name}").cancel()\'',
+        lambda: _job_now(client, made.name, submission.timeout),
+    )
 
 
 def _pipeline_job(aiplatform: ApiObject, submission: Submission) -> ApiObject:
@@ -122,51 +136,16 @@ def _pipeline_job(aiplatform: ApiObject, submission: Submission) -> ApiObject:
     return job
 
 
-class _VertexRun:
-    """A PipelineJob."""
-
-    def __init__(self, client: ApiObject, name: str, timeout: float) -> None:
-        """Set the client, and `projects/<project>/locations/<region>/pipelineJobs/<id>`."""
-        self._client = client
-        self._name = name
-        self._timeout = timeout
-        parts = _NAME.fullmatch(name)
-        if parts is None:
-            raise PlatformError(
-                f"Vertex' answer names {name[:200]!r}, not a job: a proxy changes its answers."
-            )
-        self.project, self.region, self.job_id = parts.groups()
-
-    @property
-    def page(self) -> str:
-        """The address of the job's page."""
-        return (
-            f"https://console.cloud.google.com/vertex-ai/locations/{self.region}/pipelines/runs/"
-            f"{self.job_id}?project={self.project}"
+def _job_now(client: ApiObject, name: str, timeout: float) -> RunNow:
+    with _translated("look at the job"):
+        job = client.get_pipeline_job(name=name, timeout=timeout)
+        details = list(job.job_detail.task_details)
+        return RunNow(
+            _STATES.get(job.state.name, "running"),
+            {detail.task_name: _task(detail) for detail in details},
+            _blessed(details),
+            message=job.error.message,
         )
-
-    @property
-    def stop(self) -> str:
-        """A command that stops the job."""
-        call = f'aiplatform.PipelineJob.get("{self._name}").cancel()'
-        return f"python -c 'from google.cloud import aiplatform; {call}'"
-
-    def now(self) -> RunNow:
-        """Request the state of the job from Vertex."""
-        with _translated("look at the job"):
-            job = self._client.get_pipeline_job(name=self._name, timeout=self._timeout)
-            details = list(job.job_detail.task_details)
-            return RunNow(
-                _STATES.get(job.state.name, "running"),
-                {detail.task_name: _task(detail) for detail in details},
-                _blessed(details),
-                message=job.error.message,
-            )
-
-
-def _job_id(name: str) -> str:
-    """Return an id in the format of Google's PipelineJob: the pipeline's name and the second."""
-    return f"{re.sub('[^-0-9a-z]+', '-', name.lower()).strip('-')}-{time.strftime('%Y%m%d%H%M%S')}"
 
 
 def _task(detail: ApiObject) -> TaskNow:
@@ -245,7 +224,9 @@ def _translated(action: str) -> Iterator[None]:
     except auth.GoogleAuthError as error:
         raise PlatformError(f"cannot {action}: {one_line(error).rstrip('.')}. {_LOGIN}") from None
     except api.GoogleAPICallError as error:
-        raise _refusal(action, error) from None
+        message = re.sub(r"^[A-Z]+ \S+: ", "", error.message)
+        text = one_line(message)
+        raise refusal(action, int(error.code or 0), text, _FIXES, _IF_BUSY) from None
     # From the client, if an answer has other types than the API, such as a login page.
     except (
         *(json_format.ParseError, ValueError, TypeError, AttributeError),
@@ -257,16 +238,3 @@ def _translated(action: str) -> Iterator[None]:
             f"cannot {action}: the answer is not one of Vertex' API ({type(error).__name__}: "
             f"{one_line(error)}): a login page, or a proxy between this machine and Vertex. {hint}"
         ) from None
-
-
-def _refusal(action: str, error: ApiObject) -> PlatformError:
-    """Return the error for an error of the API."""
-    message = re.sub(r"^[A-Z]+ \S+: ", "", error.message)
-    code = int(error.code or 0)
-    text = f"cannot {action}: {code} {one_line(message)}".rstrip(". ")
-    if code >= 500 or code == 429:
-        return PlatformError(
-            f"{text}. Vertex' own failure, or its quota: try again.", is_transient=True
-        )
-    fix = _FIXES.get(code) or f"Vertex refuses what was sent: {_REPLAY_FIX}"
-    return PlatformError(f"{text}. {fix}")

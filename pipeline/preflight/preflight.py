@@ -42,43 +42,17 @@ def check_writable(config: PipelineConfig) -> None:
                 f"{field}={folder}: a run on this machine needs a folder on this machine. "
                 f"Use --set {field}=<folder>, or run the pipeline where {folder} can be reached."
             )
-        if field == "output.folder":
-            _check_no_wildcards(folder)
+        # With a wildcard, beam.io.WriteToTFRecord does not find the files that it wrote.
+        if field == "output.folder" and glob.has_magic(folder):
+            raise ConfigError(
+                f"output.folder={folder}: Beam and TFX treat `[`, `*` and `?` in a path as "
+                "wildcards. Name a folder without them, or rename its parent folder."
+            )
         _check_writable(Path(folder), field)
 
 
-def check_engine(config: PipelineConfig) -> None:
-    """Check `config.beam`.
-
-    Raises:
-        ConfigError: Names the option, its value and the fix.
-    """
-    paths = {
-        "data.path": config.data.path,
-        "data.eval_path": config.data.eval_path,
-        "output.folder": config.output.folder,
-    }
-    local = {field: path for field, path in paths.items() if path and not is_remote(path)}
-    check_beam(config.beam, local)
-
-
-def check_buckets(config: PipelineConfig) -> None:
-    """Check that the buckets of the data exist.
-
-    Raises:
-        ConfigError: Names the field, the bucket and the fix.
-    """
-    for field, path in (
-        ("data.path", config.data.path),
-        ("data.eval_path", config.data.eval_path),
-        ("schema.path", config.data_schema.path),
-    ):
-        if missing := missing_buckets(path or ""):
-            raise ConfigError(f"{field}={path}: {missing}")
-
-
 def check(config: PipelineConfig) -> DataPeek | None:
-    """Check the data, the features and the user's functions.
+    """Check the data, the features, the user's functions and the engine.
 
     Returns:
         The first rows of the data, or None for remote data.
@@ -86,6 +60,7 @@ def check(config: PipelineConfig) -> DataPeek | None:
     Raises:
         ConfigError: Names the field, its value and the fix.
     """
+    _check_buckets(config)
     seen = check_data(config)
     for function, field in config.training_functions.items():
         import_callable(function, field)
@@ -93,6 +68,7 @@ def check(config: PipelineConfig) -> DataPeek | None:
     _check_workers(config)
     _check_gpu(config)
     check_server(config)
+    _check_engine(config)
     return seen
 
 
@@ -113,6 +89,26 @@ def check_data(config: PipelineConfig) -> DataPeek | None:
     return seen
 
 
+def _check_engine(config: PipelineConfig) -> None:
+    paths = {
+        "data.path": config.data.path,
+        "data.eval_path": config.data.eval_path,
+        "output.folder": config.output.folder,
+    }
+    local = {field: path for field, path in paths.items() if path and not is_remote(path)}
+    check_beam(config.beam, local)
+
+
+def _check_buckets(config: PipelineConfig) -> None:
+    for field, path in (
+        ("data.path", config.data.path),
+        ("data.eval_path", config.data.eval_path),
+        ("schema.path", config.data_schema.path),
+    ):
+        if missing := missing_buckets(path or ""):
+            raise ConfigError(f"{field}={path}: {missing}")
+
+
 def _peek(config: PipelineConfig, field: Literal["path", "eval_path"]) -> DataPeek | None:
     """Return the rows of a path, without those that are dropped."""
     seen, label = peek(config.data, field), config.label.column
@@ -125,18 +121,6 @@ def _peek(config: PipelineConfig, field: Literal["path", "eval_path"]) -> DataPe
             "a label in features.derive."
         )
     return seen.having(label)
-
-
-def _check_no_wildcards(folder: str) -> None:
-    """Reject wildcards: Beam's sinks and TFX's artifact readers treat every path as a pattern.
-
-    With one, `beam.io.WriteToTFRecord` does not find the files that it wrote.
-    """
-    if glob.has_magic(folder):
-        raise ConfigError(
-            f"output.folder={folder}: Beam and TFX treat `[`, `*` and `?` in a path as wildcards. "
-            "Name a folder without them, or rename its parent folder."
-        )
 
 
 def _check_writable(folder: Path, field: str) -> None:

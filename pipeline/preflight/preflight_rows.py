@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from pipeline.common.errors import ConfigError
-from pipeline.config.config import PipelineConfig
+from pipeline.config.config import DataConfig, PipelineConfig
 from pipeline.data.data_sources import split_column
 from pipeline.data.peek import DataPeek
-from pipeline.data.samples import Values
-from pipeline.preflight.part import Part
+from pipeline.data.samples import Sample, Values
 from shared_core.nearest import nearest, nearest_column
 
 if TYPE_CHECKING:
@@ -22,27 +23,82 @@ if TYPE_CHECKING:
     from transform import Group, Label
     from transform.spec.group import ResolvedGroup
 
-
 _MOST_CLASSES = 1_000
+_SPLIT_CELLS = 200_000  # of a table whose rows are split here
+_RARE_ROWS = 20  # of a class or a column that may all be in the eval split by chance
+_MOST_RARE_ROWS = 20_000
+_SHOWN_VALUES = 8
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one path of the data; "all": they are split as `data` says, by a column or none."""
+
+    split: Literal["train", "eval", "all"]
+    path: str
+    seen: DataPeek
+    data: DataConfig
+    column: str | None = None
+
+    @property
+    def sample(self) -> Sample:
+        """The rows that were read."""
+        assert self.seen.sample is not None
+        return self.seen.sample
+
+    def values(self, name: str) -> Values:
+        """Return a column of the rows that were read."""
+        return self.sample.values(name)
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all rows."""
+        return self.seen.complete and self.sample.rows == self.seen.rows
+
+    @cached_property
+    def splits(self) -> np.ndarray | None:
+        """The name of each row's split; None if they are too many to be split here."""
+        if self.split != "all":
+            return np.full(self.sample.rows, self.split)
+        columns = 1 if self.data.split.by == "time" else len(self.sample.kinds)
+        if not self.whole or columns * self.sample.rows > _SPLIT_CELLS:
+            return None
+        return self._split_of(np.arange(self.sample.rows))
+
+    def in_train(self, rows: np.ndarray) -> np.ndarray:
+        """Return whether each of some rows is in the train split; True where that is unknown."""
+        if self.splits is not None:
+            return self.splits[rows] == "train"
+        if self.data.split.by not in ("content", "group") or len(rows) > _MOST_RARE_ROWS:
+            return np.ones(len(rows), bool)
+        return self._split_of(rows) == "train"
+
+    def _split_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the names of the splits into which ExampleGen puts rows, given by number."""
+        from components.arrow_example_gen.splitting import Splitting, find_cuts, splits_of
+
+        splitting = Splitting(by=self.data.split.by, column=self.column)
+        sample, shares = self.sample, list(self.data.shares.values())
+        if self.column is not None and splitting.by != "stratified":  # the others do not matter
+            sample = replace(sample, kinds={self.column: sample.kinds[self.column]})
+        read = sample.places(rows), sample.batch(rows)
+        cuts: Any = find_cuts([read], splitting, shares)
+        return np.asarray(list(self.data.shares))[splits_of(read, splitting, shares, cuts)]
 
 
 def _check_split(config: PipelineConfig, part: Part) -> None:
-    """Check the column by which rows are split, and that no split is empty.
-
-    Raises:
-        ConfigError: Names the column or the split, and the number of rows.
-    """
+    """Check the column by which rows are split, and that no split is empty."""
     if part.split != "all":
         return
     if part.data.split.by not in ("content", "row"):
         _check_column(config, part)
-    if not part.splits_known:
+    if part.splits is None:
         return
     rows = part.seen.rows
-    counts = Counter(part.split_of(np.arange(rows)).tolist())
-    empty = [name for name in part.splits if not counts[name]]
+    counts = Counter(part.splits.tolist())
+    empty = [name for name in part.data.shares if not counts[name]]
     if empty:
-        shares = ", ".join(f"{name} {counts[name]:,}" for name in part.splits)
+        shares = ", ".join(f"{name} {counts[name]:,}" for name in part.data.shares)
         raise ConfigError(
             f"data.path={part.path}: none of its {rows:,} rows comes into the {empty[0]} split "
             f"(data.split.by={part.data.split.by}; rows: {shares}). Add rows, change "
@@ -100,14 +156,6 @@ def _label_is_number(config: PipelineConfig, column: str) -> bool:
     return column == config.label.column and config.label.kind == "regression"
 
 
-_RARE_ROWS = 20
-"""Maximum number of rows of a class that may all be in the eval split by chance."""
-
-_PEEKED_RARE_ROWS = 20_000
-
-_SHOWN_VALUES = 8
-
-
 def check_rows(
     config: PipelineConfig,
     groups: Sequence[ResolvedGroup],
@@ -115,14 +163,7 @@ def check_rows(
     seen: DataPeek,
     held_out: DataPeek | None,
 ) -> None:
-    """Check the values of the columns in use.
-
-    Args:
-        config: The configuration.
-        groups: Its groups, with their columns.
-        used: The raw columns in use.
-        seen: Rows of `data.path`.
-        held_out: Rows of `data.eval_path`, or None.
+    """Check the values of the `used` columns in the rows of `data.path` and `data.eval_path`.
 
     Raises:
         ConfigError: Names the column, the split and the number of rows.
@@ -154,19 +195,17 @@ def _check_columns(
     parts: Sequence[Part],
 ) -> None:
     targets = {config.label.column, config.features.weight} & set(used)
+    # The order of a set's values does not matter.
+    sets = {name for g in groups if g.group.kind == "multi_hot" for name in g.columns}
     for part in parts:
         for name in used:
             if name not in targets:
                 _check_has_values(name, part)
-            _check_float32(name, part)
-        sets = {name for g in groups if g.group.kind == "multi_hot" for name in g.columns}
-        for name in used:
             if name not in sets:
                 _check_whole_lists(name, part)
         for group in groups:
-            for name in group.columns:
-                if name in used:
-                    _check_values(group.group, name, part)
+            for name in set(group.columns) & set(used):
+                _check_values(group.group, name, part)
         if config.label.column in targets:
             _check_label(config.label, part)
         if config.features.weight in targets:
@@ -193,7 +232,7 @@ def _check_has_values(name: str, part: Part) -> None:
             f"{part.seen.rows} rows that Transform can use (NaN, infinite values and empty texts "
             "count as missing). Remove it from the features."
         )
-    if part.split == "all" and not part.any_in_train(rows):
+    if part.split == "all" and _none_in_train(rows, part):
         raise ConfigError(
             f"features: column {name!r} of {part.path} has values in {len(rows)} of "
             f"{part.seen.rows} rows, none of which comes into the train split: nothing is learned "
@@ -201,40 +240,26 @@ def _check_has_values(name: str, part: Part) -> None:
         )
 
 
-def _check_float32(name: str, part: Part) -> None:
-    """Reject a column of different floats that are all equal as float32 in a tf.Example."""
-    import pyarrow.types as types
-
-    values = part.values(name)
-    if not part.whole or not types.is_floating(values.values.type):
-        return
-    held = values.values.to_numpy(zero_copy_only=False)[values.usable]
-    if len(held) == 0 or held.min() < held.max():
-        return
-    exact = part.exact(name)
-    if exact.min() < exact.max():
-        raise ConfigError(
-            f"features: column {name!r} of {part.path} has values from {exact.min():.17g} to "
-            f"{exact.max():.17g}, which are all {held[0]:.9g} as float32 in a tf.Example. Write "
-            "them as integers (int64 is exact), or subtract an offset in the data."
-        )
+def _none_in_train(rows: np.ndarray, part: Part) -> bool:
+    is_known = part.splits is not None or len(rows) <= _RARE_ROWS  # of many rows, one trains
+    return is_known and not part.in_train(rows).any()
 
 
 def _check_lists_of_derive(config: PipelineConfig, used: Sequence[str], part: Part) -> None:
     """Check the lists that the user's function reads; tracing it takes seconds."""
     if config.features.derive is None:
         return
-    others = [n for n in sorted(part.seen.lists) if n not in used and part.hole(n) is not None]
+    others = {n for n in part.seen.lists if n not in used and part.sample.hole(n) is not None}
     if others:
         from transform.columns.derive import derive_reads
 
-        for name in set(others) & derive_reads(config.features.derive, part.seen.schema()):
+        for name in others & derive_reads(config.features.derive, part.seen.schema()):
             _check_whole_lists(name, part)
 
 
 def _check_whole_lists(name: str, part: Part) -> None:
     """Reject a list of ints with a missing value, which would be shorter in a tf.Example."""
-    hole = part.hole(name)
+    hole = part.sample.hole(name)
     if hole is not None:
         raise ConfigError(
             f"features: column {name!r} of {hole.file} has a list with a missing value in row "
@@ -274,7 +299,6 @@ def _check_label(label: Label, part: Part) -> None:
     _refuse_missing(
         what,
         values,
-        part,
         "leave such rows out by data.drop_rows_without_label: true, or give them a value in",
     )
     import pyarrow.types as types
@@ -301,7 +325,7 @@ def _check_label(label: Label, part: Part) -> None:
     if label.positive is not None and numbers is not None and not numbers.any():
         _refuse_positive(what, label, first.to_pylist(), part)
     others = np.flatnonzero(ids != np.argmax(np.bincount(ids)))
-    if len(others) == 0 or (part.whole and not part.any_in_train(others)):
+    if len(others) == 0 or (part.whole and _none_in_train(others, part)):
         most = first[int(np.flatnonzero(ids == np.argmax(np.bincount(ids)))[0])].as_py()
         _refuse_constant(what, most, part)
     if label.kind == "multiclass" and part.split == "all" and part.whole:
@@ -310,18 +334,12 @@ def _check_label(label: Label, part: Part) -> None:
 
 def _check_rare_classes(what: str, ids: np.ndarray, first: pa.Array, part: Part) -> None:
     """Reject a class without train rows: no model knows it, and evaluation would fail."""
-    rare = np.flatnonzero(np.bincount(ids) <= _RARE_ROWS)
-    rows = np.flatnonzero(np.isin(ids, rare))
-    if not len(rows) or len(rows) > _PEEKED_RARE_ROWS:
-        return
-    in_train = part.of_train(rows)
-    unseen = np.setdiff1d(ids[rows], ids[rows[in_train]])
+    counts = np.bincount(ids)
+    rows = np.flatnonzero(np.isin(ids, np.flatnonzero(counts <= _RARE_ROWS)))
+    unseen = np.setdiff1d(ids[rows], ids[rows[part.in_train(rows)]])
     if len(unseen):
-        counts = np.bincount(ids)
-        places = {each: int(np.flatnonzero(ids == each)[0]) for each in unseen}
-        rows_of = {
-            _shown(first[place].as_py()): int(counts[each]) for each, place in places.items()
-        }
+        places = [int(np.flatnonzero(ids == each)[0]) for each in unseen]
+        rows_of = {_shown(first[place].as_py()): int(counts[ids[place]]) for place in places}
         _refuse_unseen(what, rows_of, "or hold out less by data.eval_percent")
 
 
@@ -380,12 +398,12 @@ def _refuse_constant(what: str, value: object, part: Part) -> None:
     )
 
 
-def _refuse_missing(what: str, values: Values, part: Part, fix: str) -> None:
+def _refuse_missing(what: str, values: Values, fix: str) -> None:
     missing = ~values.present
     if missing.any():
         raise ConfigError(
-            f"{what} is missing in {int(missing.sum())} of {len(missing)} rows read, in the split "
-            f"{part.where(missing)}; {fix} features.derive."
+            f"{what} is missing in {int(missing.sum())} of {len(missing)} rows read; {fix} "
+            "features.derive."
         )
 
 
@@ -409,7 +427,7 @@ def _check_weight(name: str | None, part: Part) -> None:
     assert name is not None
     what = f"features.weight: column {name!r} of {part.path}"
     values = part.values(name)
-    _refuse_missing(what, values, part, "give these rows a weight, 0 for none, in the data or in")
+    _refuse_missing(what, values, "give these rows a weight, 0 for none, in the data or in")
     negative = values.first(values.present).to_numpy(zero_copy_only=False) < 0
     if negative.any():
         raise ConfigError(f"{what} is negative in {int(negative.sum())} rows. Use 0 or more.")
@@ -422,12 +440,10 @@ def _check_batch(config: PipelineConfig, train: Part) -> None:
     if not train.seen.complete:
         return
     rows = train.seen.rows
-    if train.split == "all":
-        expected = rows * train.data.shares["train"] / 100
-        near = abs(expected - size) < 5 * np.sqrt(rows)
-        hashed = train.whole and near and train.data.split.by in ("content", "row")
-        exact = hashed or train.splits_known
-        rows = int(train.of_train(np.arange(rows)).sum()) if exact else int(expected)
+    if train.splits is not None:
+        rows = int(np.count_nonzero(train.splits == "train"))
+    elif train.split == "all":  # the Trainer counts them
+        rows = int(rows * train.data.shares["train"] / 100 + 5 * np.sqrt(rows))
     if size > rows:
         raise ConfigError(
             f"{section}.global_batch_size={size} exceeds the {rows} rows of the train split of "

@@ -16,13 +16,19 @@ import yaml
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
-from pipeline.replay.containers import Container, Values, run_container
-from pipeline.replay.kubeflow_pod import CommandFailed, add_executor_logs, as_input
+from pipeline.replay.containers import (
+    CommandFailed,
+    Container,
+    Values,
+    add_executor_logs,
+    as_input,
+    fill_placeholders,
+    run_container,
+)
+from pipeline.report.progress import duration
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
 from pipeline.targets.long_values import find_oversized
-from pipeline.targets.placeholders import Placeholders
 from pipeline.targets.run_parameters import values_of
-from pipeline.targets.spec_types import Artifact, Component, JsonMapping, Task
 
 _EXECUTORS = ("container", "customJob", "resolver", "importer")
 # Of a resolver's filter.
@@ -51,7 +57,6 @@ class Node(NamedTuple):
     seconds: float
     artifacts: Mapping[str, JsonValue]
     log: Path | None
-    attempts: int
 
 
 class Replay:
@@ -63,25 +68,20 @@ class Replay:
         root: Path,
         *,
         parameters: Mapping[str, str] | None = None,
-        on_start: Callable[[str], None] = lambda name: None,
-        on_end: Callable[[Node], None] = lambda node: None,
-        on_retry: Callable[[str, str], None] = lambda name, words: None,
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Check the pipeline, in particular that it has only parts that `compile` writes.
 
         Args:
             compiled: The pipeline, with places on this machine.
-            root: Folder of artifacts, logs and records. Several replays of one pipeline share it,
-                so that later ones find the artifacts of earlier ones.
+            root: Folder of artifacts, logs and records, which later replays of the pipeline find.
             parameters: Values of the pipeline's parameters, as texts.
-            on_start: Called with the name of each node before it runs.
-            on_end: Called with it afterwards.
-            on_retry: Called with the name of a node that failed, and how, before it runs again.
+            say: Called with a line when a node starts, is started again, and ends.
         """
-        self._compiled, self._root = compiled, root
+        self._compiled, self._root, self._say = compiled, root, say
         self._parameters = values_of(compiled, parameters or {})
         self._components = compiled.spec["components"]
-        self._tasks: dict[str, Task] = compiled.spec["root"]["dag"]["tasks"]
+        self._tasks: dict[str, JsonObject] = compiled.spec["root"]["dag"]["tasks"]
         self._order = in_order(self._tasks)
         for name, task in self._tasks.items():
             component = self._components[task["componentRef"]["name"]]
@@ -93,15 +93,15 @@ class Replay:
                     "replay runs only what `python -m pipeline compile` writes. Run this file on "
                     "its platform."
                 )
-        if compiled.target == "kubeflow" and (found := find_oversized(compiled.spec, "kubeflow")):
-            raise ConfigError("\n".join(found))
+        if compiled.target == "kubeflow" and (errors := find_oversized(compiled.spec, "kubeflow")):
+            raise ConfigError("\n".join(errors))
         self._run_id = time.strftime("%Y%m%d-%H%M%S")
         while (root / compiled.name / self._run_id).exists():
             self._run_id += "x"
         self.folder = root / compiled.name / self._run_id
-        self._records = _ArtifactRecords(root / compiled.name / "artifacts.jsonl")
+        # JSON lines, one artifact in ExecutorInput's format per line, latest last.
+        self._records = root / compiled.name / "artifacts.jsonl"
         self._made: dict[str, Values] = {}
-        self._on_start, self._on_end, self._on_retry = on_start, on_end, on_retry
 
     def run(self) -> list[Node]:
         """Run all tasks, one after another, and return them in order."""
@@ -112,17 +112,17 @@ class Replay:
                 node, self._made[name] = self._run_task(name, self._tasks[name])
             except ValueError as error:  # a placeholder or query refers to nothing
                 raise NodeFailed(name, f"was not started: {error}") from None
-            for artifact in (a for found in node.artifacts.values() for a in found["artifacts"]):
-                self._records.add(artifact)
+            with self._records.open("a", encoding="utf-8") as stream:
+                for artifacts in node.artifacts.values():
+                    stream.writelines(json.dumps(each) + "\n" for each in artifacts["artifacts"])
             nodes.append(node)
-            self._on_end(node)
         return nodes
 
-    def _run_task(self, name: str, task: Task) -> tuple[Node, Values]:
+    def _run_task(self, name: str, task: JsonObject) -> tuple[Node, Values]:
         component, folder = self._components[task["componentRef"]["name"]], self.folder / name
         executor = self._compiled.executor(component)
         inputs = self._inputs(task, component)
-        self._on_start(name)
+        self._say(f"{name}: start")
         started, attempts = time.monotonic(), 1
         folder.mkdir()
         outputs = _outputs(folder, f"{self._run_id}/{name}", component)
@@ -149,12 +149,15 @@ class Replay:
                         again = f" {attempts} times" if retries else ""
                         wrote = log if log.exists() else None  # nothing was started
                         raise NodeFailed(name, f"{error}{again}", wrote) from None
-                    self._on_retry(name, str(error))  # at once, without the platform's pause
+                    # At once, without the platform's pause.
+                    self._say(f"{name}: {error}; started again")
                     attempts += 1
         seconds = time.monotonic() - started
-        return Node(name, seconds, made.artifacts, log if log.exists() else None, attempts), made
+        again = f", at attempt {attempts}" if attempts > 1 else ""
+        self._say(f"{name}: done in {duration(seconds)}{again}")
+        return Node(name, seconds, made.artifacts, log if log.exists() else None), made
 
-    def _inputs(self, task: Task, component: Component) -> JsonObject:
+    def _inputs(self, task: JsonObject, component: JsonObject) -> JsonObject:
         """Return ExecutorInput's inputs."""
         artifacts, parameters = {}, {}
         for key, source in task.get("inputs", {}).get("artifacts", {}).items():
@@ -180,7 +183,7 @@ class Replay:
         return {"artifacts": artifacts, "parameterValues": {**defaults, **given}}
 
     def _resolved(
-        self, resolver: JsonMapping, component: Component, executor_input: JsonObject
+        self, resolver: JsonObject, component: JsonObject, executor_input: JsonObject
     ) -> Values:
         """Return the artifacts that a resolver's queries find in the records, as on Vertex."""
         found = {}
@@ -188,12 +191,12 @@ class Replay:
             query = resolver["outputArtifactQueries"][key]["filter"]
             artifact = None  # also if the query refers to an artifact that does not exist
             if all(each["artifacts"] for each in executor_input["inputs"]["artifacts"].values()):
-                artifact = self._records.latest(Placeholders(executor_input).fill(query))
+                artifact = _latest(self._records, fill_placeholders(query, executor_input))
             found[key] = {"artifacts": [] if artifact is None else [artifact]}
         return Values(found, {})
 
 
-def _outputs(folder: Path, name: str, component: Component) -> JsonObject:
+def _outputs(folder: Path, name: str, component: JsonObject) -> JsonObject:
     """Return ExecutorInput's outputs, all in the task's folder."""
     declared, artifacts = component.get("outputDefinitions", {}), {}
     for key, each in declared.get("artifacts", {}).items():
@@ -207,7 +210,7 @@ def _outputs(folder: Path, name: str, component: Component) -> JsonObject:
     return {"artifacts": artifacts, "parameters": parameters, "outputFile": output_file}
 
 
-def _imported(importer: JsonMapping, component: Component, values: JsonMapping) -> Values:
+def _imported(importer: JsonObject, component: JsonObject, values: JsonObject) -> Values:
     """Return an artifact for existing data."""
     (key,) = component["outputDefinitions"]["artifacts"]
     uri, about = importer["artifactUri"], importer.get("metadata", {})
@@ -218,39 +221,22 @@ def _imported(importer: JsonMapping, component: Component, values: JsonMapping) 
     return Values({key: {"artifacts": [artifact]}}, {})
 
 
-class _ArtifactRecords:
-    """A file of JSON lines, one artifact per line, latest last."""
-
-    def __init__(self, path: Path) -> None:
-        """Set the path of the file, which need not exist."""
-        self._path = path
-
-    def add(self, artifact: Artifact) -> None:
-        """Append an artifact: name, uri, type and metadata in ExecutorInput's format."""
-        with self._path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(artifact) + "\n")
-
-    def latest(self, query: str) -> JsonObject | None:
-        """Return the latest artifact that matches a resolver's filter, or None.
-
-        Args:
-            query: Conditions in the format of Vertex' metadata service, joined by AND:
-                `schema_title="tfx.Model" AND state=LIVE AND metadata.blessed.number_value=1`.
-        """
-        conditions = [_CONDITION.fullmatch(part.strip()) for part in query.split(" AND ")]
-        if None in conditions:
-            raise ValueError(
-                f"the resolver's condition {query!r} is of no form that is known here."
-            )
-        wanted = [(each[1], each[2]) for each in conditions if each and each[2] != "LIVE"]
-        lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
-        for artifact in map(json.loads, reversed(lines)):
-            if all(_value(artifact, path) == json.loads(value) for path, value in wanted):
-                return artifact
-        return None
+def _latest(records: Path, query: str) -> JsonObject | None:
+    """Return the latest artifact in a file of records that matches a resolver's filter, or None."""
+    # As Vertex' metadata service has it:
+    # `schema_title="tfx.Model" AND state=LIVE AND metadata.blessed.number_value=1`
+    conditions = [_CONDITION.fullmatch(part.strip()) for part in query.split(" AND ")]
+    if None in conditions:
+        raise ValueError(f"the resolver's condition {query!r} is of no form that is known here.")
+    expected = [(each[1], each[2]) for each in conditions if each and each[2] != "LIVE"]
+    lines = records.read_text(encoding="utf-8").splitlines() if records.exists() else []
+    for artifact in map(json.loads, reversed(lines)):
+        if all(_value(artifact, path) == json.loads(value) for path, value in expected):
+            return artifact
+    return None
 
 
-def _value(artifact: Artifact, path: str) -> JsonValue:
+def _value(artifact: JsonObject, path: str) -> JsonValue:
     if path == "schema_title":
         kind = artifact.get("type", {})
         schema = yaml.safe_load(kind.get("instanceSchema", "")) or {}

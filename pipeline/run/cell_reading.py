@@ -157,15 +157,14 @@ def _fit_decimal(
     from components.arrow_example_gen import csv_table, csv_types
 
     table = csv_table.open_table([str(file)], options)
-    delimiter = table.headers[str(file)].delimiter
-    if options.decimal is None or not (is_other or delimiter == options.decimal):
+    if options.decimal is None or not (is_other or table.delimiter == options.decimal):
         return options
     names = [name for name in table.columns if name in columns and name not in options.formatted]
     try:
-        block = next(table.blocks(str(file), names), None)
+        block = next(table.all_blocks(names), None)
     except ValueError:  # raised again when the rows are read
         return options
-    counts = csv_types.count(block).values() if block is not None else ()
+    counts = csv_types.count(block.cells).values() if block is not None else ()
     commas = any(each.commas or each.comma[0] for each in counts)
     points = any(each.points or each.comma[1] for each in counts)
     other = "." if options.decimal == "," else ","

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from components import CsvOptions
     from components.arrow_example_gen.columns import Kind, Table
-    from components.arrow_example_gen.csv_numbers import NumberTexts
+    from components.arrow_example_gen.csv_types import NumberTexts
     from components.arrow_example_gen.parquet import ParquetTable
     from pipeline.run.json_lines import JsonRow
 
@@ -47,7 +47,7 @@ _ENDINGS: dict[str, InputFormat] = {
 
 
 def _number_texts(options: CsvOptions | None = None) -> NumberTexts:
-    from components.arrow_example_gen.csv_numbers import NumberTexts
+    from components.arrow_example_gen.csv_types import NumberTexts
 
     return (
         NumberTexts() if options is None else NumberTexts(options.decimal or ".", options.formatted)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import Kind
-    from components.arrow_example_gen.csv_numbers import NumberTexts
+    from components.arrow_example_gen.csv_types import NumberTexts
 
 
 _FILE = "assets.extra/input_checks.json"

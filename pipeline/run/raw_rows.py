@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import Kind
-    from components.arrow_example_gen.csv_numbers import NumberTexts
+    from components.arrow_example_gen.csv_types import NumberTexts
 
 _EXPECTED = {"int": "a whole number", "float": "a number", "string": "a text"}
 
@@ -89,7 +89,7 @@ def _convert_column(
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import flat_values, is_list
-    from components.arrow_example_gen.csv_numbers import bools_as_digits
+    from components.arrow_example_gen.csv_types import bools_as_digits
 
     if is_list(column.type):
         offsets, values = flat_values(column)

@@ -20,7 +20,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.object_stores import register_file_systems
 from pipeline.common.program import program
 from pipeline.config.config import PipelineConfig
-from pipeline.engines.beam_errors import error_message
+from pipeline.engines.engine import error_message
 from pipeline.graph.node_names import NodeName
 from pipeline.preflight import preflight
 from pipeline.report import console as views
@@ -142,9 +142,7 @@ def _run(
             auto = (one for one in config.trainings if one.micro_batch_size == "auto")
             prepare_process(next(auto, config.training))
             register_file_systems(config.model_dump_json(exclude={"cluster"}))
-            preflight.check_buckets(config)
             preflight.check(config)
-            preflight.check_engine(config)
             runner, pipeline = _prepare(config)
             corrections = check_artifacts(config.output.folder, config.metadata_path)
             _keep_imported_objects()
@@ -248,7 +246,7 @@ def _print_failure(error: Exception, config: PipelineConfig, console: Console) -
 
 def _damage(error: Exception, config: PipelineConfig) -> str | None:
     """Return which file of the run's examples a node could not read, if that may be the cause."""
-    from components.arrow_example_gen.damage import find_damage, may_be_damage
+    from components.arrow_example_gen.parquet import find_damage, may_be_damage
 
     if not may_be_damage(error):
         return None

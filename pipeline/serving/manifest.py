@@ -27,7 +27,7 @@ from pipeline.serving.model import (
     request_body,
 )
 
-SERVING_RELEASES = {
+_SERVING_RELEASES = {
     "2.16": "2.16.1",
     "2.17": "2.17.1",
     "2.18": "2.18.1",
@@ -135,17 +135,7 @@ def _versions_folder(place: str, model: ExportedModel, maps: Mapping[str, str]) 
 def _inference_service(
     model: ExportedModel, uri: str, name: str, profile: KubeflowConfig | None
 ) -> JsonObject:
-    """Return the manifest.
-
-    Args:
-        model: The model to serve.
-        uri: Folder of numbered versions, as the cluster reads it.
-        name: Name of the service, and of the model in its URL.
-        profile: `cluster.kubeflow`; None: the defaults of its fields.
-
-    Raises:
-        ConfigError: KServe does not accept the name, or no matching server is known.
-    """
+    """Return the manifest of a service, whose name is also the model's in its URL."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"name={name}: KServe takes lower-case letters, digits and `-`, first a letter, at "
@@ -189,12 +179,12 @@ def _inference_service(
 
 def _serving_release(tensorflow: str) -> str:
     """Return the release of TensorFlow Serving for a model of a TensorFlow version."""
-    release = SERVING_RELEASES.get(_minor_version(tensorflow))
+    release = _SERVING_RELEASES.get(_minor_version(tensorflow))
     if release is None:
         raise ConfigError(
             f"cluster.kubeflow.server.version: TensorFlow {tensorflow} wrote the model, and no "
             "release of TensorFlow Serving for it is known here (the newest is "
-            f"{max(SERVING_RELEASES.values())}). Name the tag of a tensorflow/serving image of at "
+            f"{max(_SERVING_RELEASES.values())}). Name the tag of a tensorflow/serving image of at "
             "least that version."
         )
     return release
@@ -214,7 +204,7 @@ def _upload_request(
     image = profile.server.image if profile else None
     if image is None:
         minor = _minor_version(model.tensorflow)
-        release = SERVING_RELEASES.get(minor, minor)
+        release = _SERVING_RELEASES.get(minor, minor)
         raise ConfigError(
             f"cluster.vertex.server.image is missing: TensorFlow {model.tensorflow} wrote the "
             "model, and Google's prebuilt containers end with 2.15. Copy "

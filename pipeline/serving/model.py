@@ -40,30 +40,17 @@ _REQUEST_ROWS = 3
 
 
 class _RawColumn(NamedTuple):
-    """A raw column that the model reads.
-
-    Attributes:
-        name: Name in the data.
-        dtype: string, float32 or int64.
-        argument: Input of the signature `raw`.
-        shape: Shape of that input without the batch dimension; None if any length is possible.
-    """
+    """A raw column that the model reads."""
 
     name: str
-    dtype: str
-    argument: str
-    shape: tuple[int, ...] | None
+    dtype: str  # string, float32 or int64
+    argument: str  # input of the signature `raw`
+    shape: tuple[int, ...] | None  # without the batch dimension; None if any length is possible
 
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """A SavedModel of this pipeline.
-
-    Attributes:
-        place: The folder that it was read from.
-        tensorflow: TensorFlow version that wrote it.
-        columns: Raw columns that serving takes.
-    """
+    """A SavedModel of this pipeline: its folder, the TensorFlow that wrote it, its raw columns."""
 
     place: str
     tensorflow: str
@@ -72,9 +59,6 @@ class ExportedModel:
 
 def find_version(place: str) -> str:
     """Return the SavedModel at a place, or the highest-numbered version below it.
-
-    Args:
-        place: Folder on this machine, or on a file system of TensorFlow.
 
     Raises:
         ConfigError: There is no SavedModel, or the place cannot be read.
@@ -102,10 +86,7 @@ def find_version(place: str) -> str:
 
 
 def read_model(version: str) -> ExportedModel:
-    """Read the description of a SavedModel.
-
-    Args:
-        version: Folder of the SavedModel, as `find_version` returns it.
+    """Read the description of a SavedModel, whose folder `find_version` returns.
 
     Raises:
         ConfigError: The SavedModel is damaged, or this pipeline did not export it.

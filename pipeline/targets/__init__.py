@@ -1,6 +1,4 @@
-"""Compile a pipeline for a target and submit it.
+"""Compile a pipeline for a target, and submit it; the entry points that run in its containers.
 
-Contains the capabilities of each target, the compiled file and its parameters, and the entry points
-that run in its containers. A target is one file: the fields of its profile, what it cannot do, and
-what TFX's compiler omits.
+`kubeflow` and `vertex` correct what TFX's compiler writes; `refusals` is what they cannot do.
 """

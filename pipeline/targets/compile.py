@@ -13,13 +13,14 @@ from pipeline.graph.build import create_pipeline
 from pipeline.graph.node_names import NodeName
 from pipeline.platforms.platform import without_credentials
 from pipeline.targets import kubeflow, vertex
-from pipeline.targets.disk import disk_advice
-from pipeline.targets.refusals import data_gib, node_refusals, refusals
+from pipeline.targets.refusals import node_refusals, refusals
 from shared_core.atomic_files import atomic_write
 
 Target = Literal["kubeflow", "vertex"]
 # A pod may end at any moment, and Kubeflow does not wait for a checkpoint (docs/cluster.md).
 _MINUTES_BETWEEN_CHECKPOINTS = 5.0
+# Machines of several workers do not start together: each pulls the image first.
+_START_SECONDS = 900.0
 
 
 def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = None) -> str:
@@ -38,22 +39,15 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
     """
     profile = profile_of(config, target)
     there = _at_target(config, profile)
-    found = refusals(config, there, profile)
+    if errors := refusals(config, there, profile):
+        raise ConfigError(without_credentials("\n".join(errors)))
+    arguments = {}
     if isinstance(profile, KubeflowConfig):
-        found += kubeflow.refusals(there, profile)
-    else:
-        found += vertex.refusals(there, profile)
-    if found:
-        raise ConfigError(without_credentials("\n".join(found)))
-    there = vertex.with_time_to_start(there)
-    if isinstance(profile, KubeflowConfig):
-        records = kubeflow.records_folder(profile, config.name)
+        records = f"{profile.pipeline_root.rstrip('/')}/{config.name}/blessed_models"
         arguments = {"blessed_models": records, "baseline_model": profile.baseline_model}
-    else:
-        arguments = {}
     graph = create_pipeline(there, **arguments)
-    if found := node_refusals(there, profile, graph):
-        raise ConfigError(without_credentials("\n".join(found)))
+    if errors := node_refusals(there, profile, graph):
+        raise ConfigError(without_credentials("\n".join(errors)))
     if isinstance(profile, KubeflowConfig):
         return kubeflow.compiled(graph, profile, there, runner=runner)
     return vertex.compiled(graph, profile, there, runner=runner)
@@ -68,18 +62,9 @@ def compile_file(config: PipelineConfig, target: Target, output: Path | None) ->
     return path
 
 
-def advice(config: PipelineConfig, target: Target) -> str:
-    """Return advice on a pipeline that compiles, such as the disk of its nodes; "" if none."""
-    profile = profile_of(config, target)
-    if isinstance(profile, KubeflowConfig):
-        return disk_advice(profile, data_gib(config, profile))
-    return ""
-
-
 def file_name(config: PipelineConfig, target: Target) -> str:
     """Return the default name of the compiled file, such as `name-vertex.json`."""
-    suffix = kubeflow.SUFFIX if target == "kubeflow" else vertex.SUFFIX
-    return f"{config.name}-{target}{suffix}"
+    return f"{config.name}-{target}{'.yaml' if target == 'kubeflow' else '.json'}"
 
 
 def _at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) -> PipelineConfig:
@@ -94,8 +79,11 @@ def _at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) ->
         "metadata": config.metadata.model_copy(update={"cache": target.cache}),
     }
     training: JsonObject = {}
-    if "checkpoint_every_minutes" not in config.training.model_fields_set:
+    given = config.training.model_fields_set
+    if "checkpoint_every_minutes" not in given:
         training["checkpoint_every_minutes"] = _MINUTES_BETWEEN_CHECKPOINTS
+    if (config.training.workers or 1) > 1 and "start_timeout_seconds" not in given:
+        training["start_timeout_seconds"] = _START_SECONDS
     if config.training.require_gpu is None and target.of_node(NodeName.TRAINER).has_nvidia_gpu:
         training["require_gpu"] = True
     if training:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import graphlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,37 +15,24 @@ import yaml
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.nearest_file import did_you_mean
-from pipeline.targets.long_values import change_compressed
-from pipeline.targets.spec_types import Component, JsonMapping, PipelineSpec, Task
+from pipeline.targets.long_values import change_texts
 
 _NAME = re.compile(r"^\w([\w. -]*\w)?$")
 
 
 @dataclass(frozen=True)
 class CompiledSpec:
-    """A file that `compile` wrote.
+    """A file that `compile` wrote."""
 
-    Attributes:
-        target: The platform: a PipelineJob is for Vertex, a plain pipelineSpec for Kubeflow.
-        spec: The pipelineSpec.
-        root: The pipeline root in the file; "" if there is none.
-        parameters: Values of the job's parameters.
-        platform: The Kubernetes settings in the second document, by executor.
-    """
-
-    target: Literal["kubeflow", "vertex"]
-    spec: PipelineSpec
-    root: str
-    parameters: JsonObject
-    platform: JsonObject
+    target: Literal["kubeflow", "vertex"]  # a PipelineJob is for Vertex
+    spec: JsonObject
+    root: str  # "" if the file names none
+    parameters: JsonObject  # values
+    platform: JsonObject  # the Kubernetes settings in the second document, by executor
 
     @classmethod
     def read(cls, path: Path) -> CompiledSpec:
-        """Read a file.
-
-        Raises:
-            ConfigError: The file cannot be read, or is not a compiled pipeline.
-        """
+        """Read a file; a ConfigError if it cannot be read, or is not a compiled pipeline."""
         try:
             documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -83,11 +69,11 @@ class CompiledSpec:
         """The pipeline's name."""
         return self.spec["pipelineInfo"]["name"]
 
-    def executor(self, component: Component) -> JsonObject:
+    def executor(self, component: JsonObject) -> JsonObject:
         """Return the executor of a component."""
         return self.spec["deploymentSpec"]["executors"][component["executorLabel"]]
 
-    def timeout(self, component: Component) -> float | None:
+    def timeout(self, component: JsonObject) -> float | None:
         """Return the target's time limit for a component in seconds; None: no limit."""
         label = component["executorLabel"]
         if seconds := self.platform.get(label, {}).get("activeDeadlineSeconds"):
@@ -96,25 +82,18 @@ class CompiledSpec:
         seconds = job.get("scheduling", {}).get("timeout")
         return float(seconds.removesuffix("s")) if seconds else None
 
-    def cluster_variables(self, component: Component) -> list[str]:
-        """Return the variables of a component's pod whose values only the cluster knows.
-
-        Their values come from secrets and from fields of the pod.
-        """
+    def cluster_variables(self, component: JsonObject) -> list[str]:
+        """Return the variables of a component's pod that come from secrets and pod fields."""
         pod = self.platform.get(component["executorLabel"], {})
         keys = [key for secret in pod.get("secretAsEnv", []) for key in secret.get("keyToEnv", [])]
         fields = pod.get("fieldPathAsEnv", [])
         return [*(key["envVar"] for key in keys), *(field["name"] for field in fields)]
 
     def renamed(self, prefixes: Mapping[str, str]) -> CompiledSpec:
-        """Return the pipeline with path prefixes replaced in all values.
-
-        Args:
-            prefixes: Old prefix -> new prefix.
-        """
-        text = rename_text(json.dumps([self.spec, self.parameters], ensure_ascii=False), prefixes)
-        spec, parameters = json.loads(text)
-        spec = change_compressed(spec, lambda text: rename_text(text, prefixes))
+        """Return the pipeline with path prefixes (old -> new) replaced in all values."""
+        spec, parameters = change_texts(
+            [self.spec, self.parameters], lambda text: rename_text(text, prefixes)
+        )
         return dataclasses.replace(self, spec=spec, parameters=parameters)
 
 
@@ -125,7 +104,7 @@ def rename_text(text: str, prefixes: Mapping[str, str]) -> str:
     return text
 
 
-def _names(spec: PipelineSpec) -> Iterator[str]:
+def _names(spec: JsonObject) -> Iterator[str]:
     """Yield the names that become parts of paths."""
     yield spec["pipelineInfo"]["name"]
     for component in (spec["root"], *spec.get("components", {}).values()):
@@ -135,10 +114,7 @@ def _names(spec: PipelineSpec) -> Iterator[str]:
 
 
 def _place_pattern(place: str) -> re.Pattern[str]:
-    """Return a pattern that finds a folder in a text, also as a path prefix.
-
-    It finds `s3://bucket/data` in `s3://bucket/data/x.csv` and not in `s3://bucket/data2`.
-    """
+    """`s3://bucket/data` is in `s3://bucket/data/x.csv` and not in `s3://bucket/data2`."""
     return re.compile(rf"{re.escape(place)}(?![\w.-])")
 
 
@@ -147,30 +123,14 @@ def names_place(text: str, place: str) -> bool:
     return bool(_place_pattern(place).search(text))
 
 
-def in_order(tasks: JsonMapping) -> list[str]:
-    """Return the names of the tasks, each after the tasks that it depends on.
-
-    Raises:
-        ConfigError: A task waits for an unknown task, or tasks wait for each other.
-    """
+def in_order(tasks: JsonObject) -> list[str]:
+    """Return the names of the tasks, each after the tasks that it depends on."""
     # Sorted, because sets of strings, and so the tasks, have a different order in each process.
     needs = {name: sorted(_needed(task)) for name, task in tasks.items()}
-    unknown = {need for each in needs.values() for need in each} - set(tasks)
-    if unknown:
-        raise ConfigError(
-            f"the compiled pipeline has a task that waits for {', '.join(sorted(unknown))}, which "
-            f"is none of its tasks ({', '.join(tasks)}): compile it again."
-        )
-    try:
-        return list(graphlib.TopologicalSorter(needs).static_order())
-    except graphlib.CycleError as error:
-        raise ConfigError(
-            f"the compiled pipeline has tasks that wait for each other: {', '.join(error.args[1])}."
-        ) from None
+    return list(graphlib.TopologicalSorter(needs).static_order())
 
 
-def _needed(task: Task) -> set[str]:
-    """Return the tasks that a task waits for."""
+def _needed(task: JsonObject) -> set[str]:
     inputs = task.get("inputs", {})
     sources = [*inputs.get("artifacts", {}).values(), *inputs.get("parameters", {}).values()]
     kinds = ("taskOutputArtifact", "taskOutputParameter")

@@ -1,4 +1,4 @@
-"""Convert the ExecutorInput of a platform to the one that TFX expects.
+"""Convert the ExecutorInput of a platform to the one that TFX expects; flags of containers.
 
 A platform adds outputs that no component declared, drops the types of artifacts, and gives outputs
 the names in the compiled file. All functions take and return JSON values.
@@ -10,12 +10,29 @@ import re
 from collections.abc import Callable, Collection
 
 from pipeline.common.json_types import JsonObject
-from pipeline.targets.long_values import expand_properties
-from pipeline.targets.spec_types import ExecutorInput, JsonMapping
+from pipeline.targets.long_values import expand
+
+INVOCATION = "--json_serialized_invocation_args"
+INPUTS_SPEC = "--json_serialized_inputs_spec_args"
+OUTPUTS_SPEC = "--json_serialized_outputs_spec_args"
+RUN_TIME_PARAMETERS = "--run_time_parameters"
+"""With the run-time parameters that a node takes; absent if it takes none."""
+DRIVER = "--run_driver"
+"""Without a value: run TFX's driver of file-based ExampleGens in the executor's place."""
 
 _TYPE_FIELDS = ("instanceSchema", "schemaTitle")
 _RENAMED = "output_"
 _ANY_ARTIFACT = "pipeline.targets.unknown_artifact.UnknownArtifact"
+
+
+def take_option(arguments: list[str], flag: str) -> str | None:
+    """Remove an option from arguments, in place, and return its value; None if it is not there."""
+    if flag not in arguments:
+        return None
+    place = arguments.index(flag)
+    value = arguments[place + 1]
+    del arguments[place : place + 2]
+    return value
 
 
 def output_names(declared: list[str]) -> dict[str, str]:
@@ -31,9 +48,9 @@ def output_names(declared: list[str]) -> dict[str, str]:
 
 
 def prepare(
-    executor_input: ExecutorInput,
-    inputs: JsonMapping | None,
-    outputs: JsonMapping | None,
+    executor_input: JsonObject,
+    inputs: JsonObject | None,
+    outputs: JsonObject | None,
     is_known: Callable[[str], bool],
 ) -> JsonObject:
     """Return the ExecutorInput with only what the component declares.
@@ -44,28 +61,27 @@ def prepare(
         outputs: The component's ComponentOutputsSpec; None: unknown, keep all.
         is_known: Whether TFX can import a type of this title.
     """
-    found = {**executor_input}
-    names = _declared_names(outputs)
-    given = {**found.get("inputs", {})}
-    made = {**found.get("outputs", {})}
-    if "parameterValues" in given:
-        values = expand_properties(given["parameterValues"])
-        given["parameterValues"] = _only(values, inputs, "parameters")
-    for side, spec in ((given, inputs), (made, outputs)):
-        if "artifacts" in side:
-            artifacts: JsonObject = side["artifacts"]
-            if side is made:
-                artifacts = {names.get(key, key): each for key, each in artifacts.items()}
-            artifacts = _only(artifacts, spec, "artifacts")
-            side["artifacts"] = {
-                key: _with_types(key, each, spec, is_known) for key, each in artifacts.items()
+    sides = {side: {**executor_input.get(side, {})} for side in ("inputs", "outputs")}
+    if values := sides["inputs"].get("parameterValues"):
+        expanded = {k: expand(v) if isinstance(v, str) else v for k, v in values.items()}
+        sides["inputs"]["parameterValues"] = _only(expanded, inputs, "parameters")
+    if written := sides["outputs"].get("parameters"):
+        sides["outputs"]["parameters"] = _only(written, outputs, "parameters")
+    # Name in the compiled file -> the component's name.
+    declared = list((outputs or {}).get("artifacts", {}))
+    own_names = {compiled: own for own, compiled in output_names(declared).items()}
+    for side, spec in (("inputs", inputs), ("outputs", outputs)):
+        if "artifacts" in sides[side]:
+            names: dict[str, str] = own_names if side == "outputs" else {}
+            artifacts = {names.get(k) or k: each for k, each in sides[side]["artifacts"].items()}
+            sides[side]["artifacts"] = {
+                key: _with_types(key, each, spec, is_known)
+                for key, each in _only(artifacts, spec, "artifacts").items()
             }
-    if "parameters" in made:
-        made["parameters"] = _only(made["parameters"], outputs, "parameters")
-    return {**found, "inputs": given, "outputs": made}
+    return {**executor_input, **sides}
 
 
-def restore_names(executor_output: JsonMapping, handed_over: Collection[str]) -> JsonObject:
+def restore_names(executor_output: JsonObject, handed_over: Collection[str]) -> JsonObject:
     """Return an ExecutorOutput of TFX with the names of the platform's ExecutorInput."""
     artifacts = executor_output.get("artifacts", {})
     names = {
@@ -80,21 +96,12 @@ def restore_names(executor_output: JsonMapping, handed_over: Collection[str]) ->
     }
 
 
-def _declared_names(outputs: JsonMapping | None) -> dict[str, str]:
-    """Return name in the compiled file -> the component's name."""
-    declared = list((outputs or {}).get("artifacts", {}))
-    return {compiled: own for own, compiled in output_names(declared).items()}
-
-
-def _only(values: JsonMapping, spec: JsonMapping | None, kind: str) -> JsonObject:
-    if spec is None:
-        return dict(values)
-    declared = spec.get(kind, {})
-    return {key: each for key, each in values.items() if key in declared}
+def _only(values: JsonObject, spec: JsonObject | None, kind: str) -> JsonObject:
+    return {key: each for key, each in values.items() if spec is None or key in spec.get(kind, {})}
 
 
 def _with_types(
-    key: str, found: JsonMapping, spec: JsonMapping | None, is_known: Callable[[str], bool]
+    key: str, found: JsonObject, spec: JsonObject | None, is_known: Callable[[str], bool]
 ) -> JsonObject:
     declared = (spec or {}).get("artifacts", {}).get(key, {}).get("artifactType", {})
     artifacts = []

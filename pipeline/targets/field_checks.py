@@ -7,30 +7,24 @@ secret.
 
 from __future__ import annotations
 
+import collections
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from components.arrow_example_gen.spans import check_pattern, has_placeholders
 from pipeline.common.json_types import JsonValue
 from pipeline.common.secret_checks import looks_secret
 from pipeline.config.cluster import (
+    LABEL_KEY,
+    LABEL_VALUE,
     OBJECT_NAME,
     KubeflowConfig,
-    NodeResources,
     TargetConfig,
     VertexConfig,
 )
-from pipeline.config.config import PipelineConfig
+from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 
-# Kubernetes: keys of Secrets, variables, devices.
-_SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
-_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-_DEVICE = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
-# Google Cloud.
-_ACCOUNT = re.compile(r"[a-z0-9][-a-z0-9]*@[-a-z0-9.]*\bgserviceaccount\.com")
-_NETWORK = re.compile(r"projects/\d+/global/networks/[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
-_REGION = re.compile(r"([a-z]+-)+[a-z]+\d+")
-_PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]|\d+")
-_MACHINE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
 # Container images: the reference grammar of OCI and Docker, with or without a domain.
 IMAGE = re.compile(
     r"((?=[^/]*[.:])[A-Za-z0-9.-]+(:\d{1,5})?/)?"
@@ -38,129 +32,246 @@ IMAGE = re.compile(
     r"(:\w[\w.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})",
     re.ASCII,
 )
-_MAX_LABELS = 64  # labels per resource of Google Cloud; TFX writes three of them
-_TFX_LABELS = 3
-_MAX_DEADLINE_SECONDS = 2**31 - 1  # maximum of a pod's activeDeadlineSeconds
-_MAX_GPUS = 16
 _OBJECT_NAME_FIX = "use lower-case letters, digits, and - . between them"
-_WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
-
-# Kubeflow: the largest general-purpose machines of AWS and Google Cloud have 384 cores, and no
-# machine has more than 32 TiB. A larger value is a mistake of the unit: millicores, MiB.
-_KUBEFLOW_BOUNDS = (384.0, 32 * 1024.0, "machines of AWS and Google Cloud")
+# What a value is -> its form, and the fix.
+_FORMS = {
+    "image reference": (
+        IMAGE,
+        "use lower-case names and a tag, as in registry.example/team/name:1.0, or a digest of 64 "
+        "digits, as in name@sha256:...; with no tag another run may get another image",
+    ),
+    # Kubernetes
+    "Kubernetes ServiceAccount": (OBJECT_NAME, f"{_OBJECT_NAME_FIX}, and leave out what follows @"),
+    "Kubernetes label": (
+        re.compile(f"{LABEL_KEY.pattern}={LABEL_VALUE.pattern}"),
+        "use letters, digits, and - _ . between them, 63 at most",
+    ),
+    "Kubernetes Secret": (OBJECT_NAME, _OBJECT_NAME_FIX),
+    "key of a Kubernetes Secret": (
+        re.compile(r"[-._a-zA-Z0-9]{1,253}"),
+        "use letters, digits, -, _ and .",
+    ),
+    "name of a variable": (
+        re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*"),
+        "use letters, digits and _, and no digit first",
+    ),
+    "Kubernetes resource": (
+        re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?"),
+        "use the name of its device plugin, such as nvidia.com/gpu",
+    ),
+    # Google Cloud
+    "Google Cloud label": (
+        re.compile(r"[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}"),
+        "use lower-case letters, digits, - and _, 63 at most, and begin the name with a letter",
+    ),
+    "service_account": (
+        re.compile(r"[a-z0-9][-a-z0-9]*@[-a-z0-9.]*\bgserviceaccount\.com"),
+        "give the account's e-mail, such as name@my-project.iam.gserviceaccount.com",
+    ),
+    "network": (
+        re.compile(r"projects/\d+/global/networks/[a-z]([-a-z0-9]{0,61}[a-z0-9])?"),
+        "give projects/NUMBER/global/networks/NAME, with the project's number (gcloud projects "
+        "describe PROJECT --format='value(projectNumber)')",
+    ),
+    "region": (
+        re.compile(r"([a-z]+-)+[a-z]+\d+"),
+        "give a region, not a zone, such as europe-west4",
+    ),
+    "project": (
+        re.compile(r"([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]|\d+"),
+        "give the project's ID (6 to 30 lower-case letters, digits and hyphens) or its number",
+    ),
+    "machine_type": (
+        re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+"),
+        "give a machine type of Google Cloud, such as n1-standard-8",
+    ),
+}
+_MAX_LABELS = 61  # 64 labels per resource of Google Cloud, of which TFX writes three
+# Field -> limits on Kubeflow and on Vertex, unit, and the factor of a mistaken unit. The largest
+# general-purpose machines of AWS and Google Cloud have 384 cores, and none more than 32 TiB.
 # cloud.google.com/vertex-ai/docs/pipelines/machine-types: 96 CPUs and 624 GB.
-_VERTEX_BOUNDS = (96.0, 624e9 / 2**30, "the machines that Vertex AI Pipelines chooses from")
+# A pod's activeDeadlineSeconds has 31 bits.
+_LIMITS = {
+    "cpu": (384, 96, "cores", 1000),
+    "memory_gib": (32 * 1024, 624e9 / 2**30, "GiB", 1024),
+    "timeout_minutes": (2**31 // 60, 2**31 // 60, "minutes", 60),
+}
+_MAX_GPUS = 16
+_WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+# With dots, Google's names may have 222 characters, 63 per part.
+_BUCKETS = {
+    scheme: re.compile(
+        rf"(?!\d+(?:\.\d+){{3}}$)(?=[a-z0-9].{{1,{longest}}}[a-z0-9]$)"
+        rf"[{letters}]{{1,63}}(\.[{letters}]{{1,63}})*"
+    )
+    for scheme, letters, longest in (("gs", "a-z0-9_-", 220), ("s3", "a-z0-9-", 61))
+}
+# TensorFlow and Beam list no files there, or each pod has its own.
+_NO_STORES = ("file", "ftp", "ftps", "http", "https", "ram")
+# In data paths `?` is also a wildcard: `rows-?.csv`.
+_QUERY = re.compile(r"[?#].*")
+_QUERY_OF_GLOB = re.compile(r"\?[\w.-]+=.*|#.*")
 
 
 def field_refusals(profile: TargetConfig) -> list[str]:
     """Return the malformed fields of a profile, one sentence each."""
-    found = [*_image(profile), *_resources(profile)]
+    section = profile.section
+    errors = []
+    for kind, field, value in _named_values(profile):
+        form, fix = _FORMS[kind]
+        if not form.fullmatch(value):
+            errors.append(f"{section}.{field}: not a valid {kind}; {fix}.")
+    if isinstance(profile, VertexConfig) and len(profile.labels) > _MAX_LABELS:
+        errors.append(
+            f"{section}.labels: {len(profile.labels)} labels; a job may have {_MAX_LABELS} and "
+            "those of TFX."
+        )
     if isinstance(profile, KubeflowConfig):
-        found += [*_kubernetes_names(profile), *_environment(profile)]
+        variables = [each for keys in profile.secrets.values() for each in keys.values()]
+        counts = collections.Counter([*profile.environment, *variables])
+        errors += [
+            f"{section}.secrets: the variable {name} is set twice, by another key or by "
+            "environment; leave one out."
+            for name, count in counts.items()
+            if count > 1
+        ]
+    return [*errors, *_resources(profile)]
+
+
+def _named_values(profile: TargetConfig) -> Iterator[tuple[str, str, str]]:
+    """Yield what a value is, its field for a message, and the value."""
+    yield "image reference", f"image={profile.image}", profile.image
     if isinstance(profile, VertexConfig):
-        found += _google_names(profile)
-    return found
-
-
-def _image(profile: TargetConfig) -> Iterator[str]:
-    image = profile.image
-    if IMAGE.fullmatch(image):
+        for name in ("service_account", "network", "region", "project", "machine_type"):
+            if (value := getattr(profile, name)) is not None:
+                yield name, f"{name}={value}", value
+    label = "Google Cloud label" if isinstance(profile, VertexConfig) else "Kubernetes label"
+    for key, value in profile.labels.items():
+        yield label, f"labels.{key}={value}", f"{key}={value}"
+    if not isinstance(profile, KubeflowConfig):
         return
-    if ":" not in image.rpartition("/")[2]:
-        yield (
-            f"{profile.section}.image={image}: no tag, so another run may get another image; use "
-            "name:1.0, or name@sha256:..."
-        )
-    else:
-        yield (
-            f"{profile.section}.image={image}: not an image reference; use lower-case letters, "
-            "digits, and . _ - between them, as in registry.example/team/name:1.0, or a digest of "
-            "64 digits, as in name@sha256:..."
-        )
+    if (account := profile.service_account) is not None:
+        yield "Kubernetes ServiceAccount", f"service_account={account}", account
+    for name, node in profile.resources.items():
+        if node.accelerator is not None:
+            field = f"resources.{name}.accelerator={node.accelerator}"
+            yield "Kubernetes resource", field, node.accelerator
+    for name in profile.environment:
+        yield "name of a variable", f"environment: {name!r}", name
+    for secret, keys in profile.secrets.items():
+        yield "Kubernetes Secret", f"secrets.{secret}", secret
+        for key, variable in keys.items():
+            field = f"secrets.{secret}.{key}"
+            yield "key of a Kubernetes Secret", field, key
+            yield "name of a variable", f"{field}: {variable!r}", variable
 
 
 def _resources(profile: TargetConfig) -> Iterator[str]:
     is_kubeflow = isinstance(profile, KubeflowConfig)
-    most_cores, most_gib, owner = _KUBEFLOW_BOUNDS if is_kubeflow else _VERTEX_BOUNDS
-    limits = {
-        "cpu": (most_cores, "cores", "thousandths", 1000),
-        "memory_gib": (most_gib, "GiB", "MiB", 1024),
-    }
     for name, node in profile.resources.items():
         field = f"{profile.section}.resources.{name}"
-        for key, (most, unit, wrong_unit, factor) in limits.items():
-            value = getattr(node, key)
+        for key, (on_kubeflow, on_vertex, unit, factor) in _LIMITS.items():
+            most, value = on_kubeflow if is_kubeflow else on_vertex, getattr(node, key)
             if value is not None and value > most:
                 yield (
-                    f"{field}.{key}={value:g}: the largest of {owner} have {int(most)} {unit}; "
-                    f"give {unit}, not {wrong_unit}: {min(most, value / factor):.3g}?"
+                    f"{field}.{key}={value:g}: the largest machines have {int(most)} {unit}; give "
+                    f"{unit}: {min(most, value / factor):.3g}?"
+                    if key != "timeout_minutes"
+                    else f"{field}.{key}={value:g}: a pod may have {most} minutes; leave it out "
+                    "for no limit."
                 )
-        minutes = node.timeout_minutes
-        if minutes is not None and 60 * minutes > _MAX_DEADLINE_SECONDS:
+        if is_kubeflow and node.accelerator in _WHOLE_GPUS and node.accelerator_count > _MAX_GPUS:
             yield (
-                f"{field}.timeout_minutes={minutes:g}: more than a pod may be given "
-                f"({_MAX_DEADLINE_SECONDS // 60}); leave it out for no limit."
+                f"{field}.accelerator_count={node.accelerator_count}: no machine has more than "
+                f"{_MAX_GPUS} of {node.accelerator}; use 1 to {_MAX_GPUS}."
             )
-        if is_kubeflow:
-            yield from _kubernetes_device(field, node)
 
 
-def _kubernetes_device(field: str, node: NodeResources) -> Iterator[str]:
-    kind, count = node.accelerator, node.accelerator_count
-    if kind is None:
-        return
-    if not _DEVICE.fullmatch(kind):
+class _Place(NamedTuple):
+    """A path of the configuration at the target, and what to give instead of a local path."""
+
+    field: str
+    path: str
+    fix: str
+
+
+def _places(there: PipelineConfig, profile: TargetConfig) -> list[_Place]:
+    """Return the paths that nodes use."""
+    section = profile.section
+    remote = "use gs://, s3:// or another place that tf.io.gfile knows"
+    places = [_Place(f"{section}.pipeline_root", profile.pipeline_root, remote)]
+    for name, own, path in (
+        ("data.path", "data_path", there.data.path),
+        ("data.eval_path", "eval_path", there.data.eval_path),
+        ("schema.path", "schema_path", there.data_schema.path),
+    ):
+        field = f"{section}.{own}" if getattr(profile, own) else name
+        places.append(_Place(field, path or "", f"name a remote place as {section}.{own}"))
+    push = there.serving.push_folder or ""
+    places.append(_Place("serving.push_folder", push, "name a remote folder"))
+    if isinstance(profile, KubeflowConfig):
+        model = profile.baseline_model or ""
+        places.append(_Place(f"{section}.baseline_model", model, "copy it to a remote place"))
+    return [place for place in places if place.path]
+
+
+def place_refusals(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
+    """Yield the places that nodes cannot use, one sentence each."""
+    for place in _places(there, profile):
+        if problem := _place_problem(place):
+            yield f"{place.field}={place.path}: {problem}."
+        try:
+            check_pattern(place.path)
+        except ValueError as error:
+            yield f"{place.field}={error}."
+    # The YAML's paths were compared at load time, and a profile may replace one of them.
+    data = there.data
+    if data.eval_path and has_placeholders(data.path) != has_placeholders(data.eval_path):
+        section = profile.section
         yield (
-            f"{field}.accelerator={kind}: not a Kubernetes resource, which is named by its device "
-            "plugin; use nvidia.com/gpu."
-        )
-    elif kind in _WHOLE_GPUS and count > _MAX_GPUS:
-        yield (
-            f"{field}.accelerator_count={count}: no machine has more than {_MAX_GPUS} of {kind}; "
-            f"use 1 to {_MAX_GPUS}."
+            f"{section}: data.path={data.path} and data.eval_path={data.eval_path} there: "
+            "{SPAN} or a date is in one of them alone; put it into both, as "
+            f"{section}.data_path and {section}.eval_path."
         )
 
 
-def _kubernetes_names(profile: KubeflowConfig) -> Iterator[str]:
-    section, account = profile.section, profile.service_account
-    if account is not None and not OBJECT_NAME.fullmatch(account):
-        fix = "leave out what follows @" if "@" in account else _OBJECT_NAME_FIX
-        yield (
-            f"{section}.service_account={account}: not the name of a Kubernetes "
-            f"ServiceAccount; {fix}."
+def _place_problem(place: _Place) -> str:
+    field, path, fix = place
+    scheme, _, rest = path.partition("://")
+    bucket = rest.partition("/")[0]
+    is_glob = field.endswith(("data_path", "eval_path", "data.path"))
+    query = (_QUERY_OF_GLOB if is_glob else _QUERY).search(path)
+    if path.startswith(PACKAGE_SCHEME):
+        return (
+            "a file inside a Python package of this machine; copy it to a place that the cluster "
+            f"reads and {fix}"
         )
-    variables = set(profile.environment)
-    for secret, keys in profile.secrets.items():
-        if not OBJECT_NAME.fullmatch(secret):
-            yield (
-                f"{section}.secrets.{secret}: not the name of a Kubernetes Secret; "
-                f"{_OBJECT_NAME_FIX}."
-            )
-        if not keys:
-            yield f"{section}.secrets.{secret}: names no key; use {{key: VARIABLE}}."
-        for key, variable in keys.items():
-            if not _SECRET_KEY.fullmatch(key):
-                yield (
-                    f"{section}.secrets.{secret}.{key}: not a key of a Kubernetes Secret; "
-                    "use letters, digits, -, _ and ."
-                )
-            if variable in variables:
-                yield (
-                    f"{section}.secrets.{secret}.{key}: the variable {variable} is set twice, by "
-                    "another key or by environment; leave one out."
-                )
-            variables.add(variable)
-            if not _ENV_NAME.fullmatch(variable):
-                yield _no_variable(f"{section}.secrets.{secret}.{key}", variable)
-
-
-def _environment(profile: KubeflowConfig) -> Iterator[str]:
-    field = f"{profile.section}.environment"
-    for name, value in profile.environment.items():
-        if not _ENV_NAME.fullmatch(name):
-            yield _no_variable(field, name)
-        elif "\0" in value:
-            yield f"{field}.{name}: the value has a zero byte, which no variable can have."
+    if not is_remote(path):
+        return f"a path of this machine, which no pod has; {fix}"
+    if scheme.lower() in _NO_STORES:
+        return (
+            f"nodes cannot read or write {scheme}:// places; copy it to a bucket and use "
+            "gs://bucket/folder or s3://bucket/folder"
+        )
+    if scheme == "minio":
+        return (
+            "no TensorFlow has a file system for minio://; write s3://, give MinIO's address as "
+            "cluster.kubeflow.environment.AWS_ENDPOINT_URL, and see docs/kubeflow.md for its secret"
+        )
+    if query:
+        return (
+            f"{query[0]} looks like a query or a fragment of a URL, which no node understands; use "
+            f"{path[: query.start()]}. The endpoint of s3:// is cluster.kubeflow.environment: "
+            "{AWS_ENDPOINT_URL: http://host:9000}"
+        )
+    if scheme in _BUCKETS and not bucket:
+        return f"names no bucket; use {scheme}://bucket/folder"
+    if scheme in _BUCKETS and not _BUCKETS[scheme].fullmatch(bucket):
+        return (
+            f"{bucket.rpartition('@')[2]} is not a bucket name; use 3 to 63 lower-case letters, "
+            "digits and hyphens"
+        )
+    return ""
 
 
 def credential_refusals(there: PipelineConfig, profile: TargetConfig) -> dict[str, str]:
@@ -176,21 +287,19 @@ def credential_refusals(there: PipelineConfig, profile: TargetConfig) -> dict[st
         section: profile.model_dump(mode="json", by_alias=True),
         **there.model_dump(mode="json", by_alias=True, exclude={"cluster", "features"}),
     }
-    found = dict[str, str]()
+    errors = dict[str, str]()
     for field, value in _texts("", whole):
-        if any(value.startswith(each) for each in found):
+        if any(value.startswith(each) for each in errors):
             continue  # made from the same field, such as output.folder from pipeline_root
-        name, text = "", value
+        name, text, variable = "", value, "VARIABLE"
         if field.startswith(f"{section}.environment."):
-            name = field.rpartition(".")[2]
-        elif (
-            ".options." in field and ".beam." in f".{field}"
-        ):  # an option of Beam, such as --s3_secret_access_key=...
+            name = variable = field.rpartition(".")[2]
+        elif ".options." in field and ".beam." in f".{field}":
+            # An option of Beam, such as --s3_secret_access_key=...
             name, _, text = value.lstrip("-").partition("=")
             field = f"{field.rpartition('.')[0]}: --{name}"
         # The name of a key in Cloud KMS is not a secret.
         if not name.endswith("kms_key") and (reason := looks_secret(name, text)):
-            variable = name if field.endswith(f".environment.{name}") else "VARIABLE"
             fix = (
                 "Put it into a Kubernetes Secret (kubectl create secret generic NAME "
                 f"--from-literal=key=...), and let nodes read the variable of {section}.secrets: "
@@ -199,11 +308,11 @@ def credential_refusals(there: PipelineConfig, profile: TargetConfig) -> dict[st
                 else "Leave it out, and let nodes read it from Secret Manager with their service "
                 "account"
             )
-            found[value] = (
+            errors[value] = (
                 f"{field}: {reason}, and the compiled file would show it to everybody who sees the "
                 f"run. {fix}."
             )
-    return found
+    return errors
 
 
 def _texts(field: str, value: JsonValue) -> Iterator[tuple[str, str]]:
@@ -213,42 +322,3 @@ def _texts(field: str, value: JsonValue) -> Iterator[tuple[str, str]]:
     items = enumerate(value) if isinstance(value, list) else ()
     for key, each in value.items() if isinstance(value, dict) else items:
         yield from _texts(f"{field}.{key}" if field else str(key), each)
-
-
-def _no_variable(field: str, name: str) -> str:
-    return (
-        f"{field}: {name!r} is not the name of an environment variable; use letters, digits and _, "
-        "and no digit first."
-    )
-
-
-# Field -> its form, and the fix.
-_GOOGLE_NAMES = {
-    "service_account": (
-        _ACCOUNT,
-        "give the account's e-mail, such as name@my-project.iam.gserviceaccount.com",
-    ),
-    "network": (
-        _NETWORK,
-        "give projects/NUMBER/global/networks/NAME, with the project's number (gcloud projects "
-        "describe PROJECT --format='value(projectNumber)')",
-    ),
-    "region": (_REGION, "give a region, not a zone, such as europe-west4"),
-    "project": (
-        _PROJECT,
-        "give the project's ID (6 to 30 lower-case letters, digits and hyphens) or its number",
-    ),
-    "machine_type": (_MACHINE, "give a machine type of Google Cloud, such as n1-standard-8"),
-}
-
-
-def _google_names(profile: VertexConfig) -> Iterator[str]:
-    for name, (pattern, fix) in _GOOGLE_NAMES.items():
-        value = getattr(profile, name)
-        if value is not None and not pattern.fullmatch(value):
-            yield f"{profile.section}.{name}={value}: not valid; {fix}."
-    if len(profile.labels) > _MAX_LABELS - _TFX_LABELS:
-        yield (
-            f"{profile.section}.labels: {len(profile.labels)} labels; a job may have "
-            f"{_MAX_LABELS - _TFX_LABELS} and those of TFX."
-        )

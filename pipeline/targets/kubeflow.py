@@ -12,78 +12,31 @@ import yaml
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
-from pipeline.config.cluster import LABEL_KEY, LABEL_VALUE, KubeflowConfig
+from pipeline.config.cluster import KubeflowConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.nodes import NODES
 from pipeline.targets.long_values import find_oversized
-from pipeline.targets.places import places
-from pipeline.targets.pod_spec import executor_config, reserve_disk
 from pipeline.targets.run_parameters import declare_parameters
-from pipeline.targets.spec import each_container, executors, job_of, rename_outputs, tasks
-from pipeline.targets.spec_types import Container, PipelineSpec
+from pipeline.targets.spec import containers, executors, job_of, rename_outputs, tasks
 from pipeline.targets.tfjob import launch_workers
 from pipeline.targets.vertex import worker_pools
 
-SUFFIX = ".yaml"
-# Argo labels pods with the run's name: this name, a hyphen and five letters, at most 63 characters.
-_LONGEST_NAME = 57
-
-
-def records_folder(target: KubeflowConfig, name: str) -> str:
-    """Return the folder of the records of blessed models."""
-    return f"{target.pipeline_root.rstrip('/')}/{name}/blessed_models"
-
-
-def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
-    """Return what this target cannot do, one sentence each."""
-    found = []
-    if len(config.name) > _LONGEST_NAME:
-        found.append(
-            f"name={config.name}: {len(config.name)} characters; Kubeflow's runs and their pods "
-            f"are called this and 6 more, of 63 at most: use {_LONGEST_NAME} or fewer."
-        )
-    for key, value in target.labels.items():
-        if not (LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value)):
-            found.append(
-                f"cluster.kubeflow.labels.{key}={value}: not a Kubernetes label; use letters, "
-                "digits, and - _ . between them, 63 at most."
-            )
-    found += [
-        f"{field}={path}: no TensorFlow has a file system for minio://; write s3://, give MinIO's "
-        "address as cluster.kubeflow.environment.AWS_ENDPOINT_URL, and see docs/kubeflow.md for "
-        "its secret."
-        for field, path, _ in places(config, target)
-        if path.startswith("minio://")
-    ]
-    if target.pipeline_root.startswith("s3://") and config.beam.engine not in (
-        "in_memory",
-        "dataflow",
-    ):
-        found.append(
-            f"beam.engine={config.beam.engine}: TensorFlow in Beam's workers does not know s3://, "
-            "only in the node's own process; give cluster.kubeflow.beam={engine: in_memory}, or "
-            "use gs://."
-        )
-    if config.beam.engine == "dataflow":
-        found.append(
-            "beam.engine=dataflow is Google Cloud's: give cluster.kubeflow.beam, such as "
-            "{engine: in_memory}, or {engine: flink, options: [...]} with a job server that pods "
-            "reach."
-        )
-    return found
+_GIB = 2**30
+# The drivers of KFP read these names from 2.5 on, and the plain ones before.
+_NAMES = {
+    "imagePullSecret": ("secretName", "secretNameParameter"),
+    "configMapAsEnv": ("configMapName", "configMapNameParameter"),
+    "pvcMount": ("constant", "pvcNameParameter"),
+}
 
 
 def compiled(
-    pipeline: Any,
-    target: KubeflowConfig,
-    config: PipelineConfig,
-    *,
-    runner: Any = None,
+    pipeline: Any, target: KubeflowConfig, config: PipelineConfig, *, runner: Any = None
 ) -> str:
-    """Return the YAML; the same configuration gives the same bytes.
+    """Return the YAML of a pipeline; the same configuration gives the same bytes.
 
     Args:
-        pipeline: The pipeline from `create_pipeline`, without resolvers.
+        pipeline: The pipeline from `create_pipeline`.
         target: The target's section of `cluster:`.
         config: The configuration at the target.
         runner: TFX's compiler, from `spec.dag_runner`; None: a new one.
@@ -95,11 +48,17 @@ def compiled(
     declare_parameters(spec, config, target)
     spec["defaultPipelineRoot"] = target.pipeline_root
     rename_outputs(spec)
-    each_container(spec, lambda name, container: container.pop("lifecycle", None))
-    if target.environment:
-        variables = [{"name": k, "value": v} for k, v in sorted(target.environment.items())]
-        each_container(spec, lambda name, container: container.update(env=variables))
-    each_container(spec, lambda name, container: _reserve_disk(target, name, container))
+    variables = [{"name": k, "value": v} for k, v in sorted(target.environment.items())]
+    for name, container in containers(spec).items():
+        container.pop("lifecycle", None)
+        if variables:
+            container["env"] = variables
+        if gib := target.of_node(name).ephemeral_storage_gib:
+            # KFP has no field for disk. Its driver copies type and count of the accelerator to the
+            # container's limits, for any resource type (initPodSpecPatch in backend/src/v2/driver),
+            # and Kubernetes uses a limit as the request.
+            accelerator = {"type": "ephemeral-storage", "count": str(round(gib * _GIB))}
+            container.setdefault("resources", {})["accelerator"] = accelerator
     for name, task in tasks(spec).items():
         # Without a driver, changes of the files at a path are not detected.
         if name in NODES and NODES[name].reads_outside:
@@ -116,24 +75,43 @@ def compiled(
             accelerator["resourceCount"] = accelerator["count"]
     if found := find_oversized(spec, "kubeflow"):
         raise ConfigError("\n".join(found))
-    documents = [spec]
-    platform = _platform(spec, target)
+    settings = {
+        component["executorLabel"]: pod
+        for name, component in spec["components"].items()
+        if (pod := executor_config(target, name))
+    }
+    # In the format of KFP's SDK.
+    platform = {"platforms": {"kubernetes": {"deploymentSpec": {"executors": settings}}}}
     if sum(pools := worker_pools(config.training)) > 1:
-        launch_workers(spec, platform, pools)
-    if platform:
-        documents.append(platform)
-    return yaml.safe_dump_all(documents, sort_keys=True)
+        launch_workers(spec, settings, pools)
+    return yaml.safe_dump_all([spec, platform] if settings else [spec], sort_keys=True)
 
 
-def _reserve_disk(target: KubeflowConfig, name: str, container: Container) -> None:
-    if gib := target.of_node(name).ephemeral_storage_gib:
-        reserve_disk(container, gib)
+def executor_config(profile: KubeflowConfig, node: str) -> JsonObject:
+    """Return a node's KubernetesExecutorConfig as JSON values; {} if it has no settings.
 
-
-def _platform(spec: PipelineSpec, target: KubeflowConfig) -> JsonObject:
-    """Return the Kubernetes settings, in the format of KFP's SDK, for after the pipelineSpec."""
-    found: JsonObject = {}
-    for name, component in spec["components"].items():
-        if config := executor_config(target, name):
-            found[component["executorLabel"]] = config
-    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": found}}}} if found else {}
+    `tests/pipeline/targets/golden/kfp-kubernetes.yaml` is the output of KFP's own package for the
+    same settings.
+    """
+    config = profile.pod_of(node)
+    for field, (name, parameter) in _NAMES.items():
+        for item in config.get(field, ()):
+            item.setdefault(parameter, {"runtimeValue": {"constant": item[name]}})
+    for toleration in config.get("tolerations", ()):
+        if "tolerationSeconds" in toleration:  # an int64, which JSON of protobuf has as a text
+            toleration["tolerationSeconds"] = str(toleration["tolerationSeconds"])
+    metadata = config.get("podMetadata", {})
+    labels = {**profile.labels, **metadata.get("labels", {})}
+    if labels:
+        config["podMetadata"] = {**metadata, "labels": labels}
+    # Without `secretNameParameter`: every version reads this form.
+    config["secretAsEnv"] = [
+        {
+            "secretName": secret,
+            "keyToEnv": [{"secretKey": k, "envVar": v} for k, v in sorted(keys.items())],
+        }
+        for secret, keys in sorted(profile.secrets.items())
+    ]
+    if minutes := profile.of_node(node).timeout_minutes:
+        config["activeDeadlineSeconds"] = str(max(1, round(60 * minutes)))
+    return {name: value for name, value in config.items() if value}

@@ -9,14 +9,12 @@ refused.
 from __future__ import annotations
 
 import base64
+import json
 import lzma
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from pipeline.common.json_types import JsonObject, JsonValue
-from pipeline.targets.placeholders import as_json
-from pipeline.targets.spec_types import JsonMapping, PipelineSpec, Task
 
 _LONGEST_ARGUMENT = 128 * 1024
 """Bytes of one argument with its end (MAX_ARG_STRLEN): longer ones start no process (E2BIG)."""
@@ -37,11 +35,9 @@ _FIX = (
 )
 
 
-def compress_properties(task: Task) -> None:
-    """Compress the constants of a task that would not arrive unchanged, in place.
-
-    Kubernetes replaces `$$` and `$(NAME)` in arguments, and all constants are in one argument.
-    """
+def compress_properties(task: JsonObject) -> None:
+    """Compress the constants of a task that would not arrive unchanged, in place."""
+    # Kubernetes replaces `$$` and `$(NAME)` in arguments, and all constants are in one argument.
     for name, source in task.get("inputs", {}).get("parameters", {}).items():
         value = source.get("runtimeValue", {}).get("constant")
         if not isinstance(value, str) or name in _READ_BY_DRIVER:
@@ -50,29 +46,19 @@ def compress_properties(task: Task) -> None:
             source["runtimeValue"]["constant"] = _compress(value)
 
 
-def expand_properties(values: JsonMapping) -> JsonObject:
-    """Return the execution properties with compressed values expanded."""
-    return {
-        name: expand(value) if isinstance(value, str) else value for name, value in values.items()
-    }
-
-
-def change_compressed(node: JsonValue, change: Callable[[str], str]) -> JsonValue:
-    """Return JSON values with each compressed text changed, and all others unchanged.
-
-    Args:
-        node: JSON values, such as a pipelineSpec.
-        change: Returns the new text for an expanded text.
-    """
+def change_texts(node: JsonValue, change: Callable[[str], str]) -> JsonValue:
+    """Return JSON values with each text changed; a compressed one is expanded for `change`."""
     if isinstance(node, dict):
-        return {key: change_compressed(each, change) for key, each in node.items()}
+        return {key: change_texts(each, change) for key, each in node.items()}
     if isinstance(node, list):
-        return [change_compressed(each, change) for each in node]
-    if isinstance(node, str) and node.startswith(_PREFIX):
-        before = expand(node)
-        after = change(before)
-        return node if after == before else _compress(after)
-    return node
+        return [change_texts(each, change) for each in node]
+    if not isinstance(node, str):
+        return node
+    before = expand(node)
+    after = change(before)
+    if after == before:
+        return node
+    return _compress(after) if node.startswith(_PREFIX) else after
 
 
 def _compress(text: str) -> str:
@@ -107,57 +93,62 @@ def _as_size(count: int) -> str:
     return f"{count / 1024:,.0f} KiB"
 
 
-def find_oversized(spec: PipelineSpec, target: str) -> list[str]:
+def find_oversized(spec: JsonObject, target: str) -> list[str]:
     """Return the parts of a pipelineSpec that are too large, one sentence each."""
-    found = [*_properties(spec)]
-    if target == "kubeflow":
-        found += [*_arguments_of_driver(spec), *_workflow(spec)]
-    return found
-
-
-def _tasks(spec: PipelineSpec) -> Iterator[tuple[str, Any]]:
-    for component in (spec["root"], *spec["components"].values()):
-        yield from component.get("dag", {}).get("tasks", {}).items()
-
-
-def _properties(spec: PipelineSpec) -> Iterator[str]:
-    for name, task in _tasks(spec):
+    graphs = (spec["root"], *spec["components"].values())
+    all_tasks = {k: t for g in graphs for k, t in g.get("dag", {}).get("tasks", {}).items()}
+    errors = []
+    for name, task in all_tasks.items():
         values = {
             key: source["runtimeValue"].get("constant")
             for key, source in task.get("inputs", {}).get("parameters", {}).items()
             if "runtimeValue" in source
         }
-        size = len(as_json(values).encode())
-        if size + _OF_ARTIFACTS >= _LONGEST_ARGUMENT:
-            longest = max(values, key=lambda key: len(as_json(values[key])))
-            yield (
+        if (size := _json_size(values)) + _OF_ARTIFACTS >= _LONGEST_ARGUMENT:
+            longest = max(values, key=lambda key: _json_size(values[key]))
+            errors.append(
                 f"{name}: its settings have {_as_size(size)} as they travel (compressed), most of "
                 f"it in {longest}, and its container gets them in one argument, of less than "
                 f"{_as_size(_LONGEST_ARGUMENT - _OF_ARTIFACTS)}; {_FIX}"
             )
-
-
-def _arguments_of_driver(spec: PipelineSpec) -> Iterator[str]:
-    parts = {
-        "task": dict(_tasks(spec)),
+    if target != "kubeflow":
+        return errors
+    arguments_of_driver = {
+        "task": all_tasks,
         # A graph's component has all of its tasks: the driver of the graph gets all of it.
         "component": {"root": spec["root"], **spec["components"]},
         "container": spec["deploymentSpec"]["executors"],
     }
-    for kind, each in parts.items():
-        for name, part in each.items():
-            size = len(as_json(part).encode())
-            if size >= _LONGEST_ARGUMENT:
-                yield (
-                    f"{name}: its {kind} has {_as_size(size)} as JSON, which Kubeflow's driver "
-                    f"takes as one argument, of less than {_as_size(_LONGEST_ARGUMENT)}; {_FIX}"
-                )
-
-
-def _workflow(spec: PipelineSpec) -> Iterator[str]:
-    size = len(as_json(spec).encode())
-    if size > _LARGEST_WORKFLOW:
-        yield (
+    errors += [
+        f"{name}: its {kind} has {_as_size(size)} as JSON, which Kubeflow's driver takes as one "
+        f"argument, of less than {_as_size(_LONGEST_ARGUMENT)}; {_FIX}"
+        for kind, parts in arguments_of_driver.items()
+        for name, part in parts.items()
+        if (size := _json_size(part)) >= _LONGEST_ARGUMENT
+    ]
+    if (size := _json_size(spec)) > _LARGEST_WORKFLOW:
+        errors.append(
             f"the compiled pipeline has {_as_size(size)}, and Kubeflow stores a run as one object "
             f"of etcd, of {_as_size(_LARGEST_WORKFLOW)} at most: use fewer nodes or groups."
         )
+    return errors
+
+
+def _json_size(value: JsonValue) -> int:
+    return len(as_json(value).encode())
+
+
+def as_json(value: JsonValue) -> str:
+    """Return JSON in the platforms' format: compact, 2.0 as 2."""
+    return json.dumps(_with_integers(value), separators=(",", ":"), ensure_ascii=False)
+
+
+def _with_integers(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {key: _with_integers(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_integers(each) for each in value]
+    # The platforms' JSON has only doubles; beyond 2^53 they are written with an exponent.
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value

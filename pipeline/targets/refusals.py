@@ -1,4 +1,4 @@
-"""Check what no target can do; each error names the field and the fix at compile time."""
+"""What the targets cannot do: rows of a condition and words, which name the field and the fix."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common.errors import ConfigError
-from pipeline.config.cluster import DEFAULT_NODE, TargetConfig
+from pipeline.config.cluster import DEFAULT_NODE, KubeflowConfig, TargetConfig, VertexConfig
 from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.data_sources import files
 from pipeline.graph.node_names import NodeName
-from pipeline.targets.field_checks import credential_refusals, field_refusals
-from pipeline.targets.places import place_refusals
+from pipeline.targets.field_checks import credential_refusals, field_refusals, place_refusals
+from pipeline.targets.vertex import is_custom_job
 from trainer_module.common.code_fingerprint import is_installed
 
+# Argo labels pods with the run's name: this name, a hyphen and five letters, at most 63 characters.
+_LONGEST_NAME = 57
 _JOB_SERVER = "flink-job-server.flink.svc:8099"
 # The node itself, on every machine.
 _OWN_HOST = re.compile(
@@ -30,69 +32,154 @@ _GIB_OF_A_PROCESS = 1.0
 _GIB_PER_GIB = 8.0
 # Assumed memory of a container without a request: the memory of a common node.
 _GIB_OF_A_POD = 16.0
-# TPUs in both targets: google.com/tpu, TPU_V3.
-_TPU = re.compile(r"tpu", re.IGNORECASE)
+_ACCELERATORS = {
+    "NVIDIA_TESLA_T4": "n1-standard-8",
+    "NVIDIA_L4": "g2-standard-8",
+    "NVIDIA_TESLA_A100": "a2-highgpu-1g",
+    "NVIDIA_A100_80GB": "a2-ultragpu-1g",
+    "NVIDIA_H100_80GB": "a3-highgpu-8g",
+    "NVIDIA_H100_MEGA_80GB": "a3-megagpu-8g",
+    "NVIDIA_H200_141GB": "a3-ultragpu-8g",
+    "NVIDIA_B200": "a4-highgpu-8g",
+    "NVIDIA_TESLA_V100": "n1-standard-8",
+    "NVIDIA_TESLA_P100": "n1-standard-8",
+    "NVIDIA_TESLA_P4": "n1-standard-8",
+    "TPU_V2": "cloud-tpu",
+    "TPU_V3": "cloud-tpu",
+}
+"""Vertex' AcceleratorType -> a machine of the series that has it."""
+
+_COUNTS = (1, 2, 4, 8, 16)
+_TPU_CORES = (8, 32, 64, 128)
+_Rows = Iterator[tuple[Any, str]]
+"""Whether a rule is broken, and the sentence on it."""
 
 
 def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfig) -> list[str]:
-    """Return the errors that apply to every target, one sentence each.
+    """Return what the target cannot do, one sentence each.
 
     Args:
         config: The configuration on this machine, where the size of the data is known.
         there: The configuration at the target.
         profile: The target's section of `cluster:`.
     """
+    rows = [*_general(there, profile), *_job_server(there, profile)]
+    if isinstance(profile, KubeflowConfig):
+        rows += _kubeflow(there, profile)
+    if isinstance(profile, VertexConfig):
+        rows += [*_vertex(there, profile), *_vertex_nodes(there, profile)]
     secrets = credential_refusals(there, profile)
     found = [
         *field_refusals(profile),
         *place_refusals(there, profile),
         *_functions(there),
-        *_workers(there, profile),
-        *_job_server(there, profile),
+        *(words for is_broken, words in rows if is_broken),
         *_data_in_memory(config, there, profile),
-        *_tracking(there),
     ]
     shown = [each for each in found if not any(value in each for value in secrets)]
     return list(dict.fromkeys([*secrets.values(), *shown]))
 
 
-def node_refusals(there: PipelineConfig, profile: TargetConfig, graph: Any) -> list[str]:
-    """Return the errors in the resources of a graph's nodes, one sentence each."""
-    from tfx.dsl.components.base.base_beam_component import BaseBeamComponent
-
-    names = [node.id for node in graph.components]
-    found = [
-        f"{profile.section}.resources.{name}: no node has this name; there are "
-        f"{', '.join(names)}, and `{DEFAULT_NODE}`."
-        for name in profile.resources
-        if name not in (*names, DEFAULT_NODE)
-    ]
-    found += _unsupported_parameters(there, graph)
-    processes = there.beam.workers
-    field = f"beam.workers={processes}"
-    for node in graph.components:
-        cpu = profile.of_node(node.id).cpu
-        if isinstance(node, BaseBeamComponent) and cpu is not None and processes > cpu:
-            return [
-                *found,
-                f"{field} exceeds {profile.section}.resources: {node.id} gets {cpu:g} cores; ask "
-                f"for {processes} there, or use {max(1, int(cpu))} workers.",
-            ]
-    return found
+def _general(there: PipelineConfig, profile: TargetConfig) -> _Rows:
+    training, tracking = there.training, there.tracking
+    one_worker = (training.workers or 1) == 1
+    yield (
+        one_worker and training.strategy in ("multi_worker", "parameter_server"),
+        f"training.strategy={training.strategy} with one worker: give training.workers, or "
+        "use mirrored or one_device.",
+    )
+    yield (
+        tracking is not None,
+        f"tracking.mlflow={tracking and tracking.mlflow}: only `run` exports to MLflow, and the "
+        "platform runs the nodes alone. Use --set tracking=null.",
+    )
 
 
-def _unsupported_parameters(there: PipelineConfig, graph: Any) -> Iterator[str]:
-    """Yield parameters that the platforms lack: TFX would pass their JSON text."""
-    nodes = {node.id: node for node in graph.components}
-    for i, row in enumerate(there.nodes):
-        for key, value in nodes[row.id].exec_properties.items():
-            if isinstance(value, list | dict):
-                what = "list" if isinstance(value, list) else "mapping"
-                yield (
-                    f"{there.origin.prefix(('nodes', i, 'parameters', key))}nodes.{i}.parameters."
-                    f"{key}: is a {what}; Kubeflow and Vertex hand over numbers and texts alone. "
-                    "Take a text in the component, and decode it there."
-                )
+def _job_server(there: PipelineConfig, profile: TargetConfig) -> _Rows:
+    """Yield the reasons why the node and an engine behind a job server cannot reach each other."""
+    beam, field = there.beam, f"{profile.section}.beam.options"
+    endpoint = beam.option("job_endpoint") or "embed"
+    is_elsewhere = endpoint != "embed"
+    yield (
+        is_elsewhere and _OWN_HOST.fullmatch(endpoint.rpartition(":")[0]),
+        f"beam.options: --job_endpoint={endpoint} is the node itself, where no job server "
+        f"runs; give one that nodes reach in {field}, such as --job_endpoint={_JOB_SERVER}.",
+    )
+    yield (
+        is_elsewhere and beam.option("environment_type") == "LOOPBACK",
+        f"beam.options: --environment_type=LOOPBACK runs the Python code in the node, which the "
+        f"machines of {beam.engine} do not reach; in {field}, use --environment_type=EXTERNAL "
+        "with --environment_config=HOST:PORT of Beam's worker pool beside each of them, or "
+        f"--environment_type=DOCKER with {profile.image}.",
+    )
+
+
+def _kubeflow(there: PipelineConfig, profile: KubeflowConfig) -> _Rows:
+    name, engine = there.name, there.beam.engine
+    yield (
+        len(name) > _LONGEST_NAME,
+        f"name={name}: {len(name)} characters; Kubeflow's runs and their pods are called this and "
+        f"6 more, of 63 at most: use {_LONGEST_NAME} or fewer.",
+    )
+    yield (
+        profile.pipeline_root.startswith("s3://") and engine not in ("in_memory", "dataflow"),
+        f"beam.engine={engine}: TensorFlow in Beam's workers does not know s3://, only in the "
+        "node's own process; give cluster.kubeflow.beam={engine: in_memory}, or use gs://.",
+    )
+    yield (
+        engine == "dataflow",
+        "beam.engine=dataflow is Google Cloud's: give cluster.kubeflow.beam, such as {engine: "
+        "in_memory}, or {engine: flink, options: [...]} with a job server that pods reach.",
+    )
+
+
+def _vertex(there: PipelineConfig, profile: VertexConfig) -> _Rows:
+    yield (
+        not profile.pipeline_root.startswith("gs://"),
+        f"cluster.vertex.pipeline_root={profile.pipeline_root}: Vertex writes to Cloud Storage "
+        "alone; use gs://bucket/folder.",
+    )
+    yield (
+        profile.region and profile.key_region not in (None, profile.region),
+        f"cluster.vertex.encryption_key={profile.encryption_key}: a key of {profile.key_region}, "
+        f"and cluster.vertex.region is {profile.region}; use a key of that region.",
+    )
+    kind = profile.of_node(NodeName.TRAINER).accelerator
+    machine = _ACCELERATORS.get(kind or "", profile.machine_type)
+    yield (
+        is_custom_job(there.training, profile)
+        and profile.machine_type.split("-")[0] != machine.split("-")[0],
+        f"cluster.vertex.machine_type={profile.machine_type}: has no {kind}; use {machine}.",
+    )
+
+
+def _vertex_nodes(there: PipelineConfig, profile: VertexConfig) -> _Rows:
+    for name, node in profile.resources.items():
+        field, kind = f"cluster.vertex.resources.{name}", node.accelerator
+        minutes = node.timeout_minutes or 0
+        is_custom = name == NodeName.TRAINER and is_custom_job(there.training, profile)
+        counts = _TPU_CORES if (kind or "").startswith("TPU") else _COUNTS
+        yield (
+            kind and kind not in _ACCELERATORS,
+            f"{field}.accelerator={kind}: Vertex names a device by its model; use "
+            f"{', '.join(_ACCELERATORS)}.",
+        )
+        yield (
+            kind in _ACCELERATORS and node.accelerator_count not in counts,
+            f"{field}.accelerator_count={node.accelerator_count}: a machine has "
+            f"{', '.join(map(str, counts))} of {kind}.",
+        )
+        yield (
+            minutes and not is_custom,
+            f"{field}.timeout_minutes={minutes:g}: Vertex has no time limit of a node, "
+            "but of a Trainer on several workers (training.workers); leave it out.",
+        )
+        yield (
+            is_custom and (node.cpu or node.memory_gib),
+            f"{field}: cpu and memory_gib are not asked for by the machines of a Trainer on "
+            "several workers, or with spot or boot_disk_gib; leave them out and name "
+            f"cluster.vertex.machine_type (now {profile.machine_type}).",
+        )
 
 
 def _functions(there: PipelineConfig) -> Iterator[str]:
@@ -124,106 +211,60 @@ def _functions(there: PipelineConfig) -> Iterator[str]:
             )
 
 
-def _workers(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
-    training = there.training
-    if (training.workers or 1) == 1 and training.strategy in ("multi_worker", "parameter_server"):
-        yield (
-            f"training.strategy={training.strategy} with one worker: give training.workers, or "
-            "use mirrored or one_device."
-        )
-    accelerator = profile.of_node(NodeName.TRAINER).accelerator
-    if training.strategy == "tpu" and not _TPU.search(accelerator or ""):
-        yield (
-            f"training.strategy=tpu, and {profile.section}.resources.Trainer has "
-            f"{f'accelerator={accelerator}' if accelerator else 'no accelerator'}: ask for a TPU "
-            "there, or use mirrored."
-        )
-
-
-def _job_server(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
-    """Yield the reasons why the node and an engine behind a job server cannot reach each other."""
-    beam, field = there.beam, f"{profile.section}.beam.options"
-    endpoint = beam.option("job_endpoint")
-    if endpoint is None or endpoint == "embed":
-        return
-    if _OWN_HOST.fullmatch(endpoint.rpartition(":")[0]):
-        yield (
-            f"beam.options: --job_endpoint={endpoint} is the node itself, where no job server "
-            f"runs; give one that nodes reach in {field}, such as --job_endpoint={_JOB_SERVER}."
-        )
-    if beam.option("environment_type") == "LOOPBACK":
-        yield (
-            f"beam.options: --environment_type=LOOPBACK runs the Python code in the node, which "
-            f"the machines of {beam.engine} do not reach; in {field}, use "
-            "--environment_type=EXTERNAL with --environment_config=HOST:PORT of Beam's worker "
-            f"pool beside each of them, or --environment_type=DOCKER with {profile.image}."
-        )
-
-
-def _engine_for_large_data(profile: TargetConfig) -> str:
-    """Return the setting that moves Beam's shuffle out of the node's memory; "" for none."""
-    section = profile.section
-    if section.endswith("vertex"):
-        missing = [each for each in ("project", "region") if not getattr(profile, each, None)]
-        names = " and ".join(f"{section}.{each}" for each in missing)
-        return f"{section}.beam={{engine: dataflow}}{f' with {names}' if missing else ''}"
-    if profile.pipeline_root.startswith("s3://"):
-        return ""  # TensorFlow in Flink's workers does not support s3://
-    options = f"--job_endpoint={_JOB_SERVER}, --environment_type=EXTERNAL"
-    return (
-        f"{section}.beam={{engine: flink, options: [{options}, "
-        "--environment_config=localhost:50000]} with the address of your job server"
-    )
-
-
-def _tracking(there: PipelineConfig) -> Iterator[str]:
-    """Yield an error if runs are to be exported: on a platform nothing runs after the last node."""
-    if there.tracking is not None:
-        yield (
-            f"tracking.mlflow={there.tracking.mlflow}: only `run` exports to MLflow, and the "
-            "platform runs the nodes alone. Use --set tracking=null."
-        )
-
-
 def _data_in_memory(
     config: PipelineConfig, there: PipelineConfig, profile: TargetConfig
-) -> list[str]:
-    """Return an error if Beam's runner, which stores all shuffled rows, needs too much memory."""
-    if there.beam.engine not in ("in_memory", "multi_processing"):
-        return []
-    gib, how = profile.data_gib, f"{profile.section}.data_gib={profile.data_gib}"
-    if gib is None:
-        gib = data_gib(config, profile)
-        how = f"data.path={config.data.path} has {gib or 0:.1f} GiB on this machine"
-    if gib is None:
-        return []
-    needed = _GIB_OF_A_PROCESS + _GIB_PER_GIB * gib
-    asked = profile.of_node(NodeName.EXAMPLE_GEN).memory_gib
-    if needed <= (asked or _GIB_OF_A_POD):
-        return []
-    has = f"gets {asked:g}" if asked else f"is assumed to get {_GIB_OF_A_POD:g}"
-    fixes = [f"{profile.section}.resources.{NodeName.EXAMPLE_GEN}.memory_gib={math.ceil(needed)}"]
-    if engine := _engine_for_large_data(profile):
-        fixes.append(engine)
-    return [
-        f"beam.engine={there.beam.engine}: {how}, which Beam's own runner keeps in the memory of "
-        f"one container, about {needed:.0f} GiB, and {NodeName.EXAMPLE_GEN} {has}: give "
-        f"{', or '.join(fixes)}."
-    ]
-
-
-def data_gib(config: PipelineConfig, profile: TargetConfig) -> float | None:
-    """Return the size of the data in GiB from the profile, or else on this machine.
-
-    Returns:
-        The size in GiB; None if unknown.
-    """
-    if profile.data_gib is not None or is_remote(config.data.path):
-        return profile.data_gib
-    try:
-        found = files(
-            config.data.path, "data.path", source=config.data.source, spans=config.data.spans
+) -> Iterator[str]:
+    """Yield an error if Beam's runner, which stores all shuffled rows, needs too much memory."""
+    gib, size = profile.data_gib, f"{profile.section}.data_gib={profile.data_gib}"
+    if gib is None and not is_remote(config.data.path):
+        data = config.data
+        try:
+            paths = files(data.path, "data.path", source=data.source, spans=data.spans)
+        except ConfigError:
+            return  # `run` reports it
+        gib = sum(path.stat().st_size for path in paths) / _GIB
+        size = f"data.path={data.path} has {gib:.1f} GiB on this machine"
+    needed = _GIB_OF_A_PROCESS + _GIB_PER_GIB * (gib or 0)
+    memory = profile.of_node(NodeName.EXAMPLE_GEN).memory_gib
+    is_local = there.beam.engine in ("in_memory", "multi_processing")
+    if is_local and needed > (memory or _GIB_OF_A_POD):
+        has = f"gets {memory:g}" if memory else f"is assumed to get {_GIB_OF_A_POD:g}"
+        node = NodeName.EXAMPLE_GEN
+        yield (
+            f"beam.engine={there.beam.engine}: {size}, which Beam's own runner keeps in the memory "
+            f"of one container, about {needed:.0f} GiB, and {node} {has}: give "
+            f"{profile.section}.resources.{node}.memory_gib={math.ceil(needed)}, or an engine "
+            f"with more machines as {profile.section}.beam (docs/beam-engines.md)."
         )
-    except ConfigError:
-        return None  # `run` reports it
-    return sum(file.stat().st_size for file in found) / _GIB
+
+
+def node_refusals(there: PipelineConfig, profile: TargetConfig, graph: Any) -> list[str]:
+    """Return the errors in the resources and parameters of a graph's nodes, one sentence each."""
+    from tfx.dsl.components.base.base_beam_component import BaseBeamComponent
+
+    nodes = {node.id: node for node in graph.components}
+    errors = [
+        f"{profile.section}.resources.{name}: no node has this name; there are "
+        f"{', '.join(nodes)}, and `{DEFAULT_NODE}`."
+        for name in profile.resources
+        if name not in (*nodes, DEFAULT_NODE)
+    ]
+    for i, row in enumerate(there.nodes):
+        for key, value in nodes[row.id].exec_properties.items():
+            if isinstance(value, list | dict):  # TFX would pass their JSON text
+                what = "list" if isinstance(value, list) else "mapping"
+                errors.append(
+                    f"{there.origin.prefix(('nodes', i, 'parameters', key))}nodes.{i}.parameters."
+                    f"{key}: is a {what}; Kubeflow and Vertex hand over numbers and texts alone. "
+                    "Take a text in the component, and decode it there."
+                )
+    processes = there.beam.workers
+    for name, node in nodes.items():
+        cpu = profile.of_node(name).cpu
+        if isinstance(node, BaseBeamComponent) and cpu is not None and processes > cpu:
+            return [
+                *errors,
+                f"beam.workers={processes} exceeds {profile.section}.resources: {name} gets "
+                f"{cpu:g} cores; ask for {processes} there, or use {max(1, int(cpu))} workers.",
+            ]
+    return errors

@@ -7,7 +7,6 @@ the properties, so that they equal those of a compile with this value.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -23,25 +22,14 @@ from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.data_sources import place
 from pipeline.graph.node_names import NodeName
 from pipeline.targets.compiled_spec import CompiledSpec
+from pipeline.targets.executor_input import DRIVER, RUN_TIME_PARAMETERS
 from pipeline.targets.long_values import expand
-from pipeline.targets.spec import ENTRY_POINT, executors, tasks
-from pipeline.targets.spec_types import (
-    DRIVER,
-    RUN_TIME_PARAMETERS,
-    ExecutorInput,
-    JsonMapping,
-    PipelineSpec,
-)
+from pipeline.targets.spec import ENTRY_POINT, containers, tasks
+from shared_core.nearest import nearest
 from trainer_module import TrainerConfig
 
 _KINDS = {bool: "BOOLEAN", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}
-_EXAMPLES = {
-    "NUMBER_INTEGER": "3",
-    "NUMBER_DOUBLE": "0.5",
-    "BOOLEAN": "true",
-    "LIST": "'[1, 2]'",
-    "STRUCT": "'{\"a\": 1}'",
-}
+_EXAMPLES = {"NUMBER_INTEGER": "3", "NUMBER_DOUBLE": "0.5", "BOOLEAN": "true", "STRING": "text"}
 # Platforms hand numbers over as doubles, which hold every integer up to this one.
 _LARGEST_INTEGER = 2**53
 _TRAINING = (
@@ -67,41 +55,36 @@ class _Parameter(NamedTuple):
     keys: list[str | int]
     source: str  # of the rows, which decides how `data.path` is split
 
-    def typed(self, value: JsonValue) -> JsonValue:
-        """Return a platform's value, an integer as 3 or as 3.0, as one of the declared type."""
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        limit = ""
-        if self.kind == "NUMBER_INTEGER":
-            if is_number and value == value // 1 and abs(value) <= _LARGEST_INTEGER:
-                return int(value)
-            limit = f" of at most {_LARGEST_INTEGER}"
-        elif self.kind == "NUMBER_DOUBLE" and is_number and math.isfinite(value):
-            return float(value)
-        elif _KINDS.get(type(value)) == self.kind and not is_number:
-            return value
-        raise ConfigError(
-            f"run-time parameters: {self.field}={value!r}: not a {self.kind}{limit}. Give a value "
-            f"such as {_EXAMPLES.get(self.kind, 'text')}."
-        )
-
-    def changed(self, properties: JsonMapping, value: JsonValue) -> JsonObject:
-        """Return the execution properties that differ with the value."""
-        if self.field == "data.path":
-            _check_path(value, has_window=bool(properties.get("range_config")))
-            folder, pattern = place(value, self.field, source=self.source)  # pyright: ignore[reportArgumentType]
-            config = _put(properties[self.property], self.keys, pattern)
-            return {"input_base": folder, self.property: config}
-        text = properties[self.property]
-        return {self.property: _put(text, self.keys, value) if self.keys else value}
+    def changed(self, properties: JsonObject, value: JsonValue) -> JsonObject:
+        """Return the execution properties that differ with a value, an integer as 3 or as 3.0."""
+        value = _typed(f"run-time parameters: {self.field}", value, self.kind)
+        if self.field != "data.path":
+            text = properties[self.property]
+            return {self.property: _put(text, self.keys, value) if self.keys else value}
+        _check_path(value, has_window=bool(properties.get("range_config")))
+        folder, pattern = place(value, self.field, source=self.source)  # pyright: ignore[reportArgumentType]
+        config = _put(properties[self.property], self.keys, pattern)
+        return {"input_base": folder, self.property: config}
 
 
-def declare_parameters(spec: PipelineSpec, config: PipelineConfig, profile: TargetConfig) -> None:
+def _typed(name: str, value: JsonValue, kind: str) -> JsonValue:
+    """Return a platform's value as one of the declared type."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind == "NUMBER_INTEGER" and is_number and value == value // 1:
+        if abs(value) <= _LARGEST_INTEGER:
+            return int(value)
+    elif kind == "NUMBER_DOUBLE" and is_number and math.isfinite(value):
+        return float(value)
+    elif _KINDS.get(type(value)) == kind and not is_number:
+        return value
+    limit = f" of at most {_LARGEST_INTEGER}" if kind == "NUMBER_INTEGER" else ""
+    raise ConfigError(
+        f"{name}={value!r}: not a {kind}{limit}. Give a value such as {_EXAMPLES.get(kind, kind)}."
+    )
+
+
+def declare_parameters(spec: JsonObject, config: PipelineConfig, profile: TargetConfig) -> None:
     """Declare the fields of `parameters` in a pipelineSpec, in place, and pass them to the nodes.
-
-    Args:
-        spec: The pipelineSpec of the configuration.
-        config: The configuration at the target.
-        profile: The target's section of `cluster:`.
 
     Raises:
         ConfigError: Some fields cannot be parameters. Names all of them with the reasons.
@@ -130,8 +113,7 @@ def declare_parameters(spec: PipelineSpec, config: PipelineConfig, profile: Targ
     if reasons:
         raise ConfigError("\n".join(reasons))
     for node, parameters in taken.items():
-        label = spec["components"][tasks(spec)[node]["componentRef"]["name"]]["executorLabel"]
-        container = executors(spec)[label]["container"]
+        container = containers(spec)[tasks(spec)[node]["componentRef"]["name"]]
         packed = json.dumps(parameters)
         container["args"] = [*container["args"], RUN_TIME_PARAMETERS, packed]
         if driver := container.get("lifecycle", {}).get("preCacheCheck"):
@@ -139,7 +121,7 @@ def declare_parameters(spec: PipelineSpec, config: PipelineConfig, profile: Targ
             driver["args"] = [*driver["args"], RUN_TIME_PARAMETERS, packed, DRIVER]
 
 
-def _declare(spec: PipelineSpec, node: str, parameter: _Parameter, default: JsonValue) -> None:
+def _declare(spec: JsonObject, node: str, parameter: _Parameter, default: JsonValue) -> None:
     task, name = tasks(spec)[node], _parameter_name(parameter.field)
     component = spec["components"][task["componentRef"]["name"]]
     for part in (spec["root"], component):
@@ -169,7 +151,7 @@ def _default(values: JsonObject, field: str) -> JsonValue:
 
 
 def _places(
-    spec: PipelineSpec, config: PipelineConfig, field: str
+    spec: JsonObject, config: PipelineConfig, field: str
 ) -> list[tuple[str, str, list[str | int]]]:
     """Return node, execution property and keys of each place that a field may have."""
     section, _, key = field.partition(".")
@@ -185,25 +167,21 @@ def _places(
         return [(NodeName.EVALUATOR, "eval_config", keys)] if keys else []
     if (match := _NODE_PARAMETER.fullmatch(field)) and int(match[1]) < len(config.nodes):
         return [(config.nodes[int(match[1])].id, match[2], [])]
-    near = difflib.get_close_matches(field, _FIELDS, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"Use {', '.join(_FIELDS)}."
-    raise ConfigError(f"a run cannot set it: {hint}")
+    raise ConfigError(f"a run cannot set it; {nearest(field, _FIELDS)}")
 
 
-def _has_value(spec: PipelineSpec, node: str, name: str, keys: list[str | int]) -> bool:
+def _has_value(spec: JsonObject, node: str, name: str, keys: list[str | int]) -> bool:
     inputs = tasks(spec).get(node, {}).get("inputs", {}).get("parameters", {})
-    if "constant" not in inputs.get(name, {}).get("runtimeValue", {}):
-        return False
-    if not keys:
-        return True
+    text = inputs.get(name, {}).get("runtimeValue", {}).get("constant")
     try:
-        _at(json.loads(expand(inputs[name]["runtimeValue"]["constant"])), keys)
+        if keys and text is not None:
+            _at(json.loads(expand(text)), keys)
     except (LookupError, TypeError):
         return False
-    return True
+    return text is not None
 
 
-def _threshold_keys(spec: PipelineSpec, metric: str, bound: str) -> list[str | int]:
+def _threshold_keys(spec: JsonObject, metric: str, bound: str) -> list[str | int]:
     """Return the keys of a metric's bound on all rows in TFMA's EvalConfig; [] without it."""
     inputs = tasks(spec)[NodeName.EVALUATOR]["inputs"]["parameters"]
     config = json.loads(expand(inputs["eval_config"]["runtimeValue"]["constant"]))
@@ -235,11 +213,11 @@ def _put(text: str, keys: list[str | int], value: JsonValue) -> str:
 
 
 def _check_path(path: str, *, has_window: bool) -> None:
-    reason = ""
     try:
         check_pattern(path)
     except ValueError as error:
         raise ConfigError(f"run-time parameters: data.path={error}.") from None
+    reason = ""
     if has_window and not has_placeholders(path):
         reason = "data.spans is above 1; put {SPAN} or {YYYY}-{MM}-{DD} into it."
     if not is_remote(path) and not Path(path).is_absolute():
@@ -248,12 +226,11 @@ def _check_path(path: str, *, has_window: bool) -> None:
         raise ConfigError(f"run-time parameters: data.path={path!r}: {reason}")
 
 
-def set_parameters(executor_input: ExecutorInput, packed: str) -> JsonObject:
+def set_parameters(executor_input: JsonObject, packed: str) -> JsonObject:
     """Return the ExecutorInput of a node with the values of its parameters in its properties.
 
     Args:
-        executor_input: The platform's ExecutorInput as JSON values; long properties may be
-            compressed.
+        executor_input: The platform's ExecutorInput; long properties may be compressed.
         packed: The value of `--run_time_parameters`.
 
     Raises:
@@ -265,7 +242,7 @@ def set_parameters(executor_input: ExecutorInput, packed: str) -> JsonObject:
     for parameter in (_Parameter(*each) for each in json.loads(packed)):
         value = values.pop(_parameter_name(parameter.field), None)
         if value is not None:
-            values |= parameter.changed(values, parameter.typed(value))
+            values |= parameter.changed(values, value)
             trainer |= parameter.field.startswith("training.")
     if trainer:
         try:
@@ -276,10 +253,7 @@ def set_parameters(executor_input: ExecutorInput, packed: str) -> JsonObject:
 
 
 def _parameter_name(field: str) -> str:
-    """Return the name in a compiled pipeline, such as `training_epochs` for `training.epochs`.
-
-    Both platforms and their pages accept letters, digits and underscores.
-    """
+    """Return the name in a compiled pipeline, such as `training_epochs` for `training.epochs`."""
     return re.sub(r"[^A-Za-z0-9]+", "_", field)
 
 
@@ -288,12 +262,11 @@ def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> JsonObject:
 
     Args:
         compiled: The pipeline; its root declares the parameters.
-        texts: Name -> text of the values for this run. The name may be the field of the YAML that
-            the parameter sets (`training.epochs`).
+        texts: Name, or field of the YAML (`training.epochs`) -> text of the value for this run.
 
     Raises:
-        ConfigError: The pipeline does not have a parameter, a text does not have its type, a
-            parameter has neither a value nor a default, or its node does not accept the value.
+        ConfigError: The pipeline does not have a parameter, a parameter has neither a value nor a
+            default, or its type or its node does not accept the value.
     """
     declared = compiled.spec["root"].get("inputDefinitions", {}).get("parameters", {})
     texts = {declared_name(name, declared): text for name, text in texts.items()}
@@ -316,29 +289,24 @@ def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> JsonObject:
                 f"the pipeline's parameter {name} ({kind}) has no value and no default; give it "
                 f"with --parameter {name}=VALUE."
             )
-    _check_values(compiled.spec, values)
-    return values
-
-
-def declared_name(name: str, declared: JsonMapping) -> str:
-    """Return the parameter that a name, perhaps the field of the YAML, stands for."""
-    renamed = _parameter_name(name)
-    return renamed if name not in declared and renamed in declared else name
-
-
-def _check_values(spec: PipelineSpec, values: JsonMapping) -> None:
-    """Set the parameters of every node as its container will, so that errors come before a run."""
-    for task in tasks(spec).values():
-        label = spec["components"][task["componentRef"]["name"]].get("executorLabel", "")
-        args = executors(spec).get(label, {}).get("container", {}).get("args", [])
+    # Set the parameters of every node as its container will, so that errors come before a run.
+    nodes = containers(compiled.spec)
+    for task in tasks(compiled.spec).values():
+        args = nodes.get(task["componentRef"]["name"], {}).get("args", [])
         if RUN_TIME_PARAMETERS in args:
-            inputs = task["inputs"]["parameters"]
             given = {
                 name: source.get("runtimeValue", {}).get("constant", values.get(name))
-                for name, source in inputs.items()
+                for name, source in task["inputs"]["parameters"].items()
             }
             packed = args[args.index(RUN_TIME_PARAMETERS) + 1]
             set_parameters({"inputs": {"parameterValues": given}}, packed)
+    return values
+
+
+def declared_name(name: str, declared: JsonObject) -> str:
+    """Return the parameter that a name, perhaps the field of the YAML, stands for."""
+    renamed = _parameter_name(name)
+    return renamed if name not in declared and renamed in declared else name
 
 
 def given_parameters(texts: Iterable[str]) -> dict[str, str]:
@@ -351,17 +319,7 @@ def given_parameters(texts: Iterable[str]) -> dict[str, str]:
 def name_and_value(
     text: str, flag: str, example: str, *, may_be_empty: bool = False
 ) -> tuple[str, str]:
-    """Return the two parts of `name=value`.
-
-    Args:
-        text: The text to split.
-        flag: The option that the text comes from, for the message.
-        example: A valid text, for the message.
-        may_be_empty: Whether "" is a value.
-
-    Raises:
-        ConfigError: A part is missing.
-    """
+    """Return the two parts of `name=value`; flag and example are for the error without them."""
     name, equals, value = text.partition("=")
     if not (name and equals and (value or may_be_empty)):
         raise ConfigError(f"{flag} {text}: give two parts with = between, as in {flag} {example}.")
@@ -370,15 +328,7 @@ def name_and_value(
 
 def _from_text(name: str, text: str, kind: str) -> JsonValue:
     try:
-        if kind == "NUMBER_INTEGER":
-            return int(text)
-        if kind == "NUMBER_DOUBLE":
-            return float(text)
-        if kind == "BOOLEAN":
-            return {"true": True, "false": False}[text.lower()]
-        return json.loads(text) if kind in ("LIST", "STRUCT") else text
-    except (ValueError, KeyError):
-        raise ConfigError(
-            f"--parameter {name}={text}: the pipeline's parameter is of type {kind}; write it as "
-            f"in --parameter {name}={_EXAMPLES[kind]}."
-        ) from None
+        value = text if kind == "STRING" else json.loads(text.lower())
+    except ValueError:
+        value = text
+    return _typed(f"--parameter {name}", value, kind)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pipeline.common.json_types import JsonObject
 from pipeline.config.cluster import NodeResources, TargetConfig
-from pipeline.targets.executor_input import output_names
+from pipeline.targets.executor_input import OUTPUTS_SPEC, output_names
 from pipeline.targets.long_values import compress_properties
-from pipeline.targets.spec_types import OUTPUTS_SPEC, JsonMapping, PipelineSpec, Task
 
 if TYPE_CHECKING:
     from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner
@@ -47,15 +45,16 @@ def job_of(
     """
     job = (runner or dag_runner(target)).run(pipeline, write_out=False)
     spec = job["pipelineSpec"]
-    for name, component in spec["components"].items():
-        executor = executors(spec).get(component.get("executorLabel", ""), {})
-        if container := executor.get("container"):
-            outputs = json.dumps(component.get("outputDefinitions", {}), sort_keys=True)
-            container["args"] = [*container["args"], OUTPUTS_SPEC, outputs]
-            if resources := _container_resources(target.of_node(name)):
-                container["resources"] = resources
+    for name, container in containers(spec).items():
+        outputs = json.dumps(spec["components"][name].get("outputDefinitions", {}), sort_keys=True)
+        container["args"] = [*container["args"], OUTPUTS_SPEC, outputs]
+        if resources := _container_resources(target.of_node(name)):
+            container["resources"] = resources
     for name, task in tasks(spec).items():
-        _correct_producers(task, tasks(spec))
+        for parameter in task.get("inputs", {}).get("parameters", {}).values():
+            source = parameter.get("taskOutputParameter")
+            if source and source["producerTask"] not in tasks(spec):
+                source["producerTask"] = source["producerTask"].removesuffix(_TASK_SUFFIX)
         compress_properties(task)
         if target.retries:
             task["retryPolicy"] = {"maxRetryCount": target.retries}
@@ -65,7 +64,7 @@ def job_of(
     return job
 
 
-def rename_outputs(spec: PipelineSpec) -> None:
+def rename_outputs(spec: JsonObject) -> None:
     """Rename outputs so that none is a prefix of another, in place.
 
     The entry point passes the component's names to TFX.
@@ -86,7 +85,7 @@ def rename_outputs(spec: PipelineSpec) -> None:
                 place["outputArtifactKey"] = renamed[component][key]
 
 
-def drop_driver_of_windows(spec: PipelineSpec) -> None:
+def drop_driver_of_windows(spec: JsonObject) -> None:
     """Drop the driver of ExampleGens that read several spans, which TFX's driver refuses.
 
     Instead, their executor resolves the spans. Without a driver, changes of files are not
@@ -99,12 +98,12 @@ def drop_driver_of_windows(spec: PipelineSpec) -> None:
             task.pop("cachingOptions", None)
 
 
-def executors(spec: PipelineSpec) -> JsonObject:
+def executors(spec: JsonObject) -> JsonObject:
     """Return the executors by label."""
     return spec["deploymentSpec"]["executors"]
 
 
-def tasks(spec: PipelineSpec) -> JsonObject:
+def tasks(spec: JsonObject) -> JsonObject:
     """Return the tasks of the graph by name."""
     return spec["root"]["dag"]["tasks"]
 
@@ -121,16 +120,10 @@ def _container_resources(node: NodeResources) -> JsonObject:
     return found
 
 
-def _correct_producers(task: Task, known: JsonMapping) -> None:
-    for parameter in task.get("inputs", {}).get("parameters", {}).values():
-        source = parameter.get("taskOutputParameter")
-        if source and source["producerTask"] not in known:
-            source["producerTask"] = source["producerTask"].removesuffix(_TASK_SUFFIX)
-
-
-def each_container(spec: PipelineSpec, change: Callable[[str, JsonObject], None]) -> None:
-    """Call a function with each component's name and its container."""
-    for name, component in spec["components"].items():
-        executor = executors(spec).get(component.get("executorLabel", ""), {})
-        if "container" in executor:
-            change(name, executor["container"])
+def containers(spec: JsonObject) -> JsonObject:
+    """Return the containers by the component's name."""
+    nodes = {
+        name: executors(spec).get(component.get("executorLabel", ""), {})
+        for name, component in spec["components"].items()
+    }
+    return {name: node["container"] for name, node in nodes.items() if "container" in node}

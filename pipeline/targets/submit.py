@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from pipeline.platforms.platform import (
     printable,
 )
 from pipeline.report import console as views
-from pipeline.report.progress import NodeState, RunState, duration
+from pipeline.report.progress import RunState, duration
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
 from pipeline.targets.run_parameters import declared_name, given_parameters, values_of
 
@@ -37,16 +37,7 @@ _TRIES = 10  # requests in a row that may fail before waiting ends
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a run beyond the YAML.
-
-    Attributes:
-        parameters: `name=value` of the pipeline's parameters.
-        experiment: The group of the run.
-        run_name: The displayed name.
-        wait: Show the nodes until the run ends.
-        poll: Seconds between two requests of `wait`.
-        timeout: Time limit in seconds for connecting and for each wait for the server.
-    """
+    """Options of a run beyond the YAML, as `submit --help` has them; times in seconds."""
 
     parameters: Sequence[str] = ()
     experiment: str | None = None
@@ -97,20 +88,38 @@ def submit(
             spec,
             compiled.name,
             pipeline_root=compiled.root,
-            parameters=parameters(compiled, options.parameters),
+            parameters=_parameters(compiled, options.parameters),
             profile=getattr(config.cluster, compiled.target, None) if config else None,
             run_name=options.run_name,
             experiment=options.experiment,
             timeout=options.timeout,
         )
+        # The clients take seconds to import, or may be missing.
+        if compiled.target == "kubeflow":
+            from pipeline.platforms.kubeflow_client import submit as start
+        else:
+            from pipeline.platforms.vertex_client import submit as start
         try:
-            run = _platform(compiled.target)(submission, say)
+            run: SubmittedRun = start(submission, say)
         except PlatformError as error:
             raise ConfigError(f"{compiled.target}: {error}") from None
-    return _follow(run, compiled, console, options)
+    continues = f"The run continues: {run.page}\nTo stop it: {run.stop}"
+    try:
+        console.print(f"Its page: {run.page}")
+        if not options.wait:
+            return exit_codes.DONE
+        names = in_order(compiled.spec["root"]["dag"]["tasks"])
+        end = _wait_for(run, names, console, poll=options.poll)
+    except KeyboardInterrupt:
+        console.print(f"\nNo longer waiting. {continues}")
+        return exit_codes.INTERRUPTED
+    except PlatformError as error:
+        console.print(f"\n{error}\n{continues}")
+        return exit_codes.FAILED
+    return _report(end, names, run, console)
 
 
-def parameters(compiled: CompiledSpec, given: Sequence[str]) -> JsonObject:
+def _parameters(compiled: CompiledSpec, given: Sequence[str]) -> JsonObject:
     """Return the given values of the pipeline's parameters, converted to their types.
 
     Raises:
@@ -129,35 +138,6 @@ def parameters(compiled: CompiledSpec, given: Sequence[str]) -> JsonObject:
     return {each: values[each] for each in (declared_name(name, values) for name in texts)}
 
 
-def _platform(target: Target) -> Callable[[Submission, Callable[[str], None]], SubmittedRun]:
-    """Return the submit function; imports the client here: it takes seconds, or may be missing."""
-    if target == "kubeflow":
-        from pipeline.platforms import kubeflow_client
-
-        return kubeflow_client.submit
-    from pipeline.platforms import vertex_client
-
-    return vertex_client.submit
-
-
-def _follow(run: SubmittedRun, compiled: CompiledSpec, console: Console, options: Options) -> int:
-    """Print where the run is, and wait for it if requested."""
-    continues = f"The run continues: {run.page}\nTo stop it: {run.stop}"
-    try:
-        console.print(f"Its page: {run.page}")
-        if not options.wait:
-            return exit_codes.DONE
-        names = in_order(compiled.spec["root"]["dag"]["tasks"])
-        end = _wait_for(run, names, console, poll=options.poll)
-    except KeyboardInterrupt:
-        console.print(f"\nNo longer waiting. {continues}")
-        return exit_codes.INTERRUPTED
-    except PlatformError as error:
-        console.print(f"\n{error}\n{continues}")
-        return exit_codes.FAILED
-    return _report(end, names, run, console)
-
-
 def _report(end: RunNow, names: Sequence[str], run: SubmittedRun, console: Console) -> int:
     """Print how the run ended, and return the exit code."""
     console.print()
@@ -165,32 +145,27 @@ def _report(end: RunNow, names: Sequence[str], run: SubmittedRun, console: Conso
         console.print(f"The run was stopped: {run.page}")
         return exit_codes.FAILED
     if end.state == "failed":
-        _report_failure(end, names, console)
+        failed = {
+            name: task
+            for name in names
+            if (task := end.tasks.get(name)) is not None and task.status == "failed"
+        }
+        for name, task in failed.items():
+            has_times = task.started and task.ended
+            took = duration((task.ended or 0) - (task.started or 0))
+            console.print(
+                f"{name} failed{f' after {took}' if has_times else ''}:", style="bold red"
+            )
+            console.print(task.message or "the platform does not say why")
+        if not failed:
+            console.print("The run failed:", style="bold red")
+        if end.message and end.message not in (task.message for task in failed.values()):
+            console.print(end.message)
         console.print(f"Its page: {run.page}")
         return exit_codes.FAILED
-    if end.blessed is None:
-        console.print("Every node ran.")
-        return exit_codes.DONE
-    console.print(
-        "Every node ran; blessed"
-        if end.blessed
-        else "Every node ran; not blessed: it is not pushed"
-    )
-    return exit_codes.DONE if end.blessed else exit_codes.NOT_BLESSED
-
-
-def _report_failure(end: RunNow, names: Sequence[str], console: Console) -> None:
-    failed = [name for name in names if name in end.tasks and end.tasks[name].status == "failed"]
-    for name in failed:
-        task = end.tasks[name]
-        took = (task.ended or 0) - (task.started or 0)
-        after = f" after {duration(took)}" if task.started and task.ended else ""
-        console.print(f"{name} failed{after}:", style="bold red")
-        console.print(task.message or "the platform does not say why")
-    if not failed:
-        console.print("The run failed:", style="bold red")
-    if end.message and not any(end.tasks[name].message == end.message for name in failed):
-        console.print(end.message)
+    verdict = {None: ".", True: "; blessed", False: "; not blessed: it is not pushed"}
+    console.print(f"Every node ran{verdict[end.blessed]}")
+    return exit_codes.NOT_BLESSED if end.blessed is False else exit_codes.DONE
 
 
 def _wait_for(run: SubmittedRun, names: Iterable[str], console: Console, *, poll: float) -> RunNow:
@@ -223,15 +198,11 @@ def _show(state: RunState, tasks: Mapping[str, TaskNow]) -> None:
             node.status = "running"
             state.on_change(node, "start")
         if task.status != "running":
-            _finish(node, task)
+            if task.started is not None:
+                node.started = _here(task.started)  # for a retried task, of the last attempt
+            node.ended = max(node.started, _here(task.ended))
+            node.status = task.status
             state.on_change(node, "finish")
-
-
-def _finish(node: NodeState, task: TaskNow) -> None:
-    if task.started is not None:
-        node.started = _here(task.started)  # for a retried task, of the last attempt
-    node.ended = max(node.started, _here(task.ended))
-    node.status = task.status
 
 
 def _here(seconds: float | None) -> float:

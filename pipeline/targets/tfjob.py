@@ -2,13 +2,10 @@
 
 A task of Kubeflow Pipelines is one pod. So the Trainer's container becomes a small launcher
 (`tfjob_launcher`), and a TFJob of the Training Operator (kubeflow.org/v1) runs the workers: pods
-with the same image, the same arguments, and the profile's settings for the Trainer. It is a TFJob
-and not a TrainJob of Trainer v2: the Training Operator sets TF_CONFIG, with which the trainer finds
-its workers, and supports a chief and parameter servers; Trainer v2 has no runtime for TensorFlow.
-
-KFP's driver turns a container and its KubernetesExecutorConfig into a pod
-(`initPodSpecPatch` and `extendPodSpecPatch` in backend/src/v2/driver). Here the same fields become
-the same parts of a pod, so that workers run where and how the node would run.
+with the same image, arguments and settings. The operator sets TF_CONFIG, with which the trainer
+finds its workers, and supports a chief and parameter servers; Trainer v2 has no runtime for
+TensorFlow. The fields of a KubernetesExecutorConfig become the parts of a pod as in KFP's driver
+(`initPodSpecPatch` and `extendPodSpecPatch` in backend/src/v2/driver).
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ from collections.abc import Iterator, Sequence
 
 from pipeline.common.json_types import JsonObject
 from pipeline.graph.node_names import NodeName
-from pipeline.targets.spec_types import Container, JsonMapping, PipelineSpec
 
 API_GROUP, API_VERSION, PLURAL = "kubeflow.org", "v1", "tfjobs"
 LAUNCHER = ("python", "-m", "pipeline.targets.tfjob_launcher")
@@ -48,12 +44,6 @@ _SECONDS_KEPT = 3600
 _NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 # On SIGTERM, training saves a checkpoint before it ends.
 _GRACE_SECONDS = 120
-_RESOURCES = {
-    "cpuLimit": ("limits", "cpu", ""),
-    "cpuRequest": ("requests", "cpu", ""),
-    "memoryLimit": ("limits", "memory", "G"),
-    "memoryRequest": ("requests", "memory", "G"),
-}
 # Print lines of the log immediately.
 _UNBUFFERED = {"name": "PYTHONUNBUFFERED", "value": "1"}
 # Of a KubernetesExecutorConfig; activeDeadlineSeconds becomes the job's.
@@ -64,12 +54,14 @@ _KNOWN_FIELDS = {
 }
 
 
-def launch_workers(spec: PipelineSpec, platform: JsonObject, pools: Sequence[int]) -> None:
-    """Make the Trainer of a pipelineSpec a launcher of a TFJob, in place; `pools` as in vertex."""
+def launch_workers(spec: JsonObject, pods: JsonObject, pools: Sequence[int]) -> None:
+    """Make the Trainer of a pipelineSpec a launcher of a TFJob, in place.
+
+    `pods` are the KubernetesExecutorConfigs by executor; `pools` as of `vertex.worker_pools`.
+    """
     label = spec["components"][NodeName.TRAINER]["executorLabel"]
     container = spec["deploymentSpec"]["executors"][label]["container"]
-    parts = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {})
-    config = parts.get("executors", {}).get(label, {})
+    config = pods.get(label, {})
     workers = {key: value for key, value in config.items() if key not in _OF_THE_LAUNCHER}
     manifest = _tfjob_manifest(spec["pipelineInfo"]["name"], container, workers, pools)
     container["command"] = list(LAUNCHER)
@@ -83,10 +75,10 @@ def launch_workers(spec: PipelineSpec, platform: JsonObject, pools: Sequence[int
 
 
 def _tfjob_manifest(
-    pipeline: str, container: Container, config: JsonObject, pools: Sequence[int]
+    pipeline: str, container: JsonObject, config: JsonObject, pools: Sequence[int]
 ) -> JsonObject:
     """Return the TFJob of a node, without its name and its containers' arguments."""
-    template = _pod_template(container, config, list(LAUNCHER))
+    template = _pod_template(container, config)
     policy: JsonObject = {
         # The launcher reads the logs of pods that have ended, then deletes the job.
         "cleanPodPolicy": "None",
@@ -95,38 +87,23 @@ def _tfjob_manifest(
     }
     if seconds := config.get("activeDeadlineSeconds"):
         policy["activeDeadlineSeconds"] = int(seconds)
-    labels = {"pipelines.kubeflow.org/pipeline": pipeline}
+    # Kubeflow's retries start the whole job again, from its last checkpoint.
+    replica = {"restartPolicy": "Never", "template": template}
+    replicas = {
+        role: {"replicas": count, **copy.deepcopy(replica)}
+        for role, count in zip(_ROLES, pools, strict=False)
+        if count
+    }
     return {
         "apiVersion": f"{API_GROUP}/{API_VERSION}",
         "kind": "TFJob",
-        "metadata": {"labels": labels},
-        "spec": {
-            "runPolicy": policy,
-            "tfReplicaSpecs": {
-                role: {
-                    "replicas": count,
-                    # Kubeflow's retries start the whole job again, from its last checkpoint.
-                    "restartPolicy": "Never",
-                    "template": copy.deepcopy(template),
-                }
-                for role, count in zip(_ROLES, pools, strict=False)
-                if count
-            },
-        },
+        "metadata": {"labels": {"pipelines.kubeflow.org/pipeline": pipeline}},
+        "spec": {"runPolicy": policy, "tfReplicaSpecs": replicas},
     }
 
 
-def _pod_template(container: Container, config: JsonMapping, command: list[str]) -> JsonObject:
-    """Return a PodTemplateSpec as JSON values.
-
-    Args:
-        container: The node's container in the pipelineSpec: image, variables, resources.
-        config: The node's KubernetesExecutorConfig.
-        command: The command of the container; its arguments are added when it is started.
-
-    Raises:
-        ValueError: The configuration has a field that is not supported here.
-    """
+def _pod_template(container: JsonObject, config: JsonObject) -> JsonObject:
+    """Return a PodTemplateSpec of a node's container and KubernetesExecutorConfig."""
     if unknown := sorted(set(config) - _KNOWN_FIELDS):
         raise ValueError(
             f"{unknown[0]}: a setting of a node's pod that a TFJob's pods do not get; known are "
@@ -135,7 +112,7 @@ def _pod_template(container: Container, config: JsonMapping, command: list[str])
     main: JsonObject = {
         "name": CONTAINER,
         "image": container["image"],
-        "command": command,
+        "command": list(LAUNCHER),
         "env": [_UNBUFFERED, *map(dict, container.get("env", [])), *_variables(config)],
         "resources": _container_resources(container.get("resources", {})),
     }
@@ -157,22 +134,19 @@ def _pod_template(container: Container, config: JsonMapping, command: list[str])
     return {"metadata": parts, "spec": spec}
 
 
-def _container_resources(given: JsonMapping) -> dict[str, dict[str, str]]:
-    """Return a container's `resources` in Kubernetes' format, memory in units of 10^9 bytes."""
-    found: dict[str, dict[str, str]] = {}
-    for field, (kind, name, unit) in _RESOURCES.items():
-        if field in given:
-            value = given[field]
-            text = f"{value:g}" if isinstance(value, float) and not unit else f"{value}"
-            found.setdefault(kind, {})[name] = f"{text}{unit}"
-    if accelerator := given.get("accelerator"):
-        kind = accelerator.get("resourceType") or accelerator["type"]
-        count = accelerator.get("resourceCount") or accelerator["count"]
-        found.setdefault("limits", {})[kind] = str(count)
-    return found
+def _container_resources(resources: JsonObject) -> dict[str, dict[str, str]]:
+    """Return a container's limits in Kubernetes' format, memory in units of 10^9 bytes."""
+    limits = {}
+    if "cpuLimit" in resources:
+        limits["cpu"] = f"{resources['cpuLimit']:g}"
+    if "memoryLimit" in resources:
+        limits["memory"] = f"{resources['memoryLimit']}G"
+    if accelerator := resources.get("accelerator"):
+        limits[accelerator["resourceType"]] = str(accelerator["resourceCount"])
+    return {"limits": limits} if limits else {}
 
 
-def _variables(config: JsonMapping) -> Iterator[JsonObject]:
+def _variables(config: JsonObject) -> Iterator[JsonObject]:
     """Yield the variables of a container."""
     for kind in ("secret", "configMap"):
         for each in config.get(f"{kind}AsEnv", []):
@@ -187,47 +161,45 @@ def _variables(config: JsonMapping) -> Iterator[JsonObject]:
         yield {"name": each["name"], "valueFrom": source}
 
 
-def _placement(config: JsonMapping) -> JsonObject:
+def _placement(config: JsonObject) -> JsonObject:
     """Return the fields of a PodSpec that say where it runs, and with which logins."""
-    found: JsonObject = {}
+    fields: JsonObject = {}
     if selector := config.get("nodeSelector"):
-        found["nodeSelector"] = dict(selector["labels"])
+        fields["nodeSelector"] = dict(selector["labels"])
     seconds = "tolerationSeconds"
     if tolerations := config.get("tolerations"):
-        found["tolerations"] = [
+        fields["tolerations"] = [
             {**each, **({seconds: int(each[seconds])} if seconds in each else {})}
             for each in tolerations
         ]
-    affinity: JsonObject = {}
+    required, preferred = [], []
     for each in config.get("nodeAffinity", []):
         term = {key: each[key] for key in ("matchExpressions", "matchFields") if key in each}
         if "weight" in each:
-            preferred = {"weight": int(each["weight"]), "preference": term}
-            affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", []).append(
-                preferred
-            )
+            preferred.append({"weight": int(each["weight"]), "preference": term})
         else:
-            terms = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
-            terms.setdefault("nodeSelectorTerms", []).append(term)
+            required.append(term)
+    affinity: JsonObject = {}
+    if required:
+        terms = {"nodeSelectorTerms": required}
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = terms
+    if preferred:
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
     if affinity:
-        found["affinity"] = {"nodeAffinity": affinity}
+        fields["affinity"] = {"nodeAffinity": affinity}
     if secrets := config.get("imagePullSecret"):
-        found["imagePullSecrets"] = [{"name": each["secretName"]} for each in secrets]
-    return found
+        fields["imagePullSecrets"] = [{"name": each["secretName"]} for each in secrets]
+    return fields
 
 
-def _volumes(config: JsonMapping) -> Iterator[tuple[str, JsonObject, JsonObject]]:
+def _volumes(config: JsonObject) -> Iterator[tuple[str, JsonObject, JsonObject]]:
     """Yield name, source and mount of each volume."""
     for each in config.get("emptyDirMounts", []):
         source = {key: each[key] for key in ("medium", "sizeLimit") if key in each}
         yield each["volumeName"], {"emptyDir": source}, {"mountPath": each["mountPath"]}
     for each in config.get("genericEphemeralVolume", []):
-        claim: JsonObject = {
-            "accessModes": each["accessModes"],
-            "resources": {"requests": {"storage": each["size"]}},
-        }
-        if "storageClassName" in each:
-            claim["storageClassName"] = each["storageClassName"]
+        claim = {key: each[key] for key in ("accessModes", "storageClassName") if key in each}
+        claim["resources"] = {"requests": {"storage": each["size"]}}
         source = {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
         yield each["volumeName"], source, {"mountPath": each["mountPath"]}
     for each in config.get("pvcMount", []):

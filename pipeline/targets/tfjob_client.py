@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.common.json_types import JsonObject
-from pipeline.targets.spec_types import Manifest
 from pipeline.targets.tfjob import API_GROUP, API_VERSION, CONTAINER, PLURAL
 from trainer_module.devices.cluster import EXIT_WORKER_LOST
 from trainer_module.devices.local_cluster import describe_end
@@ -21,7 +19,13 @@ TASK_LABEL = "tfx-largebatch/task"
 """Ours: the same for each attempt of a node of a run."""
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_NOT_FOUND, _FORBIDDEN = 404, 403
+_NOT_FOUND = 404
+_FIXES = {
+    403: "; the run's service account needs a role for it: see docs/cluster.md, Several workers on "
+    "Kubeflow",
+    _NOT_FOUND: "; is the Training Operator (kubeflow.org/v1), 1.7 to 1.9, installed? Without it a "
+    "cluster has no TFJobs",
+}
 _SECONDS_TO_DELETE = 300.0
 # An API server that restarts is back earlier.
 _SECONDS_WITHOUT_ANSWER = 300.0
@@ -30,39 +34,22 @@ _SECONDS_WITHOUT_ANSWER = 300.0
 class JobError(Exception):
     """The job cannot be run; the message says what to do."""
 
-
-class Result(NamedTuple):
-    """The result of a job.
-
-    Attributes:
-        code: Exit code for the launcher; 0 if the job succeeded.
-        message: The message to print.
-    """
-
-    code: int
-    message: str
+    status = 0
+    """The API server's status."""
 
 
 class Cluster(NamedTuple):
-    """The cluster that this process runs in.
+    """The cluster that this process runs in."""
 
-    Attributes:
-        api: A `kubernetes.client.ApiClient`.
-        namespace: Namespace of this pod.
-        pod: Name of the launcher's pod.
-    """
-
-    api: Any
+    api: Any  # a `kubernetes.client.ApiClient`
     namespace: str
-    pod: str
+    pod: str  # the launcher's
 
     @classmethod
     def of_this_pod(cls, variable: str = "KFP_POD_NAME") -> Cluster | None:
         """Return the cluster of this process; None outside a cluster (a replay).
 
-        Args:
-            variable: Variable with the name of the launcher's pod; Kubeflow Pipelines sets
-                KFP_POD_NAME.
+        `variable` has the name of the launcher's pod; Kubeflow Pipelines sets KFP_POD_NAME.
         """
         pod = os.environ.get(variable)
         if not (pod and os.environ.get("KUBERNETES_SERVICE_HOST") and _SERVICE_ACCOUNT.exists()):
@@ -102,17 +89,29 @@ class JobClient:
 
     def delete_earlier(self, task: str) -> None:
         """Delete jobs of earlier attempts, which would write to the same places."""
-        with _translate_errors("list tfjobs", self._cluster.namespace):
-            found = self._custom.list_namespaced_custom_object(
-                *self._place, label_selector=f"{TASK_LABEL}={task}"
-            )
-        for job in found["items"]:
-            name = job["metadata"]["name"]
-            self._say(f"TFJob {name} of an earlier attempt is deleted first")
-            self.delete(name)
-            self._wait_until_gone(name)
+        until = time.monotonic() + _SECONDS_TO_DELETE
+        deleted: set[str] = set()
+        while True:
+            with _translate_errors("list tfjobs", self._cluster.namespace):
+                jobs = self._custom.list_namespaced_custom_object(
+                    *self._place, label_selector=f"{TASK_LABEL}={task}"
+                )
+            names = [job["metadata"]["name"] for job in jobs["items"]]
+            if not names:
+                return
+            if time.monotonic() > until:
+                raise JobError(
+                    f"TFJob {names[0]} of an earlier attempt is still there after "
+                    f"{_SECONDS_TO_DELETE:g} s; run: kubectl delete tfjob {names[0]} --namespace "
+                    f"{self._cluster.namespace}"
+                )
+            for name in set(names) - deleted:
+                self._say(f"TFJob {name} of an earlier attempt is deleted first")
+                self.delete(name)
+                deleted.add(name)
+            time.sleep(self._interval)
 
-    def create(self, manifest: Manifest) -> str:
+    def create(self, manifest: JsonObject) -> str:
         """Create the job and return its name."""
         with _translate_errors("create tfjobs", self._cluster.namespace):
             job = self._custom.create_namespaced_custom_object(*self._place, manifest)
@@ -121,14 +120,18 @@ class JobClient:
         return name
 
     def delete(self, name: str) -> None:
-        """Delete the job and then its pods, which get SIGTERM."""
-        with _translate_errors("delete tfjobs", self._cluster.namespace, missing_is_fine=True):
-            self._custom.delete_namespaced_custom_object(
-                *self._place, name, propagation_policy="Foreground"
-            )
+        """Delete the job, if it exists, and then its pods, which get SIGTERM."""
+        try:
+            with _translate_errors("delete tfjobs", self._cluster.namespace):
+                self._custom.delete_namespaced_custom_object(
+                    *self._place, name, propagation_policy="Foreground"
+                )
+        except JobError as error:
+            if error.status != _NOT_FOUND:
+                raise
 
-    def follow(self, name: str) -> Result:
-        """Print the states and logs of the pods until the job ends; return its result.
+    def follow(self, name: str) -> int:
+        """Print the states and logs of the pods until the job ends; return its exit code.
 
         Raises:
             JobError: The API server does not answer, or refuses.
@@ -138,42 +141,38 @@ class JobClient:
             try:
                 with _translate_errors("get tfjobs", self._cluster.namespace):
                     job = self._custom.get_namespaced_custom_object(*self._place, name)
-                    pods = self._pods(name)
-                answered = time.monotonic()
+                    pods = self._core.list_namespaced_pod(
+                        self._cluster.namespace, label_selector=f"{_JOB_LABEL}={name}"
+                    ).items
             except ConnectionError as error:
                 if time.monotonic() - answered > _SECONDS_WITHOUT_ANSWER:
                     raise JobError(f"the API server does not answer: {error}") from None
                 time.sleep(self._interval)
                 continue
+            answered = time.monotonic()
             for pod in pods:
-                self._show(name, pod)
+                self._show(pod, pod.metadata.name.removeprefix(f"{name}-"))
             conditions = {
                 each["type"]: each
                 for each in job.get("status", {}).get("conditions", [])
                 if each["status"] == "True"
             }
-            if "Succeeded" in conditions or "Failed" in conditions:
-                break
+            if "Succeeded" in conditions:
+                self._say(f"TFJob {name} succeeded")
+                return 0
+            if "Failed" in conditions:
+                code, reason = _failure(name, pods, conditions["Failed"])
+                self._say(f"TFJob {name} failed: {reason}")
+                return code
             time.sleep(self._interval)
-        if "Succeeded" in conditions:
-            return Result(0, f"TFJob {name} succeeded")
-        reason = conditions["Failed"].get("message") or conditions["Failed"].get("reason", "")
-        return self._failure(name, reason)
 
-    def _pods(self, name: str) -> list[Any]:
-        selector = f"{_JOB_LABEL}={name}"
-        return self._core.list_namespaced_pod(
-            self._cluster.namespace, label_selector=selector
-        ).items
-
-    def _show(self, job: str, pod: Any) -> None:
+    def _show(self, pod: Any, short: str) -> None:
         """Print a pod's state if it is another one, and the new lines of its log."""
-        full = pod.metadata.name
-        short, state = full.removeprefix(f"{job}-"), _state(pod)
+        name, state = pod.metadata.name, _state(pod)
         if pod.status.phase in ("Running", "Succeeded", "Failed"):
-            self._show_log(full, short)
-        if self._states.get(full) != state:
-            self._states[full] = state
+            self._show_log(name, short)
+        if self._states.get(name) != state:
+            self._states[name] = state
             self._say(f"[{short}] {state}")
 
     def _show_log(self, pod: str, short: str) -> None:
@@ -202,98 +201,67 @@ class JobClient:
                 self._say(f"[{short}] {words}")
         self._shown[pod] = last, now
 
-    def _failure(self, name: str, reason: str) -> Result:
-        ended, pods = [], []
-        with (
-            contextlib.suppress(JobError, ConnectionError),  # the failure itself is known already
-            _translate_errors("list pods", self._cluster.namespace),
-        ):
-            pods = self._pods(name)
-        for pod in pods:
-            for status in pod.status.container_statuses or []:
-                if (end := status.state and status.state.terminated) and end.exit_code:
-                    lost = end.exit_code == EXIT_WORKER_LOST
-                    ended.append((lost, str(end.finished_at), pod.metadata.name, end))
-        if not ended:
-            return Result(1, f"TFJob {name} failed: {reason}")
-        _, _, pod, end = min(ended, key=lambda each: each[:3])
-        how = f" ({end.reason})" if end.reason and end.reason != "Error" else ""
-        code = int(end.exit_code)
-        return Result(
-            code,
-            f"TFJob {name} failed: {pod.removeprefix(f'{name}-')} {describe_end(code)}{how}",
-        )
 
-    def _wait_until_gone(self, name: str) -> None:
-        until = time.monotonic() + _SECONDS_TO_DELETE
-        while time.monotonic() < until:
-            with _translate_errors("get tfjobs", self._cluster.namespace, missing_is_fine=True):
-                self._custom.get_namespaced_custom_object(*self._place, name)
-                time.sleep(self._interval)
-                continue
-            return
-        raise JobError(
-            f"TFJob {name} of an earlier attempt is still there after {_SECONDS_TO_DELETE:g} s; "
-            f"run: kubectl delete tfjob {name} --namespace {self._cluster.namespace}"
-        )
+def _failure(job: str, pods: list[Any], condition: JsonObject) -> tuple[int, str]:
+    """Return the end of the first worker that failed for another reason than a lost worker."""
+    ends = []
+    for pod in pods:
+        for status in pod.status.container_statuses or []:
+            if (end := status.state and status.state.terminated) and end.exit_code:
+                lost = end.exit_code == EXIT_WORKER_LOST
+                ends.append((lost, str(end.finished_at), pod.metadata.name, end))
+    if not ends:
+        return 1, condition.get("message") or condition.get("reason", "")
+    _, _, pod, end = min(ends, key=lambda each: each[:3])
+    why = f" ({end.reason})" if end.reason and end.reason != "Error" else ""
+    code = int(end.exit_code)
+    return code, f"{pod.removeprefix(f'{job}-')} {describe_end(code)}{why}"
 
 
 def _state(pod: Any) -> str:
     """Return a pod's phase, and the reason if it does not run."""
+    phase = str(pod.status.phase)
     for status in pod.status.container_statuses or []:
         if (waiting := status.state and status.state.waiting) and waiting.reason:
-            message = f": {waiting.message}" if waiting.message else ""
-            return f"{pod.status.phase}, {waiting.reason}{message}"
+            return f"{phase}, {waiting.reason}" + (f": {waiting.message}" * bool(waiting.message))
         if (end := status.state and status.state.terminated) is not None:
-            reason = f", {end.reason}" if end.reason else ""
-            return f"{describe_end(int(end.exit_code))}{reason}"
+            return describe_end(int(end.exit_code)) + (f", {end.reason}" if end.reason else "")
     for condition in pod.status.conditions or []:
         if condition.type == "PodScheduled" and condition.status == "False":
-            return f"{pod.status.phase}, {condition.reason}: {condition.message}"
-    return str(pod.status.phase)
+            return f"{phase}, {condition.reason}: {condition.message}"
+    return phase
 
 
-class LauncherWatch(threading.Thread):
-    """A thread that watches the launcher, and calls a function once when it has ended.
+def watch_launcher(
+    cluster: Cluster, on_gone: Callable[[str], None], *, interval: float = 30.0
+) -> None:
+    """Wait until the launcher's pod has ended, and call a function; for a thread of the chief.
 
     A terminated run kills the launcher at once and keeps its pod for about a day. Without this
-    thread, the job would continue to train until then.
+    watch, the job would continue to train until then. It ends early if it is not permitted.
     """
+    from kubernetes import client
 
-    def __init__(
-        self, cluster: Cluster, on_gone: Callable[[str], None], *, interval: float = 30.0
-    ) -> None:
-        """Create a thread that is not started."""
-        from kubernetes import client
-
-        super().__init__(daemon=True)
-        self._core = client.CoreV1Api(cluster.api)
-        self._cluster, self._on_gone, self._interval = cluster, on_gone, interval
-
-    def run(self) -> None:
-        """Watch until the launcher has ended, or until the watch is not permitted."""
-        namespace, pod = self._cluster.namespace, self._cluster.pod
-        while True:
-            try:
-                with _translate_errors("get pods", namespace):
-                    phase = self._core.read_namespaced_pod(pod, namespace).status.phase
-            except ConnectionError:
-                phase = None
-            except JobError as error:
-                if f": {_NOT_FOUND} " not in str(error):
-                    print(f"{error}: this job does not end with its launcher", flush=True)
-                    return
-                phase = "not there"
-            if phase in ("Succeeded", "Failed", "not there"):
-                self._on_gone(f"the launcher's pod {pod} is {phase}")
+    core = client.CoreV1Api(cluster.api)
+    while True:
+        try:
+            with _translate_errors("get pods", cluster.namespace):
+                phase = core.read_namespaced_pod(cluster.pod, cluster.namespace).status.phase
+        except ConnectionError:
+            phase = None
+        except JobError as error:
+            if error.status != _NOT_FOUND:
+                print(f"{error}: this job does not end with its launcher", flush=True)
                 return
-            time.sleep(self._interval)
+            phase = "not there"
+        if phase in ("Succeeded", "Failed", "not there"):
+            on_gone(f"the launcher's pod {cluster.pod} is {phase}")
+            return
+        time.sleep(interval)
 
 
 @contextlib.contextmanager
-def _translate_errors(
-    request: str, namespace: str, *, missing_is_fine: bool = False
-) -> Iterator[None]:
+def _translate_errors(request: str, namespace: str) -> Iterator[None]:
     """Convert the client's errors into a JobError with the fix, or a transient ConnectionError."""
     import urllib3
     from kubernetes.client import ApiException
@@ -304,21 +272,11 @@ def _translate_errors(
         raise ConnectionError(str(error)) from None
     except ApiException as error:
         status = error.status or 0
-        if status == _NOT_FOUND and missing_is_fine:
-            return
         if status == 0 or status >= 500 or status == 429:
             raise ConnectionError(f"{status} {error.reason}") from None
-        words = f"cannot {request} in namespace {namespace}: {status} {error.reason}"
-        if status == _FORBIDDEN:
-            words += (
-                "; the run's service account needs a role for it: see docs/cluster.md, Several "
-                "workers on Kubeflow"
-            )
-        elif status == _NOT_FOUND and "create" in request:
-            words += (
-                "; this cluster has no TFJobs: install the Training Operator "
-                "(kubeflow.org/v1), 1.7 to 1.9"
-            )
-        elif error.body:
-            words += f": {error.body}"
-        raise JobError(words) from None
+        fix = _FIXES.get(status) or (f": {error.body}" if error.body else "")
+        refusal = JobError(
+            f"cannot {request} in namespace {namespace}: {status} {error.reason}{fix}"
+        )
+        refusal.status = status
+        raise refusal from None

@@ -5,11 +5,9 @@ r"""The program of the Trainer's container on Kubeflow if several workers train:
 
 It creates the job, prints the output of its pods, waits for its end, copies the chief's
 ExecutorOutput to the path that Kubeflow's launcher reads, and deletes the job. In a replay, outside
-a cluster, the same commands are processes of this machine.
-
-Each pod of the job runs it with `--result s3://.../tfjob_result.json` in place of `--tfjob`: the
-node's entry point. Kubeflow's launcher reads ExecutorOutput from the disk of its pod, which is
-another pod, so the chief writes a copy next to the node's artifacts.
+a cluster, the same commands are processes of this machine. Each pod of the job runs it with
+`--result s3://.../tfjob_result.json` in place of `--tfjob`: the node's entry point, whose
+ExecutorOutput the chief copies next to the node's artifacts, because its disk is another pod's.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,15 +30,14 @@ from pipeline.common.object_stores import register_file_systems
 from pipeline.common.process_end import run_and_exit
 from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets import entry_point
-from pipeline.targets.spec_types import INVOCATION, Manifest, take_option
+from pipeline.targets.executor_input import INVOCATION, take_option
 from pipeline.targets.tfjob import LAUNCHER, MANIFEST, RESULT
 from pipeline.targets.tfjob_client import (
     TASK_LABEL,
     Cluster,
     JobClient,
     JobError,
-    LauncherWatch,
-    Result,
+    watch_launcher,
 )
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.local_cluster import WorkersFailed, describe_end, launch
@@ -51,23 +49,16 @@ _RESULT_FILE = "tfjob_result.json"
 _LONGEST_PREFIX = 38
 
 
-class Node(NamedTuple):
-    """The parsed arguments of the container.
+class _Node(NamedTuple):
+    """The parsed arguments of the container; `result` is where the chief copies ExecutorOutput."""
 
-    Attributes:
-        manifest: The TFJob, without name and arguments.
-        arguments: Arguments of the entry point.
-        result: The place where the chief writes the ExecutorOutput.
-        output_file: The path where Kubeflow's launcher reads it.
-    """
-
-    manifest: Manifest
-    arguments: list[str]
+    manifest: JsonObject
+    arguments: list[str]  # of the entry point
     result: str
-    output_file: Path
+    output_file: Path  # where Kubeflow's launcher reads ExecutorOutput
 
     @classmethod
-    def read(cls, argv: Sequence[str]) -> Node:
+    def read(cls, argv: Sequence[str]) -> _Node:
         """Parse the arguments of the container."""
         arguments = list(argv)
         manifest = json.loads(take_option(arguments, MANIFEST) or "")
@@ -103,12 +94,7 @@ class Node(NamedTuple):
         return manifest
 
 
-def _run_on_cluster(node: Node, client: JobClient) -> Result:
-    """Run the node as a TFJob.
-
-    Raises:
-        JobError: The cluster refuses the job; the message says what to do.
-    """
+def _run_on_cluster(node: _Node, client: JobClient) -> int:
     client.delete_earlier(node.task)
     name = client.create(node.complete_manifest(**client.launcher()))
     try:
@@ -120,7 +106,7 @@ def _run_on_cluster(node: Node, client: JobClient) -> Result:
             print(f"TFJob {name} is not deleted now: {error}", flush=True)
 
 
-def _run_on_this_machine(node: Node) -> Result:
+def _run_on_this_machine(node: _Node) -> int:
     """Run the job's commands as processes of this machine, with the TF_CONFIG of the operator."""
     replicas = node.manifest["spec"]["tfReplicaSpecs"]
     command = [sys.executable, *LAUNCHER[1:], RESULT, node.result, *node.arguments]
@@ -133,57 +119,43 @@ def _run_on_this_machine(node: Node) -> Result:
             on_line=lambda name, line: print(f"[{name.replace(' ', '-')}] {line}", flush=True),
         )
     except WorkersFailed as error:
-        return Result(error.code, f"{error.failed[0].name} {describe_end(error.code)}")
-    return Result(0, "every process ended well")
+        print(f"{error.failed[0].name} {describe_end(error.code)}", flush=True)
+        return error.code
+    print("every process ended well", flush=True)
+    return 0
 
 
-def main(argv: Sequence[str], *, cluster: Cluster | None = None) -> object:
-    """Run the node and return the exit code (as for SystemExit).
-
-    Args:
-        argv: The program and the arguments of the container.
-        cluster: The cluster that runs the job; None: the cluster of this pod, or
-            this machine outside a cluster.
-    """
+def main(argv: Sequence[str]) -> object:
+    """Run the node of a container's arguments; return the exit code (as for SystemExit)."""
     if RESULT in argv:
         return _run_task(list(argv))
-    node = Node.read(argv[1:])
-    cluster = cluster or Cluster.of_this_pod()
+    node = _Node.read(argv[1:])
+    cluster = Cluster.of_this_pod()
     try:
+        from tensorflow.io import gfile
+
         register_file_systems(" ".join(argv))
-        _remove(node.result)
+        if gfile.exists(node.result):  # of an earlier attempt
+            gfile.remove(node.result)
         with terminated_by_signal():
             if cluster is None:
-                result = _run_on_this_machine(node)
+                code = _run_on_this_machine(node)
             else:
-                result = _run_on_cluster(node, JobClient(cluster))
-        print(result.message, flush=True)
-        if result.code == 0:
-            _copy(node.result, node.output_file)
+                code = _run_on_cluster(node, JobClient(cluster))
+        if code == 0:
+            if not gfile.exists(node.result):
+                raise JobError(
+                    f"the job succeeded, and its chief wrote no {node.result}: see the chief's log"
+                )
+            with gfile.GFile(node.result) as stream:
+                text = stream.read()
+            node.output_file.parent.mkdir(parents=True, exist_ok=True)
+            node.output_file.write_text(text, encoding="utf-8")
     except SystemExit as end:
         return end.code
     except (ConfigError, JobError, ConnectionError) as error:
         return str(error)
-    return result.code
-
-
-def _remove(place: str) -> None:
-    """Remove the result of an earlier attempt."""
-    from tensorflow.io import gfile
-
-    if gfile.exists(place):
-        gfile.remove(place)
-
-
-def _copy(place: str, to: Path) -> None:
-    from tensorflow.io import gfile
-
-    if not gfile.exists(place):
-        raise JobError(f"the job succeeded, and its chief wrote no {place}: see the chief's log")
-    with gfile.GFile(place) as stream:
-        text = stream.read()
-    to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_text(text, encoding="utf-8")
+    return code
 
 
 def _run_task(arguments: list[str]) -> object:
@@ -199,7 +171,7 @@ def _run_task(arguments: list[str]) -> object:
         is_chief = cluster is None or cluster.role == "chief"
         # The chief ends when the launcher has ended.
         if is_chief and (here := Cluster.of_this_pod(_LAUNCHER_POD)):
-            LauncherWatch(here, _end).start()
+            threading.Thread(target=watch_launcher, args=(here, _end), daemon=True).start()
         code = entry_point.exit_code(arguments)
         if not code and is_chief:
             from tensorflow.io import gfile

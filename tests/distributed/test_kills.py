@@ -35,10 +35,9 @@ TRAINER = {
 }
 PLACES = {
     "one_device": {"strategy": "one_device"},
-    "mirrored": {"strategy": "mirrored", "logical_devices": 2},
     "multi_worker": {"strategy": "multi_worker"},
 }
-TIMES = {"one_device": 2, "mirrored": 1, "multi_worker": 1}  # kills in each phase but the export
+TIMES = {"one_device": 2, "multi_worker": 1}  # kills in each phase but the export
 
 
 @pytest.fixture(scope="module")

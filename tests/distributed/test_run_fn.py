@@ -54,11 +54,11 @@ def alone(packed, tmp_path_factory):
     return result, folder
 
 
-@pytest.fixture(scope="module", params=[2, 3])
-def together(packed, request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def together(packed, tmp_path_factory):
     """The values that each of several workers sent, and their folder."""
     folder = tmp_path_factory.mktemp("together")
-    return on_workers("trains", folder, asked(packed), workers=request.param), folder
+    return on_workers("trains", folder, asked(packed), workers=3), folder
 
 
 def test_they_end_as_one_process_does(alone, together):

@@ -54,9 +54,11 @@ def node_names(target: str, suffix: str) -> list[str]:
 def check_outputs(executed, replaced):
     """Compares what the page shows with what was printed, and the image's build by its steps."""
     for each in executed:
+        if not each.command.shown:
+            continue
         if " image build " in each.command.text:
             assert_steps_are_those_of(each.output, each.command.shown)
-        elif each.command.shown:
+        else:
             wrong = difference(each.command.shown, each.output, replaced)
             assert not wrong, f"line {each.command.line}: {each.command.text}\n{wrong}"
 
@@ -148,8 +150,7 @@ def test_providers_of_other_buckets_have_the_keys_that_kubeflow_reads():
 
 @pytest.mark.slow(15)
 def test_vertex_page(tmp_path, monkeypatch):
-    from google_account import client_environment, write_account_key
-    from vertex_server import VertexServer, job_now
+    from vertex_server import VertexServer, client_environment, job_now, write_account_key
 
     for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION"):
         monkeypatch.delenv(name, raising=False)

@@ -15,8 +15,7 @@ import pytest
 import tfx
 from command_line import ROOT, TAXI
 
-from pipeline.image.build import _build_command, write_secrets
-from pipeline.image.context import _STACKS, write_context
+from pipeline.image.build import _STACKS, _build_command, write_context, write_secrets
 
 from .conftest import BEYOND, PACKAGE, Image, base_of
 

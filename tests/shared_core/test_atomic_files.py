@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shared_core.atomic_files import atomic_write, would_replace
+from shared_core.atomic_files import atomic_write, atomic_write_text, would_replace
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,6 +23,8 @@ def test_it_takes_the_place_of_the_one_before(tmp_path):
             stream.write(text)
         assert path.read_bytes().decode() == text
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    atomic_write_text(str(path), "ü\n")
+    assert path.read_text() == "ü\n"
     assert os.listdir(path.parent) == ["rows.csv"]
 
 
@@ -85,16 +87,7 @@ def test_a_fifo_is_written_to(tmp_path):
     assert stat.S_ISFIFO(fifo.stat().st_mode)
 
 
-def test_a_device_is_written_to():
-    device = os.stat("/dev/null")
-    with atomic_write(Path("/dev/null")) as stream:
-        stream.write("rows")
-    after = os.stat("/dev/null")
-    assert stat.S_ISCHR(after.st_mode)
-    assert after.st_ino == device.st_ino
-
-
-@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
 @pytest.mark.parametrize("into_a_file", [True, False])
 def test_standard_output_is_written_to_and_messages_go_elsewhere(tmp_path, name, into_a_file):
     link = os.readlink("/dev/stdout")

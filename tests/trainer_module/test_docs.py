@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer_module.common.names import import_dotted
+from trainer_module.common.user_values import import_dotted
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "trainer-module.md").read_text(encoding="utf-8")

@@ -1,13 +1,12 @@
 """A new encoder or scaler is its options, its record and its name in the table: no more is asked.
 
-The made-up ones run through Transform on Beam, `features explain` and NormalizationValidator; the
-reference is NumPy, ids exactly, float32 to 1e-6.
+The made-up ones run through Transform on Beam and `features explain`; the reference is NumPy, ids
+exactly, float32 to 1e-6.
 """
 
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -16,6 +15,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 tft = pytest.importorskip("tensorflow_transform")
 
+from components.normalization_validator.check import RULES  # noqa: E402
 from transform.block import Block, IdCount  # noqa: E402
 from transform.encode.encoder import Encoder, Inputs, Members  # noqa: E402
 from transform.encode.table import ENCODERS  # noqa: E402
@@ -28,7 +28,7 @@ from transform.scale.scaler import (  # noqa: E402
 )
 from transform.scale.table import SCALERS  # noqa: E402
 from transform.spec.encoders import Encode, Options  # noqa: E402
-from transform.spec.features import FeatureSpec  # noqa: E402
+from transform.spec.features import _CROSS_ENCODERS, FeatureSpec  # noqa: E402
 from transform.spec.group import (  # noqa: E402
     Group,
     Scale,
@@ -38,7 +38,6 @@ from transform.spec.group import (  # noqa: E402
 WORDS = ["a", "bb", None, "cccc", "ccccccc", "bb"]
 FARES = [1.0, 2.0, None, 9.0, 4.0, 5.0]
 TIPS = [3.0, 1.0, 2.0, None, 0.0, 8.0]
-OURS, OUR_SCALERS = dict(ENCODERS), dict(SCALERS)  # without the made-up ones
 ROOT = pathlib.Path(__file__).parents[2]
 README, NORMALISATION = ROOT / "transform" / "README.md", ROOT / "docs" / "normalisation.md"
 
@@ -86,7 +85,7 @@ HALVED = Scaler(
     name="halved",
     apply=_halved,
     requires=(SPAN,),
-    explain=lambda group, fitted: {"span": fitted.values[SPAN.name]["span"]},
+    explain=lambda fitted: {"span": fitted.values[SPAN.name]["span"]},
     validation_rule=ValidationRule("halved", {"max": (None, 0.5)}),
 )
 
@@ -104,90 +103,45 @@ class _Spec(FeatureSpec):
     groups: tuple[_Group, ...] = ()
 
 
-@pytest.fixture(scope="module")
-def result(run_transform: Any) -> Iterator[Any]:
+@pytest.mark.slow
+def test_it_is_transformed_and_explained(run_transform: Any, monkeypatch: Any) -> None:
+    from pipeline.features.features_explain import step_text
+    from transform import column_cautions, column_chains
+
     groups = [
         {"name": "known", "columns": ["tip"], "scale": "z_score"},
         {"name": "words", "columns": ["word"], "encode": {"length": {"longest": 4}}},
         {"name": "money", "columns": ["fare"], "scale": "halved", "missing_indicator": True},
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(ENCODERS, "length", LENGTH)
-        patch.setitem(SCALERS, "halved", HALVED)
-        for reader in ("transform.preprocessing", "transform.chains"):
-            patch.setattr(f"{reader}.FeatureSpec", _Spec)
-        columns = {"tip": TIPS, "word": WORDS, "fare": FARES}
-        yield run_transform({"groups": groups}, columns, batch_size=4)
-
-
-@pytest.mark.slow
-def test_it_reaches_the_packed_outputs(result: Any) -> None:
+    monkeypatch.setitem(ENCODERS, "length", LENGTH)
+    monkeypatch.setitem(SCALERS, "halved", HALVED)
+    for reader in ("transform.preprocessing", "transform.chains"):
+        monkeypatch.setattr(f"{reader}.FeatureSpec", _Spec)
+    columns = {"tip": TIPS, "word": WORDS, "fare": FARES}
+    result = run_transform({"groups": groups}, columns, batch_size=4)
     lengths = [5 if word is None else min(len(word), 4) for word in WORDS]
     assert result.column("word").tolist() == lengths
     present = np.asarray([fare for fare in FARES if fare is not None])
     filled = np.asarray([present.mean() if fare is None else fare for fare in FARES])
     expected = (filled - present.min()) / np.ptp(present) / 2.0
     np.testing.assert_allclose(result.column("fare"), expected, rtol=1e-6)
-    kinds = {column.name: (column.kind, column.vocabulary_size) for column in result.layout.columns}
-    assert (kinds["word"], kinds["fare"]) == (("length", 6), ("halved", None))
-
-
-@pytest.mark.slow
-def test_it_is_explained(result: Any) -> None:
-    from pipeline.features.features_explain import step_text
-    from transform import column_cautions, column_chains
-
-    explained = {
-        chain.column: list(map(step_text, chain.steps)) for chain in column_chains(result.uri)
-    }
-    assert explained["word"] == ["encode length: longest 4, ids 6"]
-    assert explained["fare"] == ["impute mean: 4.2", "scale halved: span 8"]
+    described = {c.name: (c.kind, c.vocabulary_size, c.bounds) for c in result.layout.columns}
+    assert described["word"] == ("length", 6, None)
+    assert described["fare"] == ("halved", None, {"max": (None, 0.5)})
+    steps = {chain.column: [*map(step_text, chain.steps)] for chain in column_chains(result.uri)}
+    assert steps["word"] == ["encode length: longest 4, ids 6"]
+    assert steps["fare"] == ["impute mean: 4.2", "scale halved: span 8"]
     assert column_cautions(result.uri) == []
 
 
-@pytest.mark.slow
-def test_the_validator_knows_what_to_expect(result: Any) -> None:
-    from components.normalization_validator.check import find_violations
-    from components.normalization_validator.columns import Batch, Values, read_feature_set
-    from components.normalization_validator.limits import NormalizationLimits
-    from components.normalization_validator.statistics import ComputeStatistics
-
-    features = read_feature_set(result.uri)
-    compute = ComputeStatistics(features, "train")
-    values = [
-        Values(result.written[each.name].astype(np.float64), None, 0) for each in features.features
-    ]
-    batch = Batch(len(WORDS), tuple(values))
-    state = compute.add_input(compute.create_accumulator(), batch)
-    columns = compute.extract_output(state).columns
-
-    def violated(**limits: Any) -> list[str]:
-        z_score = None  # imputed values are among those of the batch
-        accepted = NormalizationLimits(z_score=z_score, **limits)
-        return [found.column for found in find_violations({"train": columns}, accepted)]
-
-    assert violated() == []
-    strict = {"max": (None, 0.4)}
-    columns = tuple(
-        each.model_copy(update={"bounds": strict}) if each.name == "fare" else each
-        for each in columns
-    )
-    assert violated() == ["fare"]
-    assert violated(bounds={"tolerance": 0.2}) == violated(bounds=None) == []
-    ids = [each for each in columns if each.is_id]
-    assert [each.name for each in ids] == ["word"]
-    assert violated(bounds=None, ids_in_range=True) == []
-
-
-def test_every_encoder_of_the_spec_has_a_record() -> None:
-    assert set(Encode.model_fields) == set(OURS)
-    assert all(name == encoder.name for name, encoder in OURS.items())
-
-
-def test_what_crosses_by_the_spec_is_what_encodes_texts() -> None:
-    from transform.spec.features import _CROSS_ENCODERS
-
-    assert {name for name, e in OURS.items() if e.of_texts is not None} == set(_CROSS_ENCODERS)
+def test_tables_agree() -> None:
+    """Of the spec, of encoders and scalers, and of the validator."""
+    assert set(Encode.model_fields) == set(ENCODERS)
+    assert {name for name, e in ENCODERS.items() if e.of_texts} == set(_CROSS_ENCODERS)
+    assert all(name == each.name for table in (ENCODERS, SCALERS) for name, each in table.items())
+    rules = [scaler.validation_rule for scaler in SCALERS.values() if scaler.validation_rule]
+    assert {rule.name for rule in rules if not rule.bounds} == set(RULES)
+    assert not {rule.name for rule in rules if rule.bounds} & set(RULES)
 
 
 def test_the_docs_name_it() -> None:
@@ -197,11 +151,3 @@ def test_the_docs_name_it() -> None:
         for page in pages:
             lines = page.read_text(encoding="utf-8").splitlines()
             assert any(f"`{name}" in line for line in lines), f"{page} does not mention {name}"
-
-
-def test_the_validator_knows_each_rule_that_brings_no_bounds() -> None:
-    from components.normalization_validator.check import RULES
-
-    rules = [scaler.validation_rule for scaler in OUR_SCALERS.values() if scaler.validation_rule]
-    assert {rule.name for rule in rules if not rule.bounds} == set(RULES)
-    assert not {rule.name for rule in rules if rule.bounds} & set(RULES)

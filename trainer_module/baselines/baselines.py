@@ -22,9 +22,9 @@ import numpy as np
 from absl import logging
 
 from shared_core.atomic_files import atomic_write_text
-from trainer_module.baselines.columns import Columns
 from trainer_module.baselines.linear_models import (
     MAX_ROWS,
+    Columns,
     Sample,
     batch_rows,
     fit_linear,
@@ -38,8 +38,8 @@ from trainer_module.baselines.record import FILE, Baseline, Baselines
 from trainer_module.config import TrainerConfig
 from trainer_module.data.input_pipeline import DataSummary
 from trainer_module.model.data_context import TransformedData, model_context
+from trainer_module.model.metrics import defined_result
 from trainer_module.model.model_context import LabelKind, ModelContext
-from trainer_module.model.undefined import defined_result
 
 _THRESHOLDS = 10_000
 _Predict = Callable[[dict[str, np.ndarray], int], np.ndarray]
@@ -51,13 +51,7 @@ def _compute_baselines(
     summary: DataSummary,
     inputs: Sequence[str],
 ) -> Baselines:
-    """Fit the baselines and evaluate them.
-
-    Args:
-        context: Kinds of the label and the features.
-        data: Files of the train and eval splits.
-        summary: Summary of the training rows.
-        inputs: Names of the transformed features that the model uses.
+    """Fit the baselines on features of these names and evaluate them.
 
     Raises:
         ValueError: There are no eval rows, or a regression label is not one number per row.
@@ -71,7 +65,7 @@ def _compute_baselines(
             "support one."
         )
     columns = Columns(context, inputs)
-    left_out = why_no_linear(columns, summary.rows, _outputs(context))
+    left_out = why_no_linear(columns, summary.rows, context)
     # The Evaluator uses the weight of Transform; the training may use a different weight.
     weight = data.layout.weight if data.layout is not None else data.train.weight
     if weight not in inputs:
@@ -79,7 +73,7 @@ def _compute_baselines(
     read = data.train.narrowed(inputs)
     if left_out:
         columns, read = Columns(context, ()), read.narrowed(())
-    most = MAX_ROWS if left_out else max_rows(columns, _outputs(context))
+    most = MAX_ROWS if left_out else max_rows(columns, context)
     sample = sample_rows(read, columns, summary.rows, most)
     linear = None if left_out else _fit_linear(context, columns, sample)
     constants = _constants(context, sample)
@@ -97,13 +91,12 @@ def _compute_baselines(
         sums = np.bincount(places, weights)
         for name, constant in constants.items():
             scores[name].add(values, np.tile(constant, (len(values), 1)), sums)
-    found = [Baseline("constant", _describe(kind, constants), _constant_metrics(kind, scores))]
+    baselines = [Baseline("constant", _describe(kind, constants), _constant_metrics(kind, scores))]
     if linear is not None:
         what = "least squares" if kind == "regression" else "logistic regression"
-        found.append(
-            Baseline("linear", f"{what} on {columns.width:,} columns", scores["linear"].results())
-        )
-    return Baselines(len(sample.labels), eval_rows, tuple(found), left_out)
+        what = f"{what} on {columns.width:,} columns"
+        baselines.append(Baseline("linear", what, scores["linear"].results()))
+    return Baselines(len(sample.labels), eval_rows, tuple(baselines), left_out)
 
 
 def write_baselines(
@@ -113,16 +106,9 @@ def write_baselines(
     config: TrainerConfig,
     inputs: Sequence[str],
 ) -> None:
-    """Compute the baselines and write `baselines.json`.
+    """Compute the baselines of a model with these inputs and write `baselines.json` to a folder.
 
     A failure is logged as a warning, because the trained model does not need the baselines.
-
-    Args:
-        folder: Folder of the run.
-        data: Files of the train and eval splits.
-        summary: Summary of the training rows.
-        config: Configuration of the training.
-        inputs: Names of the transformed features that the model uses.
     """
     try:
         found = _compute_baselines(model_context(config, data, summary), data, summary, inputs)
@@ -146,10 +132,6 @@ def _fit_linear(context: ModelContext, columns: Columns, sample: Sample) -> _Pre
     return lambda features, rows: probabilities(linear(columns.matrix(features, rows)))[:, first:]
 
 
-def _outputs(context: ModelContext) -> int:
-    return context.outputs if context.label_kind == "multiclass" else 1
-
-
 def _constants(context: ModelContext, sample: Sample) -> dict[str, np.ndarray]:
     """Return the prediction `[outputs]` of each constant, by name."""
     labels, share = sample.labels.astype(np.float64), sample.weights / sample.weights.sum()
@@ -165,12 +147,7 @@ def _constants(context: ModelContext, sample: Sample) -> dict[str, np.ndarray]:
 
 
 def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
-    """Return the weighted median.
-
-    Args:
-        values: `[rows]`.
-        weights: `[rows]`, at least 0.
-    """
+    """Return the median of values `[rows]` with weights of at least 0."""
     order = np.argsort(values, kind="stable")
     values, reached = values[order], np.cumsum(weights[order])
     half = reached[-1] / 2
@@ -201,11 +178,6 @@ class _Scores:
     """Accumulates metrics over batches; row weights may be 0."""
 
     def __init__(self, kind: LabelKind) -> None:
-        """Start without rows.
-
-        Args:
-            kind: Kind of the label; it determines the metrics.
-        """
         self._kind = kind
         self._metrics = _metrics(kind)
         self._weights = self._sum = self._squares = self._errors = 0.0
@@ -213,20 +185,15 @@ class _Scores:
         self._valid = True
 
     def add(self, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> None:
-        """Add rows.
+        """Add labels `[rows]`, predictions `[rows, outputs]` and weights `[rows]`.
 
-        Args:
-            labels: `[rows]`.
-            predictions: `[rows, outputs]`; a number, the probability of class 1, or the
-                probability of each class.
-            weights: `[rows]`.
+        A prediction is a number, the probability of class 1, or the probability of each class.
         """
         usable = np.isfinite(labels)
         if self._kind != "regression":
             classes = max(2, predictions.shape[1])
             usable &= (labels >= 0) & (labels < classes)
-        if not usable.all():
-            self._valid = False
+        self._valid &= bool(usable.all())
         if not self._valid:
             return
         truth = labels.astype(np.float64)[:, None]

@@ -20,8 +20,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.baselines.columns import Columns
 from trainer_module.baselines.linear_models import (
+    Columns,
     LinearModel,
     Sample,
     fit_linear,
@@ -30,7 +30,7 @@ from trainer_module.baselines.linear_models import (
     sample_rows,
     why_no_linear,
 )
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.data.label_scale import LabelScale, is_loss_of_differences
 from trainer_module.devices.worker_group import WorkerGroup
@@ -44,9 +44,8 @@ _NO_ROWS = -10.0  # logit of a class that the sample lacks
 class LinearStart(NamedTuple):
     """The linear model and the label scale that were chosen on a sample of the training rows.
 
-    Attributes:
-        linear: Model fitted on scaled labels; None if the features have no columns or too many.
-        scale: Index of the chosen label scale.
+    The model, fitted on scaled labels, is None if the features have no columns or too many. The
+    scale is the index of the chosen one.
     """
 
     linear: LinearModel | None
@@ -93,11 +92,12 @@ def find_linear_start(
         context: Kinds of the label and the features.
         examples: The training rows, with unscaled labels.
         rows: Number of training rows.
-        scales: Label scales to choose from.
+        scales: Label scales to choose from; None is the unscaled label. Use (None,) for classes.
         workers: The workers of the training.
 
     Raises:
-        ValueError: See `fit_linear_start`.
+        ValueError: No training row has a usable label and a weight above 0.
+        ModuleNotFoundError: scikit-learn is not installed.
     """
     if not has_linear_start(context):
         return None
@@ -113,31 +113,21 @@ def _fit_linear_start(
     rows: int,
     scales: Sequence[LabelScale | None],
 ) -> LinearStart:
-    """Fit a linear model on the label scale with the smallest held-out error.
-
-    Args:
-        context: Kinds of the label and the features.
-        examples: The training rows, with unscaled labels.
-        rows: Number of training rows.
-        scales: Label scales to choose from; None is the unscaled label. Use (None,) for classes.
-
-    Raises:
-        ValueError: No training row has a usable label and a weight above 0.
-        ModuleNotFoundError: scikit-learn is not installed.
-    """
+    """Fit a linear model on the label scale with the smallest held-out error."""
     columns = Columns(context, list(context.feature_spec))
-    outputs = context.outputs if context.label_kind == "multiclass" else 1
-    reason = why_no_linear(columns, rows, outputs)
+    reason = why_no_linear(columns, rows, context)
     if columns.width == columns.terms:
         reason = "linear: no feature is a number or an id"
     if reason:
         logging.info("The linear part of the model starts at 0 (%s).", reason)
         return LinearStart(None, 0)
     read = dataclasses.replace(examples.narrowed(context.feature_spec), replicas=None)
-    sample = sample_rows(read, columns, rows, max_rows(columns, outputs))
+    sample = sample_rows(read, columns, rows, max_rows(columns, context))
     # The model has no linear weights for the terms of texts.
-    sample = sample._replace(rows=sample.rows.without_last(columns.terms))
-    sample = sample._replace(weights=_with_class_weights(sample, context))
+    sample = sample._replace(
+        rows=sample.rows[:, : columns.width - columns.terms],
+        weights=_with_class_weights(sample, context),
+    )
     chosen = 0
     if len(scales) > 1:
         errors = [_held_out_error(sample, scale) for scale in scales]
@@ -152,13 +142,7 @@ def _fit_linear_start(
 
 
 def set_linear_weights(model: keras.Model, context: ModelContext, linear: LinearModel) -> None:
-    """Assign the coefficients of a linear model to the linear layers of a default model.
-
-    Args:
-        model: A model of `default_model` with `linear: true`.
-        context: The context that the model was built from.
-        linear: Model fitted on the columns of the same context, without the terms of texts.
-    """
+    """Assign a model of the columns of a context, without terms, to its `default_model`."""
     kernel, bias = linear.kernel, np.maximum(linear.bias, _NO_ROWS)
     if context.label_kind == "binary":  # a sigmoid takes the difference of two logits
         kernel, bias = kernel[:, 1:] - kernel[:, :1], bias[1:] - bias[:1]
@@ -186,24 +170,25 @@ def _with_class_weights(sample: Sample, context: ModelContext) -> np.ndarray:
 
 def _held_out_error(sample: Sample, scale: LabelScale | None) -> float:
     """Return the weighted mean absolute error over 5 folds, in the unit of the label."""
-    width = max(1, sample.rows.width)
+    width = max(1, sample.rows.shape[1])
     order = np.random.default_rng(0).permutation(len(sample.labels))
     order = order[: max(10 * _FOLDS, _MAX_FOLD_PRODUCTS // width**2)]
-    scaled = _scaled(sample.labels, scale)
-    errors = weights = 0.0
+    rows, labels, weights, floats = sample
+    scaled = _scaled(labels, scale)
+    errors = total = 0.0
     for fold in range(_FOLDS):
         held_out = order[fold::_FOLDS]
         fitted = np.delete(order, np.s_[fold::_FOLDS])
-        if not len(held_out) or not sample.weights[fitted].sum() > 0:
+        if not len(held_out) or not weights[fitted].sum() > 0:
             continue
-        linear = fit_ridge(sample.rows[fitted], scaled[fitted], sample.weights[fitted])
-        predicted = linear(sample.rows[held_out])
+        linear = fit_ridge(Sample(rows[fitted], scaled[fitted], weights[fitted], floats))
+        predicted = linear(rows[held_out])
         if scale is not None:
             predicted = scale.unscaled(tf.constant(predicted)).numpy()
-        error = np.abs(predicted[:, 0] - sample.labels[held_out])
-        errors += float(sample.weights[held_out] @ error)
-        weights += float(sample.weights[held_out].sum())
-    return errors / weights if weights > 0 else np.inf
+        error = np.abs(predicted[:, 0] - labels[held_out])
+        errors += float(weights[held_out] @ error)
+        total += float(weights[held_out].sum())
+    return errors / total if total > 0 else np.inf
 
 
 def _scaled(labels: np.ndarray, scale: LabelScale | None) -> np.ndarray:

@@ -11,13 +11,7 @@ _VERSION = 2
 
 
 class Baseline(NamedTuple):
-    """One baseline.
-
-    Attributes:
-        name: "constant" or "linear".
-        is_what: Description, including numbers.
-        metrics: Values on the eval rows by metric; None if undefined.
-    """
+    """The "constant" or "linear" baseline, and its metrics on the eval rows, None if undefined."""
 
     name: str
     is_what: str
@@ -25,14 +19,7 @@ class Baseline(NamedTuple):
 
 
 class Baselines(NamedTuple):
-    """All baselines of a run.
-
-    Attributes:
-        fitted_rows: Number of training rows that the baselines were fitted on.
-        eval_rows: Number of eval rows that they were evaluated on.
-        baselines: The baselines.
-        left_out: Reason why a baseline is missing; "" if none is.
-    """
+    """All baselines of a run, the rows they saw, and the reason why one is missing, or ""."""
 
     fitted_rows: int
     eval_rows: int
@@ -47,11 +34,7 @@ class Baselines(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> Baselines:
-        """Parse the text of a file.
-
-        Raises:
-            ValueError: The file has another format or version.
-        """
+        """Return what a text describes; raise ValueError for another format or version."""
         values = json.loads(text)
         if (values.pop("format", None), values.pop("version", None)) != (_FORMAT, _VERSION):
             raise ValueError(

@@ -106,8 +106,8 @@ def _shape(tensor: Tensors, part: str) -> tf.TensorShape:
 
 _LABEL = re.compile(r"Received a label value of (-?\d+) which is outside .* \[0, (\d+)\)")
 _INDEX = re.compile(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)")
-# UnreadableRows of data/parquet_rows.py, as TensorFlow writes an error of a Python function.
-_UNREADABLE = re.compile(r"\bUnreadableRows: (.*?)\nTraceback ", re.DOTALL)
+# _UnreadableRows of data/parquet_rows.py, as TensorFlow writes an error of a Python function.
+_UNREADABLE = re.compile(r"\b_UnreadableRows: (.*?)\nTraceback ", re.DOTALL)
 _NODE = re.compile(r"\{\{node (?:(?:while|cond)(?:_\d+)?/)*([^}]+)/[^/}]+\}\}")
 
 _OF_NAN = -(2**63)  # NaN converted to an integer on x86; other processors may convert it to 0

@@ -14,9 +14,8 @@ import tensorflow as tf
 
 from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.fingerprint import to_fingerprint
-from trainer_module.common.json_values import Json
 from trainer_module.common.keras_arguments import REPLACEMENTS
-from trainer_module.common.tensors import LossLike
+from trainer_module.common.tensors import Json, LossLike
 from trainer_module.losses.weighted_loss import WeightedLoss, at, is_nested, leaves, path_name
 
 # `jit_compile` is not here: Keras keeps what "auto" became, and it changes no result.

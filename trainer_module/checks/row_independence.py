@@ -28,8 +28,13 @@ from trainer_module.checks.randomness import (
 )
 from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.layers import replaced_calls
-from trainer_module.common.optional_leaves import present_leaves, with_leaves
-from trainer_module.common.tensors import LossFunction, Tensors, Variable
+from trainer_module.common.tensors import (
+    LossFunction,
+    Tensors,
+    Variable,
+    present_leaves,
+    with_leaves,
+)
 from trainer_module.losses.weighted_loss import WeightedLoss, loss_sums, path_name
 
 MOST_ROWS = 64

@@ -21,9 +21,7 @@ def code_digests(modules: Iterable[str], *, without: Iterable[str] = ()) -> dict
     packages of the given modules. Imports with a name made at run time
     (`importlib.import_module(name)`) are not found.
 
-    Args:
-        modules: Dotted names of modules; "__main__" is the running program.
-        without: Top-level packages that are not the user's.
+    `"__main__"` is the running program; `without` are top-level packages that are not the user's.
 
     Returns:
         Module to 16 hexadecimal digits.

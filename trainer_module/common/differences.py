@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 
 _MOST_SHOWN = 8
 _LONGEST = 80
@@ -20,12 +20,8 @@ def differences(
 ) -> list[str]:
     """Return a text with name and both values for each value that differs.
 
-    Args:
-        there: Values of a checkpoint or another worker, parsed from JSON; nested names are joined
-            with dots.
-        here: Values of this run.
-        missing: Text for a name that only one of them has.
-        text: Template with {name}, {there} and {here}.
+    `there` is of a checkpoint or another worker, parsed from JSON; nested names are joined with
+    dots.
     """
     was, now = flat(there), flat(json.loads(json.dumps(here)))
     names = [*now, *(name for name in was if name not in now)]

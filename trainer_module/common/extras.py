@@ -17,10 +17,7 @@ def attach_stub(
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a package, like `lazy_loader.attach_stub`.
 
-    Args:
-        package: `__name__` of the package.
-        filename: Its `__file__`; the names are in its `.pyi` file.
-        extra: This project's extra that installs the imported packages.
+    The extra `extra` of this project installs what the names of the `.pyi` file import.
 
     Raises:
         ModuleNotFoundError: When a name is used: a package that it imports is not installed.
@@ -37,10 +34,7 @@ def attach_stub(
 def load(module: str, name: str, *, extra: str) -> Any:
     """Return an attribute of a module of another package.
 
-    Args:
-        module: Dotted name of the module.
-        name: Name of the attribute.
-        extra: This project's extra that installs the package.
+    The extra `extra` of this project installs the package.
 
     Raises:
         ModuleNotFoundError: A package that the module imports is not installed.

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module.common.code_fingerprint import is_library_file
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 
 _OURS = __name__.partition(".")[0]
 

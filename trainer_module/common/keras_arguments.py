@@ -82,8 +82,7 @@ def naming_replacements(
 ) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
     """Return a decorator that rejects unknown arguments with what replaces them.
 
-    Args:
-        *more: Names that the function takes in addition to those of its signature.
+    `more` are names that the function takes in addition to those of its signature.
     """
 
     def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:

@@ -7,9 +7,11 @@ rejected when the object is created.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -39,11 +41,6 @@ class _KnownNames(NamedTuple):
 def check_keras_name(kind: Kind, name: str, *, field: str) -> None:
     """Check a name, ignoring case and underscores; dotted paths of user objects always pass.
 
-    Args:
-        kind: Kind of the object.
-        name: The name in the configuration.
-        field: The configuration's field.
-
     Raises:
         ValueError: Keras has no such name. The message has the nearest one.
     """
@@ -57,59 +54,39 @@ def check_keras_name(kind: Kind, name: str, *, field: str) -> None:
 
 @functools.cache
 def _known_names(kind: Kind) -> _KnownNames | None:
-    """Return the names in Keras' files; None if the files do not have the known format."""
+    """Return the names in Keras' files; None if the files do not have the known format.
+
+    Public names are imports, in one of two files of a release. The file with `get` has a set of
+    classes, and the other names that `get` takes as keys of a dict.
+    """
     spec = importlib.util.find_spec("keras")
-    found = _FileNames(set(), set(), set())
+    public, aliases, members = set[str](), set[str](), set[str]()
     for folder in spec.submodule_search_locations or () if spec else ():
-        # Keras releases have their public names in one of these files.
         for path in (f"{_FOLDERS[kind]}/__init__.py", f"api/{_FOLDERS[kind]}/__init__.py"):
-            found.public.update(_read(Path(folder, path)).public)
-        inner = _read(Path(folder, "src", _FOLDERS[kind], "__init__.py"))
-        found.aliases.update(inner.aliases)
-        found.members.update(inner.members)
-    if not found.public:
+            for node in _nodes(Path(folder, path)):
+                if isinstance(node, ast.ImportFrom):
+                    public.update(alias.asname or alias.name for alias in node.names)
+        for node in _nodes(Path(folder, "src", _FOLDERS[kind], "__init__.py")):
+            if isinstance(node, ast.Set):
+                members.update(each.id for each in node.elts if isinstance(each, ast.Name))
+            keys = getattr(node, "keys", None) if isinstance(node, ast.Dict) else None
+            for key in keys or [getattr(node, "slice", None)]:
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    aliases.add(key.value)
+    if not public:
         return None
-    names = {*found.public, *found.aliases, *found.members, *_OWN.get(kind, ())}
-    written = (
-        str.lower if kind == "optimizer" else _snake_case
-    )  # as Keras: adamw, but binary_accuracy
-    made = found.public if kind == "optimizer" else found.members or found.public
-    offered = {*found.aliases, *_OWN.get(kind, ()), *made}
+    own = _OWN.get(kind, ())
+    # As Keras writes them: adamw, but binary_accuracy.
+    written = str.lower if kind == "optimizer" else _snake_case
+    offered = {*aliases, *own, *(public if kind == "optimizer" else members or public)}
     choices = {written(name) for name in offered - _NOT_SUGGESTED}
+    names = {*public, *aliases, *members, *own}
     return _KnownNames(frozenset(map(_normalize, names)), tuple(sorted(choices)))
 
 
-class _FileNames(NamedTuple):
-    """The names in a file of Keras: imports, string keys, members of sets.
-
-    If the file's `get` accepts a name, it is a key or a member.
-    """
-
-    public: set[str]
-    aliases: set[str]
-    members: set[str]
-
-
-def _read(file: Path) -> _FileNames:
-    found = _FileNames(set(), set(), set())
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError):
-        return found
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            found.public.update(alias.asname or alias.name for alias in node.names)
-        if isinstance(node, ast.Set):
-            found.members.update(each.id for each in node.elts if isinstance(each, ast.Name))
-        keys: list[ast.expr | None] = []
-        if isinstance(node, ast.Dict):
-            keys = [*node.keys]
-        elif isinstance(node, ast.Subscript):
-            keys = [node.slice]
-        for key in keys:
-            if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                found.aliases.add(key.value)
-    return found
+def _nodes(file: Path) -> Iterator[ast.AST]:
+    with contextlib.suppress(OSError, SyntaxError):
+        yield from ast.walk(ast.parse(file.read_bytes()))
 
 
 def _normalize(name: str) -> str:

@@ -37,9 +37,7 @@ def replaced_calls(
 ) -> Iterator[None]:
     """Give layers another `call` in the block, and their previous one after it.
 
-    Args:
-        replacements: Layers, each with its `call` in the block.
-        attribute: Another attribute to replace instead of `call`.
+    Another attribute than `call` is replaced if one is given.
     """
     pairs = list(replacements)
     # A layer has a `call` among its attributes only if it was replaced before, as by `recompute`.

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import IO, NamedTuple
 
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 
-LOG_SECONDS = 1.0
+_LOG_SECONDS = 1.0
 """Least time between two records of one `RowCounter`."""
 
 _ATTRIBUTE = "progress"
@@ -25,15 +25,10 @@ _LINE = "progress: "
 
 
 class TrialNumber(NamedTuple):
-    """The number of a training in a search.
+    """The number of a training in a search."""
 
-    Attributes:
-        number: Number, from 1.
-        of: Number of trials; None if there is no limit.
-    """
-
-    number: int
-    of: int | None
+    number: int  # from 1
+    of: int | None  # None if there is no limit
 
 
 @dataclass(frozen=True)
@@ -65,28 +60,17 @@ class MemoryProbe(Progress):
 
 @dataclass(frozen=True)
 class TrainingStep(Progress):
-    """Progress of a training.
-
-    Attributes:
-        step: Optimizer steps taken.
-        total_steps: Total optimizer steps; None if unknown.
-        epoch: Current epoch, from 1.
-        epochs: Total epochs; None if unknown.
-        loss: Mean loss of the last call of the graph.
-        examples_per_second: Rate since the previous record; None for the first one, which traces
-            the graph.
-        eta_seconds: Time until the last step; None if unknown.
-        trial: Number of the trial in a search; None outside of a search.
-    """
+    """Progress of a training."""
 
     step: int
-    total_steps: int | None
-    epoch: int
-    epochs: int | None
-    loss: float
+    total_steps: int | None  # None if unknown
+    epoch: int  # from 1
+    epochs: int | None  # None if unknown
+    loss: float  # mean loss of the last call of the graph
+    # Rate since the previous record; None for the first one, which traces the graph
     examples_per_second: float | None = None
-    eta_seconds: float | None = None
-    trial: TrialNumber | None = None
+    eta_seconds: float | None = None  # time until the last step; None if unknown
+    trial: TrialNumber | None = None  # None outside of a search
 
 
 @dataclass(frozen=True)
@@ -100,40 +84,22 @@ class EvaluationEnded(Progress):
 
 @dataclass(frozen=True)
 class TrainingEnded(Progress):
-    """The end of a training.
-
-    Attributes:
-        stopped: Reason of the end.
-        steps: Optimizer steps taken.
-        skipped: Number of skipped windows by reason.
-        trial: Number of the trial in a search; None outside of a search.
-        advice: What to change for the next training; empty if nothing is known.
-        noise_scale: The last gradient noise scale in rows; None if it was not measured.
-        global_batch: Mean number of rows of the last global batches; None if no step was taken.
-    """
+    """The end of a training."""
 
     stopped: str
     steps: int
-    skipped: Mapping[str, int]
-    trial: TrialNumber | None = None
-    advice: str = ""
+    skipped: Mapping[str, int]  # number of skipped windows by reason
+    trial: TrialNumber | None = None  # None outside of a search
+    advice: str = ""  # what to change for the next training; empty if nothing is known
+    # The last gradient noise scale in rows; None if it was not measured
     noise_scale: float | None = None
+    # Mean number of rows of the last global batches; None if no step was taken
     global_batch: float | None = None
 
 
 @dataclass(frozen=True)
 class TrialEnded(Progress):
-    """The score of a trial of a search.
-
-    Attributes:
-        trial: Number of the trial.
-        objective: Name of the score.
-        values: The settings of the trial, by path.
-        score: This trial's score.
-        best: The best score so far.
-        best_trial: Number of the trial with the best score.
-        metrics: All metrics of this trial's last evaluation.
-    """
+    """The score of a trial of a search."""
 
     trial: TrialNumber
     objective: str
@@ -141,7 +107,7 @@ class TrialEnded(Progress):
     score: float
     best: float
     best_trial: int
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float]  # all metrics of this trial's last evaluation
 
 
 @dataclass(frozen=True)
@@ -184,7 +150,7 @@ class RowCounter:
         """Add the rows of a batch."""
         self._rows += rows
         now = time.monotonic()
-        if now - self._logged >= LOG_SECONDS and self._rows:
+        if now - self._logged >= _LOG_SECONDS and self._rows:
             record = RowsProcessed(self._rows)
             logging.getLogger("absl").info("%d rows more", record.rows, extra=attached(record))
             self._rows, self._logged = 0, now

@@ -30,10 +30,7 @@ def with_retries(
 
     Pauses grow from 0.1 s to 10 s.
 
-    Args:
-        operation: Called again after a transient failure, so it must be repeatable.
-        what: Description for the log: "writing gs://bucket/ckpt-12".
-        patience_seconds: How long after the first attempt another one may start.
+    The operation must be repeatable. No attempt starts `patience_seconds` after the first.
 
     Raises:
         tf.errors.OpError: The error of the last attempt, or a permanent error at once.

@@ -1,4 +1,4 @@
-"""Type aliases for values that type checkers cannot describe; Keras accepts many kinds.
+"""Type aliases for values that type checkers cannot describe, and structures with None in them.
 
 One dense tensor is a `tf.Tensor`, an optimizer a `keras.optimizers.Optimizer`, and a value that is
 only passed on or inspected is an `object`.
@@ -6,12 +6,17 @@ only passed on or inspected is an `object`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
+
+
+# None, a bool, a number, a string, or a list or dict (with string keys) of these, nested.
+Json: TypeAlias = Any
+
 
 # A tensor, an array, or a dict, list or tuple of them, nested to any depth; None if optional.
 Tensors: TypeAlias = Any
@@ -35,3 +40,23 @@ LossLike: TypeAlias = Any
 LossFunction: TypeAlias = "Callable[..., tuple[tf.Tensor, tf.Tensor]]"
 # What layers pass to `add_loss`, as a function of the rows.
 AddedLosses: TypeAlias = Literal["mean", "sum"]
+
+
+def present_leaves(structure: Tensors) -> list[tf.Tensor]:
+    """Return the leaves that are not None, in the order of `tf.nest.flatten`."""
+    import tensorflow as tf  # here, because other importers need none
+
+    return [leaf for leaf in tf.nest.flatten(structure) if leaf is not None]
+
+
+def with_leaves(structure: Tensors, leaves: Iterable[tf.Tensor]) -> Tensors:
+    """Return the structure with other leaves, in the order of `present_leaves`; None stays None."""
+    import tensorflow as tf
+
+    rest = iter(leaves)
+    return tf.nest.map_structure(lambda leaf: None if leaf is None else next(rest), structure)
+
+
+def map_present(function: Callable[[tf.Tensor], object], structure: Tensors) -> Tensors:
+    """Return the structure of the function's results; None stays None."""
+    return with_leaves(structure, map(function, present_leaves(structure)))

@@ -1,12 +1,16 @@
-"""Analyze a tf.data.Dataset: its steps, and which of them are random."""
+"""Analyze and identify a tf.data.Dataset: its steps, their random order, functions and values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import functools
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
+
+from trainer_module.common.fingerprint import array_digest, to_fingerprint
+from trainer_module.common.tensors import Json, Tensors
 
 # Steps that change the speed, not the elements.
 _WITHOUT_EFFECT = ("Prefetch", "Options", "Model", "Finalize")
@@ -14,41 +18,53 @@ _WITHOUT_EFFECT = ("Prefetch", "Options", "Model", "Finalize")
 _EAGER = ("Batch", "PaddedBatch", "Map", "Filter", "Take", "Skip", "Zip", "Unbatch", "Rebatch")
 _SHUFFLES = ("ShuffleDataset", "ShuffleDatasetV2", "ShuffleDatasetV3")
 _RANDOM = ("Random", "Multinomial", "TruncatedNormal", "ParameterizedTruncatedNormal")
+# Steps and options that change the speed, not the elements.
+_IGNORED = (
+    *_WITHOUT_EFFECT, "_name", "_num_parallel_calls",
+    "_num_parallel_reads", "_deterministic", "_use_inter_op_parallelism", "_preserve_cardinality",
+    "_force_synchronous", "_use_unbounded_threadpool", "_buffer_output_elements",
+    "_prefetch_input_elements", "_filename", "_path", "_variant_tensor_attr",
+)  # fmt: skip
+_PYTHON = {
+    "GeneratorDataset": "a Python generator",
+    **{name: f"a Python function ({name})" for name in ("PyFunc", "EagerPyFunc")},
+}
+_RANDOM_STATE = ("seed_generator_state", "StateVar")  # in names of variables
+_CHUNK_BYTES = 8 << 20
+_TAIL_BYTES = 64 << 10
 
 
-def steps_of(dataset: tf.data.Dataset) -> Iterator[tuple[str, tf.data.Dataset]]:
+def _steps_of(dataset: tf.data.Dataset) -> Iterator[tuple[str, tf.data.Dataset]]:
     """Yield (kind, dataset) of each step, the last first: ("Batch", ...), ("Shuffle", ...)."""
     yield kind_of(dataset), dataset
-    for below in _inputs(dataset):
-        yield from steps_of(below)
-
-
-def functions_of(dataset: tf.data.Dataset) -> list[tf.types.experimental.ConcreteFunction]:
-    """Return the functions of a step, each with its concrete `function`."""
-    return list(_private(dataset, "_functions")())
+    for below in dataset._inputs():
+        yield from _steps_of(below)
 
 
 def has_reshuffle(dataset: tf.data.Dataset) -> bool:
     """Return whether each new iterator of the dataset has another order."""
     return any(
-        kind == "Shuffle" and _private(each, "_reshuffle_each_iteration")
-        for kind, each in steps_of(dataset)
+        kind == "Shuffle" and each._reshuffle_each_iteration for kind, each in _steps_of(dataset)
     )
 
 
-def reshuffles_at_once(dataset: tf.data.Dataset) -> bool:
+def reshuffles_at_once(dataset: tf.data.Dataset, *, at_once: bool = True) -> bool:
     """Return whether the n-th iterator has the n-th order however far earlier ones were read.
 
     A shuffle draws its order when its iterator is created. Below `repeat`, `cache`, `concatenate`
     or another shuffle, that happens later or never.
     """
-    return _reshuffles_at_once(dataset, at_once=True)
+    kind = kind_of(dataset)
+    if kind == "Shuffle" and dataset._reshuffle_each_iteration and not at_once:
+        return False
+    at_once = at_once and (kind in _EAGER or kind in _WITHOUT_EFFECT)
+    return all(reshuffles_at_once(below, at_once=at_once) for below in dataset._inputs())
 
 
 def unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
     """Return whether the dataset shuffles with a seed that no other process has."""
-    for kind, each in steps_of(dataset):
-        if kind in ("Shuffle", "Random") and _no_seed(*_seeds(each)):
+    for kind, each in _steps_of(dataset):
+        if kind in ("Shuffle", "Random") and _no_seed(each._seed, each._seed2):
             return True
         for operation in _operations(each):
             if operation.type in _SHUFFLES and _no_seed(*operation.inputs[2:4]):
@@ -60,39 +76,11 @@ def random_operations(dataset: tf.data.Dataset) -> list[str]:
     """Return TensorFlow's random operations in the dataset's functions, without duplicates."""
     found = {
         operation.type
-        for _, each in steps_of(dataset)
+        for _, each in _steps_of(dataset)
         for operation in _operations(each)
         if operation.type.startswith(_RANDOM) and "Dataset" not in operation.type
     }
     return sorted(found)
-
-
-def _reshuffles_at_once(dataset: tf.data.Dataset, *, at_once: bool) -> bool:
-    kind = kind_of(dataset)
-    if kind == "Shuffle" and _private(dataset, "_reshuffle_each_iteration") and not at_once:
-        return False
-    at_once = at_once and (kind in _EAGER or kind in _WITHOUT_EFFECT)
-    return all(_reshuffles_at_once(below, at_once=at_once) for below in _inputs(dataset))
-
-
-def _inputs(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
-    return _private(dataset, "_inputs")()
-
-
-def _seeds(dataset: tf.data.Dataset) -> tuple[tf.Tensor, tf.Tensor]:
-    return _private(dataset, "_seed"), _private(dataset, "_seed2")
-
-
-def _private(dataset: tf.data.Dataset, name: str) -> Any:
-    """Return an attribute without a public name in TensorFlow; other versions may lack it."""
-    try:
-        return getattr(dataset, name)
-    except AttributeError:
-        raise ValueError(
-            f"a {type(dataset).__name__} of TensorFlow {tf.__version__} has no {name!r}, which "
-            "identifies the dataset: give NumPy arrays or a list of batches in its place, "
-            "or install a TensorFlow that this package's requirements allow."
-        ) from None
 
 
 def kind_of(dataset: tf.data.Dataset) -> str:
@@ -115,7 +103,7 @@ def _constant(value: tf.Tensor) -> np.ndarray | None:
 def _operations(dataset: tf.data.Dataset) -> list[tf.Operation]:
     return [
         operation
-        for function in functions_of(dataset)
+        for function in dataset._functions()
         for operation in function.function.graph.get_operations()
     ]
 
@@ -123,3 +111,164 @@ def _operations(dataset: tf.data.Dataset) -> list[tf.Operation]:
 def _no_seed(*seeds: tf.Tensor | None) -> bool:
     values = [_constant(seed) for seed in seeds]
     return all(value is not None and value == 0 for value in values)
+
+
+class _Unreadable(Exception):
+    """The content of a value cannot be read; the message describes the value."""
+
+
+def dataset_fingerprint(
+    dataset: tf.data.Dataset, *, restored: Collection[tf.Variable] = ()
+) -> tuple[dict[str, Json], set[str]]:
+    """Return what identifies a dataset as JSON values by step, and the parts that cannot be read.
+
+    Values of the variables in `restored`, which a checkpoint restores, do not count.
+    """
+    facts: dict[str, Json] = {"elements": str(dataset.element_spec)}
+    unreadable: set[str] = set()
+    own = {id(each) for variable in restored for each in (variable, *_handles(variable))}
+    steps = [(kind, each) for kind, each in _steps_of(dataset) if kind not in _WITHOUT_EFFECT]
+    for place, (kind, each) in enumerate(reversed(steps)):
+        step = _options(each, unreadable)
+        captured: list[str] = []
+        for number, function in enumerate(each._functions()):
+            step[f"function {number}"] = to_fingerprint(function._func, without=own)
+            captured += _captured(function.function.graph, own, unreadable)
+        step |= {f"captured {number}": value for number, value in enumerate(captured)}
+        facts[f"{place} {kind}"] = step
+    return facts, unreadable
+
+
+def files_identity(files: Sequence[str]) -> list[str]:
+    """Return size and digest of each file, independent of its name.
+
+    Files are read whole, except `.gz` files: these end with a checksum of their content, so only
+    the end is read.
+    """
+    found = [(path, tf.io.gfile.stat(path)) for path in files]
+    return [_identity(path, stat.length, stat.mtime_nsec) for path, stat in found]
+
+
+@functools.lru_cache(maxsize=1024)
+def _identity(path: str, size: int, mtime_nsec: int) -> str:
+    digest = hashlib.sha256()
+    with tf.io.gfile.GFile(path, "rb") as stream:
+        if path.endswith(".gz"):
+            stream.seek(max(0, size - _TAIL_BYTES))
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return f"{size} bytes {digest.hexdigest()[:16]}"
+
+
+def _options(dataset: tf.data.Dataset, unreadable: set[str]) -> dict[str, Json]:
+    """Return the plain values, arrays and files that a dataset was created with."""
+    if kind_of(dataset) == "Variant":
+        unreadable.add("a dataset without its steps")
+    found: dict[str, Json] = {}
+    if kind_of(dataset) == "Load":
+        files = tf.io.gfile.glob(f"{dataset._path}/*/*/*.snapshot")
+        # Only the last folder has the same name after another `Dataset.save`.
+        found["files"] = files_identity(sorted(files, key=lambda path: path.split("/")[-2:]))
+    for name, value in vars(dataset).items():
+        leaves = tf.nest.flatten(value)
+        if name == "_filenames":
+            tensors = [getattr(each, "_tensors", each) for each in leaves]
+            if any(isinstance(each, tf.data.Dataset) for each in tensors):
+                unreadable.add("names of files in a dataset")
+            else:
+                found["files"] = _names_and_sizes(tensors)
+        elif (
+            name not in _IGNORED
+            and leaves
+            and all(isinstance(v, (bool, int, float, str)) or tf.is_tensor(v) for v in leaves)
+        ):
+            texts = [_value_or_note(each, unreadable) for each in leaves]
+            found[name.strip("_")] = " ".join(texts)
+    return found
+
+
+def _names_and_sizes(paths: Tensors) -> list[str]:
+    """Return name and size of files, without folders, because a folder can be moved."""
+    names = [name for each in tf.nest.flatten(paths) for name in np.ravel(each).tolist()]
+    found: list[str] = []
+    for path in map(tf.compat.as_text, names):
+        size = tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else None
+        found.append(f"{path.rpartition('/')[2]} {size} bytes")
+    return found
+
+
+def _value_or_note(value: Tensors, unreadable: set[str]) -> str:
+    if not isinstance(value, tf.Tensor):
+        return str(value)
+    try:
+        digest = _value(value)
+    except _Unreadable as error:
+        unreadable.add(str(error))
+        return "not read"
+    return str(np.asarray(value).item()) if value.shape.rank == 0 else digest
+
+
+def _captured(graph: tf.Graph, own: set[int], unreadable: set[str]) -> list[str]:
+    """Return digests of the values that a function's graph captured, except those in `own`."""
+    try:
+        definition = graph.as_graph_def()
+    except ValueError:  # protocol buffers are limited to 2 GiB
+        definition = tf.compat.v1.GraphDef()
+    nodes = [definition.node, *(function.node_def for function in definition.library.function)]
+    operations = {node.op for part in nodes for node in part}
+    python = [text for operation, text in _PYTHON.items() if operation in operations]
+    unreadable.update(python[:1])  # a generator is made of Python functions
+    random = _random_handles(graph)
+    found: list[str] = []
+    for outer, _ in graph.captures:
+        if id(outer) in own:
+            continue
+        try:
+            if id(outer) in random:
+                raise _Unreadable("random numbers with a state")
+            found.append(_value(outer))
+        except _Unreadable as error:
+            unreadable.add(str(error))
+    return found
+
+
+def _value(value: tf.Tensor) -> str:
+    """Return a digest of a tensor's value, or of the variable that it is a handle of."""
+    if not hasattr(value, "numpy"):
+        raise _Unreadable("a tensor of a graph")
+    if value.dtype == tf.variant:
+        raise _Unreadable("a dataset, ragged or sparse tensor")
+    if value.dtype != tf.resource:
+        return array_digest(np.asarray(value))
+    handle_data = getattr(value, "_handle_data", None)
+    if handle_data is None or not handle_data.shape_and_type:
+        raise _Unreadable("a lookup table")
+    dtype = tf.dtypes.as_dtype(handle_data.shape_and_type[0].dtype)
+    try:
+        with tf.device(value.device):
+            read = tf.raw_ops.ReadVariableOp(resource=value, dtype=dtype)
+        return array_digest(np.asarray(read))
+    except tf.errors.OpError:
+        raise _Unreadable("a variable without a value") from None
+
+
+def _random_handles(graph: tf.Graph) -> set[int]:
+    """Return the handles of variables that hold random state."""
+    try:
+        variables = graph.variables
+    except AssertionError:  # a variable was garbage-collected
+        return set()
+    return {
+        id(handle)
+        for variable in variables
+        if any(part in variable.name for part in _RANDOM_STATE)
+        for handle in _handles(variable)
+    }
+
+
+def _handles(variable: tf.Variable) -> Iterator[tf.Tensor]:
+    """Yield the handles of a variable of TensorFlow or Keras, on each replica."""
+    value = variable if isinstance(variable, tf.Variable) else getattr(variable, "value", variable)
+    for each in getattr(value, "values", None) or (value,):
+        if (handle := getattr(each, "handle", None)) is not None:
+            yield handle

@@ -8,16 +8,15 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.positive_int import check_positive_int
 from trainer_module.common.tensors import Tensors
+from trainer_module.common.user_values import check_positive_int
 from trainer_module.data.dataset_steps import (
     has_reshuffle,
     random_operations,
     reshuffles_at_once,
     unseeded_shuffle,
 )
-from trainer_module.data.in_memory import array_batches, listed_batches
-from trainer_module.data.scheduled_batches import ScheduledBatches
+from trainer_module.data.in_memory import ScheduledBatches, array_batches, listed_batches
 from trainer_module.options.batch_sizes import BatchSizes
 
 Batches = tf.data.Dataset | Callable[[int], tf.data.Dataset]
@@ -35,17 +34,12 @@ def as_batches(
 ) -> Batches:
     """Return data as a dataset or as a function from the epoch to a dataset.
 
-    Args:
-        data: As in `TrainingLoop`.
-        batch_size: Rows of a global batch, or a schedule of sizes by step, for arrays only.
-        shuffle: Whether to shuffle for each epoch, for arrays only; None: True.
-        seed: Seed of the shuffles, for arrays only; None: 0.
+    `batch_size` (rows, or sizes by step), `shuffle` and `seed` are for arrays only.
 
     Raises:
         ValueError: `data` has an unsupported type, or an option does not fit it.
     """
-    is_arrays = isinstance(data, tuple) and len(data) in (2, 3)
-    if is_arrays:
+    if _is_batch(data):
         if batch_size is None:
             raise ValueError("batch_size=None: arrays need the rows of a global batch.")
         if not isinstance(batch_size, Mapping):
@@ -104,13 +98,9 @@ class EpochData:
     ) -> None:
         """Check the steps of a dataset.
 
-        Args:
-            batches: The result of `as_batches`.
-            steps_per_epoch: Most batches of an epoch.
-            must_resume: Whether a checkpoint must restore the position, or other workers need the
-                same order.
-            needs_end: Whether training ends after a number of epochs.
-            by_epoch: Whether a function receives the number of the epoch, not of the pass.
+        A position must be restored from a checkpoint, or be that of other workers, if
+        `must_resume`. A function receives the number of the epoch if `by_epoch`, otherwise of the
+        pass.
 
         Raises:
             ValueError: A position cannot be restored: the dataset shuffles without a seed.
@@ -139,10 +129,7 @@ class EpochData:
     def begin(self, epoch: int, step_in_epoch: int, step: int) -> Iterator[Tensors]:
         """Return an iterator over the rest of an epoch, and set `steps` to the epoch's batches.
 
-        Args:
-            epoch: Epoch, from 0.
-            step_in_epoch: Batches of it that were taken before.
-            step: Batches that were taken in total.
+        `step_in_epoch` and `step` are the batches of it and in total that were taken before.
 
         Raises:
             ValueError: The dataset is infinite and steps_per_epoch is not set, or the order cannot
@@ -166,13 +153,7 @@ class EpochData:
             self.taken += steps
 
     def end(self, epoch: int, step_in_epoch: int, *, exhausted: bool) -> None:
-        """End an epoch; if the data has ended, the next epoch starts the next pass.
-
-        Args:
-            epoch: Epoch, from 0.
-            step_in_epoch: Its batches.
-            exhausted: Whether the iterator had fewer batches than requested.
-        """
+        """End an epoch; if the data has ended, the next epoch starts the next pass."""
         wanted = self._steps_per_epoch
         if wanted is not None and step_in_epoch < wanted and not self._warned_of_end:
             self._warned_of_end = True
@@ -216,10 +197,7 @@ class EpochData:
     def total_steps(self, epochs: int, step_in_epoch: int, step: int) -> int | None:
         """Return the batches of the next epochs, or None if unknown.
 
-        Args:
-            epochs: Number of epochs, including the current one with all of its batches.
-            step_in_epoch: Batches of the current epoch that were taken.
-            step: Batches that were taken in total.
+        The current epoch counts with all of its batches, of which `step_in_epoch` were taken.
         """
         data = self._batches
         if isinstance(data, ScheduledBatches) and not self._is_stream:

@@ -1,19 +1,65 @@
-"""Make global batches of arrays and lists."""
+"""Make global batches of arrays and lists, and batches whose size follows a schedule by step."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.common.optional_leaves import map_present, present_leaves, with_leaves
-from trainer_module.common.tensors import Tensors
-from trainer_module.data.scheduled_batches import ScheduledBatches
+from trainer_module.common.tensors import Json, Tensors, map_present, present_leaves, with_leaves
 from trainer_module.options.batch_sizes import BatchSizes
 
+# (number of the pass, rows of its batches int64 `[batches]`, repeated as needed) -> batches.
+SizedBatches: TypeAlias = Callable[[int, np.ndarray], tf.data.Dataset]
 _AHEAD = 2
+
+
+class ScheduledBatches:
+    """The batches of passes over a known number of rows, by a schedule of sizes.
+
+    A pass has its rows in an order that does not depend on the sizes, and ends with the remaining
+    rows. So pass and first step determine all of its batches, and a checkpoint needs no more.
+    """
+
+    def __init__(
+        self,
+        sizes: BatchSizes,
+        rows: int,
+        batches: SizedBatches,
+        config: Mapping[str, Json] | None = None,
+    ) -> None:
+        """Keep the arguments.
+
+        `batches` returns those of a pass for given sizes; `config` identifies them in checkpoints.
+        """
+        self.sizes = sizes
+        self.rows = rows
+        self._batches = batches
+        self._config = dict(config or {})
+
+    def __call__(self, number: int) -> tf.data.Dataset:
+        """Return the batches of a pass that begins with step 0."""
+        return self.starting_at(number, 0)
+
+    def starting_at(self, number: int, first_step: int) -> tf.data.Dataset:
+        """Return the batches of a pass, with their number as cardinality.
+
+        `first_step` is the optimizer step of its first batch.
+        """
+        runs = self.sizes.of_pass(self.rows, first_step)
+        sizes, counts = zip(*runs, strict=True)
+        # One number is repeated; several must cover the whole pass.
+        of_each = np.array(sizes) if len(runs) == 1 else np.repeat(sizes, counts)
+        with tf.device("CPU:0"):
+            dataset = self._batches(number, of_each)
+            return dataset.apply(tf.data.experimental.assert_cardinality(sum(counts)))
+
+    def get_config(self) -> dict[str, Json]:
+        """Return what decides the batches."""
+        return self._config
 
 
 def array_batches(

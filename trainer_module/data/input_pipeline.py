@@ -1,4 +1,4 @@
-"""Read transformed rows as global batches, and summarize them in one pass."""
+"""Read transformed rows as global batches, shuffle them in blocks, summarize them in one pass."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.common.json_values import Json
-from trainer_module.common.tensors import Tensors
-from trainer_module.data.block_shuffle import shuffle_blocks
+from trainer_module.common.tensors import Json, Tensors
+from trainer_module.data.in_memory import ScheduledBatches, SizedBatches
 from trainer_module.data.label_scale import LabelMoments, LabelScale, label_numbers
 from trainer_module.data.parquet_rows import SUFFIX, ParquetRows, is_parquet
-from trainer_module.data.row_source import RowSource, block_rows, row_bytes
-from trainer_module.data.scheduled_batches import ScheduledBatches, SizedBatches
-from trainer_module.data.tfrecord_rows import TFRecordRows
+from trainer_module.data.row_source import RowSource, TFRecordRows, block_rows, row_bytes
 from trainer_module.devices.replicas import Replicas, Share
 from trainer_module.options.batch_sizes import BatchSizes
 
@@ -52,27 +49,21 @@ class _EpochBatches:
 class Examples:
     """Files of transformed rows and how to read them.
 
-    Attributes:
-        files: Paths, in a fixed order: Parquet files, which end with `.parquet`, or TFRecords of
-            tf.Examples, where `.gz` files are compressed.
-        feature_spec: Feature to tf.io.FixedLenFeature, for the features to read.
-        label: Feature that becomes the labels `[rows, ...]`.
-        weight: Feature that becomes the weights `[rows]`, or None.
-        label_scale: Scale applied to labels; None: no scaling.
-        label_dtype: Type of labels without a scale; None: that of the feature.
-        replicas: Replicas of this worker among several workers. Each batch is then their `Share` of
-            a global batch that is the same for any number of workers. All rows are read and
-            ordered, and only those of the share are parsed. None: whole batches.
-
     The order of rows depends on the files, but not on the number of workers or the machine.
     """
 
+    # Paths, in a fixed order: Parquet files, which end with `.parquet`, or TFRecords of
+    # tf.Examples, where `.gz` files are compressed
     files: tuple[str, ...]
+    # Feature to tf.io.FixedLenFeature, for the features to read
     feature_spec: dict[str, tf.io.FixedLenFeature]
-    label: str
-    weight: str | None = None
-    label_scale: LabelScale | None = None
-    label_dtype: tf.DType | None = None
+    label: str  # feature that becomes the labels `[rows, ...]`
+    weight: str | None = None  # feature that becomes the weights `[rows]`, or None
+    label_scale: LabelScale | None = None  # scale applied to labels; None: no scaling
+    label_dtype: tf.DType | None = None  # type of labels without a scale; None: that of the feature
+    # Replicas of this worker among several workers. Each batch is then their `Share` of a global
+    # batch that is the same for any number of workers. All rows are read and ordered, and only
+    # those of the share are parsed. None: whole batches
     replicas: Replicas | None = None
 
     def narrowed(self, inputs: Collection[str]) -> Examples:
@@ -111,12 +102,9 @@ class Examples:
     ) -> Callable[[int], tf.data.Dataset]:
         """Return `epoch -> batches`, with the same batches at each call for the same epoch.
 
-        Args:
-            batch_rows: Rows of a global batch, or a schedule of sizes by step.
-            shuffle_buffer_rows: Rows of the shuffle buffer, after the order of files, or of the
-                row groups of Parquet files, is shuffled; 0 keeps the order of `batches`.
-            seed: Seed of both shuffles.
-            rows: Rows of all files, for a schedule.
+        `batch_rows` are those of a global batch, or sizes by step, which need the `rows` of all
+        files. First the order of files (of Parquet files: row groups) is shuffled, then rows in a
+        buffer; without a buffer (0 rows), the order is that of `batches`.
         """
         config: dict[str, Json] = {
             "batch_rows": batch_rows,
@@ -185,7 +173,7 @@ class Examples:
             buffer_rows = max(buffer_rows, block_rows(self.feature_spec))
             held = buffer_rows // 2
             blocks = self._ready(source.in_turn(order)).rebatch(buffer_rows - held)
-            return shuffle_blocks(blocks, held_rows=held, seed=seed).prefetch(1)
+            return _shuffle_blocks(blocks, held_rows=held, seed=seed).prefetch(1)
         # Large rows take longer to read than to move one by one, which needs the least memory.
         tf.random.set_seed(1)  # for this graph: the order does not depend on the global seed
         rows = source.one_by_one(order)
@@ -201,9 +189,8 @@ class Examples:
     ) -> tf.data.Dataset:
         """Return batches of prepared blocks, or this worker's share of each batch.
 
-        Args:
-            blocks: Blocks of rows of any size.
-            sizes: Rows of the batches in order, int64 `[batches]`; repeated as often as needed.
+        `sizes` are the rows of the batches in order, int64 `[batches]`; repeated as often as
+        needed.
         """
         batches = blocks.rebatch(sizes)
         if self.replicas is not None:
@@ -224,11 +211,7 @@ class Examples:
 
     @property
     def _source(self) -> RowSource:
-        """The reader of the files' format.
-
-        Raises:
-            ValueError: The files have several formats, or Parquet files cannot be read.
-        """
+        """The reader of the files' format."""
         parquet = [file for file in self.files if file.endswith(SUFFIX)]
         if not parquet:
             return TFRecordRows(self.files, self.feature_spec)
@@ -267,25 +250,17 @@ def _options() -> tf.data.Options:
 
 @dataclasses.dataclass(frozen=True)
 class DataSummary:
-    """Summary of the training rows, from one pass over them.
-
-    Attributes:
-        rows: Number of rows.
-        label_min: Smallest label.
-        label_max: Largest label.
-        label_is_whole: Whether all labels are whole numbers.
-        id_sizes: Integer feature to (smallest id, number of ids up to the largest).
-        label_moments: Moments of the label.
-        class_sums: Sum of row weights by whole label; None for labels that are not whole or have
-            more than 10,000 values.
-    """
+    """Summary of the training rows, from one pass over them."""
 
     rows: int
     label_min: float
     label_max: float
     label_is_whole: bool
+    # Integer feature to (smallest id, number of ids up to the largest)
     id_sizes: dict[str, tuple[int, int]]
     label_moments: LabelMoments
+    # Sum of row weights by whole label; None for labels that are not whole or have more than 10,000
+    # values
     class_sums: dict[int, float] | None = None
 
 
@@ -377,3 +352,45 @@ def expand(patterns: Sequence[str], *, what: str) -> tuple[str, ...]:
         if not file.endswith((SUFFIX, ".gz")) and is_parquet(file):
             raise ValueError(f"{what}: {file} is a Parquet file: end its name with {SUFFIX}.")
     return tuple(files)
+
+
+def _shuffle_blocks(blocks: tf.data.Dataset, *, held_rows: int, seed: tf.Tensor) -> tf.data.Dataset:
+    """Return the rows of blocks in random order, again in blocks, some of which may be empty.
+
+    `held_rows` rows are held back. Each incoming block is mixed with them, and as many rows as it
+    has, drawn at random from both, are returned. At the end the held rows follow, in random order.
+    If all rows together are at most `held_rows` plus one block, all orders are equally likely.
+
+    Args:
+        blocks: Structures of tensors `[rows, ...]` with at least one row each; sizes may differ.
+        held_rows: At least 0. Memory holds up to three times as many rows, and three blocks.
+        seed: int64 scalar: the same seed gives the same order.
+    """
+    spec = blocks.element_spec
+    specs = tf.nest.flatten(spec)
+    nothing = [tf.zeros([0, *each.shape[1:]], each.dtype) for each in specs]
+    empty = tf.nest.pack_sequence_as(spec, nothing)
+
+    # tf.data prepares a dataset's function for each iterator, operation by operation: this
+    # one has as few operations as possible.
+    def mix(state: Tensors, block: Tensors) -> Tensors:
+        held, number = state
+        new = tf.nest.flatten(block)
+        both = [tf.concat(pair, 0) for pair in zip(tf.nest.flatten(held), new, strict=True)]
+        rows, at_end = tf.shape(both[0])[0], tf.shape(new[0])[0] == 0
+        random = tf.raw_ops.StatelessRandomUniformFullInt(
+            shape=[rows], seed=[seed, number], dtype=tf.int64
+        )
+        order = tf.math.top_k(random, rows).indices
+        leave = tf.where(at_end, rows, tf.maximum(rows - held_rows, 0))
+        go, stay = tf.split(order, [leave, rows - leave])
+        return (gathered(both, stay), number + 1), gathered(both, go)
+
+    def gathered(tensors: list[tf.Tensor], order: tf.Tensor) -> Tensors:
+        found = [tf.gather(tensor, order) for tensor in tensors]
+        for tensor, each in zip(found, specs, strict=True):
+            tensor.set_shape([None, *each.shape[1:]])
+        return tf.nest.pack_sequence_as(spec, found)
+
+    ended = blocks.concatenate(tf.data.Dataset.from_tensors(empty))
+    return ended.scan((empty, tf.constant(0, tf.int64)), mix)

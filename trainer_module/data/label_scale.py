@@ -115,19 +115,13 @@ def label_numbers(labels: tf.Tensor) -> tf.Tensor:
 
 @dataclass(frozen=True)
 class LabelScale:
-    """Scale of a label in training, and its inverse.
+    """Scale of a label in training, and its inverse."""
 
-    Attributes:
-        name: z_score, or log for the z-score of `log(label + shift)`.
-        shift: 0, or 1 if labels may be 0.
-        mean: Mean of the label or its logarithm in the training rows, one number per position.
-        deviation: Standard deviation of the same values.
-    """
-
-    name: _ScaleName
-    shift: float
+    name: _ScaleName  # z_score, or log for the z-score of `log(label + shift)`
+    shift: float  # 0, or 1 if labels may be 0
+    # Mean of the label or its logarithm in the training rows, one number per position
     mean: tuple[float, ...]
-    deviation: tuple[float, ...]
+    deviation: tuple[float, ...]  # standard deviation of the same values
 
     def scaled(self, labels: tf.Tensor) -> tf.Tensor:
         """Return z, float32, for labels `[rows, ...]` of any type; the mean is off before the cast.

@@ -15,7 +15,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -39,6 +39,8 @@ _MOST_OPEN = _GROUPS_AT_A_TIME + 4
 _BLOCKS_IN_ORDER = 8
 
 _Arrow: TypeAlias = Any  # objects of pyarrow, which has no types
+_LENGTHS = "write as many values in each row as the feature has."
+_NULLS = "replace missing values in Transform."
 
 
 class _UnreadableRows(ValueError):
@@ -76,14 +78,10 @@ class _Column(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ParquetRows:
-    """A `RowSource` of Parquet files; a part is a row group, a block is a dict of features.
+    """A `RowSource` of Parquet files; a part is a row group, a block is a dict of features."""
 
-    Attributes:
-        files: Paths, in a fixed order.
-        feature_spec: Feature to tf.io.FixedLenFeature, for the columns to read.
-    """
-
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # paths, in a fixed order
+    # Feature to tf.io.FixedLenFeature, for the columns to read
     feature_spec: dict[str, tf.io.FixedLenFeature]
 
     block_shuffle_rows = 0
@@ -102,8 +100,7 @@ class ParquetRows:
             if sum(footer.rows) == 0:  # its columns may have no types
                 continue
             self._check_types(path, footer.columns)
-            for number, (rows, chunks) in enumerate(zip(footer.rows, footer.chunks, strict=True)):
-                self._check_counts(f"{path}, row group {number}", rows, chunks)
+            for number, rows in enumerate(footer.rows):
                 groups.append(_Group(path, footer.version, number, rows, first_row))
                 first_row += rows
         return tuple(groups) or (_Group(self.files[0], "", 0, 0, 0),)
@@ -189,7 +186,7 @@ class ParquetRows:
         most = 1
         for chunks in itertools.chain(*(_footer(path).chunks for path in self.files)):
             found = (chunks.get(name) for name in self.feature_spec)
-            most = max(most, sum(min(_PAGE_BYTES, chunk.bytes) for chunk in found if chunk))
+            most = max(most, sum(min(_PAGE_BYTES, size) for size in found if size))
         fitting = _OPEN_BYTES // (_OPEN_PER_TURN * most)
         return max(1, min(_GROUPS_AT_A_TIME, self.parts, fitting))
 
@@ -205,27 +202,6 @@ class ParquetRows:
             if reason := _why_not(types[0], feature):
                 raise _UnreadableRows(f"{path}: column {name!r} is {types[0]}, {reason}.")
 
-    def _check_counts(self, where: str, rows: int, chunks: Mapping[str, _Chunk]) -> None:
-        """Compare the numbers of values in a row group's metadata with the features."""
-        for name, feature in self.feature_spec.items():
-            chunk, expected = chunks.get(name), rows * math.prod(feature.shape)
-            if chunk is None or expected == 0:
-                continue
-            if chunk.values != expected:
-                raise _UnreadableRows(
-                    f"{where}, column {name!r}: {chunk.values:,} values in {rows:,} rows, but the "
-                    f"feature has the shape {list(feature.shape)}: {_LENGTHS}"
-                )
-            if chunk.nulls:
-                raise _UnreadableRows(
-                    f"{where}, column {name!r}: {chunk.nulls:,} null values or empty lists: "
-                    f"{_NULLS}"
-                )
-
-
-_LENGTHS = "write as many values in each row as the feature has."
-_NULLS = "replace missing values in Transform."
-
 
 def is_parquet(path: str) -> bool:
     """Return whether a file starts as a Parquet file; False if it cannot be read."""
@@ -236,28 +212,14 @@ def is_parquet(path: str) -> bool:
         return False
 
 
-class _Chunk(NamedTuple):
-    """A column of a row group: its values, its null values if they are known, its bytes."""
-
-    values: int
-    nulls: int
-    bytes: int
-
-
 class _Footer(NamedTuple):
-    """What the end of a file says.
+    """What the end of a file says."""
 
-    Attributes:
-        version: Another text if the file was written again.
-        columns: (name, Arrow type) of each column.
-        rows: Rows of each row group.
-        chunks: Columns of each row group by name; empty if a column has several parts.
-    """
-
-    version: str
-    columns: tuple[tuple[str, _Arrow], ...]
+    version: str  # another text if the file was written again
+    columns: tuple[tuple[str, _Arrow], ...]  # (name, Arrow type) of each column
     rows: tuple[int, ...]
-    chunks: tuple[dict[str, _Chunk], ...]
+    # Bytes of each column of each row group; empty if a column has several parts
+    chunks: tuple[dict[str, int], ...]
 
 
 def _footer(path: str) -> _Footer:
@@ -280,24 +242,15 @@ def _read_footer(path: str, size: int, mtime_nsec: int) -> _Footer:
             f"{size} {mtime_nsec}",
             tuple(zip(schema.names, schema.types, strict=True)),
             tuple(group.num_rows for group in groups),
-            tuple({n: _chunk(group.column(i)) for i, n in enumerate(names)} for group in groups),
+            tuple(
+                {name: group.column(i).total_uncompressed_size for i, name in enumerate(names)}
+                for group in groups
+            ),
         )
 
 
-def _chunk(column: _Arrow) -> _Chunk:
-    statistics = column.statistics
-    nulls = 0
-    if statistics is not None and statistics.has_null_count:
-        nulls = statistics.null_count
-    return _Chunk(column.num_values, nulls, column.total_uncompressed_size)
-
-
 def _open_file(path: str, columns: int = 1) -> _Arrow:
-    """Return a pyarrow.parquet.ParquetFile on any file system that TensorFlow knows.
-
-    Raises:
-        UnreadableRows: The file is damaged, or has another format.
-    """
+    """Return a pyarrow.parquet.ParquetFile on any file system that TensorFlow knows."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -1,7 +1,8 @@
-"""What a reader of transformed rows provides, and the sizes of the blocks that it reads."""
+"""What a reader of transformed rows provides, and the reader of TFRecords."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Protocol
@@ -12,6 +13,8 @@ from trainer_module.common.tensors import Tensors
 
 _BLOCK_ROWS = 1024
 _BLOCK_BYTES = 4 << 20
+_READ_BUFFER_BYTES = 8 << 20
+_FILES_AT_A_TIME = 8
 
 
 class RowSource(Protocol):
@@ -39,8 +42,7 @@ class RowSource(Protocol):
     def in_turn(self, order: tf.Tensor) -> tf.data.Dataset:
         """Return all rows in blocks, one block of each of several parts in turn.
 
-        Args:
-            order: The numbers of the parts in the order to read them, int64 `[parts]`.
+        `order` has the numbers of all parts, int64 `[parts]`.
         """
         ...
 
@@ -65,3 +67,70 @@ def row_bytes(feature_spec: Mapping[str, tf.io.FixedLenFeature]) -> int:
 def block_rows(feature_spec: Mapping[str, tf.io.FixedLenFeature]) -> int:
     """Return the rows of a block: 1,024, or as many as fit into 4 MiB."""
     return max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // row_bytes(feature_spec)))
+
+
+@dataclasses.dataclass(frozen=True)
+class TFRecordRows:
+    """A `RowSource` of TFRecord files; a part is a file, a block is serialized rows `[rows]`."""
+
+    files: tuple[str, ...]  # paths; `.gz` files are compressed
+    # Feature to tf.io.FixedLenFeature, for the features to parse
+    feature_spec: dict[str, tf.io.FixedLenFeature]
+
+    # Few rows are shuffled before the graph of a block shuffle is ready.
+    block_shuffle_rows = 32_768
+
+    @property
+    def parts(self) -> int:
+        """Number of files."""
+        return len(self.files)
+
+    def in_order(self) -> tf.data.Dataset:
+        """Return all rows in blocks, from several files in turn."""
+        return self.in_turn(tf.range(self.parts, dtype=tf.int64))
+
+    def in_turn(self, order: tf.Tensor) -> tf.data.Dataset:
+        """Return all rows in blocks, from several files in turn.
+
+        TFRecordDataset's num_parallel_reads returns rows one by one. This costs more per row than
+        everything else here, and several times as much with a single file.
+        """
+        rows = block_rows(self.feature_spec)
+        paths = tf.gather(tf.constant(self.files), order)
+        if self.parts == 1:
+            return self._file(paths).batch(rows)
+        at_a_time = min(_FILES_AT_A_TIME, self.parts)
+        return tf.data.Dataset.from_tensor_slices(paths).interleave(
+            lambda path: self._file(path).batch(rows),
+            cycle_length=at_a_time,
+            num_parallel_calls=at_a_time,
+            deterministic=True,
+        )
+
+    def one_by_one(self, order: tf.Tensor) -> tf.data.Dataset:
+        """Return the rows of `in_turn` as single elements."""
+        if self.parts == 1:
+            return self._file(tf.constant(self.files))
+        return self.in_turn(order).unbatch()
+
+    def sampled(self, every: int) -> tf.data.Dataset:
+        """Return each `every`-th row in blocks; the others are not parsed."""
+        rows = self.in_order().unbatch().shard(every, 0)
+        return rows.batch(block_rows(self.feature_spec))
+
+    def parse(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return the features of serialized rows, each `[rows, ...]`."""
+        return tf.io.parse_example(rows, self.feature_spec)
+
+    def _file(self, path: tf.Tensor) -> tf.data.Dataset:
+        compressed = {file.endswith(".gz") for file in self.files}
+        if len(compressed) > 1:
+            raise ValueError(
+                f"some of {self.files[0]}, ... are .gz and some are not: write all splits the same "
+                "way."
+            )
+        return tf.data.TFRecordDataset(
+            path,
+            compression_type="GZIP" if compressed == {True} else "",
+            buffer_size=_READ_BUFFER_BYTES,
+        )

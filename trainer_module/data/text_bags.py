@@ -15,18 +15,12 @@ TERM, WEIGHT = "text", "text_weight"  # column kinds
 
 
 class _TextBag(NamedTuple):
-    """The terms of one text column.
+    """The terms of one text column."""
 
-    Attributes:
-        source: The raw or derived column.
-        count: Number of ids, including the last one, which stands for places without a term.
-        ids: (transformed feature, position in it) of each place.
-        weights: (transformed feature, position in it) of each place's weight.
-    """
-
-    source: str
-    count: int
-    ids: tuple[tuple[str, int], ...]
+    source: str  # the raw or derived column
+    count: int  # number of ids, including the last one, which stands for places without a term
+    ids: tuple[tuple[str, int], ...]  # (transformed feature, position in it) of each place
+    # (transformed feature, position in it) of each place's weight
     weights: tuple[tuple[str, int], ...]
 
 

@@ -45,18 +45,11 @@ def describe_end(code: int) -> str:
 
 
 class Failed(NamedTuple):
-    """A process that failed.
+    """A process that failed."""
 
-    Attributes:
-        name: "worker 1", "chief", "ps 0".
-        code: Its exit code, below 0 for the signal that ended it.
-        log: File with its output; None without `log_dir`.
-        tail: Its last lines.
-    """
-
-    name: str
-    code: int
-    log: str | None
+    name: str  # "worker 1", "chief", "ps 0"
+    code: int  # its exit code, below 0 for the signal that ended it
+    log: str | None  # file with its output; None without `log_dir`
     tail: tuple[str, ...]
 
 

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 
 # How long the others wait. "short": `worker_timeout_seconds`. "long": 10 times as long, but at
 # least 2 minutes, for what has no sign of progress and may take minutes on one worker alone.

@@ -6,8 +6,7 @@ from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
-from trainer_module.common.optional_leaves import map_present, present_leaves
-from trainer_module.common.tensors import PerReplica, Tensors
+from trainer_module.common.tensors import PerReplica, Tensors, map_present, present_leaves
 
 DeviceKind = Literal["CPU", "GPU"]
 

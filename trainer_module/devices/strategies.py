@@ -1,20 +1,30 @@
-"""Create a tf.distribute strategy by its name in the configuration."""
+"""Create a tf.distribute strategy by its name, or serve a chief that has parameter servers."""
 
 from __future__ import annotations
 
-import glob
 import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 from absl import logging
 
 from shared_core.nearest import nearest
-from trainer_module.common.positive_int import check_positive_int
-from trainer_module.devices.cluster import Cluster, cluster_of_environment
+from trainer_module.common.user_values import check_positive_int
+from trainer_module.devices.cluster import (
+    Cluster,
+    check_own_port,
+    cluster_of_environment,
+    split_address,
+)
 
-# Device files of a TPU VM's chips, by the generation of the driver.
-_TPU_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
-_STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "parameter_server", "tpu")
+_STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "parameter_server")
+_FAIL_FAST = "use_caller"  # gRPC reports a lost task instead of waiting for it forever
+_SECONDS_BETWEEN_CHECKS = 1.0
+# The chief's server listens until its process ends.
+_CHECKS_UNTIL_GONE = 3
 
 
 def create_strategy(
@@ -30,8 +40,8 @@ def create_strategy(
         name: "one_device", "mirrored" (every GPU; without one, every logical CPU device),
             "multi_worker" (the devices of all workers in TF_CONFIG; call it before anything else
             uses TensorFlow), "parameter_server" (see `ParameterServerStep`; on workers and servers
-            this function serves the chief and then exits the process), "tpu" (the one of TPU_NAME),
-            or "auto": parameter_server if TF_CONFIG has servers, multi_worker if it has several
+            this function serves the chief and then exits the process), or "auto":
+            parameter_server if TF_CONFIG has servers, multi_worker if it has several
             workers, mirrored for more than one GPU or `logical_devices` above 1, otherwise
             one_device. The log shows the choice of auto.
         logical_devices: Number of logical CPU devices of each process, for "mirrored" and
@@ -53,12 +63,8 @@ def create_strategy(
     if name == "auto":
         name, why = _resolve_auto(cluster, logical_devices)
         logging.info("strategy: auto is %s: %s", name, why)
-    if name == "tpu":
-        return _tpu_strategy()
     if name == "parameter_server":
-        from trainer_module.devices.server_task import parameter_server_strategy
-
-        return parameter_server_strategy(cluster, start_timeout_seconds=start_timeout_seconds)
+        return _parameter_server_strategy(cluster, start_timeout_seconds=start_timeout_seconds)
     if name == "multi_worker":
         if cluster is None:
             raise ValueError(
@@ -94,8 +100,7 @@ def check_strategy(name: str) -> None:
     """Raise an error for a strategy that cannot be created here; start nothing.
 
     Raises:
-        ValueError: An unknown name, "tpu" without a TPU, or a strategy other than multi_worker or
-            parameter_server although TF_CONFIG has several tasks.
+        ValueError: An unknown name, or a strategy of one process although TF_CONFIG has several.
     """
     if name not in _STRATEGIES:
         raise ValueError(f"strategy={name!r}: {nearest(name, _STRATEGIES)}")
@@ -107,13 +112,6 @@ def check_strategy(name: str) -> None:
                 "to do: use 'parameter_server' or 'auto', or leave them out."
             )
         return
-    if name == "tpu" and not _tpu_name():
-        raise ValueError(
-            f"strategy='tpu': this machine has no {' or '.join(_TPU_CHIPS)}, and TPU_NAME is not "
-            "set. On a TPU VM set TPU_NAME=local; else name its address, "
-            "TPU_NAME=grpc://10.0.0.2:8470. Without a TPU: strategy 'auto', 'mirrored' or "
-            "'one_device'."
-        )
     workers = 1 if cluster is None else len(cluster.workers)
     if workers > 1 and name not in ("auto", "multi_worker"):
         raise ValueError(
@@ -121,29 +119,6 @@ def check_strategy(name: str) -> None:
             "model; use 'multi_worker' or 'auto', or unset TF_CONFIG to train on this machine "
             "alone."
         )
-
-
-def _tpu_name() -> str:
-    """Return the name of the TPU for TensorFlow, which searches the network without one; or ""."""
-    chips = [path for pattern in _TPU_CHIPS for path in glob.glob(pattern)]
-    return os.environ.get("TPU_NAME", "") or ("local" if chips else "")
-
-
-def _tpu_strategy() -> tf.distribute.Strategy:
-    name = _tpu_name()
-    try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
-        if name != "local":
-            tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-        return tf.distribute.TPUStrategy(resolver)
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(
-            f"strategy='tpu': TensorFlow {tf.__version__} cannot use the TPU {name!r} "
-            f"({type(error).__name__}: {reason}). It needs a build for TPUs: pip install "
-            "tensorflow-tpu."
-        ) from error
 
 
 def _resolve_auto(cluster: Cluster | None, logical_devices: int | None) -> tuple[str, str]:
@@ -219,3 +194,84 @@ def grow_gpu_memory() -> None:
                     "other process can use them: set TF_FORCE_GPU_ALLOW_GROWTH=true, or call "
                     "trainer_module.prepare_process(config) before anything else uses TensorFlow."
                 ) from None
+
+
+def _parameter_server_strategy(
+    cluster: Cluster | None, *, start_timeout_seconds: float
+) -> tf.distribute.Strategy:
+    """Return the strategy on the chief; on workers and servers, serve it and end the process.
+
+    Raises:
+        ValueError: TF_CONFIG has no chief, worker or server, or not all tasks started in time.
+        SystemExit: 0, on a worker or server, when the chief has ended.
+    """
+    roles = ("chief", "worker", "ps")
+    if cluster is None or not all(cluster.addresses.get(role) for role in roles):
+        raise ValueError(
+            "strategy='parameter_server' needs TF_CONFIG, which names a chief, workers and servers "
+            "(ps); the platform sets it. For a trial on this machine: python -m "
+            "trainer_module.launch --workers 2 --parameter-servers 1 -- python my_program.py"
+        )
+    if cluster.is_served:
+        serve_until_chief_exits(cluster, start_timeout_seconds=start_timeout_seconds)
+        sys.exit(0)
+    os.environ.setdefault("GRPC_FAIL_FAST", _FAIL_FAST)
+    _wait_for_tasks(cluster, ("ps", "worker"), start_timeout_seconds)
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    return tf.distribute.ParameterServerStrategy(resolver)
+
+
+def serve_until_chief_exits(
+    cluster: Cluster,
+    *,
+    start_timeout_seconds: float = 60.0,
+    is_done: Callable[[], bool] = lambda: False,
+) -> None:
+    """Serve the chief until it exits, or until `is_done` returns True.
+
+    Raises:
+        ValueError: The chief did not start in time, or another program uses the port of this task.
+    """
+    os.environ.setdefault("GRPC_FAIL_FAST", _FAIL_FAST)
+    check_own_port(cluster)
+    addresses = {role: list(found) for role, found in cluster.addresses.items()}
+    server = tf.distribute.Server(
+        tf.train.ClusterSpec(addresses), job_name=cluster.role, task_index=cluster.index
+    )
+    chief = cluster.addresses["chief"][0]
+    logging.info("%s %d serves the chief, %s", cluster.role, cluster.index, chief)
+    _wait_for_tasks(cluster, ("chief",), start_timeout_seconds)
+    missed = 0
+    while missed < _CHECKS_UNTIL_GONE and not is_done():
+        time.sleep(_SECONDS_BETWEEN_CHECKS)
+        missed = 0 if _listens(chief) else missed + 1
+    del server
+    logging.info("The chief has ended, and so does %s %d", cluster.role, cluster.index)
+
+
+def _listens(address: str) -> bool:
+    """Return whether something listens at `host:port`."""
+    try:
+        with socket.create_connection(split_address(address), timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def _wait_for_tasks(cluster: Cluster, roles: Sequence[str], timeout_seconds: float) -> None:
+    """Wait until all tasks of these roles listen; TensorFlow would wait forever."""
+    deadline = time.monotonic() + timeout_seconds
+    missing = [
+        (role, index, address)
+        for role in roles
+        for index, address in enumerate(cluster.addresses.get(role, ()))
+    ]
+    while missing := [task for task in missing if not _listens(task[2])]:
+        if time.monotonic() > deadline:
+            names = ", ".join(f"{role} {index} ({address})" for role, index, address in missing)
+            raise ValueError(
+                f"{names} did not start within start_timeout_seconds={timeout_seconds:g}: see its "
+                "log, whether it started at all, and whether this process reaches its address; "
+                "then start all again."
+            )
+        time.sleep(0.2)

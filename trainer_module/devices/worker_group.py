@@ -1,6 +1,6 @@
 """Exchange messages between the workers of a job, in addition to TensorFlow's collectives.
 
-Each worker has a TCP connection to the chief and sends lines of JSON (see `rendezvous`). So a
+Each worker has a TCP connection to the chief and sends lines of JSON (see `cluster`). So a
 worker that differs is reported before the first collective, which would hang, and a worker that is
 lost or makes no progress is detected while the main thread waits in one (see `main_thread`). A
 process that trains alone has `SINGLE_PROCESS`.
@@ -23,22 +23,24 @@ from types import TracebackType
 from absl import logging
 
 from trainer_module.common.differences import differences, summarize_differences
-from trainer_module.common.json_values import Json
-from trainer_module.devices.cluster import EXIT_WORKER_LOST, Cluster, cluster_of_environment
+from trainer_module.common.tensors import Json
+from trainer_module.devices.cluster import (
+    EXIT_WORKER_LOST,
+    Cluster,
+    Message,
+    WorkerLost,
+    check_own_port,
+    cluster_of_environment,
+    connect_all,
+    send,
+    worker_name,
+)
 from trainer_module.devices.main_thread import (
     Activity,
     LateWorkers,
     current_activity,
     doing,
     main_thread_stack,
-)
-from trainer_module.devices.rendezvous import (
-    Message,
-    WorkerLost,
-    check_own_port,
-    connect_all,
-    send,
-    worker_name,
 )
 
 # Time between the log message and the exit of a process whose main thread hangs.

@@ -19,8 +19,8 @@ from shared_core.nearest import nearest
 from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.layers import replaced_calls
-from trainer_module.common.positive_int import check_positive_int
 from trainer_module.common.tensors import Tensors
+from trainer_module.common.user_values import check_positive_int
 from trainer_module.gradients.arguments import check_function, checked_features, to_tensors
 from trainer_module.gradients.row_gradients import (
     ChunkSize,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from shared_core.nearest import nearest
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 
 
 class LoopProgress(NamedTuple):

@@ -13,8 +13,8 @@ import tensorflow as tf
 from shared_core.nearest import nearest
 from trainer_module.checks.compiled import each_optimizer, is_several
 from trainer_module.common.fingerprint import to_fingerprint
-from trainer_module.common.improvement import better_mode
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
+from trainer_module.common.user_values import better_mode
 from trainer_module.devices.main_thread import doing
 from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop.callback import Callback, EpochEnd, FitResult, LoopProgress

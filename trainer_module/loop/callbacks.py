@@ -15,10 +15,10 @@ import tensorflow as tf
 from absl import logging
 
 from shared_core.atomic_files import atomic_write_text
-from trainer_module.common.improvement import Mode, better_mode, is_better
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
+from trainer_module.common.user_values import Mode, better_mode, is_better
 from trainer_module.loop.callback import Callback, EpochEnd, FitResult, LoopProgress
-from trainer_module.model.pruned_dense import PrunedDense
+from trainer_module.model.layers import PrunedDense
 
 if TYPE_CHECKING:
     from tensorboard.summary.writer.event_file_writer import EventFileWriter

@@ -18,8 +18,8 @@ from absl import logging
 
 from shared_core.atomic_files import atomic_write_text
 from trainer_module.common.differences import differences, summarize_differences
-from trainer_module.common.json_values import Json
 from trainer_module.common.remote import error_reason, with_retries
+from trainer_module.common.tensors import Json
 
 _Result = TypeVar("_Result")
 

@@ -17,9 +17,9 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.differences import differences, summarize_differences
-from trainer_module.common.json_values import Json
-from trainer_module.common.positive_int import check_positive_int
 from trainer_module.common.remote import PATIENCE_SECONDS, error_reason, is_transient
+from trainer_module.common.tensors import Json
+from trainer_module.common.user_values import check_positive_int
 from trainer_module.devices.main_thread import doing
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.checkpoint_folder import CheckpointFolder

@@ -14,13 +14,11 @@ import tensorflow as tf
 from shared_core.nearest import nearest
 from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.checks.model import warn_overrides_ignored
-from trainer_module.common.json_values import Json
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.keras_names import check_keras_name
-from trainer_module.common.tensors import Batch, LossLike, Tensors
+from trainer_module.common.tensors import Batch, Json, LossLike, Tensors
 from trainer_module.data.epoch_data import BatchSource, as_batches
-from trainer_module.devices.graph_marks import GraphMarks
-from trainer_module.devices.multi_worker import worker_group
+from trainer_module.devices.multi_worker import GraphMarks, worker_group
 from trainer_module.devices.replicas import (
     Share,
     is_multi_worker,
@@ -38,8 +36,7 @@ from trainer_module.losses.weighted_loss import (
     part_at,
     path_name,
 )
-from trainer_module.model.metrics import check_labels, values_by_name
-from trainer_module.model.undefined import defined_result
+from trainer_module.model.metrics import check_labels, defined_result, values_by_name
 from trainer_module.window.spec import unpack_batch
 
 # A metric, its name or a function; lists of these, and dicts or lists nested like the outputs.

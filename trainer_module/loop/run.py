@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 from absl import logging
 
 from trainer_module.common.differences import summarize_differences
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 from trainer_module.data.epoch_data import EpochData
 from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop.callback import FitResult

@@ -12,8 +12,8 @@ from absl import logging
 
 from trainer_module.common.differences import differences, flat, summarize_differences
 from trainer_module.common.fingerprint import to_fingerprint
-from trainer_module.common.json_values import Json
-from trainer_module.data.dataset_fingerprint import dataset_fingerprint
+from trainer_module.common.tensors import Json
+from trainer_module.data.dataset_steps import dataset_fingerprint
 from trainer_module.data.epoch_data import BatchSource
 from trainer_module.data.in_memory import as_arrays
 from trainer_module.loop.callback import Callback

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import math
+import os
+import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import keras
@@ -13,21 +17,26 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from shared_core.nearest import nearest
+from shared_core.atomic_files import atomic_write_text
 from trainer_module.checks.batch import check_batch
-from trainer_module.common.names import import_dotted
 from trainer_module.common.progress import MemoryProbe, attached
-from trainer_module.common.tensors import LossLike, Tensors
+from trainer_module.common.tensors import Json, LossLike, Tensors
+from trainer_module.common.user_values import check_positive_int, import_dotted
+from trainer_module.data.input_pipeline import Examples
+from trainer_module.devices.main_thread import doing
 from trainer_module.devices.memory_budget import (
     format_bytes,
     free_gpu_memory,
     free_machine_memory,
     parse_memory_budget,
 )
+from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.replicas import replica_devices
 from trainer_module.devices.strategies import grow_gpu_memory
+from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.memory.probe import ProbeRequest, StepOption, measure_in_child
-from trainer_module.options.step_options import StepOptions
+from trainer_module.model.model_context import ModelContext, inputs_of
+from trainer_module.model.plan import Plan, build_resolved
 
 _KERAS_OPTIONS = ("floatx", "dtype_policy", "image_data_format")
 
@@ -39,20 +48,14 @@ class MemoryBudgetError(ValueError):
 
 
 class _MicroBatchSize(NamedTuple):
-    """A micro-batch size that fits.
+    """A micro-batch size that fits."""
 
-    Attributes:
-        rows: The micro-batch size, per replica.
-        bytes: Measured need of a step: model, optimizer, global batch, activations and gradients;
-            on the GPU that needs most, or on all CPU devices together.
-        budget: The budget, in bytes.
-        next_rows: The size that was tried before and did not fit; None if `rows` is a replica's
-            whole part.
-    """
-
-    rows: int
+    rows: int  # the micro-batch size, per replica
+    # Measured need of a step: model, optimizer, global batch, activations and gradients; on the GPU
+    # that needs most, or on all CPU devices together
     bytes: int
-    budget: int
+    budget: int  # in bytes
+    # The size that was tried before and did not fit; None if `rows` is a replica's whole part
     next_rows: int | None
 
 
@@ -91,7 +94,11 @@ def find_micro_batch_size(
         ValueError: An argument is wrong, or `build` or `TrainStep` reject it.
         RuntimeError: A child process failed for another reason than memory.
     """
-    _check(global_batch_size, memory_budget, step_options)
+    check_positive_int("global_batch_size", global_batch_size)
+    try:
+        allowed = parse_memory_budget(memory_budget)
+    except ValueError as error:
+        raise ValueError(f"memory_budget={memory_budget!r}: {error}.") from None
     # Listing devices starts TensorFlow, which then takes all GPU memory. If it has started already,
     # `_free_memory` raises the error for replicas on GPUs.
     with contextlib.suppress(ValueError):
@@ -108,13 +115,14 @@ def find_micro_batch_size(
         step_options=step_options,
         keras_options={name: getattr(keras.config, name)() for name in _KERAS_OPTIONS},
     )
-    return _halve_until_it_fits(request, memory_budget)
+    free = _free_memory(devices)
+    return _halve_until_it_fits(request, free, allowed.of(free), memory_budget)
 
 
-def _halve_until_it_fits(request: ProbeRequest, memory_budget: int | str) -> _MicroBatchSize:
+def _halve_until_it_fits(
+    request: ProbeRequest, free: int, budget: int, memory_budget: int | str
+) -> _MicroBatchSize:
     devices = len(request.devices)
-    free = _free_memory(request.devices)
-    budget = parse_memory_budget(memory_budget).of(free)
     rows, next_rows = math.ceil(request.global_batch_rows / devices), None
     while True:
         logging.get_absl_logger().info(
@@ -146,21 +154,6 @@ def _halve_until_it_fits(request: ProbeRequest, memory_budget: int | str) -> _Mi
         f"; {next_rows} do not fit" if next_rows else "",
     )
     return _MicroBatchSize(rows, needed, budget, next_rows)
-
-
-def _check(
-    global_batch_size: int, memory_budget: int | str, step_options: dict[str, StepOption]
-) -> None:
-    if global_batch_size < 1:
-        raise ValueError(f"global_batch_size={global_batch_size}: use at least 1 row.")
-    try:
-        parse_memory_budget(memory_budget)
-    except ValueError as error:
-        raise ValueError(f"memory_budget={memory_budget!r}: {error}.") from None
-    known = StepOptions.model_fields.keys() - {"micro_batch_size"}
-    for option in step_options:
-        if option not in known:
-            raise ValueError(f"{option!r} is not an argument here; {nearest(option, known)}")
 
 
 def _importable(build: _BuildStep | str) -> str:
@@ -195,3 +188,101 @@ def _free_memory(devices: tuple[str, ...]) -> int:
         return free_machine_memory()
     grow_gpu_memory()
     return min(free_gpu_memory(int(device.rpartition(":")[2])) for device in devices)
+
+
+def micro_batch_rows(
+    plan: Plan,
+    context: ModelContext,
+    train: Examples,
+    total_steps: int,
+    strategy: tf.distribute.Strategy,
+    *,
+    run: Mapping[str, Json],
+    record_dir: str | None = None,
+) -> int:
+    """Return the rows of a micro-batch on one replica; with several workers, their smallest size.
+
+    A restart of the run with the same devices and the same `memory_budget` gets the size that
+    `record_dir` keeps, however much memory is free then.
+
+    Raises:
+        MemoryBudgetError: Not even one row fits.
+    """
+    config = plan.config
+    if config.micro_batch_size is None:
+        return math.ceil(config.batch_sizes.largest / strategy.num_replicas_in_sync)
+    if config.micro_batch_size != "auto":
+        return config.micro_batch_size
+    workers = worker_group(strategy)
+    record = record_dir and os.path.join(record_dir, _record_name(plan, run, strategy))
+    rows = _once_per_run(
+        record, workers, lambda: _measure(plan, context, train, total_steps, strategy, workers)
+    )
+    keras.utils.set_random_seed(config.seed)  # `_measure` has drawn numbers for its own model
+    return rows
+
+
+def _once_per_run(record: str | None, workers: WorkerGroup, measure: Callable[[], int]) -> int:
+    """Return the rows in the record, or measure the smallest of all workers and write it."""
+    rows = workers.broadcast_from_chief("micro_batch_size", _read(record))
+    if rows is not None:
+        logging.info("micro_batch_size: %d rows, measured when this run began", rows)
+        return rows
+    rows = min(workers.gather("micro_batch_size of a worker", measure()))
+    if workers.size > 1:
+        logging.info("micro_batch_size: %d rows, which is what fits all workers", rows)
+    if record and workers.is_chief:
+        atomic_write_text(record, json.dumps({"micro_batch_size": rows}) + "\n")
+    return rows
+
+
+def _measure(
+    plan: Plan,
+    context: ModelContext,
+    train: Examples,
+    total_steps: int,
+    strategy: tf.distribute.Strategy,
+    workers: WorkerGroup,
+) -> int:
+    config = plan.config
+    budget = _share_of_machine(config.memory_budget, workers)
+    with tf.device("CPU:0"):  # a GPU's memory is for the child processes
+        inputs = inputs_of(build_resolved(context, total_steps)[0], context)
+    batches = train.narrowed(inputs).batches(1)
+    try:
+        # Child processes limit their own time.
+        with doing("searching the micro_batch_size", limit="none"):
+            return find_micro_batch_size(
+                f"{build_resolved.__module__}.{build_resolved.__name__}",
+                next(batches.take(1).as_numpy_iterator()),
+                arguments=(context, total_steps),
+                global_batch_size=config.batch_sizes.largest,
+                strategy=strategy,
+                memory_budget=budget,
+                **plan.step_options,
+            ).rows
+    except MemoryBudgetError as error:
+        raise MemoryBudgetError(f"trainer.{error}") from None
+
+
+def _share_of_machine(budget: int | str, workers: WorkerGroup) -> int | str:
+    """Return this worker's part of a share of free memory; the workers of a machine divide it."""
+    if workers.size == 1 or not (isinstance(budget, str) and budget.endswith("%")):
+        return budget
+    here = workers.gather("machine", socket.gethostname())
+    return f"{float(budget[:-1]) / here.count(socket.gethostname()):g}%"
+
+
+def _record_name(plan: Plan, run: Mapping[str, Json], strategy: tf.distribute.Strategy) -> str:
+    trainer = run["trainer"]
+    settings = {**trainer, "optimizer": {**trainer["optimizer"], "learning_rate": None}}
+    devices = [strategy.num_replicas_in_sync, *replica_devices(strategy)]
+    text = json.dumps([{**run, "trainer": settings}, devices, plan.config.memory_budget])
+    return f"micro_batch_size-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+
+def _read(record: str | None) -> int | None:
+    if record is None or not tf.io.gfile.exists(record):
+        return None
+    with tf.io.gfile.GFile(record) as stream:
+        return json.loads(stream.read())["micro_batch_size"]

@@ -19,8 +19,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
-from trainer_module.common.names import import_dotted
 from trainer_module.common.tensors import Tensors
+from trainer_module.common.user_values import import_dotted
 from trainer_module.devices.memory_budget import ResidentPeak
 
 if TYPE_CHECKING:
@@ -36,29 +36,20 @@ _OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "out of memory", "OUT_OF_MEMORY", "ALLOC
 
 
 class ProbeRequest(NamedTuple):
-    """One micro-batch size to measure.
+    """One micro-batch size to measure."""
 
-    Attributes:
-        build: Dotted path of a function that returns (model, optimizer, loss).
-        arguments: Its arguments.
-        batch: (features, labels) or (features, labels, weights) as NumPy arrays `[rows, ...]`: an
-            example, repeated to any number of rows.
-        devices: "CPU:0", ... or "GPU:0", ...: one replica on each.
-        global_batch_rows: Rows of the global batch.
-        step_options: Further arguments of `TrainStep`.
-        keras_options: floatx, dtype_policy and image_data_format of the requesting process.
-        micro_batch_size: Rows.
-        limit_bytes: Resident memory at which a child without GPUs stops; None: no limit.
-    """
-
-    build: str
+    build: str  # dotted path of a function that returns (model, optimizer, loss)
     arguments: tuple[object, ...]
+    # (features, labels) or (features, labels, weights) as NumPy arrays `[rows, ...]`: an example,
+    # repeated to any number of rows
     batch: tuple[Tensors, ...]
-    devices: tuple[str, ...]
+    devices: tuple[str, ...]  # "CPU:0", ... or "GPU:0", ...: one replica on each
     global_batch_rows: int
-    step_options: dict[str, StepOption]
+    step_options: dict[str, StepOption]  # further arguments of `TrainStep`
+    # floatx, dtype_policy and image_data_format of the requesting process
     keras_options: dict[str, object]
     micro_batch_size: int = 1
+    # Resident memory at which a child without GPUs stops; None: no limit
     limit_bytes: int | None = None
 
 

@@ -6,87 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 
 import keras
-import tensorflow as tf
 
-from shared_core.feature_layout import FeatureLayout
-from trainer_module.common.json_values import Json
-from trainer_module.common.layers import TableLookup
-from trainer_module.common.tensors import Shape
+from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module.data.text_bags import WEIGHT, other_places, text_bags
-from trainer_module.model.hinges import Hinges
+from trainer_module.model.layers import Hinges, PackedEmbedding, PooledEmbedding, PrunedDense
 from trainer_module.model.model_context import ModelContext
-from trainer_module.model.pooled_embedding import PooledEmbedding
-from trainer_module.model.pruned_dense import PrunedDense
 from trainer_module.options.task_options import ModelConfig
 
 # Kinds of float columns that are 0 or 1, points on a circle, or unscaled: no hinges.
 _NO_HINGES = frozenset({"one_hot", "multi_hot", "missing_indicator", "cyclic", "none", WEIGHT})
 _ACTIVATIONS = {"binary": "sigmoid", "multiclass": "softmax", "regression": None}
 _MASK_UPDATES = 20  # of a pruned layer, in a run
-
-
-@keras.saving.register_keras_serializable(package="trainer_module")
-class PackedEmbedding(TableLookup):
-    """Look up all id columns in one table, with a separate range of rows for each column.
-
-        [rows, columns] -> [rows, columns * size]
-
-    It needs one gather for hundreds of columns, instead of hundreds of small layers. An id outside
-    its column's range counts as the column's last id, so it never reads another column's rows.
-    Columns whose ids have the same meaning may have one range.
-    """
-
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        size: int,
-        first_ids: Sequence[int] | None = None,
-        initializer: str = "uniform",
-        starts: Sequence[int] | None = None,
-        **kwargs: object,
-    ) -> None:
-        """Create the layer.
-
-        Args:
-            sizes: Number of ids of each column.
-            size: Embedding size.
-            first_ids: Smallest id of each column; default 0.
-            initializer: Keras name of the table's initializer.
-            starts: First row of each column's range; default: one range after the other. Columns
-                with the same one share their rows.
-            **kwargs: Arguments of keras.layers.Layer.
-        """
-        super().__init__(**kwargs)
-        self.sizes = [int(n) for n in sizes]
-        self.size = size
-        self.first_ids = [int(n) for n in first_ids or [0] * len(self.sizes)]
-        self.initializer = initializer
-        separate = [sum(self.sizes[:i]) for i in range(len(self.sizes))]
-        self.starts = separate if starts is None else [int(n) for n in starts]
-
-    def build(self, input_shape: Shape) -> None:
-        """Create the table."""
-        rows = max(start + size for start, size in zip(self.starts, self.sizes, strict=True))
-        self.table = self.add_weight(
-            shape=(rows, self.size), initializer=self.initializer, name="table"
-        )
-
-    def table_rows(self, ids: tf.Tensor) -> tf.Tensor:
-        """Return the row of the table for each id, int32 `[rows, columns]`."""
-        ops = keras.ops
-        local = ops.cast(ids, "int32") - ops.convert_to_tensor(self.first_ids, "int32")
-        last = ops.convert_to_tensor([n - 1 for n in self.sizes], "int32")
-        local = ops.where((local < 0) | (local > last), last, local)
-        return local + ops.convert_to_tensor(self.starts, "int32")
-
-    def compute_output_shape(self, input_shape: Shape) -> tuple[int | None, int]:
-        """Return (rows, columns * size)."""
-        return (input_shape[0], len(self.sizes) * self.size)
-
-    def get_config(self) -> dict[str, Json]:
-        """Return the constructor's arguments."""
-        names = ("sizes", "size", "first_ids", "initializer", "starts")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 def default_model(context: ModelContext) -> keras.Model:
@@ -120,8 +50,8 @@ def default_model(context: ModelContext) -> keras.Model:
             ids += _columns_of(flat[name], places)
             sizes = id_ranges(context, name, width)
             ranges += [sizes[place] for place in places]
-            names = _shared_ids(context.layout, name, width)
-            shared += [names[place] for place in places]
+            columns = _columns(context.layout, name, width)
+            shared += [columns[i].shared_ids if columns else None for i in places]
         else:
             raise ValueError(
                 f"transformed feature {name!r} has type {feature.dtype.name}, which the default "
@@ -182,9 +112,6 @@ def _pruning_schedule(total_steps: int) -> tuple[int, int, int]:
     """Return the first and last step of the pruning, and the steps between two updates.
 
     It takes the second to fifth tenth of a run, so that half of the steps follow it.
-
-    Raises:
-        ValueError: `total_steps` is 0, which means unknown.
     """
     if total_steps < 1:
         raise ValueError(
@@ -199,13 +126,7 @@ def _pruning_schedule(total_steps: int) -> tuple[int, int, int]:
 def _outputs(
     hidden: keras.KerasTensor, linear: list[keras.KerasTensor], context: ModelContext
 ) -> keras.KerasTensor:
-    """Return the outputs `[rows, outputs]`.
-
-    Args:
-        hidden: `[rows, units]`.
-        linear: Scores of the linear model `[rows, outputs]`; empty without one.
-        context: Number of outputs and kind of the label.
-    """
+    """Return the outputs `[rows, outputs]`."""
     # float32 under any dtype policy: half-precision probabilities make AUC coarse.
     activation = _ACTIVATIONS[context.label_kind]
     output = keras.layers.Dense(
@@ -255,29 +176,14 @@ def _linear_scores(
 
 def id_ranges(context: ModelContext, name: str, width: int) -> list[tuple[int, int]]:
     """Return (smallest id, number of ids) of each position of an integer feature."""
-    if context.layout is not None:
-        columns = context.layout.of(name)
-        sizes = [column.vocabulary_size for column in columns]
-        if len(columns) == width and all(size is not None for size in sizes):
-            return [(0, max(1, size or 1)) for size in sizes]
+    sizes = [column.vocabulary_size for column in _columns(context.layout, name, width)]
+    if sizes and None not in sizes:
+        return [(0, max(1, size or 1)) for size in sizes]
     return [context.id_sizes[name]] * width
 
 
-def _shared_ids(layout: FeatureLayout | None, name: str, width: int) -> list[str | None]:
-    """Return `Column.shared_ids` of each position of an integer feature."""
-    columns = layout.of(name) if layout is not None else ()
-    if len(columns) != width:
-        return [None] * width
-    return [column.shared_ids for column in columns]
-
-
 def _first_rows(counts: Sequence[int], shared: Sequence[str | None]) -> list[int]:
-    """Return the first row of each column's range in a table; one range per name of shared ids.
-
-    Args:
-        counts: Number of ids of each column.
-        shared: `Column.shared_ids` of each column.
-    """
+    """Return the first row of each column's range in a table; one range per name of shared ids."""
     starts: list[int] = []
     known: dict[str, int] = {}
     rows = 0
@@ -296,10 +202,14 @@ def _first_rows(counts: Sequence[int], shared: Sequence[str | None]) -> list[int
 
 def _numbers_of(layout: FeatureLayout | None, name: str, width: int) -> list[int]:
     """Return the positions of a float feature with scaled numbers; without a layout, all."""
+    columns = _columns(layout, name, width)
+    return [i for i in range(width) if not columns or columns[i].kind not in _NO_HINGES]
+
+
+def _columns(layout: FeatureLayout | None, name: str, width: int) -> Sequence[Column]:
+    """Return the columns of a feature; empty if the layout does not have as many."""
     columns = layout.of(name) if layout is not None else ()
-    if len(columns) != width:
-        return list(range(width))
-    return [place for place, column in enumerate(columns) if column.kind not in _NO_HINGES]
+    return columns if len(columns) == width else ()
 
 
 def _columns_of(tensor: keras.KerasTensor, places: list[int]) -> list[keras.KerasTensor]:

@@ -1,8 +1,18 @@
-"""Create Keras metrics by name, for the kind of the label."""
+"""Create Keras metrics by name, for the kind of the label, with NaN where rows do not define them.
+
+Keras returns 0 there, which would look like the worst model. Rows of weight 0 do not count.
+
+    AUC, sensitivity at specificity, ...   no row is positive, or none is negative
+    precision                              no row is predicted positive
+    recall                                 no row is positive
+    F-score of a class                     no row has the class, and none is predicted to have it
+"""
 
 from __future__ import annotations
 
 import inspect
+import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -10,14 +20,20 @@ import numpy as np
 import tensorflow as tf
 
 from shared_core.nearest import nearest
-from trainer_module.common.json_values import Json
-from trainer_module.common.names import import_dotted
-from trainer_module.common.tensors import Tensors
+from trainer_module.common.tensors import Json, Tensors
+from trainer_module.common.user_values import import_dotted
 from trainer_module.data.label_scale import LabelScale
 from trainer_module.model.model_context import LabelKind
 
 # Keras' default of 200 thresholds gives AUC to about two decimals.
 _AUC_THRESHOLDS = 1000
+_OF_TWO_CLASSES = (
+    keras.metrics.AUC,
+    keras.metrics.SensitivityAtSpecificity,
+    keras.metrics.SpecificityAtSensitivity,
+    keras.metrics.PrecisionAtRecall,
+    keras.metrics.RecallAtPrecision,
+)
 
 
 def create_metric(name: str, kind: LabelKind) -> keras.metrics.Metric:
@@ -28,11 +44,9 @@ def create_metric(name: str, kind: LabelKind) -> keras.metrics.Metric:
     binary label, and metrics that expect one-hot labels would broadcast classes against
     probabilities.
 
-    Args:
-        name: Keras' name (`auc`, `TopKCategoricalAccuracy`, `mean_absolute_error`), or the dotted
-            path of a Metric class, of a function without arguments that returns a metric, or of a
-            function (labels, outputs) -> values. The metric's name is the part after the last dot.
-        kind: Kind of the label.
+    The name is Keras' (`auc`, `TopKCategoricalAccuracy`), or the dotted path of a Metric class, of
+    a function without arguments that returns a metric, or of a function (labels, outputs) ->
+    values; then the metric has the part after the last dot as its name.
 
     Raises:
         ValueError: There is no such metric, or its constructor needs arguments.
@@ -111,11 +125,7 @@ def check_labels(
 ) -> None:
     """Raise ValueError if a Keras metric would return a wrong number instead of an error.
 
-    Args:
-        metric: The metric that will be updated.
-        labels: A tensor `[rows, ...]`. Structures of tensors are not checked.
-        outputs: The model's outputs.
-        weights: `[rows]`, or None.
+    Structures of tensors are not checked.
     """
     if weights is not None and "int" in str(metric.dtype):
         raise ValueError(
@@ -215,3 +225,63 @@ def _custom_metric(path: str) -> keras.metrics.Metric:
             "arguments: return one from a function, or give a function (labels, outputs) -> values."
         )
     return made
+
+
+def defined_result(metric: keras.metrics.Metric) -> Tensors:
+    """Return `metric.result()`; NaN if the rows so far do not define it."""
+    inner = metric
+    while isinstance(getattr(inner, "metric", None), keras.metrics.Metric):
+        inner = inner.metric  # type: ignore[attr-defined]  # of OneHotLabels and the like
+    rule = _RULES.get(getattr(type(inner), "result", None))
+    return metric.result() if rule is None else rule(inner)
+
+
+def _two_class_metric(metric: keras.metrics.Metric) -> tf.Tensor:
+    # Counts are by threshold, and for multi-label AUC by class; each threshold counts all rows.
+    positive = metric.true_positives[0] + metric.false_negatives[0]
+    negative = metric.true_negatives[0] + metric.false_positives[0]
+    both = keras.ops.all(keras.ops.logical_and(positive > 0, negative > 0))
+    return _nan_unless(both, metric.result())
+
+
+def _precision(metric: keras.metrics.Metric) -> tf.Tensor:
+    return _nan_unless(_sum(metric.true_positives, metric.false_positives) > 0, metric.result())
+
+
+def _recall(metric: keras.metrics.Metric) -> tf.Tensor:
+    return _nan_unless(_sum(metric.true_positives, metric.false_negatives) > 0, metric.result())
+
+
+def _sum(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Return the sum `[thresholds]`, or a scalar for one threshold, as `result` does."""
+    both = one + other
+    return both[0] if both.shape[0] == 1 else both
+
+
+def _f_score(metric: keras.metrics.Metric) -> tf.Tensor:
+    """Average over the classes that occur, as scikit-learn does."""
+    right, wrong = metric.true_positives + 0.0, metric.false_positives + metric.false_negatives
+    there = right + wrong > 0
+    if metric.average in (None, "micro"):
+        return _nan_unless(there, metric.result())
+    square = metric.beta**2
+    taken_for, missed = metric.false_positives + 0.0, metric.false_negatives + 0.0
+    whole = (1 + square) * right + square * missed + taken_for
+    scores = keras.ops.divide_no_nan((1 + square) * right, whole)
+    counted = there if metric.average == "macro" else metric.intermediate_weights + 0.0
+    counted = keras.ops.cast(counted, scores.dtype)
+    total = keras.ops.sum(counted)
+    return _nan_unless(total > 0, keras.ops.divide_no_nan(keras.ops.sum(scores * counted), total))
+
+
+def _nan_unless(defined: tf.Tensor, result: tf.Tensor) -> tf.Tensor:
+    return keras.ops.where(defined, result, keras.ops.full_like(result, math.nan))
+
+
+# By the function that computes the result: a subclass with another `result` has no rule.
+_RULES: dict[Callable | None, Callable[[keras.metrics.Metric], tf.Tensor]] = {
+    **{kind.result: _two_class_metric for kind in _OF_TWO_CLASSES},
+    keras.metrics.Precision.result: _precision,
+    keras.metrics.Recall.result: _recall,
+    keras.metrics.FBetaScore.result: _f_score,
+}

@@ -11,19 +11,13 @@ import keras
 import tensorflow as tf
 
 from shared_core.nearest import nearest
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 from trainer_module.options.task_options import OptimizerConfig, ScheduleConfig
 from trainer_module.step.scaled_learning_rate import ScaledLearningRate
 
-_ANY_RATE = 1e-3
-
 
 def _optimizer_class(name: str) -> type[keras.optimizers.Optimizer]:
-    """Return the Keras class of that name; case is ignored.
-
-    Raises:
-        ValueError: Keras has no such optimizer.
-    """
+    """Return the Keras class of that name; case is ignored."""
     classes = {
         key.lower(): value
         for key, value in vars(keras.optimizers).items()
@@ -48,21 +42,16 @@ def create_optimizer(
 ) -> keras.optimizers.Optimizer:
     """Return the optimizer. Call it in the strategy's scope.
 
-    Args:
-        config: Name, learning rate, schedule and further options.
-        total_steps: Optimizer steps of the whole run, the default end of a schedule.
-        batch_sizes: Rows of a global batch, or sizes by step.
-        scaling: How the learning rate follows the sizes.
+    `total_steps` is the default end of a schedule; `scaling` is how the learning rate follows sizes
+    of global batches by step.
 
     Raises:
         ValueError: An unknown name, or an option that the optimizer does not take.
     """
     kind = _optimizer_class(config.name)
-    # "auto" is replaced by a number before training. To check names, any number works.
-    peak = _ANY_RATE if config.learning_rate == "auto" else config.learning_rate
-    rate: float | keras.optimizers.schedules.LearningRateSchedule = peak
+    rate: float | keras.optimizers.schedules.LearningRateSchedule = config.learning_rate
     if config.schedule is not None:
-        rate = _Schedule(peak, config.schedule, total_steps)
+        rate = _Schedule(config.learning_rate, config.schedule, total_steps)
     if scaling != "none" and isinstance(batch_sizes, Mapping):
         rate = ScaledLearningRate(rate, batch_sizes, scaling)
     options = dict(config.options)

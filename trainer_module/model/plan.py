@@ -18,10 +18,8 @@ import keras
 import tensorflow as tf
 
 from shared_core.nearest import nearest
-from trainer_module.common.improvement import better_mode
-from trainer_module.common.json_values import Json
-from trainer_module.common.names import import_dotted
-from trainer_module.common.tensors import LossFunction, LossLike
+from trainer_module.common.tensors import Json, LossFunction, LossLike
+from trainer_module.common.user_values import better_mode, import_dotted
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.devices.strategies import check_strategy
 from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function
@@ -41,21 +39,13 @@ _DEFAULT_LOSS = {
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A configuration and the objects that its names refer to.
-
-    Attributes:
-        config: The settings.
-        model_fn: Builds the model; None for the default model.
-        label_kind: Kind of the label; None while unknown.
-        loss: The loss; None while it is the default of an unknown kind.
-        metrics: Names of the evaluated metrics; None while they are the defaults of an unknown
-            kind.
-    """
+    """A configuration and the objects that its names refer to."""
 
     config: TrainerConfig
-    model_fn: ModelFn | None
-    label_kind: LabelKind | None
-    loss: LossFunction | None
+    model_fn: ModelFn | None  # builds the model; None for the default model
+    label_kind: LabelKind | None  # kind of the label; None while unknown
+    loss: LossFunction | None  # the loss; None while it is the default of an unknown kind
+    # Names of the evaluated metrics; None while they are the defaults of an unknown kind
     metrics: tuple[str, ...] | None
 
     def of_label(self, kind: LabelKind) -> Plan:
@@ -78,10 +68,7 @@ class Plan:
     ) -> tuple[keras.Model, keras.optimizers.Optimizer, LossFunction]:
         """Return model, optimizer and loss. Call it in the strategy's scope.
 
-        Args:
-            context: What the model is built from.
-            total_steps: Optimizer steps of the whole run, for the schedules of the learning rate
-                and of `model.sparsity`.
+        Schedules of the learning rate and of `model.sparsity` are for `total_steps`.
 
         Raises:
             ValueError: `model_fn` does not return a Keras 3 model, or the model has several outputs
@@ -158,11 +145,7 @@ def resolve(
 
     It creates metrics to check them, which starts TensorFlow: call `prepare_process` before it.
 
-    Args:
-        config: The settings: strategy, optimizer and its options, loss, metrics, early stopping,
-            activation, model_fn.
-        label_kind: Kind of the label, for loss and metrics; None if unknown.
-        section: Name of the settings in messages.
+    `section` is the name of the settings in messages.
 
     Raises:
         ValueError: The message has the setting, its value and the nearest valid name.

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 from trainer_module.options.batch_sizes import check_batch_sizes
 from trainer_module.options.settings import COUNT, RUN_LENGTH, RUNTIME_ONLY, Settings
 
@@ -80,8 +80,8 @@ class ClusterOptions(Settings):
     strategy: Annotated[str, RUNTIME_ONLY] = Field(
         default="auto",
         description=(
-            "one_device, mirrored, multi_worker, parameter_server or tpu. auto: parameter_server "
-            "or multi_worker if TF_CONFIG has servers or several workers; otherwise mirrored for "
+            "one_device, mirrored, multi_worker or parameter_server. auto: parameter_server or "
+            "multi_worker if TF_CONFIG has servers or several workers; otherwise mirrored for "
             "several GPUs or logical devices, and one_device for one."
         ),
     )

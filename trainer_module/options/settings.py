@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from shared_core.nearest import nearest
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 
 _Section = TypeVar("_Section", bound=BaseModel)
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_serializer, field_validator
 
-from trainer_module.common.json_values import Json
-from trainer_module.common.tensors import AddedLosses, Tensors
+from trainer_module.common.tensors import AddedLosses, Json, Tensors
 from trainer_module.options.settings import COUNT, RUNTIME_ONLY, Settings, parse_section
 
 _NonFinite = Literal["raise", "skip"]

@@ -98,13 +98,9 @@ class OptimizerConfig(Settings):
     """A Keras optimizer and its options."""
 
     name: str = Field(default="adamw", description="Keras name, such as adamw, adam, sgd or lion.")
-    learning_rate: float | Literal["auto"] = Field(
+    learning_rate: float = Field(
         default=1e-3,
-        description=(
-            "Learning rate, above 0; with a schedule, its peak. auto: a range test of 200 windows "
-            "with growing rates before the training; the rate is a tenth of the one with the "
-            "lowest loss."
-        ),
+        description="Learning rate, above 0; with a schedule, its peak.",
         json_schema_extra={"hint": "A schedule is set in optimizer.schedule"},
     )
     weight_decay: float | None = Field(
@@ -119,9 +115,9 @@ class OptimizerConfig(Settings):
 
     @field_validator("learning_rate")
     @classmethod
-    def _rate(cls, value: float | str) -> float | str:
-        if not isinstance(value, str) and not 0 < value < float("inf"):
-            raise ValueError('use a number above 0, or "auto"')
+    def _rate(cls, value: float) -> float:
+        if not 0 < value < float("inf"):
+            raise ValueError("use a number above 0")
         return value
 
 

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: phases, operations by layer, hints.
+"""Where the time of a step goes: phases, and peak memory.
 
 May import `loop`, `data`, `step` and the packages below them.
 """

@@ -1,9 +1,9 @@
-"""Measure where the time of optimizer steps goes."""
+"""Measure where the time of optimizer steps goes, in one process on CPU devices."""
 
 from __future__ import annotations
 
 import contextlib
-import os
+import dataclasses
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,23 +11,73 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-from trainer_module.common.positive_int import check_positive_int
+from trainer_module.common.user_values import check_positive_int
 from trainer_module.data.epoch_data import Batches, BatchSource, as_batches
-from trainer_module.devices.memory_budget import memory_status, reset_peak
+from trainer_module.devices.memory_budget import format_bytes, memory_status, reset_peak
 from trainer_module.devices.replicas import is_multi_worker, replica_kind
 from trainer_module.options.step_options import StepOptions
-from trainer_module.profiling.hints import find_hints
-from trainer_module.profiling.layer_scopes import layer_scopes
-from trainer_module.profiling.step_profile import StepProfile
-from trainer_module.profiling.timeline import CALL, OPEN, XLA_PART, divide_wall_time, most_expensive
-from trainer_module.profiling.xplane import read_trace
+from trainer_module.profiling.timeline import CALL, OPEN, XLA_PART, divide_wall_time, read_trace
 from trainer_module.step.scaled_learning_rate import follow_steps
 from trainer_module.step.train_step import SavedState, TrainStep
 
-STEPS, OPERATIONS = 50, 10
+STEPS = 50
 _MOST_STEPS = 1000  # of one trace
 _SECONDS_PER_CALL = 0.5  # as in TrainingLoop
 _FIRST_STEPS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class StepProfile:
+    """Where the time of optimizer steps went. `print(profile)` shows it as a table.
+
+    Attributes:
+        parts: Seconds per step of each part: reading, forward, backward, forward and backward
+            (XLA), reduction over replicas, update, host overhead, idle. They add up to
+            `recorded_seconds`.
+        recorded_seconds: Wall time of a step while TensorFlow's profiler records, which makes steps
+            slower.
+        seconds: Wall time of a step without the profiler, in a run directly before.
+        rows_per_second: Rows per second of that run.
+        steps: Number of steps in each of the two runs.
+        global_batch_rows: Mean number of rows of a step.
+        micro_batch_size: Rows of a micro-batch on one replica.
+        replicas: Number of replicas.
+        peak_memory_bytes: Peak of the resident memory of this process in the run without the
+            profiler, with TensorFlow itself, the model and the data.
+    """
+
+    parts: dict[str, float]
+    recorded_seconds: float
+    seconds: float
+    rows_per_second: float
+    steps: int
+    global_batch_rows: float
+    micro_batch_size: int
+    replicas: int
+    peak_memory_bytes: int
+
+    def __str__(self) -> str:
+        """Return the table as text."""
+        total = sum(self.parts.values())
+        slower = self.recorded_seconds / self.seconds - 1 if self.seconds > 0 else 0.0
+        shown = {n: t for n, t in self.parts.items() if n != XLA_PART or t > 0}
+        return "\n".join(
+            [
+                f"{self.steps} steps of {self.global_batch_rows:,.0f} rows on {self.replicas} "
+                f"replica{'s'[: self.replicas - 1]}, micro-batches of "
+                f"{self.micro_batch_size:,} rows",
+                "",
+                f"{'part':<28} {'ms per step':>11} {'share':>6}",
+                *(
+                    f"{name:<28} {seconds * 1e3:>11,.2f} {seconds / max(total, 1e-12):>6.1%}"
+                    for name, seconds in (*shown.items(), ("wall time", total))
+                ),
+                "",
+                f"rows/s        {self.rows_per_second:,.0f} ({self.seconds * 1e3:,.2f} ms per step"
+                f"; the profiler adds {max(slower, 0.0):.0%})",
+                f"peak memory   {format_bytes(self.peak_memory_bytes)} of this process",
+            ]
+        )
 
 
 def profile_step(
@@ -37,26 +87,12 @@ def profile_step(
     steps: int = STEPS,
     batch_size: int | None = None,
     steps_per_loop: int | Literal["auto"] = "auto",
-    operations: int = OPERATIONS,
 ) -> StepProfile:
     """Take optimizer steps with TensorFlow's profiler, and return where their time went.
 
-    How the numbers are made:
-
-    - The same steps run twice: without the profiler for rows per second and peak memory, then with
-      it for the parts. Both come after the steps that trace the graph.
-    - The profiler records when each operation ran. The names of operations say to which phase and
-      layer they belong. Each instant of the wall time counts for exactly one part, so that the
-      parts add up to it; operations of several parts that run at the same time share it equally.
-    - `reading` is the time in which the step waits for a batch and computes nothing. Reading beside
-      the step is free, except that it takes cores from the step, which no part shows.
-    - `host overhead` is Python, the start of a call, and TensorFlow's executor between operations;
-      `idle` is the rest: no thread of the step runs.
-    - `backward` includes the sum over micro-batches, and layers that are recomputed. XLA
-      (`jit_compile`) makes one operation of forward and backward, which have one part then.
-    - The profiler costs about a microsecond per operation. So small operations appear longer than
-      they are; compare `recorded_seconds` with `seconds`. Other programs on the same cores make
-      the parts longer in which they interrupt the step.
+    The same steps run twice, after those that trace the graph: without the profiler for rows per
+    second and peak memory, then with it for the parts (docs/profiling.md). The profiler costs about
+    a microsecond per operation: compare `recorded_seconds` with `seconds`.
 
     Model, optimizer, averages and counters have their previous values afterwards. A dataset that
     reshuffles has another order in its next iterator.
@@ -68,7 +104,6 @@ def profile_step(
         steps: Optimizer steps of each run, at most 1,000.
         batch_size: As in `TrainingLoop`.
         steps_per_loop: Optimizer steps per call of the graph, as in `TrainingLoop`.
-        operations: Number of most expensive operations to return.
 
     Returns:
         The profile; `print` shows it as a table.
@@ -85,7 +120,6 @@ def profile_step(
     """
     _check_step(train_step)
     steps = check_positive_int("steps", steps)
-    operations = check_positive_int("operations", operations)
     if steps > _MOST_STEPS:
         raise ValueError(
             f"steps={steps}: the trace of so many is too large; use at most {_MOST_STEPS:,}."
@@ -95,16 +129,15 @@ def profile_step(
     data = as_batches(batches, batch_size=batch_size, shuffle=None, seed=None)
     before = SavedState(train_step)
     try:
-        with layer_scopes(train_step.model) as layers:
-            runner = _Runner(_copy(train_step), data)
-            per_call = _steps_per_call(runner, steps, steps_per_loop)
-            reset_peak()
-            seconds, rows = runner.run(steps, per_call)
-            peak = memory_status()["VmHWM"]
-            with tempfile.TemporaryDirectory(prefix="profile-") as folder:
-                with _profiler(folder):
-                    recorded, _ = runner.run(steps, per_call)
-                events = read_trace(folder)
+        runner = _Runner(_copy(train_step), data)
+        per_call = _steps_per_call(runner, steps, steps_per_loop)
+        reset_peak()
+        seconds, rows = runner.run(steps, per_call)
+        peak = memory_status()["VmHWM"]
+        with tempfile.TemporaryDirectory(prefix="profile-") as folder:
+            with _profiler(folder):
+                recorded, _ = runner.run(steps, per_call)
+            events = read_trace(folder)
     finally:
         before.restore()
         follow_steps(train_step.optimizer, train_step.step)  # not the copy's
@@ -114,7 +147,6 @@ def profile_step(
             f"jit_compile=True: TensorFlow {tf.__version__} does not record the operations of XLA, "
             "whose time would count as host overhead; profile with jit_compile=False."
         )
-    replicas, micro_batch = train_step.strategy.num_replicas_in_sync, runner.micro_batch_size
     return StepProfile(
         parts=parts,
         recorded_seconds=recorded / steps,
@@ -122,16 +154,9 @@ def profile_step(
         rows_per_second=rows / seconds,
         steps=steps,
         global_batch_rows=rows / steps,
-        micro_batch_size=micro_batch,
-        replicas=replicas,
+        micro_batch_size=train_step.options.micro_batch_size,
+        replicas=train_step.strategy.num_replicas_in_sync,
         peak_memory_bytes=peak,
-        operations=most_expensive(events, layers, steps=steps, count=operations),
-        hints=find_hints(
-            parts,
-            micro_batches=round(rows / steps / replicas / micro_batch),
-            load=os.getloadavg()[0],
-            cores=os.cpu_count() or 1,
-        ),
     )
 
 
@@ -139,7 +164,6 @@ class _Runner:
     """Takes steps over data that is repeated as often as needed."""
 
     def __init__(self, step: TrainStep, data: Batches) -> None:
-        self.micro_batch_size = step.options.micro_batch_size
         self._step, self._data = step, data
         self._epoch = 0
         self._iterator: Iterator[Any] | None = None
@@ -152,7 +176,10 @@ class _Runner:
             is_new = self._iterator is None
             if self._iterator is None:
                 with tf.profiler.experimental.Trace(OPEN):
-                    self._iterator = self._open()
+                    data = self._data
+                    dataset: BatchSource = data(self._epoch) if callable(data) else data
+                    self._iterator = iter(dataset)
+                    self._epoch += 1
             with tf.profiler.experimental.Trace(CALL):
                 report = self._step.run(self._iterator, min(per_call, steps - done))
             if is_new and not report.steps:
@@ -161,12 +188,6 @@ class _Runner:
             if report.exhausted:
                 self._iterator = None
         return time.perf_counter() - started, rows
-
-    def _open(self) -> Iterator[Any]:
-        data = self._data
-        dataset: BatchSource = data(self._epoch) if callable(data) else data
-        self._epoch += 1
-        return iter(dataset)
 
 
 def _steps_per_call(runner: _Runner, steps: int, wanted: int | Literal["auto"]) -> int:
@@ -190,11 +211,7 @@ def _copy(step: TrainStep) -> TrainStep:
 
 @contextlib.contextmanager
 def _profiler(folder: str) -> Iterator[None]:
-    """Record a trace, without the calls of Python functions.
-
-    Raises:
-        ValueError: Another profiler is active.
-    """
+    """Record a trace, without the calls of Python functions."""
     # Level 3 has the operations, too, that TensorFlow found to be short.
     options = tf.profiler.experimental.ProfilerOptions(
         host_tracer_level=3, python_tracer_level=0, device_tracer_level=0

@@ -1,20 +1,32 @@
-"""Divide the wall time of traced steps into parts that add up to it."""
+"""Read a trace of TensorFlow's profiler, and divide its wall time into parts that add up to it."""
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
-from trainer_module.profiling.layer_scopes import layer_of
-from trainer_module.profiling.xplane import TraceEvent
 from trainer_module.window.trace import phase_of
 
+_HOST = "/host:CPU"
+_TYPES = {"int64": 3, "string": 9}  # of FieldDescriptorProto.Type
+_MESSAGE = 11
+# The fields that are needed of tsl/profiler/protobuf/xplane.proto, whose generated classes have
+# another module in each TensorFlow: name, number, type; * is repeated.
+_FIELDS = {
+    "XSpace": "planes 1 XPlane*",
+    "XPlane": "name 2 string, lines 3 XLine*, event_metadata 4 Entry*",
+    "Entry": "key 1 int64, value 2 XEventMetadata",  # of a map
+    "XEventMetadata": "name 2 string",
+    "XLine": "timestamp_ns 3 int64, events 4 XEvent*",
+    "XEvent": "metadata_id 1 int64, offset_ps 2 int64, duration_ps 3 int64",
+}
 CALL, OPEN = "trainer_module.call", "trainer_module.open_data"
 """Markers in the trace: a call of the graph, and the creation of an iterator."""
-
 XLA_PART = "forward and backward (XLA)"
 _PARTS: tuple[str, ...] = (
     "reading",
@@ -42,25 +54,67 @@ _CALLS = ("PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Wh
 _CALLS += ("StatelessWhile", "StatelessCase", "MapDefun", "RemoteCall")
 
 
-class OperationTime(NamedTuple):
-    """The operations of one type in one layer and phase.
+class _TraceEvent(NamedTuple):
+    """What a thread did in an interval."""
 
-    Attributes:
-        type: Type in TensorFlow, such as "MatMul".
-        layer: Name of the Keras layer; in parentheses for operations of no layer.
-        phase: Part of the step.
-        seconds: Time per step. Operations that run at the same time each count in full.
-        count: Number of operations per step.
+    name: str  # such as "step.forward/dense/MatMul:MatMul" for an operation (name:type)
+    start: int  # begin, in picoseconds on the clock of the trace
+    end: int
+
+
+def read_trace(folder: str) -> list[_TraceEvent]:
+    """Return the events of this machine's threads in all traces below a folder.
+
+    Raises:
+        ValueError: There is no trace.
     """
+    files = sorted(tf.io.gfile.glob(f"{folder}/plugins/profile/*/*.xplane.pb"))
+    if not files:
+        raise ValueError(f"{folder} has no plugins/profile/*/*.xplane.pb: TensorFlow wrote none.")
+    found: list[_TraceEvent] = []
+    for file in files:
+        with tf.io.gfile.GFile(file, "rb") as stream:
+            found += _host_events(stream.read())
+    return found
 
-    type: str
-    layer: str
-    phase: str
-    seconds: float
-    count: float
+
+def _host_events(content: bytes) -> Iterator[_TraceEvent]:
+    for plane in _space_class().FromString(content).planes:
+        if plane.name != _HOST:
+            continue
+        names = {entry.key: entry.value.name for entry in plane.event_metadata}
+        for line in plane.lines:
+            zero = line.timestamp_ns * 1000
+            for event in line.events:
+                start = zero + event.offset_ps
+                name = names.get(event.metadata_id, "")
+                yield _TraceEvent(name, start, start + event.duration_ps)
 
 
-def divide_wall_time(events: Sequence[TraceEvent]) -> dict[str, float]:
+@functools.cache
+def _space_class() -> Any:
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    package = "trainer_module_profiling"
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{package}.proto", package=package, syntax="proto3"
+    )
+    for message, fields in _FIELDS.items():
+        declared = file.message_type.add(name=message)
+        for text in fields.split(", "):
+            name, number, kind = text.split()
+            of = kind.rstrip("*")
+            field = declared.field.add(name=name, number=int(number))
+            field.label = field.LABEL_REPEATED if of != kind else field.LABEL_OPTIONAL
+            field.type = _TYPES.get(of, _MESSAGE)  # pyright: ignore[reportAttributeAccessIssue]
+            if of not in _TYPES:
+                field.type_name = f".{package}.{of}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.XSpace"))
+
+
+def divide_wall_time(events: Sequence[_TraceEvent]) -> dict[str, float]:
     """Return the seconds of each part; they add up to the time from the first marker to the last.
 
     Each instant counts for exactly one part, or in equal shares for the parts of the operations
@@ -117,7 +171,7 @@ def _sweep(spans: np.ndarray, length: int) -> dict[str, float]:
 
 
 def _hulls(
-    calls: Sequence[TraceEvent], spans: Sequence[tuple[int, int, int]], begin: int
+    calls: Sequence[_TraceEvent], spans: Sequence[tuple[int, int, int]], begin: int
 ) -> list[tuple[int, int]]:
     """Return the time from the first to the last activity in each call: before it is Python."""
     if not spans:
@@ -131,44 +185,6 @@ def _hulls(
         if first < len(starts) and last >= 0 and starts[first] < ends[last]:
             found.append((int(starts[first]), int(ends[last])))
     return found
-
-
-def most_expensive(
-    events: Sequence[TraceEvent], layers: list[str], *, steps: int, count: int
-) -> tuple[OperationTime, ...]:
-    """Return the operations that took most time in the calls of the graph, the longest first.
-
-    Operations of the data, which run beside the step, have the phase "reading".
-
-    Args:
-        events: The trace.
-        layers: The names that `layer_scopes` yielded.
-        steps: Number of steps in the trace.
-        count: Most operations to return.
-    """
-    times: dict[tuple[str, str, str], list[int]] = {}
-    for event in events:
-        found, part = _OPERATION.fullmatch(event.name), _part(event.name)
-        is_call = part is None and found is not None and found[2] in _CALLS
-        if found is None or is_call or _WAIT.fullmatch(event.name):
-            continue
-        phase = "reading" if part is None else _PARTS[part]
-        layer = layer_of(event.name, layers) or _PLACES.get(phase, "(loss and sums)")
-        times.setdefault((found[2], layer, phase), []).append(event.end - event.start)
-    longest = sorted(times.items(), key=lambda item: -sum(item[1]))[:count]
-    return tuple(
-        OperationTime(*key, seconds=sum(each) / 1e12 / steps, count=len(each) / steps)
-        for key, each in longest
-    )
-
-
-_PLACES = {
-    "reading": "(data)",
-    "reduction over replicas": "(replicas)",
-    "update": "(optimizer)",
-    XLA_PART: "(model)",
-    "host overhead": "(step)",
-}
 
 
 def _part(name: str) -> int | None:

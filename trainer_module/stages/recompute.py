@@ -50,9 +50,15 @@ def recompute(layer: keras.layers.Layer) -> keras.layers.Layer:
         return layer
 
     def call_recomputed(*args: object, **kwargs: object) -> Tensors:
-        if not uses_custom_gradient(layer) or _is_symbolic(args, kwargs):
+        flat = tf.nest.flatten((args, kwargs))
+        is_symbolic = any(isinstance(x, keras.KerasTensor) for x in flat)
+        if is_symbolic or not uses_custom_gradient(layer):
             return call(*args, **kwargs)
-        return custom_gradient(layer, call, _whole(layer), args, kwargs, again=True)
+        return custom_gradient(layer, call, whole, args, kwargs, again=True)
+
+    def whole(*args: object, **kwargs: object) -> Tensors:
+        # The layer with its casts: the backward pass calls it, where no call of it is active.
+        return layer(*args, **{**kwargs, "training": True})
 
     vars(call_recomputed).update(
         recomputes=True,
@@ -83,22 +89,6 @@ def recompute_layers(model: keras.Model, names: Iterable[str], *, field: str = "
             recompute(layer)
 
 
-def _whole(layer: keras.layers.Layer) -> Callable[..., Tensors]:
-    """Return a call of the whole layer in training mode, including its casts.
-
-    The backward pass uses it, where no call of the layer is active.
-    """
-
-    def call(*args: object, **kwargs: object) -> Tensors:
-        return layer(*args, **{**kwargs, "training": True})
-
-    return call
-
-
-def _is_symbolic(*structures: object) -> bool:
-    return any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(structures))
-
-
 def uses_custom_gradient(layer: keras.layers.Layer) -> bool:
     """Return whether a call of the layer has to use `custom_gradient` in the current context."""
     return in_window_forward_pass() and id(layer) not in _under_way.get()
@@ -110,18 +100,12 @@ def _on_device(device: str | None) -> contextlib.AbstractContextManager[object]:
 
 
 class _Ran(NamedTuple):
-    """The results of calling a layer.
-
-    Attributes:
-        outputs: Structure of tensors.
-        masks: The Keras mask of each tensor of `outputs`, or None.
-        losses: Losses that were passed to `add_loss`.
-        updates: New value of each non-trainable variable, including seeds; None if unchanged.
-    """
+    """The results of calling a layer."""
 
     outputs: Tensors
-    masks: list[tf.Tensor | None]
-    losses: list[tf.Tensor]
+    masks: list[tf.Tensor | None]  # the Keras mask of each tensor of `outputs`, or None
+    losses: list[tf.Tensor]  # losses that were passed to `add_loss`
+    # New value of each non-trainable variable, including seeds; None if unchanged
     updates: list[tf.Tensor | None]
 
     def tensors(self) -> list[tf.Tensor]:
@@ -155,16 +139,8 @@ def custom_gradient(
 ) -> Tensors:
     """Return `call(*args, **kwargs)` with the gradient that the module describes.
 
-    Args:
-        layer: The layer with all variables, seeds and losses that the call uses.
-        call: The forward pass.
-        again_call: The forward pass when it is recomputed in the backward pass, where no enclosing
-            layer is being called.
-        args: Structures of tensors and other values.
-        kwargs: Structures of tensors and other values.
-        again: Whether to keep only the inputs, and to recompute the forward pass in the backward
-            pass.
-        device: Device of both passes; None: the current device.
+    With `again`, only the inputs are kept, and the forward pass is computed again in the backward
+    pass, by `again_call`, since no enclosing layer is being called there.
     """
     trained = list(layer.trainable_variables)
     known = {id(variable) for variable in trained}

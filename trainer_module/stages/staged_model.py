@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterable, Sequence
 
 import keras
@@ -9,42 +10,95 @@ import tensorflow as tf
 
 from shared_core.nearest import nearest
 from trainer_module.checks.compiled import each_optimizer
-from trainer_module.common.tensors import Tensors
-from trainer_module.stages.placement import (
-    check_strategy_of_stages,
-    colocate_updates,
-    move,
-    stage_devices,
-)
+from trainer_module.common.tensors import Gradient, Tensors, Variable
 from trainer_module.stages.recompute import custom_gradient, uses_custom_gradient
 from trainer_module.window.spec import Placement, Result
 
 
-class Stage(keras.layers.Layer):
+def _move(stage: keras.layers.Layer, device: str) -> None:
+    """Recreate a stage's variables on its device, with their current values."""
+
+    def create_colocated(next_creator: Callable[..., tf.Variable], **kwargs: object) -> tf.Variable:
+        # OneDeviceStrategy reads nothing of the argument but its device.
+        return next_creator(**{**kwargs, "colocate_with": types.SimpleNamespace(device=device)})
+
+    values = [variable.numpy() for variable in stage.variables]
+    for variable, value in zip(stage.variables, values, strict=True):
+        if tf.distribute.has_strategy():
+            with tf.variable_creator_scope(create_colocated):
+                variable._initialize(value)
+        else:
+            with tf.device(device):
+                variable._initialize(value)
+
+
+def _colocate_updates(optimizer: keras.optimizers.Optimizer) -> None:
+    """Make an optimizer compute each variable's update on the device of the variable.
+
+    TensorFlow would compute all updates on the first device, and hold a stage's slots there.
+    """
+    update_step, apply_weight_decay = optimizer.update_step, optimizer._apply_weight_decay
+
+    def colocated_update_step(
+        gradient: Gradient, variable: Variable, learning_rate: tf.Tensor
+    ) -> None:
+        with tf.device(variable.device):
+            update_step(gradient, variable, learning_rate)
+
+    def colocated_weight_decay(variables: Sequence[Variable]) -> None:
+        for variable in variables:
+            with tf.device(getattr(variable, "value", variable).device):
+                apply_weight_decay([variable])
+
+    optimizer.update_step = colocated_update_step
+    optimizer._apply_weight_decay = colocated_weight_decay
+
+
+def _known_device(name: str) -> str:
+    """Return the full name of a device, or raise ValueError if it does not exist."""
+    if "/job:" in name and "/job:localhost" not in name:
+        return name  # a device of another process
+    names = {d.name.rpartition("device:")[2]: d.name for d in tf.config.list_logical_devices()}
+    short = name.rpartition("device:")[2].strip("/").upper()
+    if short not in names:
+        raise ValueError(
+            f"device {name!r} does not exist; {nearest(short, names)}. To split the CPU into "
+            "several devices, use create_strategy(logical_devices=...)."
+        )
+    return names[short]
+
+
+def _stage_devices(devices: Sequence[str] | None, stages: int) -> list[str]:
+    """Return the full names of the stages' devices."""
+    if devices is None:
+        found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        known = [device.name for device in found]
+    else:
+        known = [_known_device(name) for name in devices]
+    if len(known) < stages or (devices is not None and len(known) > stages):
+        raise ValueError(
+            f"{stages} stages need {stages} devices, and there are {len(known)}: "
+            f"{', '.join(known)}. Give one for each stage (the same one may occur twice), or use "
+            "fewer stages."
+        )
+    return known[:stages]
+
+
+class _Stage(keras.layers.Layer):
     """A layer that runs forward and backward on the device of its variables.
 
-    Attributes:
-        inner: The layer or model of the stage.
-        devices: One device per replica.
-        recomputed: Whether the backward pass recomputes the activations.
+    If it is `recomputed`, the backward pass computes its activations again.
     """
 
-    def __init__(
-        self, inner: keras.layers.Layer, devices: tuple[str, ...], *, recomputed: bool = False
-    ) -> None:
-        """Wrap a built layer."""
+    def __init__(self, inner: keras.layers.Layer, device: str, *, recomputed: bool = False) -> None:
+        """Wrap a built layer or model."""
         # The inputs are the outputs of the previous stage and are not cast here.
         super().__init__(name=f"stage_of_{inner.name}", dtype=inner.dtype_policy, autocast=False)
         self.inner = inner
-        self.devices = devices
+        self.device = device
         self.recomputed = recomputed
         self.supports_masking = True
         self.built = True
-
-    @property
-    def device(self) -> str:
-        """The device of the replica whose graph is being built."""
-        return self.devices[_replica()]
 
     def call(self, inputs: Tensors, training: bool | None = None) -> Tensors:
         """Return the stage's outputs."""
@@ -103,34 +157,36 @@ class StagedModel(keras.Model):
         Args:
             stages: Layers and models, the first with an `Input`. The input of each stage is the
                 output of the previous one. `split_model` splits a model into stages.
-            devices: One device per stage, such as "GPU:0" or "CPU:1". For N replicas N times as
-                many: those of the first replica's stages, then those of the second's. None: the
-                GPUs, or the logical CPU devices if there are none, in order.
+            devices: One device per stage, such as "GPU:0" or "CPU:1". None: the GPUs, or the
+                logical CPU devices if there are none, in order.
             recompute: Names of stages whose activations the backward pass recomputes.
             name: Name of the model.
 
         Raises:
             ValueError: There are no stages, the first stage has no inputs, the number of devices
                 does not fit, a device does not exist, a name in `recompute` is not a stage's, two
-                stages have the same name or share a variable, or the strategy's replicas are not on
-                the devices of the first stages.
+                stages have the same name or share a variable, or the strategy has replicas.
         """
         stages = list(stages)
         _check_stages(stages)
         strategy = tf.distribute.get_strategy()
-        replicas = strategy.num_replicas_in_sync
-        devices = stage_devices(devices, len(stages), replicas)
-        check_strategy_of_stages(strategy, devices, len(stages))
-        again = set(recompute)
-        _check_names(again, stages)
+        one_device = isinstance(strategy, tf.distribute.OneDeviceStrategy)
+        if tf.distribute.has_strategy() and not one_device:
+            raise ValueError(
+                f"a StagedModel assigns its stages to devices, so {type(strategy).__name__} cannot:"
+                " create the model outside of any strategy, or under 'one_device'."
+            )
+        devices = _stage_devices(devices, len(stages))
+        again, names = set(recompute), [stage.name for stage in stages]
+        for wrong in sorted(again - set(names)):
+            raise ValueError(f"recompute={wrong!r} is not a stage; {nearest(wrong, names)}")
         inputs = _new_inputs(_inputs_of(stages[0]))
         outputs = inputs
-        for number, stage in enumerate(stages):
+        for number, (stage, device) in enumerate(zip(stages, devices, strict=True)):
             stage(outputs)  # builds it
-            own = tuple(devices[number :: len(stages)])
             _check_shared(stages[: number + 1])
-            move(stage, own)
-            outputs = Stage(stage, own, recomputed=stage.name in again)(outputs)
+            _move(stage, device)
+            outputs = _Stage(stage, device, recomputed=stage.name in again)(outputs)
         super().__init__(inputs, outputs, name=name)
 
     @property
@@ -147,9 +203,9 @@ class StagedModel(keras.Model):
         )
 
     @property
-    def stages(self) -> list[Stage]:
+    def stages(self) -> list[_Stage]:
         """The stages, in order."""
-        return [layer for layer in self.layers if isinstance(layer, Stage)]
+        return [layer for layer in self.layers if isinstance(layer, _Stage)]
 
     def in_one_piece(self) -> keras.Model:
         """Return a plain model of the same layers and variables, without stages and devices."""
@@ -188,7 +244,7 @@ class _StagePlacement(Placement):
         """Make a built optimizer compute each update on the variable's device."""
         if len(self._model.stages) > 1:
             for one in each_optimizer(optimizer):
-                colocate_updates(one)
+                _colocate_updates(one)
 
 
 def _inputs_of(model: keras.Model) -> Tensors:
@@ -222,12 +278,6 @@ def _check_stages(stages: list[keras.layers.Layer]) -> None:
         raise ValueError(f"stages={names}: names repeat; give each stage another name.")
 
 
-def _check_names(recompute: set[str], stages: Sequence[keras.layers.Layer]) -> None:
-    names = [stage.name for stage in stages]
-    for name in sorted(recompute - set(names)):
-        raise ValueError(f"recompute={name!r} is not a stage; {nearest(name, names)}")
-
-
 def _check_shared(stages: Sequence[keras.layers.Layer]) -> None:
     owner: dict[int, str] = {}
     for stage in stages:
@@ -238,14 +288,6 @@ def _check_shared(stages: Sequence[keras.layers.Layer]) -> None:
                     f"{stage.name!r}, but can be on one device only. Split the model elsewhere, so "
                     "that the layers that share it are in one stage."
                 )
-
-
-def _replica() -> int:
-    """Return the number of the replica whose graph is being built; 0 in cross-replica context."""
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        return 0
-    return int(tf.get_static_value(context.replica_id_in_sync_group))
 
 
 def split_model(model: keras.Model, after: Sequence[str]) -> list[keras.Model]:

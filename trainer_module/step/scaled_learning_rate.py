@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.checks.compiled import each_optimizer
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 from trainer_module.options.batch_sizes import BatchSizes, check_batch_sizes
 
 _ScalingRule: TypeAlias = Literal["linear", "sqrt"]

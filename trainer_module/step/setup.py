@@ -14,9 +14,8 @@ from trainer_module.checks.compiled import (
     warn_if_logits,
 )
 from trainer_module.checks.model import check_model, reject_custom_train_step
-from trainer_module.common.optional_leaves import present_leaves, with_leaves
-from trainer_module.common.tensors import Gradient, LossLike
-from trainer_module.devices.graph_marks import GraphMarks
+from trainer_module.common.tensors import Gradient, LossLike, present_leaves, with_leaves
+from trainer_module.devices.multi_worker import GraphMarks
 from trainer_module.gradients.layer_gradients import check_placement, plan_clipping
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.options.step_options import StepOptions

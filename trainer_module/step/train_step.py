@@ -14,8 +14,14 @@ from trainer_module.checks.batch import check_batch, translate_tf_errors
 from trainer_module.checks.model import computes_in_float16
 from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.keras_arguments import naming_replacements
-from trainer_module.common.optional_leaves import present_leaves, with_leaves
-from trainer_module.common.tensors import Gradient, LossLike, PerReplica, Tensors
+from trainer_module.common.tensors import (
+    Gradient,
+    LossLike,
+    PerReplica,
+    Tensors,
+    present_leaves,
+    with_leaves,
+)
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.replicas import (
     Share,

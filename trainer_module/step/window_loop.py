@@ -8,8 +8,7 @@ from typing import NamedTuple, TypeAlias
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.optional_leaves import present_leaves, with_leaves
-from trainer_module.common.tensors import Tensors
+from trainer_module.common.tensors import Tensors, present_leaves, with_leaves
 from trainer_module.devices.replicas import Share
 from trainer_module.step.reports import StepReport
 from trainer_module.window.spec import Batch, unpack_share

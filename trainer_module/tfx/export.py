@@ -13,8 +13,7 @@ import tensorflow as tf
 from absl import logging
 
 from shared_core.feature_layout import Column, FeatureLayout
-from trainer_module.common.json_values import Json
-from trainer_module.common.tensors import Tensors
+from trainer_module.common.tensors import Json, Tensors
 from trainer_module.data.label_scale import LabelScale, label_numbers
 from trainer_module.model.model_context import TransformOutput
 from trainer_module.tfx.input_gradients import SIGNATURE, input_gradients_signature
@@ -61,15 +60,8 @@ def export_model(
     `assets.extra/raw_columns.json` lists the raw columns for serving: name, dtype, and argument of
     `raw`.
 
-    Args:
-        model: A Keras model over transformed features.
-        transform_output: tft.TFTransformOutput.
-        directory: Folder to write.
-        inputs: Transformed features that the model takes, as a dict.
-        label_scale: Scale of the model's outputs; they are converted back to the label's unit.
-        names: Meaning of the outputs. None: return the outputs unchanged.
-        layout: Names of packed columns, for `input_gradients`; None: Transform writes none.
-        with_gradients: Whether to export `input_gradients`.
+    The model takes `inputs`, transformed features, as a dict; its outputs are converted back by
+    `label_scale`, and `names` are their meaning.
 
     Raises:
         ValueError: With `with_gradients`; see `input_gradients_signature`.
@@ -114,8 +106,12 @@ def export_model(
     }
     archive = keras.export.ExportArchive()
     archive.track(model)
-    for table in _resources(layer):
-        archive.track(table)
+    # The layer's vocabulary tables, which the signatures need besides variables. It is a tf_keras
+    # model: session-style loaders would not find the tables of an attribute of the Keras 3 model,
+    # and tracked whole it would be traced again, which takes longer than the rest of the export.
+    for part in tf.train.TrackableView(layer).descendants():
+        if isinstance(part, tf.saved_model.experimental.TrackableResource):
+            archive.track(part)
     archive.add_endpoint("serving_default", serve, [examples_spec])
     archive.add_endpoint("transform_features", transform_features, [examples_spec])
     archive.add_endpoint("raw", raw, [raw_specs])
@@ -131,18 +127,6 @@ def export_model(
     archive.write_out(directory, verbose=False)
     _write_raw_columns(directory, serving_spec, arguments)
     logging.info("Exported the model to %s", directory)
-
-
-def _resources(layer: _TransformLayer) -> list[tf.saved_model.experimental.TrackableResource]:
-    """Return the transform layer's vocabulary tables, which the signatures need besides variables.
-
-    The layer is a tf_keras model. If it were an attribute of the Keras 3 model, session-style
-    loaders would not find its tables. If it were tracked whole, it would be traced again with
-    another signature, which takes longer than the rest of the export.
-    """
-    found = tf.train.TrackableView(layer).descendants()
-    resource = tf.saved_model.experimental.TrackableResource
-    return [trackable for trackable in found if isinstance(trackable, resource)]
 
 
 def _argument_names(columns: Sequence[str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from shared_core.feature_layout import FeatureLayout
 from trainer_module.checks.model import check_built
 from trainer_module.common.layers import replaced_calls
 from trainer_module.gradients.inputs import Differentiator, integrate
-from trainer_module.model.default_model import PackedEmbedding
+from trainer_module.model.layers import PackedEmbedding
 
 SIGNATURE = "input_gradients"
 SHARES, WEIGHTS = "path_shares", "path_weights"
@@ -67,7 +67,10 @@ def input_gradients_signature(
             the same name.
     """
     check_built(model)
-    specs = {name: _named(spec, argument_name(name)) for name, spec in features.items()}
+    specs = {
+        name: tf.TensorSpec([None, *spec.shape[1:]], spec.dtype, name=argument_name(name))
+        for name, spec in features.items()
+    }
     _check_names(features)
     embeddings = _find_id_embeddings(model, features)
     _check_gradients(features, embeddings)
@@ -132,17 +135,11 @@ def input_gradients_signature(
 
 
 class _IdEmbedding(NamedTuple):
-    """One call of a layer that gets ids and returns numbers.
-
-    Attributes:
-        layer: Name of the layer.
-        places: Place of each id that it gets, in order; empty if unknown.
-        separate: Whether the output has one part of equal size for each id, in their order.
-    """
+    """One call of a layer that gets ids and returns numbers."""
 
     layer: str
-    places: tuple[_Place, ...]
-    separate: bool
+    places: tuple[_Place, ...]  # place of each id that it gets, in order; empty if unknown
+    separate: bool  # whether the output has one part of equal size for each id, in their order
 
     def owners(self, columns: Mapping[_Place, str], size: int) -> list[str]:
         """Return the column that each of the output's numbers belongs to, else the layer."""
@@ -292,7 +289,3 @@ def _check_outputs(shapes: list[tuple[int | None, ...]]) -> None:
 
 def _width(spec: tf.TensorSpec) -> int:
     return int(np.prod(spec.shape[1:].as_list()))
-
-
-def _named(spec: tf.TensorSpec, name: str) -> tf.TensorSpec:
-    return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype, name=name)

@@ -11,36 +11,28 @@ import tensorflow as tf
 from shared_core.feature_layout import LayoutLabel
 from trainer_module.common.tensors import LossFunction
 from trainer_module.losses.weighted_loss import WeightedLoss
-from trainer_module.model.class_weights import class_names
+from trainer_module.model.data_context import class_names
 from trainer_module.model.model_context import TransformOutput
 
 FILE = "assets.extra/label.json"
 
 _Outputs = Literal["probabilities", "logits", "values"]
-
-
-class LabelNames(NamedTuple):
-    """The meaning of a model's outputs.
-
-    Attributes:
-        column: Name of the label column.
-        kind: binary, multiclass or regression.
-        classes: Names in the order of the model's outputs. For a binary label the negative class
-            comes first; it is `not <positive>` if the data has several other values. None for a
-            regression.
-        outputs: Kind of the outputs: probabilities, logits, or values whose meaning only the loss
-            knows.
-    """
-
-    column: str
-    kind: str | None
-    classes: list[str] | None
-    outputs: _Outputs
-
-
 # Bools of CSV files become ints; the raw schema does not list their names.
 _BOOLS = {"True": "False", "true": "false", "TRUE": "FALSE"}
 _OPPOSITES = _BOOLS | {other: word for word, other in _BOOLS.items()}
+OUTPUTS = "outputs"
+
+
+class LabelNames(NamedTuple):
+    """The meaning of a model's outputs."""
+
+    column: str
+    kind: str | None  # binary, multiclass or regression
+    # Names in the order of the model's outputs. For a binary label the negative class comes first;
+    # it is `not <positive>` if the data has several other values. None for a regression
+    classes: list[str] | None
+    # Kind of the outputs: probabilities, logits, or values whose meaning only the loss knows
+    outputs: _Outputs
 
 
 def label_names(
@@ -105,9 +97,6 @@ def _outputs(loss: LossFunction | None) -> _Outputs:
     return "values"
 
 
-OUTPUTS = "outputs"
-
-
 def with_classes(outputs: Mapping[str, tf.Tensor], names: LabelNames) -> dict[str, tf.Tensor]:
     """Return the outputs of a signature, and their meaning if the model is a classifier.
 
@@ -120,12 +109,7 @@ def with_classes(outputs: Mapping[str, tf.Tensor], names: LabelNames) -> dict[st
     as in TensorFlow's classification signatures. Their `scores` are named `probabilities` here,
     because TFMA prefers `scores` to `outputs` and would then match labels by `classes`.
 
-    Args:
-        outputs: Tensors by name; `[rows, classes]`, or `[rows, 1]` or `[rows]` for a binary label.
-        names: Names of the label and its classes.
-
-    Returns:
-        Only the outputs if there are several, or if their meaning is unknown.
+    Only the outputs are returned if there are several, or if their meaning is unknown.
     """
     values = outputs.get(OUTPUTS)
     if names.classes is None or names.outputs == "values" or values is None or len(outputs) > 1:

@@ -12,8 +12,7 @@ from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
 from trainer_module.model.data_context import unsized_ids
 from trainer_module.model.plan import resolve
-from trainer_module.profiling.profile_step import STEPS, profile_step
-from trainer_module.profiling.step_profile import StepProfile
+from trainer_module.profiling.profile_step import STEPS, StepProfile, profile_step
 from trainer_module.step.train_step import TrainStep
 from trainer_module.tfx.data import open_data
 from trainer_module.training.prepare import check_rows, prepare

@@ -1,12 +1,15 @@
-"""TFX's entry point of the trainer, `run_fn`.
+"""TFX's entry point of the trainer: tfx.components.Trainer(run_fn="trainer_module.run_fn").
 
-tfx.components.Trainer(run_fn="trainer_module.run_fn", ...)
+If `trainer.workers` is above 1 and TF_CONFIG names no workers, `run_fn` starts them on this
+machine, as a test before a cluster is used: each process calls it with the same arguments and with
+a TF_CONFIG. On a cluster the platform sets TF_CONFIG, and `workers` starts nothing.
 
 `python -m trainer_module.tfx.run IN OUT` is one of a node's workers on this machine.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -22,14 +25,18 @@ from shared_core.atomic_files import atomic_write_text
 from trainer_module.baselines.baselines import write_baselines
 from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.checks.warn_once import write_warnings
-from trainer_module.common.progress import ProgressLines
+from trainer_module.common.progress import ProgressLines, attached, parse_line
 from trainer_module.config import TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.cluster import Cluster, cluster_of_environment
+from trainer_module.devices.local_cluster import WorkersFailed, launch
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.process import check_gpu_visible, prepare_process
-from trainer_module.devices.server_task import serve_until_chief_exits
-from trainer_module.devices.strategies import check_strategy, create_strategy
+from trainer_module.devices.strategies import (
+    check_strategy,
+    create_strategy,
+    serve_until_chief_exits,
+)
 from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop.callback import FitResult
 from trainer_module.model.data_context import TransformedData, unsized_ids
@@ -38,13 +45,18 @@ from trainer_module.tfx.data import open_data, split_files
 from trainer_module.tfx.export import export_model, write_input_checks
 from trainer_module.tfx.input_gradients import check_one_output
 from trainer_module.tfx.label_names import label_names, write_label
-from trainer_module.tfx.local_workers import train_on_local_workers
 from trainer_module.training.prepare import Folders, check_rows
 from trainer_module.training.train import Trained, keras_set_up, train
 from trainer_module.tuning.hyperparameters import with_hyperparameters
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs
+
+# The fields of TFX's FnArgs that run_fn reads; others hold functions, which are not serializable.
+_ARGUMENTS = (
+    *("train_files", "eval_files", "transform_output", "transform_graph_path", "schema_path"),
+    *("serving_model_dir", "model_run_dir", "train_steps", "hyperparameters", "custom_config"),
+)
 
 
 def run_fn(fn_args: FnArgs) -> FitResult | None:
@@ -89,7 +101,7 @@ def run_fn(fn_args: FnArgs) -> FitResult | None:
         config = with_hyperparameters(config, fn_args.hyperparameters)
     cluster = cluster_of_environment()
     if (config.workers or 1) > 1 and cluster is None:
-        return train_on_local_workers(
+        return _train_on_local_workers(
             fn_args, config, log_dir=os.path.join(_run_dir(fn_args), "workers")
         )
     prepare_process(config)
@@ -224,3 +236,51 @@ def _train_as_local_worker(arguments: str, result: str) -> None:
 
 if __name__ == "__main__":
     _train_as_local_worker(*sys.argv[1:])
+
+
+def _train_on_local_workers(fn_args: FnArgs, config: TrainerConfig, *, log_dir: str) -> FitResult:
+    """Train by `run_fn` in several processes of this machine; return the chief's result.
+
+    This process reports the chief's progress. Each worker's output is written to its log file.
+
+    Raises:
+        RuntimeError: A worker failed. The message has its number, its last lines and its log file.
+    """
+    workers = config.workers or 1
+    servers = int(config.strategy == "parameter_server")
+    local = "://" not in log_dir
+    with tempfile.TemporaryDirectory(prefix="workers-") as folder:
+        arguments, result = Path(folder, "arguments.json"), Path(folder, "result.json")
+        arguments.write_text(
+            json.dumps({name: getattr(fn_args, name, None) for name in _ARGUMENTS})
+        )
+        logs = Path(log_dir) if local else Path(tempfile.mkdtemp(prefix="worker-logs-"))
+        logging.info("Training on %d workers of this machine; their logs are in %s", workers, logs)
+        # So that workers find the user's modules.
+        here = [os.getcwd(), *(os.path.abspath(entry) for entry in sys.path if entry != "")]
+        try:
+            launch(
+                [
+                    *(sys.executable, "-m", "trainer_module.tfx.run"),
+                    *(str(arguments), str(result)),
+                ],
+                workers=workers,
+                parameter_servers=servers,
+                log_dir=logs,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(here)},
+                on_line=functools.partial(_relay, "chief" if servers else "worker 0"),
+            )
+        except WorkersFailed as error:
+            raise RuntimeError(f"training on {workers} workers of this machine: {error}") from None
+        return FitResult(**json.loads(result.read_text()))
+
+
+def _relay(chief: str, name: str, line: str) -> None:
+    """Log a line of a worker; attach the chief's progress as records."""
+    is_chief = name == chief
+    if record := parse_line(line):
+        if is_chief:
+            text, progress = record
+            logging.get_absl_logger().info(text, extra=attached(progress))
+        return
+    logging.log(logging.INFO if is_chief else logging.DEBUG, "[%s] %s", name, line)

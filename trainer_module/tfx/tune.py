@@ -104,11 +104,7 @@ def tuner_fn(fn_args: FnArgs) -> _TunerFnResult:
 
 
 def _strategy_name(config: TrainerConfig) -> str:
-    """Return the strategy of the trials, which run on one machine; the result is the same.
-
-    Raises:
-        ValueError: TF_CONFIG has several workers.
-    """
+    """Return the strategy of the trials, which run on one machine; the result is the same."""
     cluster = cluster_of_environment()
     if cluster is not None and len(cluster.workers) > 1:
         raise ValueError(

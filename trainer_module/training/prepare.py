@@ -11,16 +11,15 @@ from absl import logging
 
 from trainer_module.baselines.linear_start import LinearStart, find_linear_start, has_linear_start
 from trainer_module.common.code_fingerprint import code_digests
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
-from trainer_module.data.dataset_fingerprint import files_identity
+from trainer_module.data.dataset_steps import files_identity
 from trainer_module.data.input_pipeline import DataSummary, Examples
 from trainer_module.data.label_scale import LabelScale, find_label_scale, has_logarithm
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.worker_group import WorkerGroup
-from trainer_module.memory.micro_batch_rows import micro_batch_rows
-from trainer_module.model.class_weights import find_class_weights
-from trainer_module.model.data_context import TransformedData, model_context
+from trainer_module.memory.micro_batch_size import micro_batch_rows
+from trainer_module.model.data_context import TransformedData, find_class_weights, model_context
 from trainer_module.model.model_context import ModelContext
 from trainer_module.model.plan import Plan
 

@@ -12,10 +12,9 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.baselines.linear_start import set_linear_weights
-from trainer_module.common.json_values import Json
-from trainer_module.common.tensors import LossFunction
+from trainer_module.common.tensors import Json, LossFunction
 from trainer_module.config import TrainerConfig
-from trainer_module.data.dataset_fingerprint import files_identity
+from trainer_module.data.dataset_steps import files_identity
 from trainer_module.data.input_pipeline import DataSummary, Examples
 from trainer_module.data.label_scale import LabelScale
 from trainer_module.devices.replicas import is_multi_worker, replicas_here
@@ -27,10 +26,10 @@ from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.progress_log import ProgressLog
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.model.data_context import TransformedData
+from trainer_module.model.layers import PrunedDense
 from trainer_module.model.metrics import InOwnUnit
 from trainer_module.model.model_context import inputs_of
 from trainer_module.model.plan import Plan
-from trainer_module.model.pruned_dense import PrunedDense
 from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
 from trainer_module.step.reports import Step
 from trainer_module.step.train_step import TrainStep
@@ -41,7 +40,6 @@ from trainer_module.training.prepare import (
     prepare,
     run_fingerprint,
 )
-from trainer_module.tuning.auto_learning_rate import with_learning_rate
 
 
 class Trained(NamedTuple):
@@ -151,7 +149,7 @@ class _Built(NamedTuple):
 
 
 def build(prepared: Prepared) -> _Built:
-    """Build the objects, create the run's folder and measure "auto" settings."""
+    """Build the objects, and create the run's folder."""
     plan, config, strategy = prepared.plan, prepared.config, prepared.strategy
     scale = prepared.label_scale
     with strategy.scope():
@@ -169,8 +167,6 @@ def build(prepared: Prepared) -> _Built:
         replicas=replicas_here(strategy) if is_multi_worker(strategy) else None,
     )
     folder = _run_folder(prepared, examples)
-    if config.optimizer.learning_rate == "auto":
-        optimizer = _optimizer_of_measured_rate(prepared, model, examples, folder)
     step = _step(prepared, model, optimizer, loss_fn)
     checkpoints = None
     if folder is not None:
@@ -200,23 +196,6 @@ def _run_folder(prepared: Prepared, examples: Examples) -> str | None:
     if shared:  # the same rows give a model of another shape
         fingerprint["shared_ids"] = shared
     return run_folder(parent, fingerprint, makes=prepared.workers.is_chief)
-
-
-def _optimizer_of_measured_rate(
-    prepared: Prepared, model: keras.Model, examples: Examples, folder: str | None
-) -> keras.optimizers.Optimizer:
-    plan = with_learning_rate(
-        prepared.plan,
-        model,
-        examples,
-        prepared.strategy,
-        micro_batch_size=prepared.micro_batch_size,
-        shuffle_buffer_rows=prepared.shuffle_buffer_rows,
-        record_dir=folder,
-        run_dir=prepared.folders.run,
-    )
-    with prepared.strategy.scope():
-        return plan.create_optimizer(prepared.length.total_steps)
 
 
 def _step(

@@ -37,10 +37,6 @@ def _setting_paths(model: type[BaseModel] = TrainerConfig, prefix: str = "") -> 
 def type_of(path: str, *, field: str = "trainer") -> DeclaredType:
     """Return the declared type of a setting; object below a free dict (optimizer.options.beta_1).
 
-    Args:
-        path: Dotted path of a TrainerConfig field.
-        field: Prefix of the path in the error message; "" for none.
-
     Raises:
         ValueError: There is no such setting. The message has the nearest name.
     """
@@ -61,11 +57,6 @@ def with_values(
     config: TrainerConfig, values: Mapping[str, Setting], *, section: str = "trainer"
 ) -> TrainerConfig:
     """Return the configuration with other values for some settings.
-
-    Args:
-        config: The configuration; it is not changed.
-        values: Dotted path of a field to its value.
-        section: Name of the configuration in messages.
 
     Raises:
         ValueError: There is no such setting, or the values are wrong or do not fit the others.
@@ -93,10 +84,7 @@ def _value_at(config: TrainerConfig, path: str) -> Setting:
 def with_hyperparameters(config: TrainerConfig, found: Mapping[str, Setting]) -> TrainerConfig:
     """Return the configuration with a Tuner's best values, and log them.
 
-    Args:
-        config: The Trainer's configuration.
-        found: KerasTuner's `HyperParameters.get_config()`, as TFX passes it to a Trainer: its
-            `values` are named by dotted paths of TrainerConfig fields.
+    `found` is KerasTuner's `HyperParameters.get_config()`, as TFX passes it to a Trainer.
 
     Raises:
         ValueError: A name is not a setting, or a value does not fit its setting.

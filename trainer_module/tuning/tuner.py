@@ -11,8 +11,8 @@ from absl import logging
 from keras_tuner.engine import base_tuner
 
 from shared_core.nearest import nearest
-from trainer_module.common.improvement import Mode, better_mode, is_better
 from trainer_module.common.progress import TrialEnded, TrialFailed, TrialNumber, attached
+from trainer_module.common.user_values import Mode, better_mode, is_better
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
 from trainer_module.loop.callback import Callback
 from trainer_module.loop.progress_log import ProgressLog
@@ -26,7 +26,7 @@ from trainer_module.tuning.hyperparameters import (
     setting_values,
     type_of,
 )
-from trainer_module.tuning.tuner_config import SearchRange, TunerConfig
+from trainer_module.tuning.tuner_config import TunerConfig
 
 _TrainTrial = Callable[[TrainerConfig, Callback], Mapping[str, float]]
 
@@ -51,12 +51,8 @@ class SettingsTuner(base_tuner.BaseTuner):
     ) -> None:
         """Prepare the search.
 
-        Args:
-            trainer: The training to tune.
-            tuning: Search space, algorithm and number of trials; checked against `trainer`.
-            train_trial: Trains a configuration, reports its progress to the callback, and returns
-                the metrics of the final model.
-            directory: Folder for KerasTuner's files.
+        `train_trial` trains a configuration, reports its progress to the callback, and returns the
+        metrics of the final model. `directory` is for files of KerasTuner.
         """
         self.trainer = trainer
         self.tuning = tuning
@@ -142,7 +138,10 @@ def _search_space(tuning: TunerConfig) -> keras_tuner.HyperParameters:
         if searched.values is not None:
             space.Choice(path, as_choices(searched.values))
             continue
-        number = space.Float if _has_fractions(path, searched) else space.Int
+        declared = alternatives(type_of(path))
+        given = {type(number) for number in (searched.min, searched.max, searched.step)}
+        has_fractions = float in declared or (object in declared and float in given)
+        number = space.Float if has_fractions else space.Int
         number(path, searched.min, searched.max, step=searched.step, sampling=searched.sampling)
     return space
 
@@ -163,12 +162,6 @@ def _why_nan(metrics: Mapping[str, float], objective: str) -> str:
         "example, all labels are of one class, or no row is predicted positive. Choose another "
         "tuner.objective, such as loss, or another split."
     )
-
-
-def _has_fractions(path: str, searched: SearchRange) -> bool:
-    declared = alternatives(type_of(path))
-    given = {type(number) for number in (searched.min, searched.max, searched.step)}
-    return float in declared or (object in declared and float in given)
 
 
 def _oracle(

@@ -18,8 +18,8 @@ from pydantic import (
 )
 
 from shared_core.nearest import nearest
-from trainer_module.common.improvement import better_mode
-from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Json
+from trainer_module.common.user_values import better_mode
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.options.settings import fix_of, parse_section
 from trainer_module.tuning.hyperparameters import (
@@ -224,12 +224,6 @@ class TunerConfig(BaseModel):
             raise ValueError(
                 f"{own}.algorithm=hyperband counts epochs, and {section}.steps={trainer.steps}: "
                 f"give {own}.epochs."
-            )
-        if trainer.optimizer.learning_rate == "auto" and "optimizer.learning_rate" in self.search:
-            raise ValueError(
-                f"{own}.search: optimizer.learning_rate is searched, and "
-                f"{section}.optimizer.learning_rate='auto' finds it before each training: remove "
-                "one of them."
             )
         if self.objective == "loss" and "loss" in self.search:
             raise ValueError(

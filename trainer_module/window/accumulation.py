@@ -14,8 +14,15 @@ from trainer_module.checks.batch import check_xla_types, count_rows
 from trainer_module.checks.compiled import warn_compile_args_ignored
 from trainer_module.checks.model import check_built, check_jit_compile, reject_custom_train_step
 from trainer_module.common.keras_arguments import naming_replacements
-from trainer_module.common.optional_leaves import map_present, present_leaves, with_leaves
-from trainer_module.common.tensors import Gradient, LossLike, Tensors, Variable
+from trainer_module.common.tensors import (
+    Gradient,
+    LossLike,
+    Tensors,
+    Variable,
+    map_present,
+    present_leaves,
+    with_leaves,
+)
 from trainer_module.devices.replicas import replica_kind
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.describe import Description, check_rows, describe

@@ -10,8 +10,7 @@ from trainer_module.checks.batch import check_batch
 from trainer_module.checks.model import reject_assignments
 from trainer_module.checks.randomness import reject_stateful_draws
 from trainer_module.checks.row_independence import MOST_ROWS, check_rows_are_independent
-from trainer_module.common.optional_leaves import present_leaves, with_leaves
-from trainer_module.common.tensors import Tensors
+from trainer_module.common.tensors import Tensors, present_leaves, with_leaves
 from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec

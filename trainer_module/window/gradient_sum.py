@@ -27,8 +27,13 @@ import keras
 import tensorflow as tf
 
 from trainer_module.checks.compiled import each_optimizer, is_several
-from trainer_module.common.optional_leaves import present_leaves, with_leaves
-from trainer_module.common.tensors import AddedLosses, Gradient, Variable
+from trainer_module.common.tensors import (
+    AddedLosses,
+    Gradient,
+    Variable,
+    present_leaves,
+    with_leaves,
+)
 from trainer_module.devices.replicas import is_multi_worker
 
 

@@ -38,12 +38,8 @@ _Counters = list[_Counts]  # one per column
 def most_frequent(x: tf.Tensor) -> tf.Tensor:
     """Analyze the most frequent value of every column over the whole analysis data.
 
-    Args:
-        x: float64 `[batch, n]`, NaN where a value is missing; or string `[batch, n]`, empty where
-            it is.
-
-    Returns:
-        `[n]` of the same type: NaN, or empty, for a column without any value.
+    `x` is float64 `[batch, n]`, NaN where a value is missing, or string, empty there; so is the
+    result `[n]`, of a column without any value.
     """
     is_text = x.dtype == tf.string
     combiner = _MostFrequentCombiner(x.shape[1], is_text=is_text)
@@ -138,11 +134,9 @@ class _MostFrequentCombiner(compat.Combiner):
 
 
 def with_counts(blocks: Sequence[Block], counted: Collection[str]) -> list[Block]:
-    """Return the blocks, with the counts of their sources kept in the graph.
+    """Return the blocks of all output columns, with the counts of their sources kept in the graph.
 
-    Args:
-        blocks: of all output columns.
-        counted: sources that need none.
+    Those of `counted` have been counted.
     """
     first: dict[str, tuple[int, int]] = {}  # source -> block, and place in it
     for at, block in enumerate(blocks):
@@ -181,14 +175,10 @@ class DateCounts(NamedTuple):
 def with_unread(
     block: Block, raw: tf.Tensor, given: tf.Tensor, missing: tf.Tensor, names: Sequence[str]
 ) -> Block:
-    """Return `block`, with counts and examples kept in the graph.
+    """Return `block`, made of dates, with counts and examples kept in the graph.
 
-    Args:
-        block: made of the dates.
-        raw: string or float64 `[batch, n]`.
-        given: bool `[batch, n]`, where the data has a value.
-        missing: bool `[batch, n]`, where the encoder has none.
-        names: of the columns.
+    `raw` is string or float64 `[batch, n]`; `given` says where the data has a value, `missing`
+    where the encoder has none.
     """
     unread = tf.logical_and(given, missing)
     of_batch = DateCounts(*(tf.math.count_nonzero(which, axis=0) for which in (given, unread)))

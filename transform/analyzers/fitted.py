@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2
+
+from transform.block import tf
 
 _ATTRIBUTE = "_fitted"  # graph rewriters keep attributes that begin with an underscore
 _FIELDS = "_fitted_fields"
@@ -26,13 +26,10 @@ Record = TypeVar("Record", bound=NamedTuple)
 
 
 class Fitted(NamedTuple):
-    """One kept tensor.
+    """One kept tensor: the word that it was kept under, and numbers or texts.
 
-    Attributes:
-        what: The word that it was kept under.
-        fields: Of a record, the names along the first axis; its columns are along the last one.
-        columns: Without fields, along the first axis.
-        values: The numbers, or texts.
+    `fields` are the names along the first axis of a record, whose columns are along the last one;
+    without fields, columns are along the first axis.
     """
 
     what: str
@@ -41,11 +38,7 @@ class Fitted(NamedTuple):
     values: np.ndarray
 
     def by_column(self) -> dict[str, np.ndarray]:
-        """Return column -> its values; of a record `[fields, ...]`.
-
-        Raises:
-            ValueError: values and columns differ in number: another version wrote the graph.
-        """
+        """Return column -> its values, of a record `[fields, ...]`; ValueError: other columns."""
         along = self.values if not self.fields else np.moveaxis(self.values, -1, 0)
         if len(along) != len(self.columns):
             raise ValueError(
@@ -55,11 +48,7 @@ class Fitted(NamedTuple):
         return dict(zip(self.columns, along, strict=True))
 
     def record(self, kind: type[Record], values: np.ndarray) -> Record:
-        """Return values whose first axis is `fields`, by these names.
-
-        Raises:
-            ValueError: the record has other fields: another version wrote the graph.
-        """
+        """Return values whose first axis is `fields`, by these names; ValueError: it has others."""
         if self.fields != kind._fields:
             raise ValueError(
                 f"the transform graph holds {self.what} of {self.fields}, not of {kind._fields}: "
@@ -75,14 +64,12 @@ class FittedColumn:
     Attributes:
         statistics: `FittedStatistics` of a scaled column.
         order: `OrderStatistics` of a scaled column, where any column wants quantiles.
-        moments_of_keys: `Moments`, float64 `[keys + 1]` each; the last are those of all rows.
         values: Everything else, by the word that it was kept under: `filling`, `most_frequent`,
             `boundaries`, `quantiles`, ...; of a record (`power`), a number for each of its fields.
     """
 
     statistics: Any = None
     order: Any = None
-    moments_of_keys: Any = None
     values: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -98,11 +85,8 @@ def keep(
 ) -> tf.Tensor:
     """Return `values` as a kept tensor, from which the outputs have to be computed.
 
-    Args:
-        values: any tensor that depends on no row of the data.
-        what: a word for what it holds.
-        columns: the columns that it is of: along the first axis, or along the last one of a record.
-        fields: of a record, the names along the first axis.
+    They depend on no row of the data; `what` is a word for them. `columns` are along the first
+    axis, or along the last one of a record, the names of whose first axis are `fields`.
     """
     kept = tf.identity(values, name=f"fitted/{what}")
     if not tf.executing_eagerly():
@@ -118,13 +102,9 @@ def keep_record(record: Record, what: str, columns: Sequence[str]) -> Record:
 
 
 def fitted_numbers(uri: str) -> list[Fitted]:
-    """Read what `keep` kept.
+    """Read what `keep` kept in the graph of the `transform_graph` artifact under `uri`.
 
-    Args:
-        uri: of the `transform_graph` artifact, or `TFTransformOutput`'s folder.
-
-    Returns:
-        The kept tensors; none where another `preprocessing_fn` made the graph.
+    There are none where another `preprocessing_fn` made the graph.
     """
     import tensorflow_transform as tft
 
@@ -150,6 +130,8 @@ def fitted_numbers(uri: str) -> list[Fitted]:
 
 
 def _write(op: tf.Operation, attribute: str, words: Sequence[str]) -> None:
+    from tensorflow.core.framework import attr_value_pb2
+
     encoded = attr_value_pb2.AttrValue.ListValue(s=[word.encode() for word in words])
     op._set_attr(attribute, attr_value_pb2.AttrValue(list=encoded))
 

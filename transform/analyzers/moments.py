@@ -9,15 +9,6 @@ merged by Chan, Golub and LeVeque's update ("Algorithms for computing the sample
     mean = mean_a + d n_b / n
     M2   = M2_a + M2_b + d^2 n_a n_b / n
 
-The same of each key's rows, separately: one analyzer per column of keys, for all columns that are
-scaled by it; its memory grows with the number of keys, up to `max_keys`. A key is the 63-bit
-fingerprint of its text: of 10,000 keys, two are taken for one with probability 5e-12.
-
-    missing key                     a key like any other
-    key that the analysis lacks,
-    or without a value of x there   mean and variance over all rows
-    x constant among the key's rows 0, for unseen x too
-
 Yeo and Johnson's power of each column, by maximum likelihood, in one pass over the data.
 
     psi(x, l) = ((1 + x)^l - 1) / l               x >= 0   (log(1 + x)   where l = 0)
@@ -38,19 +29,15 @@ power.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from transform import compat
-from transform.analyzers.fitted import keep
-from transform.block import Array
-from transform.compat import from_bytes, to_bytes
+from transform.block import LARGEST, Array
 
 STATISTICS = "statistics"  # what `FittedStatistics` are kept as
-LARGEST = 2.0**480  # 3e144: for mean and variance, larger numbers count as this; no sum overflows
 
 
 class Moments(NamedTuple):
@@ -61,14 +48,6 @@ class Moments(NamedTuple):
     m2: Array  # sum of squared distances from the mean
     minimum: Array  # +inf where count is 0
     maximum: Array  # -inf where count is 0
-
-    @classmethod
-    def empty(cls, shape: Sequence[int]) -> np.ndarray:
-        """Return float64 `[5, *shape]` without rows."""
-        stacked = np.zeros([len(cls._fields), *shape], np.float64)
-        moments = cls(*stacked)  # views of it
-        moments.minimum[...], moments.maximum[...] = np.inf, -np.inf
-        return stacked
 
 
 class FittedStatistics(NamedTuple):
@@ -102,12 +81,8 @@ class FittedStatistics(NamedTuple):
 def column_statistics(x: tf.Tensor, *, name: str = "column_statistics") -> FittedStatistics:
     """Analyze every column of `x` over the whole analysis data.
 
-    Args:
-        x: float64 `[batch, n]`, NaN where a value is missing, never infinite.
-        name: name scope of the analyzer, which Beam's stages show.
-
-    Returns:
-        The statistics, known once Transform's analysis has run.
+    `x` is float64 `[batch, n]`, NaN where a value is missing, never infinite; `name` is what Beam's
+    stages show. The statistics are known once Transform's analysis has run.
     """
     (merged,) = compat.combine(_MomentsCombiner(x.shape[1]), _batch_moments(x), name=name)
     found = Moments(*tf.unstack(merged, len(Moments._fields), axis=0))
@@ -152,7 +127,7 @@ class _MomentsCombiner(compat.Combiner):
         return f"<MomentsCombiner v1 size={self._size}>"
 
     def create_accumulator(self) -> np.ndarray:
-        return Moments.empty([self._size])
+        return np.repeat([[0.0], [0.0], [0.0], [np.inf], [-np.inf]], self._size, axis=1)
 
     def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return _merge_moments(a, np.asarray(b, np.float64))
@@ -177,141 +152,6 @@ def _merge_moments(stacked_a: np.ndarray, stacked_b: np.ndarray) -> np.ndarray:
     return np.stack(merged)
 
 
-MOMENTS_OF_KEYS = "moments_of_keys"  # what each key's `Moments` are kept as
-_FINGERPRINTS = np.iinfo(np.int64).max  # fingerprints are below; itself marks the row of all rows
-
-
-class _KeyedMoments(NamedTuple):
-    """Mean and spread of each row's key; float64 `[batch, n]` each."""
-
-    mean: tf.Tensor
-    spread: tf.Tensor  # standard deviation; 0 where x is constant among the key's rows
-
-
-def _fingerprint(keys: tf.Tensor) -> tf.Tensor:
-    """Return int64 `[batch]` of texts `[batch]`; the same on every machine."""
-    return tf.strings.to_hash_bucket_fast(keys, int(_FINGERPRINTS))
-
-
-def moments_of_keys(
-    x: tf.Tensor, keys: tf.Tensor, *, max_keys: int, where: str, names: Sequence[str]
-) -> _KeyedMoments:
-    """Analyze every column of `x` per key, and look up each row's.
-
-    Args:
-        x: float64 `[batch, n]`, NaN where a value is missing.
-        keys: string `[batch]`.
-        max_keys: the analysis fails beyond.
-        where: what its error calls group and column of keys.
-        names: of the columns of `x`.
-
-    Raises (from Beam, during the analysis):
-        ValueError: there are more than `max_keys` keys.
-    """
-    prints = _fingerprint(keys)
-    combiner = _KeyedMomentsCombiner(x.shape[1], max_keys, where)
-    known, moments = compat.combine(combiner, prints, x, name="moments_of_keys")
-    moments = keep(moments, MOMENTS_OF_KEYS, names, fields=Moments._fields)
-    all_rows = tf.size(known) - 1  # the last row of both
-    at = tf.searchsorted(known, prints, side="left")
-    row = tf.where(tf.equal(tf.gather(known, at), prints), at, all_rows)
-    of_key = tf.gather(moments, row, axis=1)  # [5, batch, n]
-    of_all = tf.gather(moments, all_rows, axis=1)  # [5, n]
-    known_here = Moments(*tf.unstack(of_key, 5)).count > 0
-    own = Moments(*tf.unstack(tf.where(known_here, of_key, of_all[:, tf.newaxis, :]), 5))
-    variance = tf.where(own.maximum > own.minimum, own.m2 / tf.maximum(own.count, 1.0), 0.0)
-    return _KeyedMoments(tf.where(own.count > 0, own.mean, 0.0), tf.sqrt(variance))
-
-
-class _Accumulator(NamedTuple):
-    keys: np.ndarray  # int64 [keys], ascending
-    moments: np.ndarray  # float64 [5, keys, n]
-
-
-class _KeyedMomentsCombiner(compat.Combiner):
-    """Count, mean, M2, minimum and maximum of every key and column."""
-
-    def __init__(self, size: int, max_keys: int, where: str):
-        self._size, self._max_keys, self._where = size, max_keys, where
-        self.outputs = [(tf.int64, [None]), (tf.float64, [5, None, size])]
-
-    def __repr__(self) -> str:
-        return f"<KeyedMomentsCombiner v1 size={self._size} max_keys={self._max_keys}>"
-
-    def create_accumulator(self) -> _Accumulator:
-        return _Accumulator(np.zeros([0], np.int64), np.zeros([5, 0, self._size], np.float64))
-
-    def add_input(
-        self, accumulator: _Accumulator, batch_values: Sequence[np.ndarray]
-    ) -> _Accumulator:
-        keys, x = batch_values
-        batch = _moments_of_batch(np.asarray(keys, np.int64), np.asarray(x, np.float64))
-        return self.merge(accumulator, batch)
-
-    def extract_output(self, accumulator: _Accumulator) -> list[np.ndarray]:
-        """Return keys `[keys + 1]`, moments `[5, keys + 1, n]`; the last are those of all rows."""
-        of_all = _merged_keys(accumulator.moments)
-        keys = np.append(accumulator.keys, _FINGERPRINTS)
-        return [keys, np.concatenate([accumulator.moments, of_all], axis=1)]
-
-    def encode(self, accumulator: _Accumulator) -> bytes:
-        return to_bytes(**accumulator._asdict())
-
-    def decode(self, encoded: bytes) -> _Accumulator:
-        return _Accumulator(**from_bytes(encoded))
-
-    def merge(self, a: _Accumulator, b: _Accumulator) -> _Accumulator:
-        b = _Accumulator(*b)
-        keys = np.union1d(a.keys, b.keys)
-        if keys.size > self._max_keys:
-            raise ValueError(
-                f"{self._where} has more than max_keys={self._max_keys} keys: scale by a column "
-                "with fewer values, or raise max_keys (memory grows with the number of keys)"
-            )
-        wide = []
-        for part in (a, b):
-            moments = Moments.empty([keys.size, self._size])
-            moments[:, np.searchsorted(keys, part.keys)] = part.moments
-            wide.append(moments)
-        return _Accumulator(keys, _merge_moments(*wide))
-
-
-def _merged_keys(moments: np.ndarray) -> np.ndarray:
-    """Return `[5, 1, n]` of all keys' rows: merge half of the keys with the other half."""
-    while moments.shape[1] > 1:
-        half = moments.shape[1] // 2
-        odd = moments[:, 2 * half :]
-        merged = _merge_moments(moments[:, :half], moments[:, half : 2 * half])
-        moments = np.concatenate([merged, odd], axis=1)
-    return moments if moments.shape[1] else Moments.empty([1, moments.shape[2]])
-
-
-def _moments_of_batch(keys: np.ndarray, x: np.ndarray) -> _Accumulator:
-    """Return `statistics._batch_moments` of the rows of each key."""
-    unique, inverse = np.unique(keys, return_inverse=True)
-    if not unique.size:
-        return _Accumulator(unique, Moments.empty([0, x.shape[1]]))
-    order = np.argsort(inverse, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(inverse[order]) > 0])
-    x, row = x[order], inverse[order]
-    present = np.isfinite(x)
-    count = np.add.reduceat(present.astype(np.float64), starts)
-    divisor = np.maximum(count, 1.0)
-    limited = np.clip(np.where(present, x, 0.0), -LARGEST, LARGEST)
-    mean = np.add.reduceat(limited, starts) / divisor
-    deviation = np.where(present, limited - mean[row], 0.0)
-    rounding = np.add.reduceat(deviation, starts) / divisor  # exactly 0 in exact arithmetic
-    m2 = np.add.reduceat(np.square(deviation), starts) - count * np.square(rounding)
-    moments = Moments(
-        count=count,
-        mean=mean + rounding,
-        m2=np.maximum(m2, 0.0),
-        minimum=np.minimum.reduceat(np.where(present, x, np.inf), starts),
-        maximum=np.maximum.reduceat(np.where(present, x, -np.inf), starts),
-    )
-    return _Accumulator(unique, np.stack(moments))
-
-
 _GRID = np.arange(-50, 101) / 25.0  # -2 to 4; 0, 1 and 2 are in it exactly
 _ITSELF = int(np.flatnonzero(_GRID == 1.0)[0])
 _NEAR = 0.05
@@ -327,15 +167,7 @@ class Powers(NamedTuple):
 
 
 def yeo_johnson(x: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
-    """Return the function above, finite for all finite x.
-
-    Args:
-        x: float64, NaN stays NaN.
-        power: float64, of a shape that goes with that of `x`.
-
-    Returns:
-        float64, about `LARGEST` from 0 at most.
-    """
+    """Return the function above of float64 `x`: finite, about `LARGEST` at most; NaN stays NaN."""
     exponent = tf.where(x < 0, 2.0 - power, power)
     size = tf.math.log1p(tf.abs(x))
     reached = tf.minimum(exponent * size, math.log(LARGEST))
@@ -347,12 +179,7 @@ def yeo_johnson(x: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
 
 
 def fitted_powers(x: tf.Tensor, statistics: FittedStatistics) -> Powers:
-    """Analyze every column of `x` over the whole analysis data.
-
-    Args:
-        x: float64 `[batch, n]`, NaN where a value is missing, never infinite.
-        statistics: of `x`.
-    """
+    """Analyze every column of `x` over the whole analysis data; see `column_statistics`."""
     n, powers = x.shape[1], len(_GRID)
     batch = tf.reshape(tf.transpose(_batch_moments_of_powers(x), [1, 0, 2]), [-1, (powers + 1) * n])
     (merged,) = compat.combine(_MomentsCombiner((powers + 1) * n), batch, name="powers")

@@ -44,12 +44,8 @@ _EPSILON = 0.01  # as tft.bucketize: error of a boundary's rank, as a share of a
 def quantile_boundaries(x: tf.Tensor, buckets: int) -> tf.Tensor:
     """Analyze the inner quantiles of every column over the whole analysis data.
 
-    Args:
-        x: float64 `[batch, n]`, NaN where a value is missing.
-        buckets: number of buckets of about equal count.
-
-    Returns:
-        float64 `[n, buckets - 1]`, ascending in each row; 0 for a column without any value.
+    `x` is float64 `[batch, n]`, NaN where a value is missing. The result is float64 `[n, buckets -
+    1]`, ascending in each row; 0 for a column without any value.
     """
     combiner = _QuantilesCombiner(x.shape[1], buckets)
     (boundaries,) = compat.combine(combiner, x, name="quantiles")
@@ -115,10 +111,8 @@ _QUARTILES = tuple(QUANTILE_GRID * i // 4 for i in (1, 2, 3))
 class Wanted(NamedTuple):
     """What of a column's order is of use.
 
-    Attributes:
-        bounds: Levels of the quantiles that it is clipped at, multiples of 1 / `QUANTILE_GRID`.
-        quartiles: The median and both quartiles.
-        quantiles: All of them, `QUANTILE_GRID` + 1.
+    `bounds` are levels of quantiles that it is clipped at, multiples of 1 / `QUANTILE_GRID`;
+    `quartiles` the median and both quartiles; `quantiles` all `QUANTILE_GRID` + 1.
     """
 
     bounds: tuple[float, float] | None = None
@@ -147,12 +141,7 @@ class Order(NamedTuple):
 
 
 def order_statistics(x: tf.Tensor, wanted: Sequence[Wanted]) -> Order:
-    """Analyze the columns that want something, if there are any.
-
-    Args:
-        x: float64 `[batch, n]`, NaN where a value is missing.
-        wanted: what is wanted of each column.
-    """
+    """Analyze the columns of `x` that want something; float64 `[batch, n]`, NaN where missing."""
     n = len(wanted)
     zero = tf.zeros([n], tf.float64)
     low, high = tf.fill([n], np.float64(-np.inf)), tf.fill([n], np.float64(np.inf))
@@ -212,12 +201,7 @@ class QuantileSketch:
     """
 
     def __init__(self, columns: int, capacity: int):
-        """Create a sketch without values.
-
-        Args:
-            columns: n.
-            capacity: values of a level, even.
-        """
+        """Create a sketch of n columns without values; `capacity` is that of a level, even."""
         self._columns, self._capacity = columns, capacity
         self._rows: list[np.ndarray] = []  # [n, rows] as they came, below `capacity` in all
         self._levels: list[list[np.ndarray]] = []  # level -> column -> sorted values
@@ -265,14 +249,9 @@ class QuantileSketch:
         self._carry()
 
     def quantiles(self, levels: Sequence[int], *, grid: int) -> np.ndarray:
-        """Return the values of each column at the ranks `level / grid`.
+        """Return the values of each column at the ranks `level / grid`, float64 `[n, levels]`.
 
-        Args:
-            levels: integers 0..grid; 0 and `grid` are the extremes of the column.
-            grid: what they are shares of.
-
-        Returns:
-            float64 `[n, len(levels)]`; 0 for a column without any value.
+        Levels 0 and `grid` are the extremes; a column without any value has 0.
         """
         self.compact()
         found = np.zeros([self._columns, len(levels)], np.float64)

@@ -13,9 +13,7 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-import tensorflow as tf
-
-from transform.block import Columns, ColumnTensor
+from transform.block import Columns, ColumnTensor, tf
 from transform.columns.inputs import tensor_type
 from transform.spec.common import SeenType
 
@@ -47,11 +45,7 @@ def _load(path: str) -> _DeriveFunction:
 
 
 def derived_columns(path: str, inputs: Columns) -> dict[str, ColumnTensor]:
-    """Call the function on all raw columns.
-
-    Raises:
-        ValueError: it fails, returns no dict, or returns a column that the data already has.
-    """
+    """Call the function on all raw columns; ValueError: it fails, or returns no new columns."""
     function = _load(path)
     try:
         with tf.name_scope("derive"):  # in the messages of operations that fail inside Beam
@@ -127,10 +121,9 @@ def _raw_sources(tensors: Iterable[ColumnTensor], inputs: Columns) -> set[str]:
 def refuse_leaks(
     names: Iterable[str], columns: Columns, inputs: Columns, sources: set[str]
 ) -> None:
-    """Reject a derived feature that rests on a column that only the label has.
+    """Raise ValueError for a derived feature that rests on a column that only the label has.
 
-    Raises:
-        ValueError: one does: it would be absent at serving, and reveal the label in training.
+    It would be absent at serving, and reveal the label in training.
     """
     names = list(names)
     if not _raw_sources([columns[name] for name in names], inputs) & sources:

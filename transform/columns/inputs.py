@@ -19,9 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import tensorflow as tf
-
-from transform.block import Columns, ColumnTensor, take_columns
+from transform.block import Columns, ColumnTensor, joined, take_columns, tf
 from transform.spec.common import ColumnType, Multivalued, SeenType, positions
 from transform.spec.group import ResolvedGroup
 
@@ -88,15 +86,9 @@ def as_text(values: tf.Tensor) -> tf.Tensor:
 def stack_numbers(
     columns: Columns, names: Sequence[str], called: Mapping[str, str] | None = None
 ) -> tf.Tensor:
-    """Stack float, int and bool columns.
+    """Stack float, int and bool columns: float64 `[batch, n]`, NaN where a value is missing.
 
-    Args:
-        columns: name -> Tensor, SparseTensor or RaggedTensor.
-        names: at least one name of `columns`.
-        called: what an error calls a column, where that is more than its name.
-
-    Returns:
-        float64 `[batch, len(names)]`, NaN where a value is missing.
+    `called` says what an error calls a column, where that is more than its name.
 
     Raises:
         tf.errors.InvalidArgumentError: (in the graph) a row holds several values of a column.
@@ -134,13 +126,9 @@ class DenseColumns:
         texts: Sequence[str],
         called: Mapping[str, str] | None = None,
     ):
-        """Make all columns dense.
+        """Make the columns dense that `numbers` and `texts` ask for, best in their order.
 
-        Args:
-            columns: name -> Tensor, SparseTensor or RaggedTensor.
-            numbers: names for `numbers`, best in the order in which they are asked for.
-            texts: names for `texts`; a column may be among both.
-            called: what an error calls a column, where that is more than its name.
+        `called` says what an error calls a column, where that is more than its name.
         """
         self._numbers_at = {name: i for i, name in enumerate(numbers)}
         self._texts_at = {name: i for i, name in enumerate(texts)}
@@ -184,7 +172,7 @@ def _stack(
             described = [called.get(name, name) for name in members]
             blocks.append(_densify(tensors, described, rows, convert, default))
         order += members
-    stacked = blocks[0] if len(blocks) == 1 else tf.concat(blocks, axis=1)
+    stacked = joined(blocks)
     if order != list(names):
         index = {name: i for i, name in enumerate(order)}
         stacked = tf.gather(stacked, [index[name] for name in names], axis=1)
@@ -243,15 +231,10 @@ def _refuse_multivalued(second: tf.Tensor, column: tf.Tensor, names: Sequence[st
 def split_lists(
     groups: Sequence[ResolvedGroup], columns: Columns
 ) -> tuple[tuple[ResolvedGroup, ...], dict[str, ColumnTensor]]:
-    """Replace each list by columns of single values.
+    """Replace each list of the groups with a `length` by columns of single values.
 
-    Args:
-        groups: those with a `length` have columns of lists.
-        columns: name -> Tensor, SparseTensor or RaggedTensor.
-
-    Returns:
-        The groups, without any `length`, and the columns with those of the positions, float64
-        `[batch]`.
+    Returns the groups, without any `length`, and the columns with those of the positions, float64
+    `[batch]`.
     """
     single: list[ResolvedGroup] = []
     known = dict(columns)

@@ -3,7 +3,7 @@
     clip -> a chain's function -> analyze -> clip by quantiles -> impute -> scale
 
 One analyzer for the statistics of all columns, one for medians and quantiles where any column wants
-them, one for most frequent values, one per column of keys.
+them, one for most frequent values.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from transform.analyzers.counts import most_frequent
 from transform.analyzers.fitted import Record, keep, keep_record
 from transform.analyzers.moments import STATISTICS, FittedStatistics, column_statistics
 from transform.analyzers.quantiles import ORDER, Order, OrderStatistics, Wanted, order_statistics
-from transform.block import Array, Block, take_columns
+from transform.block import Array, Block, joined, take_columns
 from transform.columns.inputs import DenseColumns
-from transform.scale.pointwise import FUNCTIONS
-from transform.scale.scaler import QUANTILES, QUARTILES, ScaledGroup, Statistic, ToScale
-from transform.scale.table import SCALERS
+from transform.scale.scaler import QUANTILES, QUARTILES, Statistic, ToScale
+from transform.scale.table import FUNCTIONS, SCALERS
 from transform.spec.common import INDICATOR_SUFFIX
 from transform.spec.group import Clip, Group, ResolvedGroup
 
@@ -47,19 +46,8 @@ def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
         statistics = statistics.limited(low, high)
     statistics = keep_record(statistics, STATISTICS, names)
     filled = tf.where(missing, filling, x)
-    result = _by_scaler(
-        ToScale(
-            names=names,
-            groups=owners,
-            x=filled,
-            given=given,
-            statistics=statistics,
-            order=order.statistics,
-            quantiles=order.quantiles,
-            learned=learned,
-            texts=dense.texts,
-        )
-    )
+    columns = ToScale(filled, statistics, order.statistics, order.quantiles, learned)
+    result = _by_scaler(columns, owners)
     # Who explains a column asks for its statistics even where nothing is scaled by them.
     with tf.control_dependencies([statistics.count]):
         result = _to_float32(result)
@@ -110,7 +98,7 @@ def _learned(
     return found
 
 
-def _members(statistic: Statistic, owners: Sequence[ScaledGroup]) -> list[int]:
+def _members(statistic: Statistic, owners: Sequence[Group]) -> list[int]:
     """Return the places of the columns that require a statistic."""
     return [i for i, each in enumerate(owners) if statistic in SCALERS[each.kind].requires]
 
@@ -125,48 +113,38 @@ def _wanted_of(group: Group) -> Wanted:
     )
 
 
-def _by_scaler(columns: ToScale) -> tf.Tensor:
+def _by_scaler(columns: ToScale, owners: Sequence[Group]) -> tf.Tensor:
     """Scale every column by its scaler, those of one scaler together."""
     by_scaler: dict[str, list[int]] = {}
-    for i, group in enumerate(columns.groups):
+    for i, group in enumerate(owners):
         by_scaler.setdefault(group.kind, []).append(i)
-    parts = [SCALERS[kind].apply(_part(columns, kind, at)) for kind, at in by_scaler.items()]
-    joined = parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
+    parts = [
+        SCALERS[kind].apply(_part(columns, owners, kind, members))
+        for kind, members in by_scaler.items()
+    ]
     order = [i for members in by_scaler.values() for i in members]
-    return take_columns(joined, np.argsort(order).tolist())
+    return take_columns(joined(parts), np.argsort(order).tolist())
 
 
-def _part(columns: ToScale, kind: str, members: list[int]) -> ToScale:
+def _part(columns: ToScale, owners: Sequence[Group], kind: str, members: list[int]) -> ToScale:
     """Return the columns of one scaler, with what it requires."""
     requires = SCALERS[kind].requires
-    statistics, order, quantiles = columns.statistics, None, None
-    if QUARTILES in requires or QUANTILES in requires:
-        order = columns.order
-    if len(members) < len(columns.names):
+    statistics, order, quantiles = columns.statistics, columns.order, None
+    if len(members) < len(owners):
         statistics = _taken(statistics, members)
-        order = None if order is None else _taken(order, members)
+        order = _taken(order, members) if QUARTILES in requires else order
     if QUANTILES in requires:
-        ranked = _members(QUANTILES, columns.groups)
+        ranked = _members(QUANTILES, owners)
         quantiles = columns.quantiles
         if members != ranked:
             quantiles = tf.gather(quantiles, [ranked.index(i) for i in members])
     learned = {}
     for statistic in requires:
         if statistic.analyze is not None:
-            analyzed, record = _members(statistic, columns.groups), columns.learned[statistic.name]
+            analyzed, record = _members(statistic, owners), columns.learned[statistic.name]
             at = [analyzed.index(i) for i in members]
             learned[statistic.name] = record if members == analyzed else _taken(record, at)
-    return ToScale(
-        names=tuple(columns.names[i] for i in members),
-        groups=tuple(columns.groups[i] for i in members),
-        x=take_columns(columns.x, members),
-        given=take_columns(columns.given, members),
-        statistics=statistics,
-        order=order,
-        quantiles=quantiles,
-        learned=learned,
-        texts=columns.texts,
-    )
+    return ToScale(take_columns(columns.x, members), statistics, order, quantiles, learned)
 
 
 def _taken(record: Record, members: list[int]) -> Record:
@@ -184,12 +162,7 @@ FILLING = "filling"  # what each column's value of a missing number is kept as
 
 
 def clip(x: tf.Tensor, bounds: Sequence[Clip | None]) -> tf.Tensor:
-    """Limit each column to its absolute bounds; NaN stays NaN.
-
-    Args:
-        x: float64 `[batch, n]`.
-        bounds: one entry per column.
-    """
+    """Limit each column of `x`, float64 `[batch, n]`, to its absolute bounds; NaN stays NaN."""
     if all(b is None or b.quantiles is not None for b in bounds):
         return x
     low = [-np.inf if b is None or b.min is None else b.min for b in bounds]

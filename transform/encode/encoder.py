@@ -15,19 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from shared_core.feature_layout import Column
-from transform.block import Block, Columns, Explanation, IdCount
+from transform.analyzers.fitted import FittedColumn
+from transform.block import Block, Columns, Explanation, IdCount, tf
+from transform.columns.inputs import DenseColumns
 from transform.spec.common import ColumnType, SeenTypes
 from transform.spec.group import ResolvedGroup
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from transform.analyzers.fitted import FittedColumn
-    from transform.columns.inputs import DenseColumns
-
 
 # The model in `spec/encoders.py` that has the encoder's name.
 _EncoderOptions: TypeAlias = Any
@@ -79,28 +74,6 @@ def option_of(resolved: ResolvedGroup) -> _EncoderOptions:
     return resolved.group.encode.option
 
 
-class Known(NamedTuple):
-    """Which values an encoder distinguishes: what a schema's domain may contradict.
-
-    Attributes:
-        top_k: How many it learns at most; None where it learns none, or all.
-        values: Those that the spec lists.
-        size: How many ints from 0 on have their own ids; None where that is not asked.
-    """
-
-    top_k: int | None = None
-    values: tuple[str, ...] = ()
-    size: int | None = None
-
-
-def _one_output(option: _EncoderOptions) -> list[str]:
-    return [""]
-
-
-def _no_known_values(option: _EncoderOptions) -> Known:
-    return Known()
-
-
 def number_of_ids(
     option: _EncoderOptions, columns: Sequence[Column], fitted: FittedColumn
 ) -> Explanation:
@@ -135,7 +108,6 @@ class Encoder:
         names_file: Whether its columns may learn vocabularies, which are files.
         of_texts: Ids of texts `[batch]` and their number, from (texts, options, file of the
             vocabulary); None where the encoder cannot encode a cross.
-        known: Options -> which values it distinguishes.
         explain: What to say of a column beside its options, from (options, its outputs, what was
             fitted).
         is_aspect: Whether an output is one aspect of its column, and rightly constant where the
@@ -146,12 +118,11 @@ class Encoder:
     takes: Mapping[ColumnType, str]
     reads: Literal["numbers", "texts", "own type", "lists"]
     apply: Callable[[Inputs, Members], list[Block]]
-    endings: Callable[[_EncoderOptions], list[str]] = _one_output
+    endings: Callable[[_EncoderOptions], list[str]] = lambda option: [""]
     kind_of: Callable[[_EncoderOptions, str], str] | None = None
     has_indicator: bool = False
     names_file: bool = False
     of_texts: Callable[[tf.Tensor, _EncoderOptions, str], tuple[tf.Tensor, IdCount]] | None = None
-    known: Callable[[_EncoderOptions], Known] = _no_known_values
     explain: Callable[[_EncoderOptions, Sequence[Column], FittedColumn], Explanation] = (
         number_of_ids
     )

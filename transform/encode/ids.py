@@ -17,24 +17,18 @@ encode: hash. Ids 0..buckets-1 by a stable hash of the value's text, then one fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shared_core.feature_layout import Column
-from transform.block import Block, Explanation, IdCount
-from transform.encode.encoder import Encoder, Inputs, Known, Members, number_of_ids, option_of
+from transform.analyzers.fitted import FittedColumn, keep
+from transform.block import Block, Explanation, IdCount, joined, take_columns, tf
+from transform.encode.encoder import Encoder, Inputs, Members, number_of_ids, option_of
+from transform.encode.lookup import listed_ids, lookup
 from transform.spec.encoders import Bucketize, Hash, Vocabulary
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from transform.analyzers.fitted import FittedColumn
 
 
 def _vocabulary(inputs: Inputs, members: Members) -> list[Block]:
-    import tensorflow as tf
-
     from transform.analyzers.counts import fill_texts
 
     names = members.names
@@ -59,10 +53,6 @@ def _vocabulary_ids(
 
     The two differ where missing texts are imputed: with what this same analysis finds.
     """
-    import tensorflow as tf
-
-    from transform.encode.lookup import listed_ids, lookup
-
     if option.values is not None:
         known = len(option.values) + option.oov_buckets
         ids = listed_ids(texts, option.values, oov_buckets=option.oov_buckets)
@@ -94,13 +84,10 @@ VOCABULARY = Encoder(
     apply=_vocabulary,
     names_file=True,
     of_texts=_vocabulary_of_texts,
-    known=lambda option: Known(top_k=option.top_k),
 )
 
 
 def _integer(inputs: Inputs, members: Members) -> list[Block]:
-    import tensorflow as tf
-
     from transform.analyzers.counts import fill_numbers
 
     raw = inputs.dense.numbers(members.names)
@@ -117,8 +104,6 @@ def _integer(inputs: Inputs, members: Members) -> list[Block]:
 
 def _refuse_fractions(x: tf.Tensor, names: Sequence[str]) -> tf.Operation:
     """Fail in the graph where a value of x, float64 `[batch, n]`, is no whole number."""
-    import tensorflow as tf
-
     # NaN, which is missing, is not equal to itself: neither larger nor smaller than its floor.
     where = tf.where(x > tf.floor(x))
     first = tf.gather_nd(x, where[:1])
@@ -147,19 +132,14 @@ INTEGER = Encoder(
     takes={"float": "where every value is whole", "int": ""},
     reads="numbers",
     apply=_integer,
-    known=lambda option: Known(size=option.size),
 )
 
 BOUNDARIES = "boundaries"  # what each column's boundaries are kept as
 
 
 def _bucketize(inputs: Inputs, members: Members) -> list[Block]:
-    import tensorflow as tf
-
     from transform.analyzers.counts import fill_numbers
-    from transform.analyzers.fitted import keep
     from transform.analyzers.quantiles import quantile_boundaries
-    from transform.block import take_columns
     from transform.columns.numbers import clip
 
     names, options = members.names, members.options
@@ -177,8 +157,7 @@ def _bucketize(inputs: Inputs, members: Members) -> list[Block]:
         boundaries = keep(boundaries, BOUNDARIES, [names[i] for i in which])
         parts.append(_bucket_ids(take_columns(filled, which), boundaries))
         order += which
-    ids = parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
-    ids = take_columns(ids, np.argsort(order).tolist())
+    ids = take_columns(joined(parts), np.argsort(order).tolist())
     ids = tf.where(tf.math.is_nan(filled), counts, ids)
     sizes = tuple(IdCount(int(n) + 1) for n in counts)
     return [Block(names, ids, names, tf.math.is_nan(raw), sizes)]
@@ -186,8 +165,6 @@ def _bucketize(inputs: Inputs, members: Members) -> list[Block]:
 
 def _bucket_ids(x: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
     """Return the bucket of every value: the number of its column's boundaries that are <= it."""
-    import tensorflow as tf
-
     finite = tf.where(tf.math.is_nan(x), tf.zeros_like(x), x)
     ids = tf.searchsorted(boundaries, tf.transpose(finite), side="right", out_type=tf.int64)
     return tf.transpose(ids)
@@ -211,8 +188,6 @@ BUCKETIZE = Encoder(
 
 
 def _hash(inputs: Inputs, members: Members) -> list[Block]:
-    import tensorflow as tf
-
     from transform.analyzers.counts import fill_texts
 
     raw = inputs.dense.texts(members.names)
@@ -225,8 +200,6 @@ def _hash(inputs: Inputs, members: Members) -> list[Block]:
 
 def _hash_ids(texts: tf.Tensor, buckets: np.ndarray) -> tf.Tensor:
     """Return one hash for all columns, folded to each column's size; stable across processes."""
-    import tensorflow as tf
-
     wide = tf.strings.to_hash_bucket_fast(texts, np.iinfo(np.int64).max)
     return tf.where(tf.equal(texts, ""), buckets, wide % buckets)
 

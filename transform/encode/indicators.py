@@ -19,25 +19,20 @@ frequent one. `FeatureLayout.from_transform_graph` gives it its name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shared_core.feature_layout import Column
-from transform.block import Block, ColumnTensor, Entry, Explanation
-from transform.encode.encoder import Encoder, Inputs, Known, Members, explain_nothing
+from transform.analyzers.fitted import FittedColumn
+from transform.block import Block, ColumnTensor, Entry, Explanation, tf
+from transform.columns.inputs import as_text, batch_size
+from transform.encode.encoder import Encoder, Inputs, Members, explain_nothing
+from transform.encode.lookup import lookup
 from transform.spec.common import INDICATOR_SUFFIX, OTHER_SUFFIX
 from transform.spec.encoders import MultiHot, OneHot
 
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from transform.analyzers.fitted import FittedColumn
-
 
 def _one_hot(inputs: Inputs, members: Members) -> list[Block]:
-    import tensorflow as tf
-
     from transform.analyzers.counts import fill_texts
 
     names = members.names
@@ -76,7 +71,6 @@ ONE_HOT = Encoder(
     apply=_one_hot,
     endings=_one_hot_endings,
     has_indicator=True,
-    known=lambda option: Known(values=option.values),
     explain=explain_nothing,
     is_aspect=True,
 )
@@ -91,11 +85,6 @@ def _multi_hot(inputs: Inputs, members: Members) -> list[Block]:
 
 
 def _block(column: ColumnTensor, name: str, option: MultiHot, file: str) -> Block:
-    import tensorflow as tf
-
-    from transform.columns.inputs import batch_size
-    from transform.encode.lookup import lookup
-
     texts, row = _values(column)
     rows = batch_size(column)
     endings = _multi_hot_endings(option)
@@ -127,10 +116,6 @@ def _block(column: ColumnTensor, name: str, option: MultiHot, file: str) -> Bloc
 
 def _values(column: ColumnTensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return all texts of a column that are not missing, and the row of each; `[values]` both."""
-    import tensorflow as tf
-
-    from transform.columns.inputs import as_text
-
     if isinstance(column, tf.RaggedTensor):
         texts, row = as_text(column.values), column.value_rowids()
     elif isinstance(column, tf.SparseTensor):
@@ -167,7 +152,6 @@ MULTI_HOT = Encoder(
     endings=_multi_hot_endings,
     has_indicator=True,
     names_file=True,
-    known=lambda option: Known(top_k=option.top_k, values=option.values or ()),
     explain=_explain_multi_hot,
     is_aspect=True,
 )

@@ -46,9 +46,8 @@ class _LabelOutput(NamedTuple):
 def label_output(columns: Columns, label: Label) -> _LabelOutput:
     """Build and check the label.
 
-    Raises (from Beam, during the analysis):
-        ValueError: the label is missing in a row, not 0 or 1 (binary), no class id (multiclass),
-            or the same in all rows.
+    During the analysis, a Beam combiner raises ValueError if it is missing in a row, not 0 or 1
+    (binary), no class id (multiclass), or the same in all rows.
     """
     kind = tensor_type(columns[label.column])
     is_text = kind == "string"
@@ -90,8 +89,7 @@ def label_output(columns: Columns, label: Label) -> _LabelOutput:
 def weight_output(columns: Columns, name: str) -> tf.Tensor:
     """Return example weights, float32 `[batch, 1]`; a missing or negative weight becomes NaN.
 
-    Raises (from Beam, during the analysis):
-        ValueError: a weight is missing or negative.
+    During the analysis, a Beam combiner raises ValueError for one.
     """
     x = stack_numbers(columns, [name])
     missing = tf.math.is_nan(x)

@@ -19,10 +19,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
-import tensorflow_transform as tft
 
 from shared_core.feature_layout import ASSET
+from transform.block import tf
 
 LABEL_VOCABULARY = "label_classes"
 _ESCAPES = ((r"\\", r"\\\\"), ("\n", r"\\n"), ("\r", r"\\r"))  # RE2: pattern, rewrite
@@ -30,18 +29,10 @@ _LONGEST_FILE = 100  # characters; many file systems take 255 bytes
 
 
 def listed_ids(texts: tf.Tensor, values: Sequence[str], *, oov_buckets: int) -> tf.Tensor:
-    """Return ids of texts by their place in a list, then by hash.
+    """Return ids of texts `[n]` by their place in a list, then by hash; int64 `[n]`.
 
     By binary search among the values' hashes, which takes no table: a graph with one cannot be
     traced on its own, and comparing with each value would take values x rows.
-
-    Args:
-        texts: string `[n]`.
-        values: different from each other.
-        oov_buckets: ids for other texts.
-
-    Returns:
-        int64 `[n]`.
     """
     known = tf.constant(values, tf.string)
     of_known, of_text = (
@@ -63,20 +54,15 @@ def lookup(
     min_count: int | None = None,
     texts: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return ids of a text column by its vocabulary over the analysis data.
+    """Return ids of texts by the vocabulary of `text`, `[n]`, over the analysis data.
 
-    Args:
-        text: string `[n]`, analyzed.
-        file: name of the vocabulary's file.
-        top_k: values kept, None: all.
-        oov_buckets: ids for unseen values.
-        min_count: rows that a kept value is in at least.
-        texts: what is looked up; None: `text`.
-
-    Returns:
-        int64 like `texts`, -1 for an unseen value where `oov_buckets` is 0; and the number of ids.
-        A column without any value has one entry, which no data holds (TFT's placeholder).
+    `top_k` values are kept (None: all) that at least `min_count` rows hold, in `file`. `texts`, by
+    default `text`, are looked up: int64 ids, -1 for an unseen value where `oov_buckets` is 0; and
+    the number of ids. A column without any value has one entry, which no data holds (TFT's
+    placeholder).
     """
+    import tensorflow_transform as tft
+
     # TFT drops empty texts, which stand for missing here.
     lines = _one_line(text)
     vocabulary = tft.vocabulary(

@@ -20,17 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from shared_core.feature_layout import Column
-from transform.block import Block, Explanation, IdCount
+from transform.analyzers.fitted import FittedColumn
+from transform.block import Block, Explanation, IdCount, tf
 from transform.encode.encoder import Encoder, Inputs, Members
+from transform.encode.lookup import term_counts
 from transform.spec.encoders import Text
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from transform.analyzers.fitted import FittedColumn
 
 TERM, WEIGHT = "text", "text_weight"  # kinds of columns
 _TERM_ENDING, _WEIGHT_ENDING = "_term_", "_weight_"
@@ -46,7 +43,6 @@ class _Bag(NamedTuple):
 
 def _apply(inputs: Inputs, members: Members) -> list[Block]:
     """Return two blocks per column: ids and weights."""
-    import tensorflow as tf
     import tensorflow_transform as tft
 
     texts = inputs.dense.texts(members.names)
@@ -68,10 +64,6 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
 
 
 def _bag(texts: tf.Tensor, option: Text, file: str, rows: tf.Tensor) -> _Bag:
-    import tensorflow as tf
-
-    from transform.encode.lookup import term_counts
-
     found = term_counts(texts, ngrams=option.ngrams)
     ids, in_rows, known = _look_up_terms(found.terms, option, file)
     n, idf = (tf.cast(found.count, tf.float64), _idf(in_rows, rows))
@@ -85,8 +77,6 @@ def _bag(texts: tf.Tensor, option: Text, file: str, rows: tf.Tensor) -> _Bag:
 
 
 def _idf(in_rows: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    import tensorflow as tf
-
     in_rows, rows = (tf.cast(each, tf.float64) for each in (in_rows, rows))
     return 1.0 + tf.math.log((1.0 + rows) / (1.0 + in_rows))
 
@@ -99,7 +89,6 @@ def _look_up_terms(
     The vocabulary's file has lines as `12 good_day`: one analyzer learns both, and the graph reads
     both from it.
     """
-    import tensorflow as tf
     import tensorflow_transform as tft
 
     vocabulary = tft.vocabulary(
@@ -136,7 +125,6 @@ def _select_largest(
     ids: tf.Tensor, weights: tf.Tensor, row: tf.Tensor, rows: tf.Tensor, none: tf.Tensor, n: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return ids and weights `[terms]` as `[rows, n]`, the largest weights first."""
-    import tensorflow as tf
 
     def dense(values: tf.Tensor, default: str | int | float) -> tf.Tensor:
         ragged = tf.RaggedTensor.from_value_rowids(values, row, rows, validate=False)

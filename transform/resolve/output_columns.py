@@ -19,13 +19,7 @@ _INDICATOR = "missing_indicator"
 
 @dataclass(frozen=True)
 class OutputColumn:
-    """A column of Transform's output, and the column that it comes from.
-
-    Attributes:
-        validation_rule: What NormalizationValidator checks of it.
-        is_aspect: Whether it is rightly constant where its source is not.
-        shared_ids: See `Column.shared_ids`.
-    """
+    """A column of Transform's output, and the column that it comes from; see `Column`."""
 
     name: str
     source: str

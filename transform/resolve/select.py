@@ -1,16 +1,19 @@
 """Which columns each group takes, and whether it can take them: names and types only.
 
-The same resolution runs on a TFDV schema before anything starts (`check_spec`) and on
-the tensors that `preprocessing_fn` gets, so that both give the same answer and the same error.
-The types that a group takes are those of its encoder's or scaler's record.
+The same resolution runs on a TFDV schema before anything starts (`check_spec`, which also asks the
+schema's domains) and on the tensors that `preprocessing_fn` gets, so that both give the same answer
+and the same error. The types that a group takes are those of its encoder's or scaler's record.
 """
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from shared_core.nearest import nearest_column
+from transform.columns.derive import derived_types
+from transform.encode.encoder import option_of
 from transform.encode.table import ENCODERS
 from transform.resolve.output_columns import check_output_names
 from transform.scale.table import SCALERS
@@ -20,12 +23,83 @@ from transform.spec.common import (
     Multivalued,
     SeenType,
     SeenTypes,
+    column_types,
     describe,
     is_glob,
     positions,
 )
 from transform.spec.features import Cross, FeatureSpec, Label
 from transform.spec.group import Group, ResolvedGroup
+
+if TYPE_CHECKING:
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+_LISTING = ("one_hot", "multi_hot")  # a listed value outside the domain is a column of zeros
+
+
+def check_spec(spec: FeatureSpec, schema: schema_pb2.Schema) -> tuple[ResolvedGroup, ...]:
+    """Raise ValueError unless the spec fits data of this TFDV schema.
+
+    With `derive`, the function is traced on placeholders (this imports TensorFlow) to learn which
+    columns it makes.
+
+    Args:
+        spec: The `features:` section.
+        schema: What is known of the raw columns.
+
+    Returns:
+        The columns of each group.
+
+    Raises:
+        ValueError: A column that the data lacks, one of a type that its group cannot take, one with
+            several values per row, one in two groups, a pattern without a match; a listed value
+            outside the schema's domain; or `derive` cannot be imported or fails.
+    """
+    types = column_types(schema)
+    if spec.derive is not None:
+        types = {**types, **derived_types(spec.derive, schema)}
+    groups = resolve(spec, types)
+    domains = _closed_domains(schema)
+    for resolved in groups:
+        if resolved.group.kind in _LISTING:
+            for name in resolved.columns:
+                _check_listed(resolved, name, domains.get(name))
+    return groups
+
+
+def _closed_domains(schema: schema_pb2.Schema) -> dict[str, range | list[str]]:
+    """Return column -> its ints or texts, of the columns that can have no other.
+
+    A domain that need not hold all values (`distribution_constraints.min_domain_mass` below 1)
+    is none in this sense.
+    """
+    shared = {domain.name: domain for domain in schema.string_domain}
+    domains: dict[str, range | list[str]] = {}
+    for feature in schema.feature:
+        constraints = feature.distribution_constraints
+        if feature.HasField("distribution_constraints") and constraints.min_domain_mass < 1.0:
+            continue
+        if feature.HasField("int_domain"):
+            if feature.int_domain.max:  # 0: no upper bound is given
+                domains[feature.name] = range(feature.int_domain.min, feature.int_domain.max + 1)
+        elif values := shared.get(feature.domain, feature.string_domain).value:
+            domains[feature.name] = list(values)
+    return domains
+
+
+def _check_listed(resolved: ResolvedGroup, name: str, domain: range | list[str] | None) -> None:
+    for value in option_of(resolved).values or ():
+        if isinstance(domain, range):
+            is_known = value.lstrip("-").isdigit() and int(value) in domain
+            fix = f"use an int of {domain.start}..{domain.stop - 1}"
+        else:
+            is_known = domain is None or value in domain
+            fix = nearest_column(value, domain or ())
+        if not is_known:
+            raise ValueError(
+                f"group {resolved.group.name!r}: column {name!r}: value {value!r} is not in the "
+                f"schema's domain; {fix}"
+            )
 
 
 def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
@@ -48,12 +122,15 @@ def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
     reserved = _reserved_columns(spec)
     taken = _explicit_columns(spec, types, reserved)
     columns: dict[str, tuple[str, ...]] = {}
-    for matches in (_by_glob, _by_dtype, _by_others):
-        for group in spec.groups:
-            if group.name not in columns and (chosen := matches(group, types, taken, reserved)):
-                columns[group.name] = chosen
-                for name in chosen:
-                    taken[name] = group.name
+    for takes in (
+        lambda group: any(_is_pattern(entry, types) for entry in group.columns),
+        lambda group: not group.columns,  # by `dtype`
+        lambda group: OTHERS in group.columns,
+    ):
+        for group in filter(takes, spec.groups):
+            left = [n for n in types if n not in reserved and taken.get(n) in (None, group.name)]
+            columns[group.name] = _matching(group, left, types, reserved)
+            taken.update(dict.fromkeys(columns[group.name], group.name))
     resolved = []
     for group in spec.groups:
         chosen = columns.get(group.name, _named(group, types))
@@ -66,7 +143,6 @@ def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
         for name in chosen:
             _check_type(group, name, types[name])
             _check_positions(group, name, types)
-        _check_key(group, chosen, types, reserved)
         _check_shared(group, chosen, types)
         resolved.append(ResolvedGroup(group, chosen))
     for cross in spec.crosses:
@@ -110,18 +186,18 @@ def _explicit_columns(
     return taken
 
 
-def _by_glob(
-    group: Group, types: SeenTypes, taken: Mapping[str, str], reserved: frozenset[str]
-) -> tuple[str, ...] | None:
-    if not any(_is_pattern(entry, types) for entry in group.columns):
-        return None
+def _matching(
+    group: Group, left: Sequence[str], types: SeenTypes, reserved: frozenset[str]
+) -> tuple[str, ...]:
+    """Return the columns of a group by its names and globs, or all that are `left`."""
+    if not group.columns or OTHERS in group.columns:
+        return tuple(_kept(group, left, types))
     chosen: dict[str, None] = {}
     for pattern in group.columns:
         if not _is_pattern(pattern, types):
             chosen[pattern] = None
             continue
-        matched = [n for n in types if n not in reserved and fnmatch.fnmatchcase(n, pattern)]
-        matched = [n for n in _kept(group, matched, types) if taken.get(n) in (None, group.name)]
+        matched = _kept(group, [n for n in left if fnmatch.fnmatchcase(n, pattern)], types)
         if not matched:
             raise ValueError(
                 f"group {group.name!r}: pattern {pattern!r} matches no column that is free; "
@@ -129,24 +205,6 @@ def _by_glob(
             )
         chosen.update(dict.fromkeys(matched))
     return tuple(chosen)
-
-
-def _by_dtype(
-    group: Group, types: SeenTypes, taken: Mapping[str, str], reserved: frozenset[str]
-) -> tuple[str, ...] | None:
-    if group.columns:
-        return None
-    left = [n for n in types if n not in reserved and n not in taken]
-    return tuple(_kept(group, left, types))
-
-
-def _by_others(
-    group: Group, types: SeenTypes, taken: Mapping[str, str], reserved: frozenset[str]
-) -> tuple[str, ...] | None:
-    if OTHERS not in group.columns:
-        return None
-    left = [n for n in types if n not in reserved and n not in taken]
-    return tuple(_kept(group, left, types))
 
 
 def _kept(group: Group, names: Iterable[str], types: SeenTypes) -> list[str]:
@@ -178,24 +236,6 @@ def _check_positions(group: Group, name: str, types: SeenTypes) -> None:
                 f"group {group.name!r}: column {name!r} with length: {group.length} becomes a "
                 f"column {each!r}, which the data has already; rename one"
             )
-
-
-def _check_key(
-    group: Group, columns: Sequence[str], types: SeenTypes, reserved: frozenset[str]
-) -> None:
-    if group.by is None:
-        return
-    where = f"group {group.name!r}: scale.z_score.by={group.by!r}"
-    if group.by not in types:
-        raise ValueError(
-            f"{where} is not in the data; {nearest_column(group.by, types, but=reserved)}"
-        )
-    if types[group.by] not in ("string", "int"):
-        raise ValueError(f"{where} is {describe(types[group.by])}; use a string or int column")
-    if group.by in columns:
-        raise ValueError(
-            f"{where} is among the columns to scale, where every value would be 0; exclude it"
-        )
 
 
 def _check_shared(group: Group, columns: Sequence[str], types: SeenTypes) -> None:
@@ -291,9 +331,7 @@ def reads_texts(group: Group, seen: SeenType) -> bool:
 
 def step_of(group: Group) -> str:
     """Return the group's main step as its YAML has it."""
-    if group.encode is not None:
-        return f"encode: {group.kind}"
-    return f"scale: z_score by {group.by!r}" if group.by is not None else f"scale: {group.kind}"
+    return f"{'scale' if group.encode is None else 'encode'}: {group.kind}"
 
 
 def _taken_by(group: Group) -> tuple[ColumnType, ...]:
@@ -324,7 +362,7 @@ def _fits(seen: SeenType) -> str:
         if seen.type in _NUMBERS:
             options.append("length: n with a scale, where all lists have n values")
         return ", or ".join([*options, single])
-    scalers = [s.name for s in SCALERS.values() if seen in s.takes and not s.has_options]
+    scalers = [s.name for s in SCALERS.values() if seen in s.takes and s.first is None]
     encoders = _encoders_for(seen, lists=False)
     options = [f"scale: {' | '.join(scalers)}"] if scalers else []
     options += [f"encode: {' | '.join(encoders)}"] if encoders else []

@@ -1,6 +1,6 @@
-"""What is known of a scaler: one record, made in the file of its family.
+"""What is known of a scaler: one record. `table.py` has them all.
 
-    SCALER = Scaler(
+    Scaler(
         name="max_abs",
         apply=...,
         requires=(EXTREMES,),
@@ -8,27 +8,21 @@
         validation_rule=ValidationRule("max_abs", {"min": (-1.0, None), "max": (None, 1.0)}),
     )
 
-`table.py` has them all. The configuration, its JSON schema, Transform, `features explain` and
-NormalizationValidator read the record.
-
-Reading a record loads no TensorFlow: the functions that compute import it themselves.
-
-`requires` is what it asks the one pass over the data to find. A scaler that learns something else
-brings a `Statistic` with an analyzer, as `power` does.
+The configuration, its JSON schema, Transform, `features explain` and NormalizationValidator read
+the record. `requires` is what it asks the one pass over the data to find. A scaler that learns
+something else brings a `Statistic` with an analyzer, as `power` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
-from transform.block import Explanation
+from transform.analyzers.fitted import FittedColumn
+from transform.block import Explanation, tf
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from transform.analyzers.fitted import FittedColumn
     from transform.analyzers.moments import FittedStatistics
     from transform.analyzers.quantiles import OrderStatistics
 
@@ -37,46 +31,23 @@ Pointwise = Literal["log1p", "asinh"]
 """A function of a number alone, which may stand first in a chain."""
 
 
-class ScaledGroup(Protocol):
-    """What a scaler reads of a column's `Group`."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def kind(self) -> str: ...  # noqa: D102
-    @property
-    def scale(self) -> Any: ...  # noqa: D102
-    @property
-    def by(self) -> str | None: ...  # noqa: D102
-    @property
-    def filling(self) -> Any: ...  # noqa: D102
-
-
 @dataclass(frozen=True)
 class ToScale:
     """All columns of one scaler, side by side: it scales them at once.
 
     Attributes:
-        names: Of the columns.
-        groups: The group of each.
         x: Float64 `[batch, n]`, clipped and imputed: finite.
-        given: Float64 `[batch, n]`, clipped by absolute bounds alone, NaN where missing.
         statistics: Of the clipped values, before imputation.
-        order: The same, of a scaler that requires quartiles or quantiles; else None.
+        order: The same; without quartiles where no column requires them.
         quantiles: Float64 `[n, QUANTILE_GRID + 1]`, of a scaler that requires quantiles; else None.
         learned: What each other required `Statistic` found, by its name.
-        texts: Returns text columns (keys) by their names, `[batch, columns]`.
     """
 
-    names: tuple[str, ...]
-    groups: tuple[ScaledGroup, ...]
     x: tf.Tensor
-    given: tf.Tensor
     statistics: FittedStatistics
-    order: OrderStatistics | None
+    order: OrderStatistics
     quantiles: tf.Tensor | None
     learned: Mapping[str, Any]
-    texts: Callable[[Sequence[str]], tf.Tensor]
 
 
 @dataclass(frozen=True)
@@ -95,17 +66,12 @@ class ValidationRule:
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
 
 
-def _explain_nothing(group: ScaledGroup, fitted: FittedColumn) -> Explanation:
-    """Explain a scaler that learns nothing."""
-    return {}
-
-
 @dataclass(frozen=True)
 class Scaler:
     """All that is known of one way to scale.
 
     Attributes:
-        name: `Column.kind` of its columns; the word under `scale:` but for a scaler with options.
+        name: The word under `scale:`, and `Column.kind` of its columns.
         apply: Scales all columns of this kind at once: float64 `[batch, n]`, finite.
         requires: What the pass over the data finds of its columns. A scaler that requires anything
             gives 0 for a column that is constant in the analysis data, or has no value there, for
@@ -114,18 +80,16 @@ class Scaler:
         validation_rule: What NormalizationValidator checks of its columns; None: nothing special.
         takes: Types of columns.
         chainable: Whether it may end a chain, as in `scale: [log1p, z_score]`.
-        has_options: Whether a mapping selects it (`scale: {z_score: {by: k}}`), not its name.
         first: The function whose values it scales, in a chain.
     """
 
     name: str
     apply: Callable[[ToScale], tf.Tensor]
     requires: tuple[Statistic, ...] = ()
-    explain: Callable[[ScaledGroup, FittedColumn], Explanation] = _explain_nothing
+    explain: Callable[[FittedColumn], Explanation] = lambda fitted: {}
     validation_rule: ValidationRule | None = None
     takes: tuple[Literal["float", "int"], ...] = ("float", "int")
     chainable: bool = False
-    has_options: bool = False
     first: Pointwise | None = None
 
     @property
@@ -138,39 +102,25 @@ class Scaler:
         """Whether the median, not the mean, replaces a missing value by default."""
         return any(statistic.imputes_median for statistic in self.requires)
 
-
-def explain_unless_constant(
-    explain: Callable[[FittedColumn], Explanation],
-) -> Callable[[ScaledGroup, FittedColumn], Explanation]:
-    """Explain a column that is constant or empty by a note, and others by `explain`."""
-
-    def explained(group: ScaledGroup, fitted: FittedColumn) -> Explanation:
+    def explain_column(self, fitted: FittedColumn) -> Explanation:
+        """Return what `explain` does; of a column that is constant or empty a note."""
+        of = {"of": self.first} if self.first is not None else {}
+        if not self.requires:
+            return {**of, **self.explain(fitted)}
         assert fitted.statistics is not None
         if fitted.statistics.count == 0:
-            return {"note": "no value was there to fit: 0 everywhere"}
+            return {**of, "note": "no value was there to fit: 0 everywhere"}
         if fitted.statistics.minimum == fitted.statistics.maximum:
-            return {"note": f"constant ({fitted.statistics.minimum:g}): 0 everywhere"}
-        return explain(fitted)
-
-    return explained
+            return {**of, "note": f"constant ({fitted.statistics.minimum:g}): 0 everywhere"}
+        return {**of, **self.explain(fitted)}
 
 
 def linear(x: tf.Tensor, center: tf.Tensor, spread: tf.Tensor, varies: tf.Tensor) -> tf.Tensor:
-    """Return (x - center) / spread, every column by its own numbers.
+    """Return (x - center) / spread, every column by its own numbers; float64 `[batch, n]`.
 
-    No difference overflows, and no result is NaN, if x is in units of `unit_of`.
-
-    Args:
-        x: float64 `[batch, n]`, finite.
-        center: float64 `[n]`, or one for each row.
-        spread: the same, >= 0.
-        varies: bool, the same.
-
-    Returns:
-        float64 `[batch, n]`; 0 where a column does not vary or has no spread.
+    0 where a column does not vary or has no spread. No difference overflows, and no result is NaN,
+    if x is in units of `unit_of`.
     """
-    import tensorflow as tf
-
     usable = tf.logical_and(varies, spread > 0)
     zero, one = tf.zeros_like(spread), tf.ones_like(spread)
     scaled = (x - tf.where(usable, center, zero)) / tf.where(usable, spread, one)
@@ -179,8 +129,6 @@ def linear(x: tf.Tensor, center: tf.Tensor, spread: tf.Tensor, varies: tf.Tensor
 
 def unit_of(statistics: FittedStatistics) -> tf.Tensor:
     """Return the factor, float64 `[n]`, that keeps the range of a column from overflowing."""
-    import tensorflow as tf
-
     reach = tf.maximum(tf.abs(statistics.minimum), tf.abs(statistics.maximum))
     far = tf.logical_and(statistics.varies, reach > 2.0**1000)
     # A power of two: nothing is rounded.

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-import zoneinfo
 from collections import Counter
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from shared_core.nearest import nearest
 from transform.spec.common import Model, as_list
 
 DatePart = Literal[
@@ -35,6 +33,15 @@ def _distinct_texts(field: str, values: tuple[str, ...]) -> tuple[str, ...]:
 
 _Values = Annotated[tuple[str, ...], BeforeValidator(_texts_of_ints), Field(min_length=1)]
 _VALUES = "texts, or ints for an int column; quote what YAML reads as bool"
+
+
+def _check_one_of(what: str, first: tuple[str, Any], second: tuple[str, Any]) -> None:
+    """Raise ValueError unless exactly one of two options is given."""
+    if (first[1] is None) == (second[1] is None):
+        words = ("neither", "nor") if first[1] is None else ("both", "and")
+        raise ValueError(
+            f"{what} has {words[0]} {first[0]} {words[1]} {second[0]}; give exactly one"
+        )
 
 
 class Options(Model):
@@ -108,11 +115,7 @@ class Bucketize(Options):
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Bucketize:
-        if (self.buckets is None) == (self.boundaries is None):
-            raise ValueError(
-                f"bucketize has {'neither' if self.buckets is None else 'both'} buckets "
-                f"{'nor' if self.buckets is None else 'and'} boundaries; give exactly one"
-            )
+        _check_one_of("bucketize", ("buckets", self.buckets), ("boundaries", self.boundaries))
         given = self.boundaries or ()
         if not all(map(math.isfinite, given)) or list(given) != sorted(set(given)):
             raise ValueError(
@@ -167,11 +170,7 @@ class MultiHot(Options):
 
     @model_validator(mode="after")
     def _one_of_both(self) -> MultiHot:
-        if (self.values is None) == (self.top_k is None):
-            raise ValueError(
-                f"multi_hot has {'neither' if self.values is None else 'both'} values "
-                f"{'nor' if self.values is None else 'and'} top_k; give exactly one"
-            )
+        _check_one_of("multi_hot", ("values", self.values), ("top_k", self.top_k))
         if self.values is not None:
             _distinct_texts("multi_hot.values", self.values)
         return self
@@ -182,7 +181,6 @@ class Date(Options):
 
     encode: {date: {parts: [hour, weekday]}}                 ids <name>_hour, <name>_weekday
     encode: {date: {parts: [hour, weekday], cyclic: true}}   floats <name>_hour_sin, _hour_cos, ...
-    encode: {date: {parts: [hour], time_zone: Europe/Oslo}}  the hour there
     encode: {date: {parts: [month], format: "%d.%m.%Y"}}     of texts as 06.05.2013
     encode: {date: {parts: [month], elapsed: true}}          and the float <name>_elapsed
     """
@@ -205,12 +203,6 @@ class Date(Options):
     unit: Literal["seconds", "milliseconds", "microseconds"] = Field(
         default="seconds", description="of an int column, counted from 1970-01-01T00:00:00 UTC"
     )
-    time_zone: str | None = Field(
-        default=None,
-        description="IANA name of the place whose date and time count; null: UTC for ints, what "
-        "it shows for a text",
-    )
-
     format: str | None = Field(
         default=None,
         description="how texts (or ints as 20130506) are written, in strptime's directives; "
@@ -224,47 +216,19 @@ class Date(Options):
             _check_format(form)
         return form
 
-    @field_validator("parts")
-    @classmethod
-    def _distinct(cls, parts: tuple[DatePart, ...]) -> tuple[DatePart, ...]:
-        _distinct_texts("date.parts", parts)
-        return parts
-
     @model_validator(mode="after")
-    def _something(self) -> Date:
+    def _consistent(self) -> Date:
+        _distinct_texts("date.parts", self.parts)
         if not self.parts and not self.elapsed:
             raise ValueError(
                 f"date gives nothing: name parts, of {', '.join(get_args(DatePart))}, or "
                 "elapsed: true, or both"
             )
-        return self
-
-    @field_validator("time_zone")
-    @classmethod
-    def _known(cls, name: str | None) -> str | None:
-        if name is None:
-            return name
-        try:
-            zoneinfo.ZoneInfo(name)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            known = zoneinfo.available_timezones()
-            hint = nearest(name, known) if known else "this machine has no database: install tzdata"
-            if "did you mean" not in hint and known:
-                hint = "use an IANA name as Europe/Oslo"
-            raise ValueError(f"date.time_zone={name!r} is no time zone; {hint}") from None
-        return name
-
-    @model_validator(mode="after")
-    def _counts_or_is_written(self) -> Date:
         if self.format is not None and self.unit != "seconds":
             raise ValueError(
                 f"date.unit={self.unit} counts from 1970, and date.format={self.format!r} is of "
                 "what is written as a date; leave one out"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _years_do_not_come_again(self) -> Date:
         if self.cyclic and "year" in self.parts:
             raise ValueError(
                 "date.parts has year with cyclic: true, and no year comes again; put year into a "

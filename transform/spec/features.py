@@ -162,9 +162,6 @@ class FeatureSpec(Model):
         if self.weight is not None:
             targets[self.weight] = "the weight"
         users = {column: f"in group {group!r}" for column, group in owner.items()}
-        for group in self.groups:
-            if group.by is not None:
-                users.setdefault(group.by, f"the key of group {group.name!r}")
         for cross in self.crosses:
             for column in cross.columns:
                 users.setdefault(column, f"in cross {cross.name!r}")
@@ -181,7 +178,6 @@ class FeatureSpec(Model):
         With `derive`, some of them may be derived columns: only the data shows which.
         """
         names = [column for group in self.groups for column in group.explicit]
-        names += [group.by for group in self.groups if group.by is not None]
         names += [column for cross in self.crosses for column in cross.columns]
         if self.label is not None:
             names += [self.label.column, *self.label.sources]

@@ -6,15 +6,15 @@ The steps of a number are what a missing one becomes, its bounds, and its scale.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from transform.block import QUANTILE_GRID
-from transform.scale.pointwise import chain_kind
 from transform.scale.scaler import Pointwise, Scaler
-from transform.scale.table import CHAINABLE, NAMES, SCALERS
+from transform.scale.table import CHAINABLE, NAMES, SCALERS, chain_kind
 from transform.spec.common import OTHERS, ColumnType, Model, NameOrOptions, Names, is_glob
 from transform.spec.encoders import Encode
 
@@ -36,21 +36,6 @@ def _checked_chain(value: Any) -> Any:
             f"scales its values ({', '.join(last)}), for example [log1p, z_score]"
         )
     return tuple(steps)
-
-
-class ZScoreByKey(Model):
-    """Each key's own mean and variance: `{by: company}`."""
-
-    by: str = Field(min_length=1, description="text or int column whose values are the keys")
-    max_keys: int = Field(
-        default=10_000, ge=1, description="the analysis fails beyond: memory grows with the keys"
-    )
-
-
-class ScaleByKey(Model):
-    """Scales the rows of each key separately: `scale: {z_score: {by: company}}`."""
-
-    z_score: ZScoreByKey
 
 
 class Constant(Model):
@@ -116,15 +101,11 @@ _ScaleChain = Annotated[tuple[Pointwise, Chainable], BeforeValidator(_checked_ch
 
 
 def _form_of_scale(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "chain"
-    return "name" if isinstance(value, str) else "options"
+    return "chain" if isinstance(value, list | tuple) else "name"
 
 
 _AnyScale = Annotated[
-    Annotated[Scale, Tag("name")]
-    | Annotated[_ScaleChain, Tag("chain")]
-    | Annotated[ScaleByKey, Tag("options")],
+    Annotated[Scale, Tag("name")] | Annotated[_ScaleChain, Tag("chain")],
     Discriminator(_form_of_scale),
 ]
 _AnyFilling = Annotated[
@@ -132,7 +113,7 @@ _AnyFilling = Annotated[
 ]
 
 
-_SCALES = f"{' | '.join(NAMES)} | [log1p, z_score] | {{z_score: {{by: column}}}}"
+_SCALES = f"{' | '.join(NAMES)} | [log1p, z_score]"
 
 
 class Group(Model):
@@ -173,6 +154,16 @@ class Group(Model):
         "columns of the group, and one embedding in the default model",
     )
 
+    @field_validator("scale", mode="before")
+    @classmethod
+    def _without_options(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            raise ValueError(
+                f"scale={dict(value)} has options, and no scaler takes any; statistics per key are "
+                "those of tft.scale_to_z_score_per_key in your own preprocessing_fn"
+            )
+        return value
+
     @model_validator(mode="after")
     def _consistent(self) -> Group:
         where = f"group {self.name!r}"
@@ -203,11 +194,6 @@ class Group(Model):
             self._refuse_number_options(where, self.encode)
         elif self.clips_by_quantiles:
             self._refuse_two_passes(where)
-        if self.by is not None and self.by in self.columns:
-            raise ValueError(
-                f"{where}: {self.by!r} is both a column to scale and the key; every value would "
-                "be 0, remove it from columns"
-            )
         self._refuse_constant_outside_clip(where)
         return self
 
@@ -241,7 +227,7 @@ class Group(Model):
         """Reject statistics of values clipped at bounds that the same pass finds."""
         learns = not self._scaler.follows_learned_bounds
         if learns or self.impute == "mean":
-            scale = "z_score" if self.by is not None else self._scaler.name.rpartition("+")[2]
+            scale = self._scaler.name.rpartition("+")[2]
             needs = f"scale: {scale} needs statistics" if learns else "impute: mean needs the mean"
             raise ValueError(
                 f"{where}: {needs} of the clipped values, which clip.quantiles knows only after "
@@ -266,11 +252,6 @@ class Group(Model):
         return self.clip is not None and self.clip.quantiles is not None
 
     @property
-    def by(self) -> str | None:
-        """The column of keys, of a group that scales each key separately."""
-        return self.scale.z_score.by if isinstance(self.scale, ScaleByKey) else None
-
-    @property
     def filling(self) -> _Filling | float:
         """What a missing number becomes, the default resolved."""
         if isinstance(self.impute, Constant):
@@ -285,9 +266,7 @@ class Group(Model):
         """What happens to the columns, as in `Column.kind`."""
         if self.encode is not None:
             return self.encode.kind
-        if isinstance(self.scale, tuple):
-            return chain_kind(*self.scale)
-        return "z_score_by_key" if isinstance(self.scale, ScaleByKey) else str(self.scale)
+        return chain_kind(*self.scale) if isinstance(self.scale, tuple) else str(self.scale)
 
     @property
     def first(self) -> Pointwise | None:

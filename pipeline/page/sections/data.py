@@ -9,8 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from components.normalization_validator.raw_columns import raw_distribution
-from components.normalization_validator.report import RawColumn
+from components.normalization_validator.report import RawColumn, raw_distribution
 from pipeline.graph.node_names import NodeName
 from pipeline.page.distributions import raw_chart
 from pipeline.page.drift import Quantiles, distance, quantiles_of

@@ -24,7 +24,6 @@ from components.normalization_validator.report import (
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import PipelineConfig
 from pipeline.features.features_explain import Explained, explain_columns, step_text
-from pipeline.features.statistics_facts import describe, facts_of, left_out_reason
 from pipeline.graph.node_names import NodeName
 from pipeline.page.common_bars import common_window
 from pipeline.page.distributions import by_split, raw_chart, transformed_chart
@@ -47,7 +46,12 @@ from pipeline.page.elements import (
 from pipeline.page.inputs import RunInputs
 from pipeline.page.report_columns import Line, Output, lines_of, sources_of
 from pipeline.page.shown_numbers import percent, short
-from pipeline.report.split_statistics import SplitStatistics, read_statistics
+from pipeline.report.split_statistics import (
+    SplitStatistics,
+    common_statistics,
+    missing_rows,
+    read_statistics,
+)
 from shared_core import feature_layout as layouts
 from shared_core.feature_layout import ASSETS, FeatureLayout
 
@@ -424,12 +428,22 @@ def _unused(
 
 
 def _why_unused(name: str, split: SplitStatistics) -> str:
-    """Return the reason of `features suggest`; without one, what the values are."""
+    """Return what the values of a column are."""
     if name not in split.columns:
         return f"not in {split.split}"
-    facts = facts_of(name, split.columns[name], split.rows)
-    reason = left_out_reason(facts)
-    return reason or f"no feature of the configuration uses it: {describe(facts)}"
+    column, rows = split.columns[name], split.rows
+    common, missing = common_statistics(column), missing_rows(column, rows)
+    if common is None or missing == rows:
+        return "no row has a value"
+    values = "values"
+    if column.HasField("string_stats"):
+        values = f"{column.string_stats.unique:,} different texts"
+    elif column.HasField("num_stats"):
+        whole, form = ("whole ", ".0f") if column.type == column.INT else ("", ".6g")
+        low, high = column.num_stats.min, column.num_stats.max
+        values = f"{whole}numbers from {low:{form}} to {high:{form}}"
+    values += f"; {missing:,} of {rows:,} missing" if missing else ""
+    return f"no feature of the configuration uses it: {values}"
 
 
 def _roles(config: PipelineConfig) -> dict[str, str]:
@@ -442,9 +456,6 @@ def _roles(config: PipelineConfig) -> dict[str, str]:
     if spec.weight is not None:
         roles[spec.weight] = "the weight of the row"
     roles |= dict.fromkeys(spec.passthrough, "passed through to those who read the rows")
-    for group in spec.groups:
-        if group.by is not None:
-            roles.setdefault(group.by, f"the key by which group {group.name} is scaled")
     if config.data.split.column is not None:
         roles.setdefault(config.data.split.column, f"splits rows by {config.data.split.by}")
     return roles

@@ -18,7 +18,7 @@ from tfx.orchestration import metadata
 from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 
 from components import ArrowExampleGen, CsvOptions
-from components.arrow_example_gen.executor import open_source
+from components.arrow_example_gen.executor import ReadRows, ReadTypes, open_input
 
 COMPONENTS = Path(__file__).resolve().parents[3] / "components"
 ROWS = [
@@ -154,14 +154,14 @@ def test_a_list_of_ints_that_would_lose_a_value_ends_the_node(tmp_path):
     """Where nothing says that it may: in a pipeline without our look at the data, too."""
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet", row_group_size=10)
     node = ArrowExampleGen(input_base=str(tmp_path), shorter_lists=["tag", "number"])
-    source = open_source(node.exec_properties, "*.parquet")
+    table = open_input(node.exec_properties, "*.parquet")
     with (
         pytest.raises(
             Exception, match=r"a\.parquet, row group \d, row 0: column 'tags', list<.*shorter_lists"
         ),
         beam.Pipeline(runner="FnApiRunner") as pipeline,
     ):
-        _ = pipeline | source.rows(pipeline | source.types())
+        _ = pipeline | ReadRows(table, pipeline | ReadTypes(table))
 
 
 def test_the_readmes_code_builds_the_node():

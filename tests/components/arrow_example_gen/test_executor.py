@@ -12,11 +12,12 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from components import ArrowExampleGen, CsvOptions
-from components.arrow_example_gen import csv_chunks, csv_table
-from components.arrow_example_gen.executor import open_source
+from components.arrow_example_gen import csv_table, csv_text
+from components.arrow_example_gen.executor import ReadRows, ReadTypes, open_input, with_values
 from components.arrow_example_gen.row_hash import row_hashes
 from components.arrow_example_gen.splitting import Splitting, find_cuts, splits_of
 
@@ -66,19 +67,19 @@ def rows_of(folder: Path, options: dict[str, Any], text: str) -> list[Any]:
     csv = CsvOptions.model_validate(options)
     (folder / "rows.csv").write_bytes(text.encode(csv.encoding or "utf-8"))
     node = ArrowExampleGen(input_base=str(folder), csv=csv)
-    source = open_source(dict(node.exec_properties), "*.csv")
+    table = open_input(dict(node.exec_properties), "*.csv")
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        rows = pipeline | source.rows(pipeline | source.types()) | beam.combiners.ToList()
+        rows = pipeline | ReadRows(table, pipeline | ReadTypes(table)) | beam.combiners.ToList()
         _ = rows | beam.Map(lambda all_: (folder / "rows").write_bytes(pickle.dumps(all_)))
     return sorted(pickle.loads((folder / "rows").read_bytes()), key=lambda rows: rows[0][0])
 
 
 @pytest.mark.parametrize("case", CSV)
 def test_hashes_and_splits_never_change(tmp_path, monkeypatch, case):
-    for name, value in (("BLOCK_BYTES", 5_000), ("_BYTES_A_COLUMN", 1)):
+    for name, value in (("_BLOCK_BYTES", 5_000), ("_BYTES_A_COLUMN", 1)):
         monkeypatch.setattr(csv_table, name, value)
-    for name, value in (("PART_BYTES", 4_000), ("_PIECE_BYTES", 1_000)):
-        monkeypatch.setattr(csv_chunks, name, value)
+    for name, value in (("_PART_BYTES", 4_000), ("_PIECE_BYTES", 1_000)):
+        monkeypatch.setattr(csv_text, name, value)
     rows = rows_of(tmp_path, *CSV[case])
     assert np.concatenate([places for places, _ in rows]).tolist() == list(N)
     digest = hashlib.sha256(str(rows[0][1].schema).encode())
@@ -91,3 +92,33 @@ def test_hashes_and_splits_never_change(tmp_path, monkeypatch, case):
         splits = [splits_of(each, splitting, [7, 2, 1], cuts) for each in rows]
         digest.update(np.concatenate(splits).astype("<i8").tobytes())
     assert digest.hexdigest()[:32] == DIGESTS[case]
+
+
+BATCH = pa.RecordBatch.from_arrays(
+    [
+        pa.array([[0], [], [-1], None, [3, 4]], pa.large_list(pa.int64())),
+        pa.array(
+            [[0.0], [], [float("nan")], [float("inf"), 1.0], [2.5]], pa.large_list(pa.float32())
+        ),
+        pa.array([[b"a"], [b""], [], [b"", b"a"], [b"no"]], pa.large_list(pa.large_binary())),
+        pa.nulls(5, pa.large_list(pa.large_binary())),
+    ],
+    ["int", "float", "text", "empty"],
+)
+
+
+def test_rows_without_a_required_value_are_left_out():
+    """Zeros are values; NaN, infinities and empty texts are not; of slices too."""
+    for columns, rows in {
+        ("int",): [0, 2, 4],
+        ("float",): [0, 3, 4],
+        ("text",): [0, 3, 4],
+        ("empty",): [],
+        ("unknown",): [],
+        ("int", "float"): [0, 4],
+        (): [0, 1, 2, 3, 4],
+    }.items():
+        assert with_values((np.arange(5), BATCH), columns)[0].tolist() == rows
+        places, batch = with_values((np.arange(2, 4), BATCH.slice(2, 2)), columns)
+        assert places.tolist() == [row for row in rows if row in (2, 3)]
+        assert batch.num_rows == len(places)

@@ -1,17 +1,25 @@
-"""Files of one table: what their footers must agree on, and folders that are columns."""
+"""Parquet and Arrow files as one table: what must agree, folders that are columns, damage."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
 from components.arrow_example_gen.columns import Block
-from components.arrow_example_gen.parquet import ParquetTable, open_table
+from components.arrow_example_gen.parquet import (
+    ParquetTable,
+    _folder_keys,
+    damage_named,
+    find_damage,
+    open_table,
+)
 
 
 def write(file: Path, /, **columns: Any) -> str:
@@ -21,26 +29,43 @@ def write(file: Path, /, **columns: Any) -> str:
 
 
 def test_kinds_of_all_files_together(tmp_path):
-    """A column without a value says nothing of its type, and one large value decides for all."""
-    first = write(tmp_path / "a", x=pa.nulls(3), big=pa.array([1, 2, 3], pa.uint64()), l=[[1]] * 3)
-    second = write(tmp_path / "b", x=[1.5], big=pa.array([2**63], pa.uint64()), l=[[1]])
+    """A column without a value says nothing of its type; integers of any width are of one type."""
+    place = [{"lat": 1.0}]
+    small, lists = pa.array([1], pa.int8()), pa.nulls(3, pa.list_(pa.int64()))
+    ids = [pa.array(each, pa.uint64()) for each in ([1, 2, 3], [2**63])]
+    first = write(tmp_path / "a", x=pa.nulls(3), n=[1] * 3, l=lists, id=ids[0], place=place * 3)
+    second = write(tmp_path / "b", x=[1.5], n=small, l=[None], id=ids[1], place=place)
     table = open_table([first, second], str(tmp_path))
-    assert table.columns == {"x": "float", "big": "string", "l": "int"}
+    assert table.columns == {"x": "float", "n": "int", "l": "int", "id": "string"}
     assert table.lists == {"l"}
+    assert table.left_out == {"place": "struct<lat: double>"}
     assert table.rows == 4
     assert table.groups == {first: [2, 1], second: [1]}
 
 
-def test_without_statistics_a_uint64_column_is_read(tmp_path):
-    table = pa.table({"big": pa.array([1, 2**63], pa.uint64())})
-    pq.write_table(table, tmp_path / "a", write_statistics=False)
-    assert open_table([str(tmp_path / "a")], str(tmp_path)).columns == {"big": "string"}
+TABLE = pa.table(
+    {
+        "number": [0.5, None, 2.5, -1.0, 0.0],
+        "kind": pa.array(["a", "b", "a", None, "b"]).dictionary_encode(),
+        "several": [[1, 2], [], None, [3], [4]],
+        "nothing": pa.nulls(5),
+        "place": [{"lat": 1.0}] * 5,
+    }
+)
 
 
-def test_a_column_that_no_example_holds_is_left_out(tmp_path):
-    table = open_table([write(tmp_path / "a", x=[1], place=[{"lat": 1.0}])], str(tmp_path))
-    assert table.columns == {"x": "int"}
-    assert table.left_out == {"place": "struct<lat: double>"}
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+def test_arrow_files_are_read_as_parquet_files_are(tmp_path: Path, compression: str) -> None:
+    feather.write_feather(TABLE, tmp_path / "a", compression=compression, chunksize=2)
+    pq.write_table(TABLE, tmp_path / "b", row_group_size=2)
+    arrow, parquet = (open_table([str(tmp_path / name)], str(tmp_path)) for name in "ab")
+    for name in ("columns", "lists", "left_out"):
+        assert getattr(arrow, name) == getattr(parquet, name)
+    assert [*arrow.groups.values()] == [*parquet.groups.values()] == [[2, 2, 1]]
+    names = ["number", "kind", "several"]
+    for each, other in zip(arrow.all_blocks(names), parquet.all_blocks(names), strict=True):
+        assert each.cells.to_pylist() == other.cells.to_pylist()
+        assert each.places.tolist() == other.places.tolist()
 
 
 @pytest.mark.parametrize(
@@ -63,14 +88,6 @@ def test_files_that_are_no_one_table(second, message, tmp_path):
         open_table(files, str(tmp_path))
 
 
-def test_integers_of_another_width_are_of_one_type(tmp_path):
-    files = [
-        write(tmp_path / "a", x=pa.array([1], pa.int8())),
-        write(tmp_path / "b", x=[2]),
-    ]
-    assert open_table(files, str(tmp_path)).columns == {"x": "int"}
-
-
 def test_folders_named_key_value_are_columns(tmp_path):
     places = ["year=2020/town=A%2FB", "year=2021/town=__HIVE_DEFAULT_PARTITION__"]
     files = [write(tmp_path / place / "0.parquet", x=[1, 2, 3]) for place in places]
@@ -86,15 +103,9 @@ def test_folders_named_key_value_are_columns(tmp_path):
     ]
     # Below the folder that holds them, they are no columns any more.
     assert open_table(files[:1], str(Path(files[0]).parent)).columns == {"x": "int"}
-
-
-def test_folders_of_other_keys(tmp_path):
-    files = [write(tmp_path / place / "0", x=[1]) for place in ("year=2020", "month=1")]
-    with pytest.raises(ValueError, match=r"its folders name month, and those of .* year"):
-        open_table(files, str(tmp_path))
-
-
-def test_a_key_that_is_a_column_of_the_file_too(tmp_path):
+    other = write(tmp_path / "month=1" / "0", x=[1])
+    with pytest.raises(ValueError, match=r"its folders name month, and those of .* year, town"):
+        open_table([*files, other], str(tmp_path))
     file = write(tmp_path / "x=1" / "0", x=[1])
     with pytest.raises(ValueError, match="column 'x' is in the file, and a folder"):
         open_table([file], str(tmp_path))
@@ -102,8 +113,12 @@ def test_a_key_that_is_a_column_of_the_file_too(tmp_path):
 
 def test_no_parquet_file(tmp_path):
     (tmp_path / "a").write_text("x,y")
-    with pytest.raises(ValueError, match="a is not a Parquet or Arrow file"):
-        open_table([str(tmp_path / "a")], str(tmp_path))
+    feather.write_feather(TABLE, tmp_path / "b")
+    whole = (tmp_path / "b").read_bytes()
+    (tmp_path / "b").write_bytes(whole[: len(whole) // 2])
+    for name in "ab":
+        with pytest.raises(ValueError, match=f"{name} is not a Parquet or Arrow file"):
+            open_table([str(tmp_path / name)], str(tmp_path))
 
 
 def test_a_value_that_cannot_be_written_is_an_error_with_its_row():
@@ -139,27 +154,15 @@ def test_the_first_list_that_a_missing_int_shortens(tmp_path):
     assert table.first_hole("floats") is None
 
 
-def repeated_columns() -> pa.Table:
-    return pa.table([[1, 2], [3, 4], [0, 1], [5.0, 6.0]], names=["x", "x", "y", "z"])
-
-
-@pytest.mark.parametrize("ending", ["parquet", "feather"])
-@pytest.mark.parametrize("place", [0, 1])
-def test_columns_of_one_name_are_refused_with_the_name(tmp_path, ending, place):
-    files = [tmp_path / f"{i}.{ending}" for i in range(2)]
-    for i, file in enumerate(files):
-        table = repeated_columns() if i == place else pa.table({"x": [1], "y": [0], "z": [1.0]})
-        if ending == "parquet":
-            pq.write_table(table, file)
-        else:
-            write_arrow(table, file)
-    with pytest.raises(ValueError, match=rf"{place}\.{ending}: .*repeated: x\."):
-        open_table([str(file) for file in files], str(tmp_path))
-
-
-def write_arrow(table: pa.Table, file: Path) -> None:
-    with pa.ipc.new_file(str(file), table.schema) as writer:
-        writer.write_table(table)
+def test_columns_of_one_name_are_refused_with_the_name(tmp_path):
+    twice = pa.table([[1, 2], [3, 4], [0, 1]], names=["x", "x", "y"])
+    pq.write_table(pa.table({"x": [1], "y": [0]}), tmp_path / "0")
+    pq.write_table(twice, tmp_path / "1")
+    with pa.ipc.new_file(str(tmp_path / "2"), twice.schema) as stream:
+        stream.write_table(twice)
+    for files in ("01", "10", "02", "20"):
+        with pytest.raises(ValueError, match=rf"{max(files)}: .*repeated: x\."):
+            open_table([str(tmp_path / name) for name in files], str(tmp_path))
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -180,3 +183,93 @@ def test_time_zones(tmp_path, several):
         (text,), missing = lists.to_pylist()
         assert text.decode()[11:16] == hour
         assert missing == []
+
+
+def values(texts: list[str]) -> list[int | str | None]:
+    """The values of key `k` of a file in each folder `k=text`."""
+    files = [f"/data/k={text}/{i}.parquet" for i, text in enumerate(texts)]
+    return [keys[0][1] for keys in _folder_keys(files, ["/data"]).values()]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["1_2"], ["1_2"]),
+        (["١٢"], ["١٢"]),
+        (["%205"], [" 5"]),
+        (["5%0A"], ["5\n"]),
+        (["+5"], ["+5"]),
+        (["1.0"], ["1.0"]),
+        (["0x10"], ["0x10"]),
+        (["01", "12"], [1, 12]),
+        (["-3", "-0"], [-3, 0]),
+        (["%31%32"], [12]),
+        (["a%2Fb", "a+b", "%zz"], ["a/b", "a+b", "%zz"]),
+        (["1", "__HIVE_DEFAULT_PARTITION__"], [1, None]),
+        (["__HIVE_DEFAULT_PARTITION__"], [None]),
+        (["1", "", "2"], ["1", "", "2"]),
+        (["9223372036854775807", "-9223372036854775808"], [2**63 - 1, -(2**63)]),
+        (["1", "9223372036854775808"], ["1", "9223372036854775808"]),
+        (["1", "0" * 30 + "1"], ["1", "0" * 30 + "1"]),
+    ],
+)
+def test_only_plain_decimal_integers_are_ints(texts, expected):
+    """As pyarrow.dataset takes Hive's folders, but for its hexadecimal numbers and int32."""
+    keys = values(texts)
+    assert keys == expected
+    assert list(map(type, keys)) == list(map(type, expected))
+
+
+def test_keys_count_below_the_deepest_folder_that_was_named():
+    file = "/data/a=1/b=2/0.parquet"
+    for folders in (["/data", "/data/a=1"], ["/data/a=1", "/data"]):
+        assert _folder_keys([file], folders) == {file: (("b", 2),)}
+    with pytest.raises(ValueError, match=r"two of its folders are named a=\.\.\."):
+        _folder_keys(["/data/a=1/a=2/0.parquet"], ["/data"])
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> Path:
+    """Two files of two row groups each."""
+    random = np.random.default_rng(0)
+    for split in ("train", "eval"):
+        folder = tmp_path / f"Split-{split}"
+        folder.mkdir()
+        table = pa.table({"x": random.normal(size=2000)})
+        pq.write_table(table, folder / "a.parquet", row_group_size=1000, compression="zstd")
+    return tmp_path
+
+
+def read_named(examples: Path) -> None:
+    """Reads as TFX does, which names no place."""
+    with (
+        damage_named(str(examples), beam_args=()),
+        beam.Pipeline(runner="FnApiRunner") as pipeline,
+    ):
+        _ = pipeline | beam.io.ReadFromParquetBatched(f"{examples}/Split-*/*.parquet")
+
+
+def test_whole_examples_have_no_damage_and_other_errors_stay(examples: Path) -> None:
+    assert find_damage(str(examples)) is None
+    read_named(examples)
+    with pytest.raises(KeyError, match="'y'"), damage_named(str(examples), beam_args=()):
+        {}["y"]
+
+
+def test_damage_is_named_with_its_row_group(examples: Path) -> None:
+    file = examples / "Split-train" / "a.parquet"
+    column = pq.ParquetFile(file).metadata.row_group(1).column(0)
+    damaged = bytearray(file.read_bytes())
+    place = column.dictionary_page_offset or column.data_page_offset
+    damaged[place : place + column.total_compressed_size] = bytes(column.total_compressed_size)
+    file.write_bytes(damaged)
+    with pytest.raises(ValueError, match=rf"^{file}, row group 1: .*delete {examples} and run"):
+        read_named(examples)
+
+
+@pytest.mark.parametrize("rows", [slice(0, -100), slice(0, 0)], ids=["truncated", "empty"])
+def test_damaged_files_are_named(examples: Path, rows: slice) -> None:
+    file = examples / "Split-eval" / "a.parquet"
+    file.write_bytes(file.read_bytes()[rows])
+    with pytest.raises(ValueError, match=rf"^{file}: .*damaged"):
+        read_named(examples)

@@ -15,12 +15,12 @@ from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
 from components import ArrowExampleGen
-from components.arrow_example_gen.driver import SpanProcessor, resolve_input
+from components.arrow_example_gen.executor import _resolve_input, _SpanProcessor
 from components.arrow_example_gen.spans import (
     SEPARATOR,
-    SpansMissing,
+    _find_spans,
+    _SpansMissing,
     check_pattern,
-    find_spans,
     latest_spans,
 )
 
@@ -39,29 +39,19 @@ def window(folder: Path, pattern: str, **options: Any) -> list[str]:
     return [span.pattern for span in spans]
 
 
-@pytest.mark.parametrize(
-    ("names", "pattern", "latest"),
-    [
-        (["span-10/a", "span-9/a", "span-2/a"], "span-{SPAN}/*", "span-10/*"),
-        (["03.csv", "11.csv"], "{SPAN}.csv", "11.csv"),
-        (["s07/a", "s08/a"], "s{SPAN:2}/a", "s08/a"),
-        (["s1/v2/a", "s2/v1/a", "s2/v10/a", "s2/v9/a"], "s{SPAN}/v{VERSION}/*", "s2/v10/*"),
+def test_the_latest_span_is_chosen_by_number(tmp_path):
+    for number, (names, pattern, latest) in enumerate(
         (
-            ["2024-02-29/a", "2023-12-31/a", "2024-01-31/a"],
-            "{YYYY}-{MM}-{DD}/a",
-            "2024-02-29/a",
-        ),
-        (
-            ["20240229-v3.csv", "20240229-v1.csv"],
-            "{YYYY}{MM}{DD}-v{VERSION}.csv",
-            "20240229-v3.csv",
-        ),
-        (["s1/a", "s2-backup/a", "sx/a"], "s{SPAN}/a", "s1/a"),
-    ],
-)
-def test_the_latest_span_is_chosen_by_number(tmp_path, names, pattern, latest):
-    make(tmp_path, *names)
-    assert window(tmp_path, pattern) == [latest]
+            (["span-10/a", "span-9/a", "span-2/a"], "span-{SPAN}/*", "span-10/*"),
+            (["s07/a", "s08/a"], "s{SPAN:2}/a", "s08/a"),
+            (["s1/v2/a", "s2/v1/a", "s2/v10/a", "s2/v9/a"], "s{SPAN}/v{VERSION}/*", "s2/v10/*"),
+            (["2024-02-29/a", "2023-12-31/a"], "{YYYY}-{MM}-{DD}/a", "2024-02-29/a"),
+            (["20240229-v3", "20240229-v1"], "{YYYY}{MM}{DD}-v{VERSION}", "20240229-v3"),
+            (["s1/a", "s2-backup/a", "sx/a"], "s{SPAN}/a", "s1/a"),
+        )
+    ):
+        make(tmp_path / str(number), *names)
+        assert window(tmp_path / str(number), pattern) == [latest]
 
 
 def test_a_window_is_of_numbers_and_leaves_out_those_without_files(tmp_path):
@@ -70,22 +60,19 @@ def test_a_window_is_of_numbers_and_leaves_out_those_without_files(tmp_path):
     assert window(tmp_path, pattern, count=4) == ["s9/v2/*", "s10/v1/*", "s12/v1/*"]
     assert window(tmp_path, pattern, count=99, first=10) == ["s10/v1/*", "s12/v1/*"]
     assert window(tmp_path, pattern, count=2, last=10) == ["s9/v2/*", "s10/v1/*"]
-
-
-def test_a_window_of_days_crosses_months(tmp_path):
     make(tmp_path, "day=2024-03-01/a", "day=2024-02-29/a", "day=2024-02-27/a")
-    pattern = "day={YYYY}-{MM}-{DD}/a"
-    assert window(tmp_path, pattern, count=3) == ["day=2024-02-29/a", "day=2024-03-01/a"]
+    days = window(tmp_path, "day={YYYY}-{MM}-{DD}/a", count=3)
+    assert days == ["day=2024-02-29/a", "day=2024-03-01/a"]
 
 
 def test_without_a_span_the_error_names_the_pattern_and_what_is_there(tmp_path):
     make(tmp_path, "span_1/a", "old/a")
-    with pytest.raises(SpansMissing, match=r"/span-\{SPAN\}/\*: there is no span; .* has old, sp"):
+    with pytest.raises(_SpansMissing, match=r"/span-\{SPAN\}/\*: there is no span; .* has old, sp"):
         window(tmp_path, "span-{SPAN}/*")
-    with pytest.raises(SpansMissing, match="none is empty or not there"):
+    with pytest.raises(_SpansMissing, match="none is empty or not there"):
         window(tmp_path / "none", "{SPAN}/*")
     make(tmp_path, "span-3/a")
-    with pytest.raises(SpansMissing, match="no span from 4 to 5; there are spans 3"):
+    with pytest.raises(_SpansMissing, match="no span from 4 to 5; there are spans 3"):
         window(tmp_path, "span-{SPAN}/*", count=2, last=5)
 
 
@@ -97,20 +84,17 @@ def test_what_is_ambiguous_or_no_date_is_refused(tmp_path):
         window(tmp_path, "{YYYY}-{MM}-{DD}/a")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "message"),
-    [
+def test_placeholders_that_contradict_each_other_are_refused():
+    for pattern, message in (
         ("{SPAN}/{SPAN}", "twice"),
         ("{SPAN}/{YYYY}{MM}{DD}", "either"),
         ("{YYYY}-{MM}/a", "add {DD}"),
         ("{VERSION}/a", "add {SPAN} or a date"),
         ("{SPAN:0}/a", "1 or more"),
         ("{YYYY:4}{MM}{DD}", "a width is for"),
-    ],
-)
-def test_placeholders_that_contradict_each_other_are_refused(pattern, message):
-    with pytest.raises(ValueError, match=message):
-        check_pattern(pattern)
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_pattern(pattern)
 
 
 def test_splits_have_the_same_latest_span(tmp_path):
@@ -136,12 +120,12 @@ def test_tfx_chooses_the_same_span_and_version(tmp_path_factory, files, padded):
     for span, version in files:
         make(folder, f"s{span:03}/v{version:02}/a.csv" if padded else f"s{span}/v{version}/a.csv")
     split = _PROTO.Input.Split(name="all", pattern=PATTERNS[padded])
-    found = find_spans(str(folder), split.pattern, glob.glob)[-1]
+    found = _find_spans(str(folder), split.pattern, glob.glob)[-1]
     fingerprint, span, version = utils.calculate_splits_fingerprint_span_and_version(
         str(folder), [split]
     )
     assert (found.number, found.version, found.pattern) == (span, version, split.pattern)
-    ours = SpanProcessor(
+    ours = _SpanProcessor(
         str(folder), [_PROTO.Input.Split(name="all", pattern=PATTERNS[padded])], None
     )
     assert ours.resolve_span_and_version() == (span, version)
@@ -161,7 +145,7 @@ def test_where_no_driver_ran_the_examples_get_what_the_driver_writes(tmp_path):
     make(tmp_path, "s4/a", "s5/a", "s5/b")
     node = example_gen(tmp_path, "s{SPAN}/*", spans=2)
     examples = standard_artifacts.Examples()
-    found = resolve_input(node.exec_properties, examples)
+    found = _resolve_input(node.exec_properties, examples)
     config = proto_utils.json_to_proto(found["input_config"], _PROTO.Input())
     assert config.splits[0].pattern.split(SEPARATOR) == ["s4/*", "s5/*"]
     assert found["span"] == 5
@@ -177,4 +161,4 @@ def test_a_range_without_spans_is_refused(tmp_path):
     make(tmp_path, "a.csv")
     node = example_gen(tmp_path, "a.csv", spans=2)
     with pytest.raises(ValueError, match=r"no pattern has \{SPAN\} or a date"):
-        resolve_input(node.exec_properties, standard_artifacts.Examples())
+        _resolve_input(node.exec_properties, standard_artifacts.Examples())

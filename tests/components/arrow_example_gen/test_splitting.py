@@ -18,10 +18,10 @@ from components.arrow_example_gen import splitting as module
 from components.arrow_example_gen.splitting import (
     Splitting,
     _combine,
+    _ranks_of,
     cuts_of,
     find_cuts,
     hash_cuts,
-    ranks_of,
     splits_of,
 )
 
@@ -46,20 +46,17 @@ def part(rows, start, end):
     return rows[0][start:end], rows[1].slice(start, end - start)
 
 
-@pytest.mark.parametrize(
-    ("rows", "shares", "sizes"),
-    [
+def test_each_split_has_its_share_and_the_first_has_a_row():
+    for rows, shares, sizes in (
         (1, (80, 20), [1, 0]),
         (2, (67, 33), [1, 1]),
         (3, (67, 23, 10), [2, 1, 0]),
         (10, (50, 25, 25), [5, 3, 2]),
         (2, (10, 90), [1, 1]),
-    ],
-)
-def test_each_split_has_its_share_and_the_first_has_a_row(rows, shares, sizes):
-    cuts = cuts_of(list(range(rows)), shares)
-    splits = np.searchsorted(cuts, np.arange(rows), side="left")
-    assert np.bincount(splits, minlength=len(shares)).tolist() == sizes
+    ):
+        cuts = cuts_of(list(range(rows)), shares)
+        splits = np.searchsorted(cuts, np.arange(rows), side="left")
+        assert np.bincount(splits, minlength=len(shares)).tolist() == sizes
 
 
 BY = [
@@ -77,8 +74,8 @@ BY = [
 def test_batches_workers_and_order_do_not_matter(splitting, rows, monkeypatch):
     """Reference: all rows as one batch; where rows exceed what is exact too."""
     monkeypatch.setattr(module, "EXACT", 1_000)
-    monkeypatch.setattr(module, "EXACT_OF_CLASS", 200)
-    monkeypatch.setattr(module, "SAMPLED", 1_000)
+    monkeypatch.setattr(module, "_EXACT_OF_CLASS", 200)
+    monkeypatch.setattr(module, "_SAMPLED", 1_000)
     whole = table(rows)
     cuts = find_cuts([whole], splitting, SHARES)
     expected = splits_of(whole, splitting, SHARES, cuts)
@@ -93,12 +90,12 @@ def test_batches_workers_and_order_do_not_matter(splitting, rows, monkeypatch):
     assert np.concatenate(found).tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("rows", [1, 2, 25, 10_000, 10_001, 30_000])
+@pytest.mark.parametrize("rows", [1, 25, 10_000, 10_001])
 def test_few_rows_are_split_by_exact_shares(rows):
     """Up to 10,000 rows of a class; of more, by cuts that no row decides on."""
     read, splitting = table(rows), Splitting(by="row")
     cuts = find_cuts([read], splitting, SHARES)
-    exact = cuts_of(sorted(ranks_of(read, splitting).tolist()), SHARES)
+    exact = cuts_of(sorted(_ranks_of(read, splitting).tolist()), SHARES)
     assert cuts == {None: exact if rows <= 10_000 else hash_cuts(SHARES)}
     sizes = np.bincount(splits_of(read, splitting, SHARES, cuts), minlength=3)
     allowed = 1 if rows <= 10_000 else 4 * (0.25 * rows) ** 0.5
@@ -119,7 +116,7 @@ def test_times_are_cut_exactly_and_those_of_many_rows_nearly(column, monkeypatch
     read, splitting = table(20_000), Splitting(by="time", column=column)
     numbers = np.array(read[1]["number"].to_pylist())[:, 0]
     for sampled, allowed in ((20_000, 0), (1_000, 800)):
-        monkeypatch.setattr(module, "SAMPLED", sampled)
+        monkeypatch.setattr(module, "_SAMPLED", sampled)
         found = splits_of(read, splitting, SHARES, find_cuts([read], splitting, SHARES))
         assert (np.diff(found[np.argsort(numbers)]) >= 0).all()
         sizes = np.bincount(found)
@@ -195,20 +192,17 @@ def test_groups_stay_together_and_equal_rows_too():
 
 
 @pytest.mark.parametrize("by", ["group", "stratified", "time"])
-@pytest.mark.parametrize(
-    "column",
-    [
+def test_a_row_without_the_value_is_an_error(by):
+    for column in (
         pa.array([[b"a"], []], pa.large_list(pa.large_binary())),
         pa.array([[b"a"], [b""]], pa.large_list(pa.large_binary())),
         pa.array([[1], None], pa.large_list(pa.int64())),
-    ],
-)
-def test_a_row_without_the_value_is_an_error(by, column):
-    rows = np.arange(2), pa.RecordBatch.from_arrays([column], ["x"])
-    for name in ("x", "y"):
-        splitting = Splitting(by=by, column=name)
-        with pytest.raises(ValueError, match=f"A row has no value of column '{name}'"):
-            splits_of(rows, splitting, SHARES, find_cuts([rows], splitting, SHARES))
+    ):
+        rows = np.arange(2), pa.RecordBatch.from_arrays([column], ["x"])
+        for name in ("x", "y"):
+            splitting = Splitting(by=by, column=name)
+            with pytest.raises(ValueError, match=f"A row has no value of column '{name}'"):
+                splits_of(rows, splitting, SHARES, find_cuts([rows], splitting, SHARES))
 
 
 def test_floats_are_no_groups():

@@ -39,7 +39,7 @@ def written(folder, batches, **options):
 
 @pytest.mark.parametrize(
     ("limits", "sizes"),
-    [({"GROUP_ROWS": 25}, [20, 20, 20]), ({"GROUP_BYTES": 1}, [20, 10, 10, 20]), ({}, [60])],
+    [({"_GROUP_ROWS": 25}, [20, 20, 20]), ({"_GROUP_BYTES": 1}, [20, 10, 10, 20]), ({}, [60])],
 )
 def test_batches_are_joined_up_to_the_size_of_a_row_group(tmp_path, monkeypatch, limits, sizes):
     edges = [0, 20, 20, 30, 40, 60]
@@ -55,7 +55,7 @@ def test_batches_are_joined_up_to_the_size_of_a_row_group(tmp_path, monkeypatch,
 
 
 def test_progress_counts_the_rows(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_LOG_SECONDS", 0.0)
     with caplog.at_level(logging.INFO, logger="absl"):
         written(tmp_path, [batch(0, 20), batch(20, 50)])
     records = [progress.progress_of(line) for line in caplog.records]

@@ -1,22 +1,24 @@
-"""When an evaluation is column-wise, and TFMA's whole evaluation with and without it."""
+"""Record batches as the extractors pass them on, and when an evaluation is column-wise."""
 
 from __future__ import annotations
 
-import math
-from pathlib import Path
+import pickle
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 import pytest
+import tensorflow as tf
 import tensorflow_model_analysis as tfma
+from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.extractors.unbatch_extractor import UNBATCH_EXTRACTOR_STAGE_NAME
 from tensorflow_model_analysis.metrics import metric_types
 from tensorflow_model_analysis.proto import config_pb2
+from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components.column_evaluation import custom_extractors
-from components.column_evaluation.read_batch import read_batch
-from pipeline.config.evaluation import EvaluationConfig
+from components.column_evaluation.combiners import _read_batch
+from components.column_evaluation.extractors import _PrepareRecordBatches
 
 
 def config_of(*metrics: str, **fields: Any) -> tfma.EvalConfig:
@@ -76,46 +78,62 @@ def test_a_row_is_not_taken_for_a_batch() -> None:
         {"labels": np.array([1]), "predictions": np.array([0.2, 0.8]), "example_weights": None}
     )
     with pytest.raises(ValueError, match=r"\(2,\)"):
-        read_batch(row, flatten=False)
+        _read_batch(row, flatten=False)
 
 
-@pytest.mark.slow
-def test_tfma_writes_the_same_results(tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    y = (random.uniform(size=60) < 0.4).astype(np.float32)
-    rows = pd.DataFrame(
-        {
-            "y": y,
-            "p": np.clip(0.4 * y + 0.5 * random.uniform(size=60), 0, 1).astype(np.float32),
-            "w": random.choice([0.0, 0.5, 2.0], 60).astype(np.float32),
-            "city": random.choice(np.array(["x", "y", None], object), 60),
-        }
-    )
-    evaluation = EvaluationConfig.model_validate(
-        {"slices": ["city"], "thresholds": {"auc": {"lower_bound": 0.99}}}
-    )
-    found = []
-    for name in ("rows", "columns"):
-        config = evaluation.eval_config(label="y", kind="binary", weight="w")
-        model = config.model_specs[0]
-        model.prediction_key, model.signature_name = "p", ""
-        del model.preprocessing_function_names[:]
-        extractors = custom_extractors(None, config, None) if name == "columns" else None
-        folder = str(tmp_path / name)
-        result = tfma.analyze_raw_data(rows, config, output_path=folder, extractors=extractors)
-        failures = [
-            failure.metric_key.name
-            for each in tfma.load_validation_result(folder).metric_validations_per_slice
-            for failure in each.failures
-        ]
-        found.append(({key: values[""][""] for key, values in result.slicing_metrics}, failures))
-    (by_row, failures), (by_column, found_failures) = found
-    assert found_failures == failures
-    assert by_column.keys() == by_row.keys()
-    assert len(by_row) == 3
-    for key, metrics in by_row.items():
-        assert by_column[key].keys() == metrics.keys()
-        for name, value in metrics.items():
-            expected = value.get("doubleValue", math.nan)
-            other = by_column[key][name].get("doubleValue", math.nan)
-            assert other == pytest.approx(expected, rel=1e-6, nan_ok=True), (key, name)
+def prepare(*batches: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Return the record batches that one bundle of record batches becomes."""
+    prepared = _PrepareRecordBatches()
+    prepared.start_bundle()
+    found = [
+        extracts
+        for batch in batches
+        for extracts in prepared.process({constants.ARROW_RECORD_BATCH_KEY: batch})
+    ]
+    found += [each.value for each in prepared.finish_bundle()]
+    return [extracts[constants.ARROW_RECORD_BATCH_KEY] for extracts in found]
+
+
+def lists(values: list[list[float] | None]) -> pa.Array:
+    return pa.array(values, pa.large_list(pa.float32()))
+
+
+def test_rows_of_parquet_become_tf_examples() -> None:
+    values = [[float(i)] if i % 3 else ([] if i % 2 else None) for i in range(20_000)]
+    batch = pa.RecordBatch.from_arrays([lists(values)], ["x"])
+    found = prepare(batch)
+    assert [each.num_rows for each in found] == [8_192, 8_192, 3_616]
+    assert len(pickle.dumps(found[2])) < len(pickle.dumps(found[0])) / 2, "without other rows"
+    rows = [x for each in found for (x,) in each.column(1).to_pylist()]
+    assert found[0].schema.names == ["x", constants.ARROW_INPUT_COLUMN]
+    expected = [each or None for each in values]
+    assert ExamplesToRecordBatchDecoder().DecodeBatch(rows).column(0).to_pylist() == expected
+    assert [x for each in found for x in each.column(0).to_pylist()] == expected
+    parsed = tf.io.parse_example(rows, {"x": tf.io.FixedLenFeature([], tf.float32, -1.0)})
+    np.testing.assert_array_equal(parsed["x"], [x[0] if x else -1.0 for x in values])
+
+
+def test_small_batches_are_merged_and_keep_their_serialized_rows() -> None:
+    rows = [[f"row {i}".encode()] for i in range(9_000)]
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [lists([[1.0]] * 750), pa.array(rows[i : i + 750], pa.large_list(pa.large_binary()))],
+            ["x", constants.ARROW_INPUT_COLUMN],
+        )
+        for i in range(0, 9_000, 750)
+    ]
+    found = prepare(*batches)
+    assert [each.num_rows for each in found] == [7_500, 1_500]
+    assert [row for each in found for row in each.column(1).to_pylist()] == rows
+
+
+def test_other_types_and_wide_rows_stay_apart() -> None:
+    ints = pa.RecordBatch.from_arrays([pa.array([[1]], pa.large_list(pa.int64()))], ["x"])
+    floats = pa.RecordBatch.from_arrays([lists([[1.0]])], ["x"])
+    assert [each.column(0).to_pylist() for each in prepare(ints, floats, floats)] == [
+        [[1]],
+        [[1.0], [1.0]],
+    ]
+    wide = lists([[0.0] * 2_000] * 1_500)
+    found = prepare(pa.RecordBatch.from_arrays([wide], ["x"]))
+    assert [each.num_rows for each in found] == [1_000, 500]

@@ -14,7 +14,6 @@ from tensorflow_model_analysis.metrics import metric_types
 from components.evaluator_metrics.better_than_constant import (
     _MOST_BY_CHANCE,
     _RULES,
-    BetterThanConstant,
     _Combiner,
     _compare,
 )
@@ -191,7 +190,3 @@ def test_tfma_decides_by_it(kind: Any, metric: str, signal: float, tmp_path: Pat
     assert found is not None
     wanted = _compare(metric, y, np.asarray(p, np.float32).astype(float), w)
     assert tuple(found) == pytest.approx(tuple(wanted), rel=1e-6)
-
-
-def test_tfma_makes_it_of_its_configuration() -> None:
-    assert BetterThanConstant("auc").name == "better_than_constant"

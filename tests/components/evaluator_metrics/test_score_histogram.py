@@ -19,6 +19,8 @@ def test_any_parts_give_the_confusion_matrix_at_each_threshold() -> None:
     """Reference: NumPy, exact, as the weights are whole numbers."""
     for parts in [1, 7, 500]:
         y, p, w = rows()
+        both = np.hstack([1 - p, p])  # of two outputs, the last is that of class 1
+        np.testing.assert_array_equal(_histogram_of(y, both, w), _histogram_of(y, p, w))
         pieces = zip(*(np.array_split(values, parts) for values in (y, p, w)), strict=True)
         negative, positive = np.sum([_histogram_of(*piece) for piece in pieces], axis=0)
         assert positive.shape == (BINS,)
@@ -39,9 +41,3 @@ def test_what_is_no_number_is_seen_unless_it_has_no_weight() -> None:
     assert np.isnan(_histogram_of(y, p, np.array([1.0, 0.0])).sum())
     assert np.isnan(_histogram_of(y, p, np.array([0.0, 1.0])).sum())
     assert _histogram_of(y, p, np.zeros(2)).sum() == 0.0
-
-
-def test_of_two_outputs_the_last_is_the_probability_of_the_positive_class() -> None:
-    y, p, w = rows()
-    both = np.hstack([1 - p, p])
-    np.testing.assert_array_equal(_histogram_of(y, both, w), _histogram_of(y, p, w))

@@ -225,45 +225,21 @@ def test_the_sample_depends_on_the_rows_alone(model, raw_run, tmp_path):
     np.testing.assert_allclose(few.attributions, raw_run.attributions[:50], rtol=1e-6)
 
 
-def test_parquet_columns_of_other_types_are_the_same_rows(model, raw_run, tmp_path):
-    """One value per row, float64 and text: rows and hashes as of tf.Examples."""
-    artifact = standard_artifacts.Examples()
-    artifact.uri, artifact.split_names = str(tmp_path / "in"), '["eval"]'
-    mark_as_parquet(artifact)
-    split = tmp_path / "in" / "Split-eval"
-    split.mkdir(parents=True)
-    columns = {
-        name: [row[name][0] if row[name] else None for row in raw_rows()] for name in raw_rows(1)[0]
-    }
-    pq.write_table(pa.table(columns), split / "data.parquet")
-    run = Run(tmp_path, artifact, model)
-    pd.testing.assert_frame_equal(run.rows, raw_run.rows)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"split": "none"}, "split 'none'.*has no row"),
-        ({"split": "test"}, "split='test'.*eval"),
-    ],
-)
-def test_errors_name_the_value_and_what_fits(model, tmp_path, change, message):
-    with pytest.raises(Exception, match=message):
-        Run(tmp_path, examples(tmp_path / "in", raw_rows(20)), model, **change)
-
-
-def test_rows_that_do_not_fit_the_model_are_reported(model, tmp_path):
-    rows = [{"miles": row["miles"]} for row in raw_rows(3)]
-    with pytest.raises(Exception, match=r"does not fit.*x: .*Feature: .* is required.*raw"):
-        Run(tmp_path, examples(tmp_path / "in", rows), model)
-
-
-def test_rows_without_finite_attributions_are_counted(model, tmp_path):
-    rows = raw_rows(20)
-    for row, value in zip(rows, [np.nan, np.inf, 1e38], strict=False):
+def test_errors_name_the_value_and_what_fits(model, tmp_path):
+    few, broken = raw_rows(20), raw_rows(20)
+    for row, value in zip(broken, [np.nan, np.inf, 1e38], strict=False):
         row["miles"] = [value]
-    with pytest.raises(Exception, match=r"2 of 20 rows of split 'eval' .* not finite.*features"):
-        Run(tmp_path, examples(tmp_path / "in", rows), model)
+    lacking = [{"miles": row["miles"]} for row in few]
+    for i, (rows, split, message) in enumerate(
+        (
+            (few, "none", "split 'none'.*has no row"),
+            (few, "test", "split='test'.*eval"),
+            (lacking, "eval", r"does not fit.*x: .*Feature: .* is required.*raw"),
+            (broken, "eval", r"2 of 20 rows of split 'eval' .* not finite.*features"),
+        )
+    ):
+        with pytest.raises(Exception, match=message):
+            Run(tmp_path / f"{i}", examples(tmp_path / f"{i}in", rows), model, split=split)
 
 
 def test_a_model_without_the_signature_is_rejected(tmp_path):

@@ -10,7 +10,6 @@ import re
 
 import numpy as np
 import pyarrow as pa
-import pytest
 import tensorflow as tf
 
 from components.input_gradients.executor import _attributions_of, _log_end
@@ -52,20 +51,15 @@ def test_a_square_is_attributed_exactly_with_two_points(tmp_path):
     np.testing.assert_allclose(found["completeness_error"], np.zeros(600), atol=1e-5)
 
 
-@pytest.mark.parametrize(("error", "warned"), [(0.019, []), (0.021, ["steps=32"])])
-def test_a_large_error_is_a_warning(error, warned, caplog):
+def test_a_large_error_is_a_warning(caplog):
     """The limit is 1 % of the mean change."""
-    summary = AttributionSummary(
-        split="eval",
-        steps=8,
-        mean_prediction=2.0,
-        mean_baseline_prediction=0.0,
-        mean_absolute_change=2.0,
-        mean_absolute_completeness_error=error,
-        rows=1,
-        mean_absolute={"x": 2.0},
-        mean={"x": 2.0},
-    )
-    with caplog.at_level(logging.WARNING, logger="absl"):
-        _log_end(summary)
-    assert re.findall(r"such as (steps=\d+)", caplog.text) == warned
+    means = dict.fromkeys(("mean_prediction", "mean_absolute_change"), 2.0)
+    columns = {name: {"x": 2.0} for name in ("mean_absolute", "mean")}
+    for error, warned in ((0.019, []), (0.021, ["steps=32"])):
+        summary = AttributionSummary(
+            **means, **columns, mean_baseline_prediction=0.0, split="eval", steps=8, rows=1,
+            mean_absolute_completeness_error=error,
+        )  # fmt: skip
+        with caplog.at_level(logging.WARNING, logger="absl"):
+            _log_end(summary)
+        assert re.findall(r"such as (steps=\d+)", caplog.text) == warned

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from components.input_gradients import sample as rows_of_a_sample
-from components.input_gradients.sample import (
+from components.input_gradients import executor as rows_of_a_sample
+from components.input_gradients.executor import (
     _as_lists,
     _lists_of,
     _SmallestHashes,
@@ -58,7 +56,7 @@ def test_a_large_batch_is_read_in_parts(monkeypatch):
     assert np.concatenate([part["x"].flatten() for part in parts]).tolist() == NUMBERS.tolist()
 
 
-@pytest.mark.parametrize("order", itertools.permutations(BATCHES))
+@pytest.mark.parametrize("order", [BATCHES, BATCHES[::-1]])
 def test_a_batch_may_lack_a_column(order):
     """In any order and on any number of workers: 5 of the rows with all 12, in the same order."""
     every, few = _SmallestHashes(100), _SmallestHashes(5)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from components.normalization_validator.check import RULES, find_violations
-from components.normalization_validator.limits import NormalizationLimits
-from components.normalization_validator.report import ColumnStatistics
+import pytest
+import yaml
+
+from components.normalization_validator.check import RULES, find_violations, lost_columns
+from components.normalization_validator.limits import SECTION, NormalizationLimits
+from components.normalization_validator.report import (
+    ColumnStatistics,
+    RawColumn,
+    SplitStatistics,
+)
 
 GOOD = {"mean": 0.0, "std": 1.0, "min": -2.0, "max": 2.0}
 
@@ -36,111 +43,91 @@ def _messages(*columns: ColumnStatistics, **limits) -> list[str]:
     return [violation.message for violation in found]
 
 
-def test_a_normalised_column_violates_nothing():
-    assert _messages(_column(), _column("eval", mean=0.1)) == []
+CONSTANT = {"constant": True, "std": 0.0, "min": 0.0, "max": 0.0}
+IDS = {"kind": "vocabulary", "vocabulary_size": 10, "min": 0.0}
+# Changes to a good column; limits; what is said, `;` between two violations.
+_TRAIN = """
+{} | {} |
+{mean: 0.31, std: 0.5} | {} | mean 0.31 is above 0.01 (z_score.max_abs_mean);
+    std 0.5 is below 0.99 (z_score.max_std_error)
+{mean: -0.31} | {z_score: null} |
+{mean: -0.31} | {ignore: [fa*]} |
+{constant: true, std: 0, min: 0, max: 0} | {} |
+{constant: true, std: 0, min: 0, max: 0} | {allow_constant: false} | every value is 0, and constant
+    columns are not allowed (allow_constant)
+{constant: true, std: 0, mean: 5} | {} | mean 5 is above 0.01 (z_score.max_abs_mean)
+{kind: gaussian, mean: 0.079, std: 0.7} | {} |
+{kind: gaussian, mean: -0.2, std: 1.2} | {} | mean -0.2 is below -0.1 (gaussian.max_abs_mean);
+    std 1.2 is above 1.05 (gaussian.max_std)
+{kind: pointwise, mean: 6.2} | {} |
+{kind: pointwise, mean: 5.3, std: 0.07} | {} | std 0.07 is below 0.1: CHAIN (pointwise.min_std);
+    mean 5.3 is above 0.7, 10 standard deviations from 0: CHAIN (pointwise.max_abs_mean)
+{kind: pointwise, mean: 0, std: 20} | {} | std 20 is above 10: CHAIN (pointwise.max_std)
+{kind: min_max, min: -1.0e-7, max: 1.0000001} | {} |
+{kind: min_max, min: -0.5, max: 1.25} | {} | min -0.5 is below 0 (min_max.low);
+    max 1.25 is above 1 (min_max.high)
+{kind: min_max, min: -1} | {min_max: {low: -1, high: 2}} |
+{imputed: 900} | {} |
+{imputed: 900} | {max_imputed_share: 0.5} | imputed_share 0.9 is above 0.5 (max_imputed_share)
+{kind: vocabulary, vocabulary_size: 10, min: 0, max: 9} | {} |
+"""
 
 
-def test_z_score_mean_and_std():
-    assert _messages(_column(mean=0.31, std=0.5)) == [
-        "column 'fare' (z_score), split train: mean 0.31 is outside ±0.01 "
-        "(normalization.z_score.max_abs_mean)",
-        "column 'fare' (z_score), split train: std 0.5 is outside 1 ± 0.01 "
-        "(normalization.z_score.max_std_error)",
-    ]
+def test_limits_of_the_train_split():
+    for line in re.sub(r"\n +", " ", _TRAIN.strip()).splitlines():
+        changes, limits, words = line.split(" |")
+        column, words = yaml.safe_load(changes), words.replace("(", f"({SECTION}.")
+        words = words.replace(
+            "CHAIN", "chain it with what scales its values, as scale: [log1p, z_score]"
+        )
+        where = f"column 'fare' ({column.get('kind', 'z_score')}), split train: "
+        expected = [where + each.strip() for each in words.split(";") if each.strip()]
+        assert _messages(_column(**column), **yaml.safe_load(limits)) == expected, line
 
 
-def test_z_score_holds_on_train_alone():
+def test_shares_and_ids_count_in_any_split_and_the_rest_in_train_alone():
     assert _messages(_column(), _column("eval", mean=0.31, std=2.0)) == []
-
-
-def test_z_score_of_a_constant_column_is_zero():
-    constant = {"constant": True, "std": 0.0, "min": 0.0, "max": 0.0}
-    assert _messages(_column(**constant)) == []
-    assert _messages(_column(**constant), allow_constant=False) == [
-        "column 'fare' (z_score), split train: every value is 0, and constant columns are not "
-        "allowed (normalization.allow_constant)"
-    ]
-    assert "mean 5 is outside" in _messages(_column(**{**constant, "mean": 5.0}))[0]
-
-
-def test_z_score_by_key_may_have_less_spread_but_not_more():
-    alike = {"kind": "z_score_by_key", "std": 0.8}  # keys whose rows are all alike
-    assert _messages(_column(**alike)) == []
-    assert _messages(_column(**{**alike, "std": 1.2, "mean": 0.31})) == [
-        "column 'fare' (z_score_by_key), split train: mean 0.31 is outside ±0.01 "
-        "(normalization.z_score.max_abs_mean)",
-        "column 'fare' (z_score_by_key), split train: std 1.2 is outside 1 ± 0.01 "
-        "(normalization.z_score.max_std_error)",
-    ]
-
-
-def test_gaussian_of_frequent_values_is_not_quite_centred():
-    assert _messages(_column(kind="gaussian", mean=0.079, std=0.7)) == []
-    assert _messages(_column(kind="gaussian", mean=-0.2, std=1.2)) == [
-        "column 'fare' (gaussian), split train: mean -0.2 is outside ±0.1 "
-        "(normalization.gaussian.max_abs_mean)",
-        "column 'fare' (gaussian), split train: std 1.2 is above 1.05 "
-        "(normalization.gaussian.max_std)",
-    ]
-    assert _messages(_column(kind="gaussian", mean=-0.2, std=1.2), gaussian=None) == []
-
-
-def test_a_function_alone_that_leaves_values_far_from_0():
-    for mean, std, expected in [
-        (5.3, 0.07, ["std 0.07 is below 0.1", "mean 5.3 is 75.7143 standard deviations from 0"]),
-        (6.2, 1.0, []),
-        (-11.0, 1.0, ["mean -11 is 11 standard deviations from 0, more than 10"]),
-        (0.0, 20.0, ["std 20 is above 10"]),
-    ]:
-        found = _messages(_column(kind="pointwise", mean=mean, std=std))
-        assert len(found) == len(expected)
-        for message, part in zip(found, expected, strict=True):
-            assert part in message
-            assert "scale: [log1p, z_score]" in message
-
-
-def test_min_max():
-    assert _messages(_column(kind="min_max", min=-1e-7, max=1.0 + 1e-7)) == []
-    assert _messages(_column(kind="min_max", min=-0.5, max=1.25)) == [
-        "column 'fare' (min_max), split train: min -0.5 is outside [0, 1] "
-        "(normalization.min_max.low)",
-        "column 'fare' (min_max), split train: max 1.25 is outside [0, 1] "
-        "(normalization.min_max.high)",
-    ]
-    assert _messages(_column(kind="min_max", min=-1.0), min_max={"low": -1, "high": 2}) == []
-
-
-def test_non_finite_in_any_split():
     assert _messages(_column(), _column("eval", non_finite=3)) == [
-        "column 'fare' (z_score), split eval: 3 of 1000 values are NaN or infinite (share 0.003), "
-        "more than 0 (normalization.max_non_finite_share)"
+        "column 'fare' (z_score), split eval: non_finite_share 0.003 is above 0: 3 of 1000 values "
+        "are NaN or infinite (normalization.max_non_finite_share)"
     ]
-
-
-def test_imputed_share_is_judged_only_when_asked_for():
-    assert _messages(_column(imputed=900)) == []
-    assert _messages(_column(imputed=900), max_imputed_share=0.5) == [
-        "column 'fare' (z_score), split train: share of imputed values 0.9 is above 0.5 "
-        "(normalization.max_imputed_share)"
-    ]
-
-
-def test_ids_lie_in_the_vocabulary():
-    ids = {"kind": "vocabulary", "vocabulary_size": 10, "min": 0.0}
-    assert _messages(_column(**ids, max=9.0)) == []
-    assert _messages(_column(**ids, max=9.0), _column("eval", **ids, max=10.0)) == [
-        "column 'fare' (vocabulary), split eval: max 10 is outside the ids [0, 9] "
+    assert _messages(_column(**IDS, max=9.0), _column("eval", **IDS, max=10.0)) == [
+        "column 'fare' (vocabulary), split eval: max 10 is above 9, the last id "
         "(normalization.ids_in_range)"
     ]
-
-
-def test_null_turns_a_group_of_limits_off_and_ignore_a_column():
-    bad = _column(mean=9.0)
-    assert len(_messages(bad)) == 1
-    assert _messages(bad, z_score=None) == []
-    assert _messages(bad, ignore=("fa*",)) == []
 
 
 def test_a_train_split_that_does_not_exist_is_refused():
     with pytest.raises(ValueError, match=r"train_split='train' is not a split.*'eval'"):
         _messages(_column("eval"))
+
+
+RAW = {
+    "fare": {"low": 1.0, "high": 3.0},
+    "flat": {"low": 5.0, "high": 5.0},
+    "city": {"labels": ("", "Ulm")},
+    "street": {"labels": ("b", "a")},
+}
+
+
+def test_a_constant_that_the_raw_data_had_not_is_a_violation():
+    raw = [
+        RawColumn(name=name, split="train", values=3, missing=0, bars=(3.0,), **values)
+        for name, values in RAW.items()
+    ]
+
+    def lost(name: str, limits: dict | None = None, **changes) -> list[str]:
+        column = _column(**{**CONSTANT, "name": name, **changes})
+        train = SplitStatistics(split="train", rows=3, columns=(column,))
+        found = lost_columns(train, raw, {name: name}, NormalizationLimits.of(limits))
+        return [violation.message for violation in found]
+
+    assert lost("fare") == [
+        "column 'fare' (z_score), split train: every value is 0, but the raw column 'fare' goes "
+        "from 1 to 3: clip, scale or encoding lost its values; normalization.ignore names columns "
+        "that may be so (normalization.ignore)"
+    ]
+    assert "goes from 'a' to 'b'" in lost("street", kind="vocabulary")[0]
+    assert lost("fare", {"ignore": ["fare"]}) == lost("fare", constant=False) == []
+    assert lost("street", kind="one_hot", is_aspect=True) == []
+    assert lost("flat") == lost("city") == lost("derived") == []

@@ -32,18 +32,6 @@ def _read(folder: Path, *columns: dict[str, Any]) -> FeatureSet:
     return read_feature_set(str(folder))
 
 
-def test_the_layout_gives_a_kind_of_any_name_its_rule(
-    tmp_path: Path,
-) -> None:
-    (feature,) = _read(tmp_path, {"judged_as": "min_max"}, {"is_aspect": True}, {}).features
-    found = [(each.kind, each.validation_rule, each.is_aspect) for each in feature.columns]
-    assert found == [
-        ("of_ours", "min_max", False),
-        ("of_ours", None, True),
-        ("of_ours", None, False),
-    ]
-
-
 def test_limits_that_it_does_not_have_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'c0' the validation rule 'rank' .* knows z_score, "):
         _read(tmp_path, {"judged_as": "rank"})

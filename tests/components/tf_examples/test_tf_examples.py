@@ -12,7 +12,7 @@ from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
-from components.tf_examples.executor import EXAMPLES_KEY, TF_EXAMPLES_KEY, Executor
+from components.tf_examples.component import Executor
 
 ROWS = [
     {"fare": [1.5], "count": [2**40], "words": [b"a", b"\xff"]},
@@ -43,7 +43,7 @@ def test_every_split_has_its_rows_and_missing_values_are_absent(tmp_path: Path) 
     context = BaseBeamExecutor.Context(
         beam_pipeline_args=["--runner=FnApiRunner"], tmp_dir=str(tmp_path), unique_id="1"
     )
-    Executor(context).Do({EXAMPLES_KEY: [given]}, {TF_EXAMPLES_KEY: [written]}, {})
+    Executor(context).Do({"examples": [given]}, {"tf_examples": [written]}, {})
 
     assert (written.split_names, written.span, written.version) == (given.split_names, 7, 2)
     assert examples_utils.get_payload_format(written) == TF_EXAMPLE

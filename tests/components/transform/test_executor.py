@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
-import tensorflow_data_validation as tfdv
 import tensorflow_transform as tft
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
-from tfx.components.statistics_gen import executor as statistics_gen
+from tensorflow_transform import impl_helper
+from tensorflow_transform.beam import analysis_graph_builder
+from tensorflow_transform.beam.analyzer_cache import DatasetKey
 from tfx.components.transform import executor as tfx_executor
 from tfx.components.util import examples_utils, tfxio_utils
 from tfx.proto import example_gen_pb2
@@ -25,7 +26,7 @@ from tfx.types.artifact import Artifact
 from tfx_bsl.coders.example_coder import RecordBatchToExamplesEncoder
 
 from components.transform import executor
-from components.transform.component import ParquetTransform
+from components.transform.executor import ParquetTransform
 
 pytestmark = pytest.mark.slow(15)
 
@@ -218,6 +219,8 @@ def test_values_are_those_of_tfx(expected, transformed, tmp_path):
 
 def test_files_have_the_columns_of_the_schema_in_its_order(transformed):
     names = [feature.name for feature in transformed.schema().feature]
+    assert examples_utils.get_payload_format(transformed.examples) == PARQUET
+    assert examples_utils.get_file_format(transformed.examples) == "FILE_FORMAT_PARQUET"
     for split, rows in ROWS.items():
         (file,) = transformed.files(split)
         assert file.name == "transformed_examples-00000-of-00001.parquet"
@@ -227,22 +230,55 @@ def test_files_have_the_columns_of_the_schema_in_its_order(transformed):
     assert pq.read_schema(file).field("packed_float").type == pa.large_list(pa.float32())
 
 
-@pytest.mark.parametrize("transformed", ["parquet"], indirect=True)
-def test_statistics_gen_reads_the_artifact(transformed, tmp_path):
-    assert examples_utils.get_payload_format(transformed.examples) == PARQUET
-    assert examples_utils.get_file_format(transformed.examples) == "FILE_FORMAT_PARQUET"
-    statistics = artifact(standard_artifacts.ExampleStatistics, tmp_path / "statistics")
-    context = statistics_gen.Executor.Context(beam_pipeline_args=list(BEAM_ARGS))
-    statistics_gen.Executor(context).Do(
-        {"examples": [transformed.examples]},
-        {"statistics": [statistics]},
-        {"exclude_splits": '["empty"]'},
-    )
-    found = tfdv.load_stats_binary(str(tmp_path / "statistics/Split-eval/FeatureStats.pb"))
-    assert found.datasets[0].num_examples == ROWS["eval"]
-
-
 def test_component_names_this_executor():
     """It is part of the cache's key, so that what TFX's executor wrote is not taken for Parquet."""
     spec: Any = ParquetTransform.EXECUTOR_SPEC.encode()
     assert spec.python_executor_spec.class_path == "components.transform.executor.Executor"
+
+
+SPECS = {name: tf.TensorSpec([None], tf.float32) for name in "abc"}
+KEYS = {DatasetKey("train")}
+
+
+class Counted:
+    """A preprocessing_fn that counts its traces."""
+
+    def __init__(self):
+        self.traces = 0
+
+    def __call__(self, inputs):
+        self.traces += 1
+        return {"x": inputs["a"] - tft.mean(inputs["a"]), "y": inputs["b"]}
+
+
+def answers(function):
+    return [
+        tft.get_analyze_input_columns(function, SPECS),
+        analysis_graph_builder.get_analysis_cache_entry_keys(function, SPECS, KEYS, False),
+        analysis_graph_builder.get_analysis_dataset_keys(function, SPECS, KEYS, {}, False),
+        # Again, after the analysis took the analyzers from the graph.
+        tft.get_analyze_input_columns(function, SPECS),
+        tft.get_transform_input_columns(function, SPECS),
+    ]
+
+
+def test_one_trace_gives_the_answers_of_five():
+    separate, shared = Counted(), Counted()
+    expected = answers(separate)
+    with executor._traces_shared():
+        assert answers(shared) == expected
+    assert separate.traces == 5
+    assert shared.traces == 1
+    assert expected[0] == ["a"]
+    assert sorted(expected[4]) == ["a", "b"]
+
+
+def test_other_functions_and_folders_are_traced(tmp_path):
+    first, second = Counted(), Counted()
+    before = impl_helper.trace_preprocessing_function
+    with executor._traces_shared():
+        tft.get_transform_input_columns(first, SPECS)
+        tft.get_transform_input_columns(second, SPECS)
+        impl_helper.trace_preprocessing_function(first, SPECS, False, str(tmp_path))
+    assert (first.traces, second.traces) == (2, 1)
+    assert impl_helper.trace_preprocessing_function is before

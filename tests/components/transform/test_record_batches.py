@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -11,9 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
+from apache_beam.runners.worker import data_plane
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.utils import shared
+from tensorflow_transform.beam import impl
 
-from components.arrow_example_gen.write_parquet import RecordBatchCoder, TableCoder, WriteParquet
+from components.arrow_example_gen.write_parquet import ArrowCoder, WriteParquet
+from components.transform import record_batches
 from components.transform.record_batches import (
     _BATCH_BYTES,
     MESSAGE_BYTES,
@@ -49,7 +55,7 @@ def test_batches_behind_a_job_server_are_small_messages(tmp_path, runner, most):
     assert batches.producer.transform.args == [most]
 
 
-@pytest.mark.parametrize("coder", [RecordBatchCoder(), TableCoder()])
+@pytest.mark.parametrize("coder", [ArrowCoder(pa.RecordBatch), ArrowCoder(pa.Table)])
 def test_arrow_data_survive_their_coder(coder):
     kind = coder.to_type_hint()
     assert isinstance(beam.coders.registry.get_coder(kind), type(coder))
@@ -70,8 +76,7 @@ def test_beam_encodes_nothing_to_learn_its_size(tmp_path, monkeypatch):
         encoded.append(type(value))
         return b""
 
-    for kind in (RecordBatchCoder, TableCoder):
-        monkeypatch.setattr(kind, "encode", forbidden)
+    monkeypatch.setattr(ArrowCoder, "encode", forbidden)
     dumps = pickle.dumps
 
     def noted(value, *arguments):
@@ -85,3 +90,41 @@ def test_beam_encodes_nothing_to_learn_its_size(tmp_path, monkeypatch):
         assert_that(counts, equal_to([7_232, 16_384, 16_384]))
         _ = batches | WriteParquet(str(tmp_path / "split" / "rows"))
     assert encoded == []
+
+
+def test_messages_of_workers_are_small():
+    """The sizes of the messages for 30 elements of 100 kB."""
+    sizes = []
+    stream = data_plane.ClosableOutputStream.create(
+        lambda data: sizes.append(len(data)), lambda data: sizes.append(len(data)), 0
+    )
+    for _ in range(30):
+        stream.write(b"0" * 100_000)
+        stream.maybe_flush()
+    stream.close()
+    assert sizes == [1_100_000, 1_100_000, 800_000]
+
+
+def step(kind: Any, graph: shared.Shared) -> Any:
+    """A step as a worker gets it, whose graphs say which folder they are of."""
+    made = kind(
+        tf_config=None,
+        shared_graph_state_handle=graph,
+        passthrough_keys=set(),
+        use_tf_compat_v1=False,
+        input_tensor_adapter_config=SimpleNamespace(tensor_representations={}),
+    )
+    made = pickle.loads(pickle.dumps(made))
+    made._make_graph_state = lambda folder: kind._GraphStateCommon(folder, [], [], None)
+    made._handle_batch = lambda batch: (batch, made._graph_state.saved_model_dir)
+    return made
+
+
+def test_a_second_attempt_in_the_same_process_gets_its_own_graph():
+    graph = shared.Shared()
+    first, second = step(record_batches._ApplyGraph, graph), step(record_batches._ApplyGraph, graph)
+    assert list(first.process(1, "of the first")) == [(1, "of the first")]
+    assert list(second.process(2, "of the second")) == [(2, "of the second")]
+    assert list(first.process(3, "of the second")) == [(3, "of the second")]
+    assert first._graph_state is second._graph_state  # one of them loaded it
+    assert impl._RunMetaGraphDoFn is record_batches._ApplyGraph

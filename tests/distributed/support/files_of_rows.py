@@ -14,30 +14,8 @@ WIDTH = 4
 
 
 def write(folder: Path, *, files: int, rows: int) -> Path:
-    """Write the rows in turn to `files` files, which differ in length.
-
-    Three files are Parquet files, other numbers are TFRecord files.
-    """
+    """Write the rows in turn to `files` Parquet files, which differ in length."""
     folder.mkdir(parents=True)
-    if files == 3:
-        return _write_parquet(folder, files=files, rows=rows)
-    random = np.random.default_rng(rows)
-    writers = [tf.io.TFRecordWriter(str(folder / f"rows-{number}")) for number in range(files)]
-    for number in range(rows):
-        x = random.normal(size=WIDTH).astype("float32")
-        features = {
-            "id": tf.train.Feature(int64_list=tf.train.Int64List(value=[number])),
-            "x": tf.train.Feature(float_list=tf.train.FloatList(value=x)),
-            "y": tf.train.Feature(float_list=tf.train.FloatList(value=[float(x.sum() > 0.3)])),
-        }
-        example = tf.train.Example(features=tf.train.Features(feature=features))
-        writers[number % files].write(example.SerializeToString())
-    for writer in writers:
-        writer.close()
-    return folder
-
-
-def _write_parquet(folder: Path, *, files: int, rows: int) -> Path:
     random = np.random.default_rng(rows)
     x = random.normal(size=(rows, WIDTH)).astype("float32")
     columns = {

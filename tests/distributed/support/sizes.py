@@ -8,7 +8,7 @@ import sys
 from on_workers import send_to_test
 
 from trainer_module.devices.worker_group import connect_workers
-from trainer_module.memory.micro_batch_rows import _once_per_run, _share_of_machine
+from trainer_module.memory.micro_batch_size import _once_per_run, _share_of_machine
 
 workers = connect_workers(start_timeout_seconds=60, worker_timeout_seconds=60)
 

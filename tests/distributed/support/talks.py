@@ -9,9 +9,8 @@ import time
 
 from on_workers import send_to_test
 
-from trainer_module.devices.cluster import cluster_of_environment
+from trainer_module.devices.cluster import WorkerLost, cluster_of_environment
 from trainer_module.devices.main_thread import doing
-from trainer_module.devices.rendezvous import WorkerLost
 from trainer_module.devices.worker_group import connect_workers
 
 cluster = cluster_of_environment()

@@ -1,4 +1,4 @@
-"""Windows with parameter servers: one at a time against one process, then many at once.
+"""Windows with parameter servers, many at once; tests in one process have their numbers.
 
 `windows_on_servers.py BACK`: the test makes the file BACK when the worker that it killed is there
 again.
@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 from on_workers import send_to_test
 
-from trainer_module import ParameterServerStep, TrainingLoop, TrainStep, create_strategy
-from trainer_module.model.default_model import PackedEmbedding
+from trainer_module import ParameterServerStep, TrainingLoop, create_strategy
+from trainer_module.model.layers import PackedEmbedding
 
 ROWS = (12, 7, 11, 1)
 SCHEDULE = keras.optimizers.schedules.CosineDecay(0.02, 5000)
@@ -67,20 +67,9 @@ def main(back: str) -> None:
         cluster=strategy,
         **options,
     )
-    alone = TrainStep(*model_and_optimizer(), "mse", **options)
-    ours, theirs = iter(dataset()), iter(dataset())
+    ours = iter(dataset())
     for _ in range(8):
-        report = step.run(ours, 1)
-        expected = alone.run(theirs, 1)
-        assert report.rows == expected.rows
-        np.testing.assert_allclose(report.loss, expected.loss, rtol=1e-6)
-    variables = [*step.model.variables, *step.optimizer.variables]
-    others = [*alone.model.variables, *alone.optimizer.variables]
-    errors = [
-        float(np.max(np.abs(a.numpy() - b.numpy()), initial=0) / max(np.max(np.abs(b.numpy())), 1))
-        for a, b in zip(variables, others, strict=True)
-    ]
-    send_to_test(["largest_error", max(errors)])
+        step.run(ours, 1)
     send_to_test(["kill", None])
     rows = 0
     loops = 0

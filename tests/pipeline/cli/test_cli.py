@@ -65,7 +65,7 @@ def parsed(*words: str) -> dict[str, Any]:
 
 
 def test_there_are_all_commands():
-    assert len(COMMANDS) == 19
+    assert len(COMMANDS) == 18
     expected = {("run",), ("features", "explain"), ("image", "build")}
     assert expected < set(COMMANDS)
 
@@ -130,7 +130,6 @@ VALUES = {
     "submit": ["--config"],
     "replay": ["--spec"],
     "init": ["--data"],
-    "features suggest": ["--data"],
     "predict": ["--model", "--data"],
 }
 

@@ -25,7 +25,7 @@ def test_whole_numbers_of_any_length_are_compared_with_int64():
 def test_plain_files_need_nothing(tmp_path):
     (tmp_path / "rows.csv").write_text("a;b\n1;x\n")
     found = guess_csv([tmp_path / "rows.csv"])
-    assert (found.options, found.section(), found.reasons) == (CsvOptions(), {}, ())
+    assert (found.options, found.section(), found.reasons) == (CsvOptions(), {}, [])
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_is_found(tmp_path, content, section, reason):
 
 
 def test_codes_are_counted_in_all_blocks_of_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_table, "BLOCK_BYTES", 1024)
+    monkeypatch.setattr(csv_table, "_BLOCK_BYTES", 1024)
     monkeypatch.setattr(csv_table, "_BYTES_A_COLUMN", 1)
     cells = [f"X{i}" if i % 2 else f"{i}.5" for i in range(100)] + [f"{i}.5" for i in range(900)]
     (tmp_path / "rows.csv").write_text("n,m\n" + "".join(f"1,{cell}\n" for cell in cells))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from flink import FlinkCluster, flink_cluster
 
-from pipeline.config.config_file import load_config
-from pipeline.data.data_sources import files
 from pipeline.engines.engine import BeamConfig
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -55,17 +52,6 @@ class Written:
     vocabularies: dict[str, list[str]]
 
 
-def taxi_columns(rows: int) -> Columns:
-    """Return the first rides of the taxi data, with None for missing values."""
-    (file,) = files(load_config(TAXI).data.path, "data.path")
-    columns: dict[str, list[Any]] = {}
-    with file.open(newline="") as stream:
-        for row, _ in zip(csv.DictReader(stream), range(rows), strict=False):
-            for name, text in row.items():
-                columns.setdefault(name, []).append(text or None)
-    return {name: _typed(texts) for name, texts in columns.items()}
-
-
 def wide_columns(rows: int) -> Columns:
     """Return 24 numbers with missing values, NaN and tails, 14 integers, 3 texts and a label.
 
@@ -102,7 +88,7 @@ WIDE_FEATURES: dict[str, Any] = {
             "scale": "robust",
         },
         {"name": "ranged", "columns": "x*", "scale": "min_max"},
-        {"name": "keyed", "columns": ["n0", "n1"], "scale": {"z_score": {"by": "t0"}}},
+        {"name": "narrow", "columns": ["n0", "n1"], "scale": "z_score"},
         {"name": "binned", "columns": ["n2", "n3"], "encode": {"bucketize": {"buckets": 4}}},
         {"name": "numbers", "columns": "n*", "impute": "most_frequent", "scale": "gaussian"},
         {"name": "words", "columns": "t*", "encode": {"vocabulary": {"top_k": 12}}},
@@ -113,30 +99,15 @@ WIDE_FEATURES: dict[str, Any] = {
 
 
 @pytest.fixture(scope="session")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Node]:
-    """Return the nodes of the two specifications."""
-    taxi = load_config(TAXI).features.model_dump(mode="json", exclude_none=True)
-    return {
-        "taxi": _node(
-            tmp_path_factory.mktemp("taxi"), taxi_columns(900), {**taxi, "passthrough": [ROW]}
-        ),
-        "wide": _node(tmp_path_factory.mktemp("wide"), wide_columns(900), WIDE_FEATURES),
-    }
+def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """Return a node of a wide table."""
+    return _node(tmp_path_factory.mktemp("wide"), wide_columns(900), WIDE_FEATURES)
 
 
 @pytest.fixture(scope="session")
-def in_memory(
-    nodes: dict[str, Node], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Written]:
+def in_memory(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Written:
     """Return the outputs of the in-memory runner: the reference for every other engine."""
-    folder = tmp_path_factory.mktemp("in-memory")
-    return {name: run_transform(node, BeamConfig(), folder / name) for name, node in nodes.items()}
-
-
-@pytest.fixture(scope="session")
-def transform() -> Callable[[Node, BeamConfig, Path], Written]:
-    """Return a function that runs a node on an engine with its outputs in a folder."""
-    return run_transform
+    return run_transform(node, BeamConfig(), tmp_path_factory.mktemp("in-memory"))
 
 
 @pytest.fixture(scope="session")
@@ -149,6 +120,7 @@ def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkCluster]:
 def run_transform(node: Node, beam: BeamConfig, folder: Path) -> Written:
     """Run the Transform executor on an engine, as the pipeline runs it."""
     from tfx.types import artifact_utils, standard_artifacts
+    from tfx.utils import json_utils
 
     from components.transform.executor import Executor
 
@@ -170,7 +142,7 @@ def run_transform(node: Node, beam: BeamConfig, folder: Path) -> Written:
         {"transform_graph": [graph], "transformed_examples": [transformed]},
         {
             "preprocessing_fn": "transform.preprocessing_fn",
-            "custom_config": _json({"features": node.features, "code": ""}),
+            "custom_config": json_utils.dumps({"features": node.features, "code": ""}),
             "disable_statistics": 1,
         },
     )
@@ -216,7 +188,7 @@ def _node(folder: Path, columns: Columns, features: dict[str, Any]) -> Node:
 
     columns = {**columns, ROW: list(range(len(next(iter(columns.values())))))}
     rows = [
-        example(dict(zip(columns, values, strict=True)))
+        _example(dict(zip(columns, values, strict=True)))
         for values in zip(*columns.values(), strict=True)
     ]
     third = len(rows) // 3
@@ -240,7 +212,7 @@ def _node(folder: Path, columns: Columns, features: dict[str, Any]) -> Node:
     return Node(folder / "examples", folder / "schema", features)
 
 
-def example(row: Mapping[str, Any]) -> bytes:
+def _example(row: Mapping[str, Any]) -> bytes:
     """Return a row as a serialized tf.Example, without what is None."""
     import tensorflow as tf
 
@@ -256,16 +228,6 @@ def example(row: Mapping[str, Any]) -> bytes:
     return built.SerializeToString()
 
 
-def _typed(texts: list[str | None]) -> list[Any]:
-    """Parse the cells of a CSV column as integers, else floats, else texts."""
-    for kind in (int, float):
-        try:
-            return [None if text is None else kind(text) for text in texts]
-        except ValueError:
-            continue
-    return list(texts)
-
-
 def _dense(lists: Any) -> np.ndarray:
     """Return `[rows, values]` of an Arrow array, with 0 or an empty text behind shorter lists."""
     lengths = lists.value_lengths().to_numpy()
@@ -275,9 +237,3 @@ def _dense(lists: Any) -> np.ndarray:
     )
     dense[np.arange(max(lengths)) < lengths[:, np.newaxis]] = values
     return dense
-
-
-def _json(value: Any) -> str:
-    from tfx.utils import json_utils
-
-    return json_utils.dumps(value)

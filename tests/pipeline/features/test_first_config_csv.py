@@ -67,39 +67,25 @@ def lines_without_header() -> list[str]:
     ]
 
 
-def test_a_first_line_that_looks_like_data_is_asked_about(tmp_path, capsys):
-    content = "\n".join(["657.7,x,2.5", *lines_without_header()])
-    printed = refusal(tmp_path, capsys, content)
+def test_a_header_is_asked_about_unless_it_is_said(tmp_path, capsys):
+    lines = lines_without_header()
+    printed = refusal(tmp_path, capsys, "\n".join(["657.7,x,2.5", *lines]))
     assert f"{tmp_path / 'rows.csv'}: the first line looks like data: '657.7,x,2.5'" in printed
     assert "--no-header" in printed
-
-
-def test_no_header_option_reads_a_file_without_a_header(tmp_path, capsys):
-    lines = lines_without_header()
-    found = first(tmp_path, capsys, "\n".join(lines), "--no-header")
-    assert found.config.data.csv.header is False
-    assert found.config.label.column == "column_3"
-    assert found.used() == {"column_1", "column_2"}
-    assert (
-        "note: header: the first line is a row; columns are column_1 to column_3." in found.printed
-    )
-    assert "# header: the first line is a row" in found.text
-    assert found.values("column_1") == pytest.approx(
-        [float(line.split(",")[0]) for line in lines], abs=1e-6
-    )
-
-
-def test_header_option_reads_names_that_are_numbers(tmp_path, capsys):
+    written = first(tmp_path, capsys, "\n".join(lines), "--no-header")
+    assert written.config.data.csv.header is False
+    assert written.config.label.column == "column_3"
+    assert written.used() == {"column_1", "column_2"}
+    note = "header: the first line is a row; columns are column_1 to column_3."
+    assert f"note: {note}" in written.printed
+    assert f"# {note}" in written.text
+    cells = [float(line.split(",")[0]) for line in lines]
+    assert written.values("column_1") == pytest.approx(cells, abs=1e-6)
     rows = [",".join(f"{value:.2f}" for value in row) for row in RANDOM.random((50, 3))]
-    content = "\n".join(["1,2,3", *rows])
-    found = first(tmp_path, capsys, content, "--header")
-    assert found.config.data.csv.header is True
-    assert set(found.columns()) == {"1", "2", "3"}
-
-
-def test_only_csv_has_a_header(tmp_path, capsys):
-    command = ["init", "--data", str(tmp_path / "rows.parquet"), "--no-header"]
-    assert main(command) == 2
+    written = first(tmp_path, capsys, "\n".join(["1,2,3", *rows]), "--header", "--force")
+    assert written.config.data.csv.header is True
+    assert set(written.columns()) == {"1", "2", "3"}
+    assert main(["init", "--data", str(tmp_path / "rows.parquet"), "--no-header"]) == 2
     assert "--no-header: only for CSV" in capsys.readouterr().err
 
 
@@ -109,7 +95,7 @@ def test_the_node_reads_what_the_look_at_the_data_does(tmp_path):
     from apache_beam.testing.util import assert_that, equal_to
 
     from components import ArrowExampleGen, CsvOptions
-    from components.arrow_example_gen.executor import open_source
+    from components.arrow_example_gen.executor import ReadRows, ReadTypes, open_input
 
     (tmp_path / "rows.csv").write_text('"$1,234",x,2.520\n($6),y,948\nn/a,n/a,-1.234.567\n')
     options = CsvOptions.model_validate(
@@ -123,10 +109,10 @@ def test_the_node_reads_what_the_look_at_the_data_does(tmp_path):
         }
     )
     node = ArrowExampleGen(input_base=str(tmp_path), csv=options)
-    source = open_source(dict(node.exec_properties), "rows.csv")
+    table = open_input(dict(node.exec_properties), "rows.csv")
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        types = pipeline | "Types" >> source.types()
-        batches = pipeline | "Rows" >> source.rows(types)
+        types = pipeline | "Types" >> ReadTypes(table)
+        batches = pipeline | "Rows" >> ReadRows(table, types)
         columns = batches | beam.Map(lambda rows: rows[1].to_pydict())
         expected = {
             "column_1": [[1234], [-6], []],
@@ -163,79 +149,63 @@ def accounting(value: float) -> str:
     return f"({-value:,.2f})" if value < 0 else f"{value:,.2f}"
 
 
-@pytest.mark.parametrize(
-    ("write", "form"),
-    [
-        (english, {"unit": "$", "thousands": ","}),
-        (german, {"unit": "€", "thousands": ".", "decimal": ","}),
-        (accounting, {"thousands": ","}),
-        (lambda value: f"{value:.1f}%", {"unit": "%"}),
-        (lambda value: f"{value:,.2f}".replace(",", "\u00a0"), {"thousands": " "}),
-        (lambda value: f"CHF {value:,.2f}".replace(",", "'"), {"unit": "CHF", "thousands": "'"}),
-        (lambda value: f"{value:,.2f} £", {"unit": "£", "thousands": ","}),
-        (lambda value: f"({abs(value):.2f})", {}),
-    ],
-    ids=["dollars", "euros", "accounting", "percent", "spaces", "francs", "pounds", "negative"],
-)
-def test_numbers_for_people_become_numbers(tmp_path, capsys, write, form):
-    """Reference: the numbers that were written, as float32 holds them."""
-    values = amounts()
-    texts = [write(value) for value in values]
-    found = first(tmp_path, capsys, table(amount=texts))
-    (written,) = found.config.data.csv.formatted.values()
-    assert written.model_dump(exclude_defaults=True) == form
-    assert found.columns()["amount"] == "float"
-    assert "amount" in found.used()
-    wanted = [-abs(v) for v in values] if texts[0] == f"({abs(values[0]):.2f})" else values
-    if texts[0].endswith("%"):
-        wanted = [float(text[:-1]) for text in texts]
-    assert found.values("amount") == pytest.approx(wanted)
-    assert f"note: formatted: 'amount' writes numbers as {texts[0]}" in found.printed
-    assert "# formatted: 'amount' writes" in found.text
+FORMS = {
+    "dollars": (english, {"unit": "$", "thousands": ","}),
+    "euros": (german, {"unit": "€", "thousands": ".", "decimal": ","}),
+    "accounting": (accounting, {"thousands": ","}),
+    "percent": (lambda value: f"{value:.2f}%", {"unit": "%"}),
+    "francs": (
+        lambda value: f"CHF {value:,.2f}".replace(",", "'"),
+        {"unit": "CHF", "thousands": "'"},
+    ),
+    "negative": (lambda value: f"({value:.2f})", {}),
+    "visitors": (lambda value: f"{int(value):,}", {"thousands": ","}),
+}
 
 
-def test_the_label_may_be_written_so(tmp_path, capsys):
-    values = amounts()
-    found = first(tmp_path, capsys, table(price=[english(v) for v in values]), "--label", "price")
-    assert found.config.label.kind == "regression"
-    assert found.values("price") == pytest.approx(values)
+def test_numbers_for_people_become_numbers(tmp_path, capsys):
+    """Reference: the numbers that were written, as float32 holds them; ints are whole."""
+    values = {name: amounts() for name in FORMS}
+    values["negative"] = -np.abs(values["negative"])
+    texts = {name: [write(value) for value in values[name]] for name, (write, _) in FORMS.items()}
+    texts["negative"] = [text.replace("-", "") for text in texts["negative"]]
+    written = first(tmp_path, capsys, table(**texts), "--label", "dollars")
+    assert written.config.label.kind == "regression"
+    assert written.used() >= set(FORMS) - {"dollars"}
+    for name, (_, form) in FORMS.items():
+        options = written.config.data.csv.formatted[name]
+        assert options.model_dump(exclude_defaults=True) == form
+        is_int = name == "visitors"
+        assert written.columns()[name] == ("int" if is_int else "float")
+        numbers = [int(value) for value in values[name]] if is_int else values[name]
+        assert written.values(name) == pytest.approx(numbers)
+        assert f"note: formatted: '{name}' writes numbers as {texts[name][0]}" in written.printed
+    assert "# formatted: 'euros' writes" in written.text
 
 
-def test_whole_numbers_in_groups_are_ints(tmp_path, capsys):
-    values = [int(value) for value in RANDOM.integers(0, 10**7, 60)]
-    found = first(tmp_path, capsys, table(visitors=[f"{value:,}" for value in values]))
-    assert found.columns()["visitors"] == "int"
-    assert found.values("visitors") == values
+def test_what_looks_like_numbers_stays_text(tmp_path, capsys):
+    columns = {  # names that say nothing
+        "a": ["1,2,3", "4,5", "7", "8,9,10,11"],
+        "b": ["612 345 678", "555 444 333"],
+        "c": ["1.2.3", "2.0.1", "10.4.2"],
+        "d": ["01234", "99821", "10115"],
+        "e": ["+49 30 1234567", "555-1234"],
+        "f": ["192.168.0.1", "10.0.0.1"],
+        "g": ["12kg", "15kg"],
+    }
+    cells = {name: [texts[i % len(texts)] for i in range(60)] for name, texts in columns.items()}
+    written = first(tmp_path, capsys, table(**cells))
+    assert {written.columns()[name] for name in columns} == {"string"}
+    assert not written.config.data.csv.formatted
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ["1,2,3", "4,5", "7", "8,9,10,11"],
-        ["612 345 678", "555 444 333"],
-        ["1.2.3", "2.0.1", "10.4.2"],
-        ["01234", "99821", "10115"],
-        ["+49 30 1234567", "555-1234"],
-        ["192.168.0.1", "10.0.0.1"],
-        ["A12", "B7"],
-        ["12kg", "15kg"],
-    ],
-    ids=["lists", "phones", "versions", "zip", "more phones", "addresses", "codes", "weights"],
-)
-def test_what_looks_like_numbers_stays_text(tmp_path, capsys, texts):
-    found = first(tmp_path, capsys, table(entry=texts * 15))  # a name that says nothing
-    assert found.columns()["entry"] == "string"
-    assert not found.config.data.csv.formatted
-
-
-@pytest.mark.parametrize("wrong", ["1,23,4", "€5", "5%", "3 or 4"])
-def test_one_number_of_another_form_keeps_the_column_text_and_is_reported(tmp_path, capsys, wrong):
-    texts = [english(value) for value in amounts()]
+def test_one_number_of_another_form_keeps_the_column_text_and_is_reported(tmp_path, capsys):
+    wrong, texts = "1,23,4", [english(value) for value in amounts()]
     found = first(tmp_path, capsys, table(amount=[*texts, wrong, "", ""]))
     assert found.columns()["amount"] == "string"
     assert "warning: column 'amount' has" in found.printed
     assert [each.column for each in found.config.warnings] == ["amount"]
-    assert wrong in found.printed or "($ and" in found.printed
+    assert wrong in found.printed
 
 
 def test_a_mark_that_may_be_either_is_asked_about(tmp_path, capsys):
@@ -251,11 +221,9 @@ def test_a_mark_that_may_be_either_is_asked_about(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("odd", "is_noted"),
     [
-        ("2,345", True),
         ("2", True),  # whole numbers below 1,000 have no separator
         ("2,5", False),  # a decimal comma
         ("0,345", False),  # no group of thousands begins with 0
-        ("2,3456", False),
     ],
 )
 def test_a_comma_that_may_be_one_of_thousands_is_noted(tmp_path, capsys, odd, is_noted):
@@ -273,14 +241,10 @@ def test_a_comma_that_may_be_one_of_thousands_is_noted(tmp_path, capsys, odd, is
         assert seen.sample.values("price").values.to_pylist()[0] == 1100
 
 
-@pytest.mark.parametrize("signs", ["plain", "negative"])
-@pytest.mark.parametrize(
-    ("delimiter", "mark"),
-    [(";", "."), ("\t", "."), (",", "."), ("|", "."), (";", ","), ("\t", ",")],
-)
-def test_thousands_that_the_numbers_show(tmp_path, capsys, delimiter, mark, signs):
+@pytest.mark.parametrize(("delimiter", "mark"), [(";", "."), (",", "."), ("\t", ",")])
+@pytest.mark.parametrize("low", [0, -3_000])
+def test_thousands_that_the_numbers_show(tmp_path, capsys, delimiter, mark, low):
     """Numbers below 1,000 and zeros at the end exclude decimals, in a feature and in the label."""
-    low = 0 if signs == "plain" else -3_000
     values, goals = (RANDOM.integers(low, high, 80).tolist() for high in (5_000, 2_000_000))
     lines = [
         delimiter.join([f"{v:,}".replace(",", mark), f"{g:,}".replace(",", mark), "ab"[v % 2]])
@@ -301,17 +265,12 @@ def test_thousands_that_the_numbers_show(tmp_path, capsys, delimiter, mark, sign
     ("delimiter", "cells", "read", "note"),
     [
         (";", ["1.200", "45.300"], b"1.200", "column 'price' has numbers like 1.200"),
-        ("\t", ["1.200", "45.300"], b"1.200", "column 'price' has numbers like 1.200"),
         (",", ["1.200", "45.300"], 1.2, "column 'price' has numbers like 1.200, which is read"),
-        (";", ["1.201", "45"], b"1.201", "column 'price' has numbers like 1.201"),
         (";", ["1.200", "4530"], 1.2, ""),  # in thousands it would be 4.530
         (";", ["1.200", "0.300"], 1.2, ""),
-        (";", ["1.200", "45.30"], 1.2, ""),
         (";", ["1.200;0.5", "45.300;1.5"], 1.2, ""),  # another column has decimal points
-        (",", ["1.200,0.5", "45.300,1.5"], 1.2, ""),
         (";", ["1.200;1.000.000", "45.300;1.500"], 1200, ""),  # another one has thousands
         (";", ["1.200;0.5", "45;1.5"], b"1.200", "column 'price' has numbers like 1.200"),
-        (",", ["1.200,0.5", "45,1.5"], b"1.200", "column 'price' has numbers like 1.200"),
     ],
 )
 def test_marks_that_nothing_decides(tmp_path, capsys, delimiter, cells, read, note):
@@ -340,16 +299,6 @@ def test_a_label_whose_mark_nothing_decides(tmp_path, capsys):
     error = refusal(tmp_path, capsys, "\n".join(["price;n", *rows]), "--label", "price")
     assert "60 different texts" in error
     assert 'data.csv.formatted: {"price": {"thousands": ".", "decimal": ","}}' in error
-
-
-def test_points_beside_decimal_commas_are_of_thousands(tmp_path, capsys):
-    lines = [
-        "sales;rate;kind",
-        *(f"{1 + i % 9}.{i:03d};{i},5;{'ab'[i % 2]}" for i in range(100, 180)),
-    ]
-    found = first(tmp_path, capsys, "\n".join(lines))
-    assert found.values("sales") == [(1 + i % 9) * 1000 + i for i in range(100, 180)]
-    assert found.values("rate") == [i + 0.5 for i in range(100, 180)]
 
 
 def test_rare_words_among_numbers_and_dates_are_missing_values(tmp_path, capsys):
@@ -381,15 +330,17 @@ def test_rare_words_among_numbers_and_dates_are_missing_values(tmp_path, capsys)
 
 
 def test_rare_words_among_amounts(tmp_path, capsys):
+    """Words that say nothing may be many."""
     values = amounts(100)
     texts = [english(value) for value in values[:95]] + ["call us", "unknown", "-", "n/a", "TBD"]
-    found = first(tmp_path, capsys, table(price=texts))
-    assert set(found.config.data.csv.missing_in["price"]) == set(texts[95:])
-    assert found.values("price") == pytest.approx(values[:95])
+    sizes = ["n/a"] * 30 + ["-"] * 10 + [f"{value:.2f}" for value in values[40:]]
+    written = first(tmp_path, capsys, table(price=texts, size=sizes))
+    assert set(written.config.data.csv.missing_in["price"]) == set(texts[95:])
+    assert written.values("price") == pytest.approx(values[:95])
+    assert written.columns()["size"] == "float"
 
 
-@pytest.mark.parametrize("kind", ["numbers", "dates"])
-@pytest.mark.parametrize("share", [0.3, 0.15])
+@pytest.mark.parametrize(("kind", "share"), [("numbers", 0.3), ("dates", 0.15)])
 def test_a_word_that_means_something_keeps_the_column_text_and_is_reported(
     tmp_path, capsys, kind, share
 ):
@@ -406,30 +357,16 @@ def test_a_word_that_means_something_keeps_the_column_text_and_is_reported(
     assert printed in str(found.config.warnings[0])
 
 
-def test_words_that_say_nothing_may_be_many(tmp_path, capsys):
-    texts = [f"{value:.2f}" for value in amounts(100)]
-    texts[:40] = ["n/a"] * 30 + ["-"] * 10
-    found = first(tmp_path, capsys, table(price=texts))
-    assert found.columns()["price"] == "float"
-
-
 def test_codes_among_numbers_are_no_missing_values(tmp_path, capsys):
-    texts = [str(i % 90) for i in range(200)]
-    texts[7] = "12a"
-    found = first(tmp_path, capsys, table(house=texts))
-    assert found.columns()["house"] == "string"
-    assert found.config.data.csv.text == ("house",)
-
-
-def test_many_different_codes_among_numbers_are_reported(tmp_path, capsys):
-    texts = [f"{value:.2f}" for value in amounts(2_000)]
-    texts[100:150] = [f"X{i}" for i in range(50)]
-    found = first(tmp_path, capsys, table(item=texts))
-    assert found.columns()["item"] == "string"
-    printed = (
-        "'item' has texts among its numbers, 'X0' and others in 50 of 2,000 cells: it stays text"
-    )
-    assert printed in found.printed
+    houses = [str(i % 90) for i in range(2_000)]
+    houses[7] = "12a"
+    items = [f"{value:.2f}" for value in amounts(2_000)]
+    items[100:150] = [f"X{i}" for i in range(50)]
+    written = first(tmp_path, capsys, table(house=houses, item=items))
+    assert (written.columns()["house"], written.columns()["item"]) == ("string", "string")
+    assert written.config.data.csv.text == ("house", "item")
+    shown = "'item' has texts among its numbers, 'X0' and others in 50 of 2,000 cells: it stays"
+    assert shown in written.printed
 
 
 @pytest.mark.slow

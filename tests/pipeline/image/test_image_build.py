@@ -13,12 +13,12 @@ from packaging.requirements import Requirement
 
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
-from pipeline.image import build, context
-from pipeline.image.context import (
+from pipeline.image import build
+from pipeline.image.build import (
     _COMPILED,
     _STACKS,
-    ImageStack,
     _digest,
+    _ImageStack,
     _split_dependencies,
     stack_named,
     write_context,
@@ -148,34 +148,7 @@ def test_without_git_files_named_like_credentials_are_left_out(
     (package_with_credentials / "my_package" / "credentials.py").touch()
     assert copied(package_with_credentials, tmp_path) == {*MINE, "my_package/credentials.py"}
     (line,) = capsys.readouterr().err.splitlines()
-    assert all(name in line for name in (*CREDENTIALS, ".dockerignore"))
-
-
-def test_a_dockerignore_decides(package_with_credentials, tmp_path):
-    package = package_with_credentials
-    for name in ("a.txt", "docs/a.txt", "docs/b/keep.md", "docs/b/c.md", "data1/x", "data2/x"):
-        (package / name).parent.mkdir(parents=True, exist_ok=True)
-        (package / name).touch()
-    lines = (
-        "# a comment",
-        "",
-        "*.txt",
-        "docs/**/*.md",
-        "!docs/b/keep.md",
-        "/data[1-2]/",
-        "!id_rsa",
-    )
-    (package / ".dockerignore").write_text("\n".join(lines))
-    assert copied(package, tmp_path) == {
-        *(*MINE, ".dockerignore", "id_rsa", "docs/a.txt", "docs/b/keep.md")
-    }
-
-
-def test_no_command_of_the_build_hides_a_failure_in_a_pipe():
-    """Debian's /bin/sh has no pipefail."""
-    text = (ROOT / "pipeline" / "image" / "Containerfile").read_text()
-    commands = [line for line in text.splitlines() if not line.startswith("#")]
-    assert not [line for line in commands if re.search(r"(?<!\|)\|(?!\|)", line)]
+    assert all(name in line for name in (*CREDENTIALS, "git add"))
 
 
 def test_a_folder_that_cannot_be_built_is_rejected_with_a_fix(package):
@@ -191,45 +164,32 @@ def test_a_folder_that_cannot_be_built_is_rejected_with_a_fix(package):
         assert fix in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["localhost/a", "EU.example:5000/a__b", "a_b.c"])
-def test_names_of_registries_are_accepted(name: str, tools):
-    program(tools, "buildah", "exit 0")
-    command = [f"--tag={name}:1.0-GPU", "--stack=1.16"]
-    assert main(["image", "build", *command]) == 0
+def test_a_wrong_name_ends_with_code_2_before_a_build(tools, capsys):
+    program(tools, "buildah", '[ "$1" = info ] || { echo built; exit 0; }')
+    for name in ("localhost/a", "EU.example:5000/a__b", "a_b.c"):
+        assert main(["image", "build", f"--tag={name}:1.0-GPU", "--stack=1.16"]) == 0
+    capsys.readouterr()
+    for name in ("My Image:1", "a:", "a/B:1", "A/b:1", "a//b:1", "a:1:2", "a@sha256:12", "a", ""):
+        assert main(["image", "build", "--stack=1.16", f"--tag={name}"]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert repr(name) in printed.err
+        assert "as in registry.example/my-pipeline:1.0" in printed.err
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["My Image:1", "a:", "a/B:1", "A/b:1", "a//b:1", "a:1:2", "-a:1", "a@sha256:12", "a", ""],
-)
-def test_a_wrong_name_ends_with_code_2_before_a_build(name: str, tools, capsys):
-    program(tools, "buildah", '[ "$1" = info ] || { echo built; exit 1; }')
-    assert main(["image", "build", "--stack=1.16", f"--tag={name}"]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert repr(name) in printed.err
-    assert "as in registry.example/my-pipeline:1.0" in printed.err
-
-
-def test_an_error_without_a_builder_names_each_reason_and_a_fix(tools):
+def test_builders_that_do_not_work_or_fail_are_named(tools, capfd):
     program(tools, "docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
     with pytest.raises(ConfigError) as error:
         build._find_builder()
     message = str(error.value)
     assert "podman: not installed; docker: Cannot connect to the Docker daemon" in message
     assert "apt-get install -y buildah" in message
-    program(tools, "podman", "exit 0")
-    assert build._find_builder() == "podman"
-
-
-def test_a_failed_build_shows_the_builders_output(tools, capfd):
-    program(
-        tools, "buildah", '[ "$1" = info ] || { echo "No solution found: needs keras<3"; exit 3; }'
-    )
+    failing = '[ "$1" = info ] || { echo "No solution found: needs keras<3"; exit 3; }'
+    program(tools, "podman", failing)
     assert main(["image", "build", "--stack=1.16", "--tag=a:1"]) == 1
     printed = capfd.readouterr()
-    assert printed.out == "TFX 1.16 with buildah: a:1\nNo solution found: needs keras<3\n"
-    assert "buildah ended with code 3" in printed.err
+    assert printed.out == "TFX 1.16 with podman: a:1\nNo solution found: needs keras<3\n"
+    assert "podman ended with code 3" in printed.err
 
 
 def test_secrets_have_the_index_and_only_this_user_reads_them(tmp_path, monkeypatch):
@@ -255,25 +215,16 @@ def test_secrets_have_the_index_and_only_this_user_reads_them(tmp_path, monkeypa
     assert not [word for word in command if "packages.example" in word]
 
 
-@pytest.mark.parametrize("stack", _STACKS)
-def test_the_cuda_lock_has_hashes_and_no_package_of_the_image_lock(stack: str):
-    text = _STACKS[stack].lock_file("cuda.txt").read_text()
-    names = re.findall(r"^([\w.-]+)==\S+ \\$", text, re.MULTILINE)
-    assert {"nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12", "nvidia-cublas-cu12"} <= set(names)
-    assert all(name.startswith("nvidia-") for name in names)
-    assert text.count("--hash=sha256:") >= len(names)
-    assert not re.search(
-        r"^nvidia-", _STACKS[stack].lock_file("image.txt").read_text(), re.MULTILINE
-    )
-
-
-def test_the_cuda_lock_is_the_extra_of_the_installed_tensorflow():
-    locked = {
-        Requirement(pin).name: str(Requirement(pin).specifier).removeprefix("==")
-        for pin in re.findall(
-            r"^(\S+==\S+) \\$", stack_named(None).lock_file("cuda.txt").read_text(), re.MULTILINE
-        )
-    }
+def test_the_cuda_lock_is_the_extra_of_tensorflow_and_not_in_the_image_lock():
+    for stack in _STACKS.values():
+        text = stack.lock_file("cuda.txt").read_text()
+        names = re.findall(r"^([\w.-]+)==\S+ \\$", text, re.MULTILINE)
+        assert {"nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12"} <= set(names)
+        assert text.count("--hash=sha256:") >= len(names)
+        assert "\nnvidia-" not in stack.lock_file("image.txt").read_text()
+    text = stack_named(None).lock_file("cuda.txt").read_text()
+    pins = map(Requirement, re.findall(r"^(\S+==\S+) \\$", text, re.MULTILINE))
+    locked = {pin.name: str(pin.specifier).removeprefix("==") for pin in pins}
     extra = [
         each
         for each in map(Requirement, metadata.requires("tensorflow") or ())
@@ -286,7 +237,7 @@ def test_the_cuda_lock_is_the_extra_of_the_installed_tensorflow():
     assert wrong == set(), "run `make lock`"
 
 
-def test_cuda_is_a_layer_below_the_code(tmp_path):
+def test_cuda_is_a_layer_below_the_code(tmp_path, monkeypatch):
     stack = _STACKS["1.16"]
     plain = write(tmp_path / "plain", "1.16")
     cuda = write(tmp_path / "cuda", "1.16", cuda=True)
@@ -302,66 +253,53 @@ def test_cuda_is_a_layer_below_the_code(tmp_path):
     dependencies = r"^ARG DEPENDENCIES=\w+$"
     assert re.findall(dependencies, cuda, re.M) == re.findall(dependencies, plain, re.M)
     assert cuda.count("RUN ") == plain.count("RUN ") + 1
-
-
-def test_a_lock_of_other_cuda_packages_makes_another_layer(tmp_path, monkeypatch):
-    one = write(tmp_path / "one", "1.16", cuda=True)
-    locked = ImageStack.lock_file
-    other = tmp_path / "cuda.txt"
+    other, locked = tmp_path / "cuda.txt", _ImageStack.lock_file
     other.write_text("nvidia-cudnn-cu12==1\n")
     monkeypatch.setattr(
-        ImageStack, "lock_file", lambda self, name: other if "cuda" in name else locked(self, name)
+        _ImageStack, "lock_file", lambda self, name: other if "cuda" in name else locked(self, name)
     )
-    two = write(tmp_path / "two", "1.16", cuda=True)
     digests = r"^ARG CUDA_DEPENDENCIES=(\w+)$"
-    one, two = (re.findall(digests, text, re.M) for text in (one, two))
-    assert len(one) == len(two) == 1
-    assert one != two
+    before, after = (
+        re.findall(digests, text, re.M)
+        for text in (cuda, write(tmp_path / "two", "1.16", cuda=True))
+    )
+    assert len(before) == len(after) == 1
+    assert before != after
 
 
-@pytest.mark.parametrize(
-    ("accelerator", "options", "has_cuda"),
-    [
-        ("NVIDIA_L4", [], True),
-        ("NVIDIA_L4", ["--no-cuda", "--base", "nvidia/cuda:1"], False),
-        ("TPU_V3", [], False),
-        ("TPU_V3", ["--cuda"], True),
-        (None, [], False),
-    ],
-)
-def test_cuda_defaults_to_the_accelerators_of_the_configuration(
-    accelerator, options, has_cuda, tmp_path
-):
-    folder = tmp_path / "context"
-    command = ["image", "build", "--stack", "1.21", "--output", str(folder), *options]
-    if accelerator is not None:
-        settings = {
-            "image": "registry.example/tfx-largebatch:1.0",
-            "pipeline_root": "gs://bucket/root",
-            "resources.Trainer.accelerator": accelerator,
-        }
-        command += ["--config", str(ROOT / "examples" / "taxi" / "pipeline.yaml")]
-        command += [f"--set=cluster.vertex.{name}={value}" for name, value in settings.items()]
-    assert main(command) == 0
-    text = (folder / "Containerfile").read_text()
-    assert ("--requirement cuda.txt" in text) == has_cuda
-    assert ("ARG BASE=nvidia/cuda:1\n" in text) == ("--base" in options)
+def test_cuda_defaults_to_the_accelerators_of_the_configuration(tmp_path):
+    settings = {"image": "registry.example/x:1.0", "pipeline_root": "gs://bucket/root"}
+    taxi = ["--config", str(ROOT / "examples" / "taxi" / "pipeline.yaml")]
+    for number, (accelerator, options, has_cuda) in enumerate(
+        (
+            ("NVIDIA_L4", [], True),
+            ("NVIDIA_L4", ["--no-cuda", "--base", "nvidia/cuda:1"], False),
+            ("TPU_V3", [], False),
+            ("TPU_V3", ["--cuda"], True),
+        )
+    ):
+        folder = tmp_path / str(number)
+        given = {**settings, "resources.Trainer.accelerator": accelerator}
+        command = ["image", "build", "--stack", "1.21", "--output", str(folder), *options, *taxi]
+        command += [f"--set=cluster.vertex.{name}={value}" for name, value in given.items()]
+        assert main(command) == 0
+        text = (folder / "Containerfile").read_text()
+        assert ("--requirement cuda.txt" in text) == has_cuda
+        assert ("ARG BASE=nvidia/cuda:1\n" in text) == ("--base" in options)
 
 
-def test_no_file_of_the_image_is_world_writable(tmp_path):
+def test_no_command_hides_a_failure_in_a_pipe_or_leaves_a_file_that_all_may_write(tmp_path):
     text = write(tmp_path / "context", "1.16", cuda=True)
     commands = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
+    assert not re.search(r"(?<!\|)\|(?!\|)", commands), "Debian's /bin/sh has no pipefail"
     assert not re.search(r"chmod\s+[0-7]?777|/gcs|/minio|/s3", commands)
     installed = commands[commands.index(" AS installed") : commands.index(" AS beam")]
-    assert (
-        installed.count("rm -f /opt/venv/.lock && find /tmp -mindepth 1 -delete")
-        == installed.count("RUN ")
-        == 3
-    )
+    cleaned = installed.count("rm -f /opt/venv/.lock && find /tmp -mindepth 1 -delete")
+    assert cleaned == installed.count("RUN ") == 3
 
 
 def test_without_a_checkout_the_wheel_of_this_package_has_to_be_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(context, "_HAS_CHECKOUT", False)
+    monkeypatch.setattr(build, "_HAS_CHECKOUT", False)
     with pytest.raises(ConfigError, match=r"--with tfx_largebatch-VERSION-py3-none-any\.whl"):
         write(tmp_path / "without", "1.16")
     wheel = tmp_path / "tfx_largebatch-1.0-py3-none-any.whl"

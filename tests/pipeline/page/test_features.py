@@ -23,9 +23,6 @@ from components.normalization_validator.report import (
     SplitStatistics,
 )
 from pipeline.cli.cli import main
-from pipeline.features.column_facts import measure
-from pipeline.features.features_suggest import suggest
-from pipeline.features.statistics_facts import describe, facts_of, left_out_reason
 from pipeline.page.elements import Chart, Group, Items, Section, Table, Text, Tile, Tiles
 from pipeline.page.page import LARGEST_BYTES
 from pipeline.page.render import render
@@ -217,35 +214,7 @@ def left_out(folder: Path, columns: dict[str, list]) -> dict[str, str]:
     return {row.cells[0].text: row.cells[1].text for row in table.rows}
 
 
-def test_columns_that_are_no_input_have_the_reason_of_suggest(tmp_path: Path) -> None:
-    n = 240
-    columns = {
-        "area": [float(i % 37) for i in range(n)],
-        "city": ["ab"[i % 2] for i in range(n)],
-        "price": [i * 13 % 7 % 2 for i in range(n)],
-        "always": ["x"] * n,
-        "number": [7] * n,
-        "ratio": [0.25] * n,
-        "empty": [None] * n,
-        "seldom": ["rare" if i == 3 else None for i in range(n)],
-        "mostly": [1.5 * i if i < 4 else None for i in range(n)],
-        "note": [f"called at {i}, said é{i * 7}" for i in range(n)],
-        "customer": [f"c{i % 60}" for i in range(n)],
-        "mixed": ["see note" if i % 12 == 0 else f"{i % 77}.25" for i in range(n)],
-        "serial": [str(2**63 + i // 9) for i in range(n)],
-        "seen": [f"{1 + i % 28}.{1 + i % 12}.2024" if i % 2 else f"2024/{1 + i % 12}/03"
-                 for i in range(n)],
-        "day": ["2024-05-31"] * (n - 1) + [None],
-    }  # fmt: skip
-    pandas.DataFrame(columns).to_csv(tmp_path / "rows.csv", index=False)
-    data = str(tmp_path / "rows.csv")
-    suggested = dict(suggest(measure(data), data, label="price").left_out)
-    assert set(suggested) == set(columns) - {"area", "city", "price"}
-    assert left_out(tmp_path, columns) == {**suggested, "price": "the label"}
-
-
-def test_other_columns_that_are_no_input_say_what_they_hold(tmp_path: Path) -> None:
-    """Suggest might use them, or needs distinct numbers, which TFDV does not count."""
+def test_columns_that_are_no_input_say_what_they_hold(tmp_path: Path) -> None:
     n = 80
     columns = {
         "area": [1.0] * n,
@@ -254,6 +223,7 @@ def test_other_columns_that_are_no_input_say_what_they_hold(tmp_path: Path) -> N
         "town": [None if i == 7 else f"town {i % 4}" for i in range(n)],
         "row_id": list(range(1, n + 1)),
         "size": [None, *np.linspace(-0.5, 2.5, n - 1)],
+        "empty": [None] * n,
         "review": [f"the {w} food was {w} and we will come back" for w in ("good", "bad")]
         * (n // 2),
     }
@@ -261,32 +231,11 @@ def test_other_columns_that_are_no_input_say_what_they_hold(tmp_path: Path) -> N
     assert left_out(tmp_path, columns) == {
         "price": "the label",
         "town": f"{start}4 different texts; 1 of {n} missing",
-        "row_id": f"{start}whole numbers from 1 to {n}, ids by their name",
+        "row_id": f"{start}whole numbers from 1 to {n}",
+        "empty": "no row has a value",
         "size": f"{start}numbers from -0.5 to 2.5; 1 of {n} missing",
         "review": f"{start}2 different texts",
     }
-
-
-@pytest.mark.parametrize(
-    ("column", "reason", "values"),
-    [
-        ("num_stats { min: 1 max: 2 %s } type: FLOAT", "rows hold several floats; derive columns "
-         "from them", "numbers from 1 to 2"),
-        ("num_stats { min: 1 max: 2 %s } type: INT", None, "whole numbers from 1 to 2"),
-        ("struct_stats { %s } type: STRUCT", None, "values"),
-        ("type: STRING", "no row has a value", "no row has a value"),
-    ],
-)  # fmt: skip
-def test_several_values_structures_and_no_type(
-    column: str, reason: str | None, values: str
-) -> None:
-    from google.protobuf import text_format
-    from tensorflow_metadata.proto.v0.statistics_pb2 import FeatureNameStatistics
-
-    common = "common_stats { num_non_missing: 9 max_num_values: 2 tot_num_values: 18 }"
-    text = column.replace("%s", common)
-    facts = facts_of("pair", text_format.Parse(text, FeatureNameStatistics()), 9)
-    assert (left_out_reason(facts), describe(facts)) == (reason, values)
 
 
 def test_the_report_of_a_validator_that_failed_is_shown(tmp_path: Path, report: Report) -> None:

@@ -34,29 +34,6 @@ def test_good_input_passes(write):
     assert seen.columns == {"amount": "float", "age": "int", "city": "string", "bought": "int"}
 
 
-def test_a_gpu_that_is_required_and_missing(write):
-    text = refusal(write(), "training.require_gpu=true")  # tests hide the GPUs
-    assert "training.require_gpu=True, but TensorFlow" in text
-    assert "set require_gpu to false" in text
-
-
-def test_data_file_that_does_not_exist(write, tmp_path):
-    text = refusal(write(), "data.path=nothing.csv")
-    assert f"data.path={tmp_path / 'nothing.csv'}: no such file" in text
-    assert "Did you mean" not in text
-    text = refusal(write(), "data.path=row.csv")
-    assert f"Did you mean {tmp_path / 'rows.csv'}?" in text
-
-
-def test_package_that_is_not_installed(write):
-    text = refusal(write(), "data.path=package://no_such_package/rows.csv")
-    assert "no Python package 'no_such_package' is installed" in text
-
-
-def test_folder_instead_of_a_file(write, tmp_path):
-    assert f"{tmp_path} is a folder" in refusal(write(), "data.path=.")
-
-
 HEADER = "amount,age,city,bought\n"
 
 
@@ -90,19 +67,24 @@ def test_a_file_that_cannot_be_read_or_used(write, csv, facts):
             "features.groups.0.columns=[city] features.groups.1.columns=[age]",
             ["'city'", "string"],
         ),
+        ("data.path=nothing.csv", ["/nothing.csv: no such file"]),
+        ("data.path=row.csv", ["/row.csv: no such file", "Did you mean", "/rows.csv?"]),
+        ("data.path=package://no_such_package/rows.csv", ["no Python package 'no_such_package'"]),
+        ("data.path=.", ["is a folder"]),
+        # Tests hide the GPUs.
+        ("training.require_gpu=true", ["require_gpu=True, but Tens", "set require_gpu to false"]),
         ("features.label.column=bougth", ["'bougth'", "bought"]),
         ("evaluation.slices=[citi]", ["slices: column 'citi'", "did you mean 'city'?"]),
-        ("evaluation.slices=[town]", ["'town'", "amount, "]),
         (
             "training.global_batch_size=128",
             ["training.global_batch_size=128 exceeds the 37 rows of the train", "Use 37 or less"],
         ),
+        ("data.csv.text=[agee]", ["data.csv.text names 'agee'", "did you mean 'age'?"]),
+        ("data.csv.missing_in={agee:[x]}", ["data.csv.missing_in names 'agee'"]),
         ("data.source=parquet", ["is not a Parquet or Arrow file"]),
         ("data.source=tfrecord", ["not a TFRecord file"]),
         ("features.derive=no_such_module.function", ["features.derive=", "no_such_module"]),
-        ("features.derive=os.path.no_such_function", ["features.derive=", "no_such_function"]),
         ("training.model_fn=no_such_module.function", ["training.model_fn=", "no_such_module"]),
-        ("training.model_fn=os.path.no_such_function", ["model_fn=", "no_such_function"]),
         ("output.folder=gs://bucket/out", ["output.folder=gs://bucket/out", "needs a folder"]),
         # A file in the way: permissions do not stop root, who runs these tests in a container.
         ("output.folder=rows.csv/out", ["output.folder=", "rows.csv/out: cannot write there"]),
@@ -114,15 +96,6 @@ def test_a_setting_that_does_not_fit_data_or_machine(write, overrides, facts):
     assert all(fact in text for fact in facts), text
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("text", "[agee]"), ("missing_in", "{agee: [x]}"), ("formatted", "{agee: {unit: $}}")],
-)
-def test_column_of_the_csv_options_that_the_data_lacks(write, key, value):
-    text = refusal(write(), f"data.csv.{key}={value}")
-    assert f"data.csv.{key} names 'agee', which is not in the data; did you mean 'age'?" in text
-
-
 def test_number_of_another_form_than_the_options_say(write):
     rows = "".join(f"{i}.5,$1,{20 + i},{i % 2}\n" for i in range(30))
     file = write(csv="amount,age,city,bought\n" + rows + '2.5,"$1,23",7,1\n')
@@ -130,12 +103,9 @@ def test_number_of_another_form_than_the_options_say(write):
     assert "line 32: column 'age': '$1,23' is not a number like $1,234.5" in text
 
 
-def test_a_later_global_batch_larger_than_the_data(write):
+def test_a_later_or_searched_global_batch_larger_than_the_data(write):
     text = refusal(write(), "training.global_batch_size={0: 8, 5: 128}")
     assert "training.global_batch_size=128 exceeds the 37 rows of the train split" in text
-
-
-def test_searched_global_batch_larger_than_the_data(write):
     tuning = {"search": {"global_batch_size": {"min": 8, "max": 128}}}
     text = refusal(write(lambda c: c.update(tuning=tuning)))
     assert "tuning.search.global_batch_size=128 exceeds the 37 rows of the train split" in text
@@ -145,7 +115,6 @@ def test_searched_global_batch_larger_than_the_data(write):
     "change",
     [
         {"training": {"epochs": 1, "global_batch_size": 16, "metrics": ["no_such_module.metric"]}},
-        {"training": {"epochs": 1, "global_batch_size": 16, "loss": "no_such_module.loss"}},
         {"tuning": {"search": {"model_fn": {"values": ["no_such_module.build"]}}}},
     ],
 )
@@ -159,11 +128,6 @@ def test_functions_of_the_training_that_cannot_be_imported(write, change):
     ("override", "printed"),
     [
         ("strategy=miroredd", "training.strategy='miroredd': did you mean 'mirrored'?"),
-        ("strategy=tpu", "training.strategy='tpu': this machine has no /dev/accel"),
-        (
-            "optimizer.name=adamwx",
-            "training.optimizer.name='adamwx' is not a Keras optimizer; did you mean 'adamw'?",
-        ),
         (
             "optimizer.options={beta_9: 0.5}",
             "training.optimizer.options={'beta_9': 0.5} do not fit AdamW",
@@ -171,12 +135,6 @@ def test_functions_of_the_training_that_cannot_be_imported(write, change):
         (
             "metrics=[acuracy]",
             "training.metrics='acuracy' is not a Keras metric; did you mean 'accuracy'?",
-        ),
-        ("metrics=[mean_io_u]", "training.metrics='mean_io_u' needs arguments"),
-        ("loss=bce2", "training.loss='bce2' is not a Keras loss; did you mean 'bce'?"),
-        (
-            "model.activation=rellu",
-            "training.model.activation='rellu' is not a Keras activation; did you mean 'relu'?",
         ),
         (
             "early_stopping={monitor: acuracy}",

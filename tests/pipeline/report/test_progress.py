@@ -13,7 +13,7 @@ import pytest
 from absl import logging as absl_logging
 from rich.console import Console
 
-from pipeline.engines.beam_errors import error_message
+from pipeline.engines.engine import error_message
 from pipeline.report.console import view
 from pipeline.report.progress import (
     Change,

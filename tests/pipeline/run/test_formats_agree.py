@@ -22,7 +22,7 @@ import pytest
 
 from components import CsvOptions
 from components.arrow_example_gen.columns import Kind, as_text
-from components.arrow_example_gen.csv_numbers import NumberTexts
+from components.arrow_example_gen.csv_types import NumberTexts
 from pipeline.config.config import DataConfig
 from pipeline.data.peek import peek
 from pipeline.run.input_rows import open_rows

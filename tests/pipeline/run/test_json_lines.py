@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components import CsvOptions
-from components.arrow_example_gen.csv_numbers import NumberTexts
+from components.arrow_example_gen.csv_types import NumberTexts
 from pipeline.common.errors import ConfigError
 from pipeline.run.input_rows import _BATCH_ROWS, InputRows, open_rows
 from pipeline.run.json_lines import JsonRow, json_batch, json_rows

@@ -639,7 +639,7 @@ def test_a_damaged_record(models, tmp_path, capfd):
 
 
 def test_a_feature_that_only_later_records_have_can_be_kept(models, tmp_path, monkeypatch):
-    monkeypatch.setattr("components.arrow_example_gen.tfrecord.BLOCK_RECORDS", 1)
+    monkeypatch.setattr("components.arrow_example_gen.tfrecord._BLOCK_RECORDS", 1)
     file = tmp_path / "rows.tfrecord"
     with tf.io.TFRecordWriter(str(file)) as writer:
         for name in ("size", "late"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from components.arrow_example_gen.csv_numbers import NumberTexts
+from components.arrow_example_gen.csv_types import NumberTexts
 from pipeline.run.raw_rows import model_rows
 
 

@@ -17,7 +17,7 @@ from command_line import TAXI
 from served_model import ROWS
 
 from pipeline.cli.cli import main
-from pipeline.serving.manifest import SERVING_RELEASES, _minor_version
+from pipeline.serving.manifest import _SERVING_RELEASES, _minor_version
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ FOLDER = "s3://bucket/taxi/serving_model"
 VERSION = "--set=cluster.kubeflow.server.version=2.99.0"
 WRITTEN_BY = _minor_version(tf.__version__)
 HAS_SERVER = pytest.mark.skipif(
-    WRITTEN_BY not in SERVING_RELEASES, reason="no TensorFlow Serving is known for this TensorFlow"
+    WRITTEN_BY not in _SERVING_RELEASES, reason="no TensorFlow Serving is known for this TensorFlow"
 )
 
 
@@ -84,7 +84,7 @@ def test_the_manifest_is_valid_and_names_the_servers_version(manifest):
     served = found["spec"]["predictor"]["model"]
     assert served["modelFormat"]["name"] == "tensorflow"
     assert served["storageUri"] == FOLDER
-    assert served["runtimeVersion"] == SERVING_RELEASES[WRITTEN_BY]
+    assert served["runtimeVersion"] == _SERVING_RELEASES[WRITTEN_BY]
 
 
 def test_the_manifest_has_what_the_profile_says(manifest):
@@ -115,12 +115,16 @@ def test_the_manifest_has_what_the_profile_says(manifest):
 
 
 @HAS_SERVER
-def test_a_gpu_takes_the_image_that_has_cuda(manifest):
-    found = manifest("--set=cluster.kubeflow.server.accelerator=nvidia.com/gpu")
+def test_a_gpu_takes_the_image_that_has_cuda(manifest, capsys):
+    gpu = "--set=cluster.kubeflow.server.accelerator=nvidia.com/gpu"
+    found = manifest(gpu)
     assert violations(found, CRD["schema"]) == []
     served = found["spec"]["predictor"]["model"]
     assert served["resources"]["limits"]["nvidia.com/gpu"] == "1"
-    assert served["runtimeVersion"] == f"{SERVING_RELEASES[WRITTEN_BY]}-gpu"
+    assert served["runtimeVersion"] == f"{_SERVING_RELEASES[WRITTEN_BY]}-gpu"
+    manifest(gpu, "--set=cluster.kubeflow.server.version=2.16.1-gpu")
+    manifest(gpu, "--set=cluster.kubeflow.server.version=2.16.1", code=2)
+    assert "use version: 2.16.1-gpu" in capsys.readouterr().err
 
 
 def test_the_schema_of_this_test_refuses_what_kserve_drops():
@@ -148,35 +152,22 @@ def test_the_request_is_what_the_server_takes(manifest, tmp_path):
     assert len(body["instances"]) == 3
 
 
-@HAS_SERVER
-def test_the_highest_version_stands_for_its_folder(manifest):
-    found = manifest(place=f"{FOLDER}/12")
-    assert found["spec"]["predictor"]["model"]["storageUri"] == FOLDER
-
-
-def test_a_model_without_a_numbered_folder_is_refused(manifest, model, tmp_path, capsys):
+def test_what_kserve_cannot_serve_is_refused(manifest, model, tmp_path, capsys):
     shutil.copytree(model / "12", tmp_path / "best")
-    manifest(versions=tmp_path / "best", code=2)
-    assert f"move the model to {FOLDER}/1, and give {FOLDER}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "place", "reason"),
-    [
-        ((), "output/taxi/serving_model", "kserve reads models from s3://"),
-        ((), f"{FOLDER}/9", "which is 12, not 9"),
-        ((), f"{FOLDER}/13", "no SavedModel there"),
-        (("--map", "s3://bucket"), FOLDER, "--map"),
-        (("--rows", "none.csv", VERSION), FOLDER, "none.csv"),
-    ],
-)
-def test_what_kserve_cannot_serve_is_refused(manifest, capsys, arguments, place, reason):
-    manifest(*arguments, place=place, code=2)
-    assert reason in capsys.readouterr().err
+    for arguments, options, reason in (
+        ((), {"place": "output/taxi/serving_model"}, "kserve reads models from s3://"),
+        ((), {"place": f"{FOLDER}/9"}, "which is 12, not 9"),
+        ((), {"place": f"{FOLDER}/13"}, "no SavedModel there"),
+        (("--map", "s3://bucket"), {}, "--map"),
+        (("--rows", "none.csv", VERSION), {}, "none.csv"),
+        ((), {"versions": tmp_path / "best"}, f"move the model to {FOLDER}/1, and give {FOLDER}"),
+    ):
+        manifest(*arguments, **options, code=2)
+        assert reason in capsys.readouterr().err
 
 
 def test_a_model_of_a_tensorflow_without_a_known_server_is_refused(manifest, capsys, monkeypatch):
-    monkeypatch.setattr("pipeline.serving.manifest.SERVING_RELEASES", {"2.1": "2.1.0"})
+    monkeypatch.setattr("pipeline.serving.manifest._SERVING_RELEASES", {"2.1": "2.1.0"})
     manifest(code=2)
     error = capsys.readouterr().err
     assert f"cluster.kubeflow.server.version: TensorFlow {tf.__version__} wrote the model" in error

@@ -54,11 +54,8 @@ def test_the_server_gets_the_folder_of_versions(manifest, place):
     assert container["ports"] == [{"containerPort": 8501}]
     assert container["predictRoute"] == "/v1/models/model:predict"
     assert container["healthRoute"] == "/v1/models/model"
-
-
-def test_googles_client_knows_every_field(manifest):
-    kind = aiplatform_v1.UploadModelRequest
-    json_format.ParseDict(manifest(), kind.pb(kind()))
+    kind = aiplatform_v1.UploadModelRequest  # Google's client knows every field
+    json_format.ParseDict(request, kind.pb(kind()))
 
 
 def test_the_request_holds_examples_for_the_default_signature(manifest, tmp_path):
@@ -70,14 +67,11 @@ def test_the_request_holds_examples_for_the_default_signature(manifest, tmp_path
     assert b"Oslo" in base64.b64decode(body["instances"][0]["b64"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "reason"),
-    [
-        ((), {"image": None}, "cluster.vertex.server.image is missing: TensorFlow 2."),
-        ((), {"place": "s3://bucket/m"}, "vertex reads models from gs://"),
-        ((), {"place": f"{FOLDER}/9"}, "which is 12, not 9"),
-    ],
-)
-def test_what_vertex_cannot_serve_is_refused(manifest, capsys, arguments, options, reason):
-    manifest(*arguments, **options, code=2)
-    assert reason in capsys.readouterr().err
+def test_what_vertex_cannot_serve_is_refused(manifest, capsys):
+    for options, reason in (
+        ({"image": None}, "cluster.vertex.server.image is missing: TensorFlow 2."),
+        ({"place": "s3://bucket/m"}, "vertex reads models from gs://"),
+        ({"place": f"{FOLDER}/9"}, "which is 12, not 9"),
+    ):
+        manifest(**options, code=2)
+        assert reason in capsys.readouterr().err

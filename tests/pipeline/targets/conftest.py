@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from google_account import client_environment, write_account_key
 
 
 @pytest.fixture
@@ -22,13 +21,15 @@ def kubeflow(monkeypatch):
 @pytest.fixture(scope="session")
 def google_key(tmp_path_factory):
     """A service account's key file, which signs tokens without a request to a server."""
+    from vertex_server import write_account_key
+
     return write_account_key(tmp_path_factory.mktemp("key") / "key.json")
 
 
 @pytest.fixture
 def vertex(monkeypatch, google_key):
     """A Vertex that gcloud's own variable names, and credentials that it knows."""
-    from vertex_server import VertexServer
+    from vertex_server import VertexServer, client_environment
 
     for name in ("GOOGLE_CLOUD_PROJECT", "CLOUD_ML_REGION"):
         monkeypatch.delenv(name, raising=False)

@@ -6,15 +6,12 @@ import re
 import sys
 
 import pytest
-from compiled_taxi import BUCKETS, ROOT, TAXI, compiled, executor_of, spec_of, taxi, taxi_at_target
+from compiled_taxi import BUCKETS, ROOT, TAXI, compiled, taxi, taxi_at_target
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.secret_checks import looks_secret
 from pipeline.config.config_file import load_config
-from pipeline.serving.manifest import _inference_service
-from pipeline.serving.model import ExportedModel
 from pipeline.targets.compile import compile_pipeline
-from pipeline.targets.field_checks import field_refusals
 from pipeline.targets.refusals import refusals
 
 both_targets = pytest.mark.parametrize("target", BUCKETS)
@@ -23,17 +20,13 @@ KEY = "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"
 
 # A target and values of --set -> a pattern of the message. A leading dot is `cluster.<target>`.
 REFUSED = r"""
-kubeflow .image=registry.example/x -> image=.*no tag.*name:1\.0
-kubeflow .image=registry.example:5000/ml/x -> no tag
-kubeflow .image=x:1@sha256:ab -> not an image reference
+kubeflow .image=registry.example/x -> image=.*name:1\.0.*no tag
+kubeflow .image=x:1@sha256:ab -> not a valid image reference
 kubeflow .image=registry.example/Team/name:1.0 -> image=.*lower-case
-kubeflow .image=user:password@registry.example/name:1.0 -> not an image reference
-vertex .pipeline_root=/tmp/x -> path of this machine
+kubeflow .image=user:password@registry.example/name:1.0 -> not a valid image
 vertex .pipeline_root=s3://bucket/x -> Cloud Storage alone; use gs://
 vertex .pipeline_root=gs:// -> pipeline_root=gs://: names no bucket
-vertex .pipeline_root=gs:///root -> names no bucket; use gs://bucket/folder
 kubeflow .pipeline_root=minio://mlpipeline/root -> minio://; write s3://
-kubeflow .data_path=minio://bucket/data.csv -> data_path=minio://bucket/data\.csv.*write s3://
 kubeflow .pipeline_root=s3://key:tell-nobody@bucket_/x -> root: its value has a URL with a password
 kubeflow .pipeline_root=s3://bucket/x?endpoint=minio:9000
   -> pipeline_root=s3://bucket/x\?end.* use s3://bucket/x\. .*AWS_ENDPOINT_URL
@@ -41,20 +34,14 @@ vertex .pipeline_root=gs://bucket/x#y -> pipeline_root=gs://bucket/x#y: #y .* us
 kubeflow .baseline_model=s3://bucket/m?versionId=1 -> baseline_model=.* use s3://bucket/m\.
 kubeflow .data_path=s3://bucket/x.csv?versionId=1 -> data_path=.* use s3://bucket/x\.csv\.
 kubeflow .data_path=file:///data/x.csv -> data_path=file:///data/x\.csv: .*use gs://bucket/.*s3://
-kubeflow .data_path=http://host/x.csv -> data_path=http://host/x\.csv: .*copy it to a bucket
-vertex .data_path=https://host/x.csv -> data_path=https://host/x\.csv: .*copy it to a bucket
 kubeflow .eval_path=FILE:///x.csv -> eval_path=FILE:///x\.csv: .*copy it to a bucket
-kubeflow .schema_path=file:///schema.pbtxt -> schema_path=file:.*copy it to a bucket
-kubeflow .pipeline_root=https://bucket.s3.amazonaws.com/x -> pipeline_root=https:.*use gs://bucket
 kubeflow .resources.Trainer={cpu: true} -> Trainer\.cpu=True: Use a number above 0, such as `4`
 vertex .resources.default.memory_gib=false -> memory_gib=False: Use a number above 0, such as `16`
 kubeflow .retries=true -> retries=True: Use a whole number
 kubeflow .pipeline_root=s3://10.0.0.1/x -> 10\.0\.0\.1 is not a bucket name
 kubeflow .pipeline_root=s3://my_bucket/x -> my_bucket is not
 kubeflow .pipeline_root=s3://a..b/x -> a\.\.b is not
-kubeflow .baseline_model=s3:///x -> baseline_model=s3:///x: names no bucket
 kubeflow .baseline_model=/models/1 -> baseline_model=/models/1: a path of this machine
-vertex .data_path=gs://Bucket/x -> data_path=gs://Bucket/x: Bucket is not
 vertex .eval_path=gs://b/x -> eval_path=gs://b/x: b is not a bucket name
 vertex .schema_path=gs://LONG/x -> schema_path=.*3 to 63
 vertex .data_path=rides.csv -> path of this machine, which no pod
@@ -70,10 +57,9 @@ kubeflow .data_path=s3://bucket/{SPAN}/x | data.eval_path=x.csv | .eval_path=s3:
   -> one of them alone
 kubeflow name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
   -> 60 characters; Kubeflow's runs.*use 57 or fewer
-kubeflow .labels.team=-a -> labels\.team=-a: not a Kubernetes label
-vertex .labels.Team=a -> labels\.Team=a: not a Google Cloud label
+kubeflow .labels.team=-a -> labels\.team=-a: not a valid Kubernetes label
+vertex .labels.Team=a -> labels\.Team=a: not a valid Google Cloud label
 vertex .labels={MANY} -> labels: 62 labels.*may have 61
-kubeflow .resources.Trainer.accelerator=NVIDIA_TESLA_T4 -> use nvidia\.com/gpu
 kubeflow .resources.Trainer.accelerator=NVIDIA/gpu/1 -> accelerator=NVIDIA/gpu/1.*nvidia\.com/gpu
 kubeflow .resources.Trainer={accelerator: nvidia.com/gpu, accelerator_count: 17}
   -> accelerator_count=17.*1 to 16
@@ -88,7 +74,6 @@ kubeflow .resources.default.memory_gib=65536 -> default\.memory_gib=65536.*32768
 kubeflow .resources.Trainer={cpu: .inf, memory_gib: .inf} -> cpu=inf[^\n]*\n.*memory_gib=inf
 kubeflow .resources.Trainer.timeout_minutes=.inf -> timeout_minutes=inf.*35791394
 vertex .resources.Trainer.cpu=97 -> cpu=97.*96 cores
-vertex .resources.Trainer.memory_gib=600 -> memory_gib=600.*581 GiB
 vertex .beam={engine: multi_processing, workers: 8} | .resources.Transform.cpu=4
   -> beam.workers=8 exceeds.*Transform gets 4 cores
 kubeflow .beam={engine: multi_processing, workers: 1}
@@ -97,12 +82,10 @@ kubeflow .beam={engine: in_memory, options: [--s3_secret_access_key=tell-nobody]
   -> s3_secret_access_key: its name.*cluster\.kubeflow\.secrets
 vertex .beam={engine: dataflow} -> dataflow needs .*--project=.*--region=
 vertex training.strategy=multi_worker -> multi_worker with one worker: give
-kubeflow training.strategy=tpu -> strategy=tpu, and .*has no accelerator: ask
 vertex training.workers=2 | .resources.Trainer.accelerator=NVIDIA_L4
   -> machine_type=n1-standard-8: has no NVIDIA_L4; use g2-standard-8
 vertex training.workers=2 | .resources.Trainer.cpu=4
   -> Trainer: cpu and memory_gib are not .*name cluster\.vertex\.machine_type
-vertex .spot=true | .resources.Trainer.cpu=4 -> cpu and memory_gib are not
 vertex .resources.Transform.timeout_minutes=5 -> timeout_minutes=5: .*a Trainer on several
 vertex .boot_disk_gib=50 -> boot_disk_gib=50: .*at least 100
 vertex .encryption_key=k -> encryption_key='k': .*projects/P/locations/
@@ -112,21 +95,13 @@ vertex .resources.Trainer.pod={a: b} -> resources\.Trainer\.pod: unknown key
 kubeflow .tolerations=[] -> tolerations: removed in 0\.3\.0\. Instead, .*cluster\.kubeflow\.pod
 vertex .pod={} -> cluster\.vertex\.pod: unknown key
 vertex .network=default -> network=default.*projects/NUMBER/global/networks/
-vertex .network=projects/my-project/global/networks/x -> NUMBER
 vertex .service_account=trainer -> service_account=trainer.*e-mail
-vertex .service_account=me@example.com -> e-mail
 vertex .service_account=trainer@my-project.iam.gserviceaccount.com.evil.com -> e-mail
 vertex .region=europe-west4-a -> region=europe-west4-a.*not a zone
-vertex .region=Europe -> region=Europe
 vertex .project=My Project -> project=My Project.*6 to 30
-vertex .project=mine -> project=mine
 vertex .machine_type=large -> machine_type=large.*n1-standard-8
-kubeflow .service_account=Trainer -> service_account=Trainer.*ServiceAccount
 kubeflow .service_account=trainer@my-project.iam.gserviceaccount.com -> leave out what follows @
 kubeflow .environment={1BAD: x} -> environment: '1BAD'.*no digit first
-kubeflow .environment={A=B: x} -> 'A=B'
-kubeflow .environment={"": x} -> environment: ''
-kubeflow .environment={A: "x\0"} -> environment\.A: .*zero byte
 kubeflow .environment={AWS_SECRET_ACCESS_KEY: tell-nobody}
   -> \.AWS_SECRET_ACCESS_KEY: .*cluster\.kubeflow\.secrets: \{NAME: \{key: AWS_SECRET_ACCESS_KEY\}\}
 kubeflow .environment={A: GHP} -> environment\.A: its value has a token of GitHub.*key: A\}
@@ -139,14 +114,11 @@ kubeflow nodes=[{class: a.B, parameters: {b: {c: GHP}}}] -> nodes\.0\.parameters
 kubeflow .environment={DATABASE: 'postgres://me:tell-nobody@host/db'}
   -> environment\.DATABASE: .*URL with a password.*secrets
 kubeflow .secrets={My_Secret: {k: A}} -> secrets\.My_Secret: .*lower-case
-kubeflow .secrets={s: {}} -> secrets\.s: names no key
-kubeflow .secrets={s: {a key: A}} -> secrets\.s\.a key: not a key of
-kubeflow .secrets={s: {k: 1A}} -> secrets\.s\.k: '1A'
-kubeflow .secrets={s: {k: A, l: A}} -> variable A is set twice
+kubeflow .secrets={s: {a key: A}} -> secrets\.s\.a key: not a valid key of
 kubeflow .environment={A: x} | .secrets={s: {k: A}} -> variable A is set twice
 kubeflow .data_gib=4 | .resources.default.memory_gib=8
   -> data_gib=4.* keeps in the memory of one container.*ArrowExampleGen gets 8: give
-kubeflow .data_gib=10 -> give .*memory_gib=81\.$
+kubeflow .data_gib=10 -> about 81 GiB.* give .*memory_gib=81, or an engine
 vertex .data_gib=40 -> 40.*ArrowExampleGen is assumed to get 16
 vertex training.loss=nowhere.loss -> training.loss=nowhere.loss: there is no Python module
 """
@@ -160,18 +132,21 @@ LONG = {
 ROW = re.compile(r"^(kubeflow|vertex) (.+?)\s+-> (.+)$", re.MULTILINE)
 
 
-@pytest.mark.parametrize(("target", "overrides", "pattern"), ROW.findall(REFUSED))
-def test_what_the_target_cannot_do_is_refused_with_its_fix(target, overrides, pattern):
-    for short, text in LONG.items():
-        overrides = overrides.replace(short, text)
-    with pytest.raises(ConfigError, match=pattern) as caught:
-        compiled(target, *overrides.split(" | "))
-    assert "tell-nobody" not in str(caught.value)
-    assert GITHUB not in str(caught.value)
-
-
-def test_every_row_of_the_table_is_read():
-    assert len(ROW.findall(REFUSED)) == REFUSED.count(" -> ")
+@both_targets
+def test_what_the_target_cannot_do_is_refused_with_its_fix(target):
+    rows, wrong = ROW.findall(REFUSED), []
+    assert len(rows) == REFUSED.count(" -> "), "every row of the table is read"
+    for _, overrides, pattern in (row for row in rows if row[0] == target):
+        for short, text in LONG.items():
+            overrides = overrides.replace(short, text)
+        message = ""
+        try:
+            compiled(target, *overrides.split(" | "))
+        except ConfigError as error:
+            message = str(error)
+        if not re.search(pattern, message) or "tell-nobody" in message or GITHUB in message:
+            wrong.append(f"{overrides}: {message or 'accepted'}")
+    assert not wrong, "\n".join(wrong)
 
 
 ACCEPTED = f"""
@@ -202,57 +177,27 @@ vertex .project=my-project | .region=europe-west4 | .encryption_key={KEY} | .bea
 """
 
 
-@pytest.mark.parametrize("row", ACCEPTED.strip().splitlines())
-def test_valid_values_are_accepted(row):
-    target, overrides = row.split(" ", 1)
-    there, profile = taxi_at_target(target, *overrides.split(" | "))
-    assert refusals(there, there, profile) == []
-
-
-def test_a_job_of_vertex_may_have_61_labels():
-    labels = ", ".join(f"label{n}: x" for n in range(61))
-    assert field_refusals(taxi_at_target("vertex", f".labels={{{labels}}}")[1]) == []
+def test_valid_values_are_accepted():
+    many = ", ".join(f"label{n}: x" for n in range(61))
+    for row in [*ACCEPTED.strip().splitlines(), f"vertex .labels={{{many}}}"]:
+        target, overrides = row.split(" ", 1)
+        there, profile = taxi_at_target(target, *overrides.split(" | "))
+        assert refusals(there, there, profile) == [], row
 
 
 @both_targets
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        *(
-            (f"--job_endpoint={host}:8099, --environment_type=EXTERNAL", "is the node itself")
-            for host in ("localhost", "LOCALHOST", "127.0.0.1", "127.1", "0.0.0.0", "a.localhost")
-        ),
+def test_a_job_server_that_nodes_do_not_reach_is_refused(target):
+    itself = ("localhost", "LOCALHOST", "127.1", "0.0.0.0", "a.localhost")
+    rows = [(f"--job_endpoint={h}:1, --environment_type=EXTERNAL", "node itself") for h in itself]
+    rows += [
         ("--job_endpoint=jobs:8099", "--environment_type=LOOPBACK runs the Python code in"),
         ("--job_endpoint=jobs:8099, --environment_type=EXTERNAL", ""),
-        ("--job_endpoint=jobs:8099, --environment_type=DOCKER", ""),
         ("--job_endpoint=embed", ""),
-    ],
-)
-def test_a_job_server_that_nodes_do_not_reach_is_refused(target, options, message):
-    beam = f".beam={{engine: flink, options: [{options}]}}"
-    there, profile = taxi_at_target(target, beam)
-    found = "\n".join(refusals(there, there, profile))
-    assert message in found if message else "beam.options" not in found
-
-
-SERVER = "options: ['--job_endpoint=jobs:8099', --environment_type=DOCKER]"
-
-
-@both_targets
-def test_each_fix_for_data_that_exceed_the_memory_compiles(target):
-    large = [".data_gib=10", ".pipeline_root=gs://bucket/root"]
-    large += [".project=my-project", ".region=europe-west4"] if target == "vertex" else []
-    with pytest.raises(ConfigError, match="about 81 GiB") as caught:
-        compiled(target, *large)
-    fixes = re.findall(rf"cluster\.{target}\.[\w.]+=(?:\{{.*?\}}|\d+)", str(caught.value))
-    memory, engine = fixes[-2:]
-    assert memory == f"cluster.{target}.resources.ArrowExampleGen.memory_gib=81"
-    assert compiled(target, *large, memory)
-    spec = spec_of(compiled(target, *large, engine))
-    arguments = executor_of(spec, "ArrowExampleGen")["container"]["args"]
-    runner = {"kubeflow": "FlinkRunner", "vertex": "DataflowRunner"}[target]
-    assert f"--runner={runner}" in arguments
-    assert not [each for each in arguments if "localhost:8099" in each or "LOOPBACK" in each]
+    ]
+    for options, message in rows:
+        there, profile = taxi_at_target(target, f".beam={{engine: flink, options: [{options}]}}")
+        errors = "\n".join(refusals(there, there, profile))
+        assert message in errors if message else "beam.options" not in errors, options
 
 
 def test_the_size_of_data_on_this_machine_is_seen(tmp_path):
@@ -262,7 +207,8 @@ def test_the_size_of_data_on_this_machine_is_seen(tmp_path):
     here = f"data.path={tmp_path / 'data.csv'}"
     with pytest.raises(ConfigError, match=r"data\.csv has 20\.0 GiB on this machine, which Beam"):
         compiled("kubeflow", here)
-    elsewhere = f".beam={{engine: portable, {SERVER}}}"
+    server = "options: ['--job_endpoint=jobs:8099', --environment_type=DOCKER]"
+    elsewhere = f".beam={{engine: portable, {server}}}"
     assert "jobs:8099" in compiled("kubeflow", here, elsewhere, ".pipeline_root=gs://bucket/root")
     enough = ".resources.ArrowExampleGen.memory_gib=256"
     assert "memoryLimit" in compiled("kubeflow", here, enough)
@@ -321,105 +267,52 @@ def test_without_a_profile_the_message_has_the_lines_to_add():
         compile_pipeline(load_config(TAXI), "vertex")
 
 
-def test_a_server_with_a_gpu_needs_the_image_for_it():
-    model = ExportedModel("/m/1", "2.16.2", [])
-    for version, message in (("2.16.1-gpu", None), ("2.16.1", r"2\.16\.1-gpu")):
-        server = f".server={{accelerator: nvidia.com/gpu, version: {version}}}"
-        _, profile = taxi_at_target("kubeflow", server)
-        if message is None:
-            _inference_service(model, "s3://b/m", "taxi", profile)
-            continue
-        with pytest.raises(ConfigError, match=message):
-            _inference_service(model, "s3://b/m", "taxi", profile)
-
-
 ALNUM = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 CREDENTIALS = {
-    "GitHub": [
-        f"ghp_{ALNUM}",
-        f"gho_{ALNUM}",
-        f"github_pat_{ALNUM}_{ALNUM}",
-        "glpat-a1B2c3D4e5F6g7H8i9J0",
-    ],
+    "GitHub": [f"ghp_{ALNUM}", f"github_pat_{ALNUM}_{ALNUM}", "glpat-a1B2c3D4e5F6g7H8i9J0"],
     "HTTP header": ["Bearer eyJhbGciOiJIUzI1NiJ9", "Authorization: Basic dXNlcjpwYXNzd29yZA=="],
     "JSON web token": ["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"],
     "Azure": ["DefaultEndpointsProtocol=https;AccountName=a;AccountKey=abcd1234==;", "pwd=abcd"],
     "token of Slack": ["xoxb-1234567890-abcdef", "xapp-1-A0123456-78"],
     "key of Google": [f"AIza{ALNUM[:35]}", "ya29.a0AfH6SMBx", "GOCSPX-abcdefghijk"],
-    "key of an API": [
-        f"sk-{ALNUM}",
-        f"sk-proj-{ALNUM}",
-        f"sk-ant-api03-{ALNUM}",
-        f"sk_live_{ALNUM}",
-    ],
+    "key of an API": [f"sk-proj-{ALNUM}", f"sk-ant-api03-{ALNUM}", f"sk_live_{ALNUM}"],
     "registry": [f"hf_{ALNUM}", f"npm_{ALNUM}", f"pypi-{ALNUM}", f"dckr_pat_{ALNUM}"],
     "secret key of AWS": ["wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"],
-    "URL with a token": ["https://b.blob.core.windows.net/c?sv=1&sig=ab%3D"],
+    "private key": ["-----BEGIN RSA PRIVATE KEY-----\nMII"],
+    "URL with a password": ["x=https://user:pa55@host/", "redis://:pa55@host/0"],
+    "URL with a token": [
+        "https://ghp_0123456789abcdefghij@host/simple",
+        "https://b.blob.core.windows.net/c?sv=1&sig=ab%3D",
+    ],
 }
+SECRET_NAMES = (
+    *("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "password", "DB_PASSWORD"),
+    *("OPENAI_API_KEY", "client.secret", "GH-TOKEN", "MY_PASSPHRASE", "MINIO_SECRETKEY"),
+)
 NO_CREDENTIALS = [
     *("da39a3ee5e6b4b0d3255bfef95601890afd80709", "s3://bucket/" + "folder/" * 8 + "x.csv"),
     *("sha256:" + "0" * 64, "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"),
     *("sk-learn-pipelines-of-the-team", "my_package.module.function", "Bearer", "token=", "[CLS]"),
-    *("projects/12345/global/networks/default1A", "a" * 40, "https://host/a?b=c", "task-sk-1"),
+    *("a" * 40, "https://host/a?b=c", "task-sk-1", "http://user@proxy:8080/a:b@c"),
 ]
+PLAIN_NAMES = {
+    "PASSWORD": "",  # nothing to hide
+    "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/secrets/key.json",
+    "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/token",
+    "MAX_TOKENS": "512",
+    "TOKENIZERS_PARALLELISM": "false",
+    "SSH_PUBLIC_KEY": "ssh-ed25519 AAAA",
+    "KEYBOARD": "us",
+    "KEY": "x",
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
-        *(
-            (name, "x", "name is that of a credential")
-            for name in (
-                *(
-                    "AWS_SECRET_ACCESS_KEY",
-                    "AWS_SESSION_TOKEN",
-                    "HF_TOKEN",
-                    "password",
-                    "DB_PASSWORD",
-                ),
-                *(
-                    "MINIO_SECRET_KEY",
-                    "OPENAI_API_KEY",
-                    "WANDB_API_KEY",
-                    "client.secret",
-                    "GH-TOKEN",
-                ),
-                *(
-                    "PRIVATE_KEY",
-                    "MY_PASSPHRASE",
-                    "AZURE_STORAGE_KEY",
-                    "DB_PASS",
-                    "MINIO_SECRETKEY",
-                ),
-            )
-        ),
-        *(
-            ("SETTING", before + value + after, reason)
-            for reason, values in CREDENTIALS.items()
-            for value in values
-            for before, after in (("", ""), ("--header=X: ", " # a"))
-        ),
-        ("SETTING", "-----BEGIN RSA PRIVATE KEY-----\nMII", "private key"),
-        ("SETTING", '{"private_key": "-----BEGIN PRIVATE KEY-----"}', "private key"),
-        ("SETTING", "x=https://user:pa55@host/", "URL with a password"),
-        ("SETTING", "redis://:pa55@host/0", "URL with a password"),
-        ("PIP_INDEX_URL", "https://ghp_0123456789abcdefghij@host/simple", "URL with a token"),
-        *(("SETTING", value, None) for value in NO_CREDENTIALS),
-        ("PASSWORD", "", None),  # nothing to hide
-        ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE", None),
-        ("GOOGLE_APPLICATION_CREDENTIALS", "/secrets/key.json", None),
-        ("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/token", None),
-        ("MAX_TOKENS", "512", None),
-        ("NUM_PASSES", "3", None),
-        ("TOKENIZERS_PARALLELISM", "false", None),
-        ("SSH_PUBLIC_KEY", "ssh-ed25519 AAAA", None),
-        ("KEYBOARD", "us", None),
-        ("KEY", "x", None),
-        ("PROXY", "http://user@proxy:8080/a:b@c", None),
-        ("URL", "http://host:80/x@y", None),
-        ("AWS_ENDPOINT_URL", "http://minio:9000", None),
-    ],
-)
-def test_variables_that_hold_credentials_are_recognised(name, value, reason):
-    found = looks_secret(name, value)
-    assert found is None if reason is None else reason in found
+def test_variables_that_hold_credentials_are_recognised():
+    for name in SECRET_NAMES:
+        assert "name is that of a credential" in (looks_secret(name, "x") or ""), name
+    for reason, values in CREDENTIALS.items():
+        for value in (each for v in values for each in (v, f"--header=X: {v} # a")):
+            assert reason in (looks_secret("SETTING", value) or ""), value
+    for name, value in [*PLAIN_NAMES.items(), *(("SETTING", v) for v in NO_CREDENTIALS)]:
+        assert looks_secret(name, value) is None, (name, value)

@@ -5,70 +5,60 @@ from __future__ import annotations
 import json
 
 import kfp
-import pytest
-from certificates import write_certificates
-from kubeflow_server import run_now
 from loopback import Answer
 from submitting import API, submit
-from vertex_server import error as google_error
-from vertex_server import job_now
+
+from pipeline.platforms.platform import connection_error
 
 FIRST = {"kubeflow": f"GET {API}/healthz", "vertex": "POST /v1/projects"}
 
 
-@pytest.mark.parametrize("drip", [0.0, 5.0])
-def test_a_server_that_is_too_slow_is_named_with_the_option(platform, server, capsys, drip):
-    server.failures[FIRST[platform]] = Answer({"a": 1}, seconds=5.0 - drip, drip=drip)
-    assert submit(platform, "--timeout", "1") == 2
-    printed = capsys.readouterr().err
-    assert printed.startswith(f"{platform}: cannot ")
-    assert "timed out" in printed
-    assert "If the server is slow, raise --timeout." in printed
+def test_a_server_that_is_too_slow_is_named_with_the_option(platform, server, capsys):
+    for drip in (0.0, 5.0):
+        server.failures[FIRST[platform]] = Answer({"a": 1}, seconds=5.0 - drip, drip=drip)
+        assert submit(platform, "--timeout", "1") == 2
+        printed = capsys.readouterr().err
+        assert printed.startswith(f"{platform}: cannot ")
+        assert "timed out" in printed
+        assert "If the server is slow, raise --timeout." in printed
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_a_success_that_is_no_answer_of_the_api_is_reported(platform, server, capsys):
+    """For Kubeflow on each of the requests of a submission, one after the other."""
+    places = [f"GET {API}/pipelines", f"POST {API}/pipelines/upload", f"POST {API}/runs"]
+    for body in (
         *(b"<html><h1>Sign in</h1></html>", b"", b"null", b"5", b"[" * 100_000),
         b'{"name": 5, "run_id": [], "pipelines": 5, "state": "x"}',
         b'{"name": "x/y", "pipelines": [{"pipeline_id": "$(reboot)"}], "multi_user": "x"}',
-    ],
-)
-def test_a_success_that_is_no_answer_of_the_api_is_reported(platform, server, capsys, body):
-    """For Kubeflow on each of the requests of a submission, one after the other."""
-    places = [f"GET {API}/pipelines", f"POST {API}/pipelines/upload", f"POST {API}/runs"]
-    for place in places if platform == "kubeflow" else [FIRST["vertex"]]:
-        server.failures.clear()
-        server.pipelines.clear() if platform == "kubeflow" else None
-        server.failures[place] = Answer(body, kind="text/html")
-        assert submit(platform) == 2, place
-        printed = capsys.readouterr().err
-        assert printed.startswith(f"{platform}: ")
-        assert "Traceback" not in printed
-        assert "a login page" in printed or b"Sign in" not in body
+    ):
+        for place in places if platform == "kubeflow" else [FIRST["vertex"]]:
+            server.failures.clear()
+            server.pipelines.clear() if platform == "kubeflow" else None
+            server.failures[place] = Answer(body, kind="text/html")
+            assert submit(platform) == 2, (place, body[:80])
+            printed = capsys.readouterr().err
+            assert printed.startswith(f"{platform}: ")
+            assert "Traceback" not in printed
+            assert "a login page" in printed or b"Sign in" not in body
 
 
 def test_a_private_ca_is_named_by_a_variable(kubeflow, capsys, monkeypatch, tmp_path):
-    """Against a server with TLS, whose certificate no CA of this machine has signed."""
-    files = write_certificates(tmp_path)
-    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
-    with kubeflow.serving(tls=files):
-        monkeypatch.setenv("KF_PIPELINES_ENDPOINT", kubeflow.url)
-        assert submit("kubeflow") == 2
-        printed = capsys.readouterr().err
-        assert "CERTIFICATE_VERIFY_FAILED" in printed
-        assert "export REQUESTS_CA_BUNDLE=" in printed
-        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none.pem"))
-        assert submit("kubeflow") == 2
-        assert f"REQUESTS_CA_BUNDLE={tmp_path / 'none.pem'}: no such" in capsys.readouterr().err
-        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(files.authority))
-        assert submit("kubeflow") == 0, capsys.readouterr().err
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none.pem"))
+    assert submit("kubeflow") == 2
+    assert f"REQUESTS_CA_BUNDLE={tmp_path / 'none.pem'}: no such" in capsys.readouterr().err
+    used = []
+    monkeypatch.setattr(kfp.Client, "__init__", lambda self, ssl_ca_cert: used.append(ssl_ca_cert))
+    (tmp_path / "ca.pem").touch()
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "ca.pem"))
+    assert submit("kubeflow") == 2  # that client is none
+    assert used == [str(tmp_path / "ca.pem")]
+    error = connection_error("connect", "certificate: CERTIFICATE_VERIFY_FAILED", "")
+    assert "export REQUESTS_CA_BUNDLE=" in str(error)
 
 
-@pytest.mark.parametrize("scheme", ["", "https://"])
-def test_a_server_without_tls_is_named(kubeflow, capsys, monkeypatch, scheme):
+def test_a_server_without_tls_is_named(kubeflow, capsys, monkeypatch):
     """KFP's client takes an address without a scheme as https://."""
-    monkeypatch.setenv("KF_PIPELINES_ENDPOINT", kubeflow.url.replace("http://", scheme))
+    monkeypatch.setenv("KF_PIPELINES_ENDPOINT", kubeflow.url.replace("http://", ""))
     assert submit("kubeflow") == 2
     assert "use an address that begins with http://" in capsys.readouterr().err
 
@@ -83,106 +73,65 @@ def test_a_redirection_is_reported_and_not_followed(kubeflow, capsys):
     assert len(kubeflow.requests) == 1
 
 
-def test_a_message_of_a_server_is_printed_as_text(kubeflow, capsys):
-    """Neither escape sequences nor rich's markup and emoji names act on the terminal."""
-    said = "\x1b]0;title\x07 [bold red]x[/] :bug: [link=http://evil]y http://a:b@host"
-    kubeflow.polls = [run_now("FAILED", {"Trainer": "FAILED"}, error=said)]
-    assert submit("kubeflow", "--wait") == 1
-    assert (
-        "\\x1b]0;title\\x07 [bold red]x[/] :bug: [link=http://evil]y http://host"
-        in capsys.readouterr().out
-    )
-
-
-def test_a_message_of_vertex_is_printed_as_text(vertex, capsys):
-    said = "\x1b[2J [bold]x[/bold] :bug: http://a:b@host"
-    job = {"executor_detail": {"container_detail": {"main_job": "x/$(reboot)"}}}
-    failed = ("FAILED", {**job, "error": {"code": 9, "message": said}})
-    vertex.polls = [job_now("FAILED", said, Trainer=failed)]
-    assert submit("vertex", "--wait") == 1
-    out = capsys.readouterr().out
-    assert "\\x1b[2J [bold]x[/bold] :bug: http://host" in out
-    assert "resource.labels.job_id='$(reboot)'" in out
-    vertex.failures["POST /v1/projects"] = google_error(403, "PERMISSION_DENIED", said)
-    assert submit("vertex") == 2
-    assert "403 \\x1b[2J [bold]x[/bold] :bug: http://host" in capsys.readouterr().err
-
-
-def test_a_password_in_the_address_is_shown_nowhere(kubeflow, monkeypatch, capsys):
-    place = kubeflow.url.replace("http://", "http://user:secret@")
-    monkeypatch.setenv("KF_PIPELINES_ENDPOINT", place)
-    assert submit("kubeflow") == 0
-    assert f"Its page: {kubeflow.url}/#/runs/details/run-1" in capsys.readouterr().out
-    for failure in (Answer({}, 404), Answer(b"<html>"), Answer({}, 401), Answer({}, 400)):
-        kubeflow.failures["GET /"] = failure
-        assert submit("kubeflow") == 2
+def test_a_password_in_the_address_is_shown_nowhere(platform, server, monkeypatch, capsys):
+    variables = {
+        "kubeflow": "KF_PIPELINES_ENDPOINT",
+        "vertex": "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM",
+    }
+    place = server.url.replace("http://", "http://user:secret@")
+    monkeypatch.setenv(variables[platform], place)
+    answers = [Answer({}, 404), Answer(b"<html>"), Answer(b"[]"), Answer({}, 401), Answer({}, 400)]
+    first = {"kubeflow": "GET /", "vertex": FIRST["vertex"]}[platform]
+    for failure in answers:
+        server.failures[first] = failure
+        assert submit(platform) == 2
         printed = capsys.readouterr()
         assert "secret" not in printed.err + printed.out
-    monkeypatch.setenv("KF_PIPELINES_ENDPOINT", "http://user:secret@127.0.0.1:1")  # nobody there
-    assert submit("kubeflow") == 2
-    printed = capsys.readouterr().err
-    assert "secret" not in printed
-    assert "KF_PIPELINES_ENDPOINT is http://127.0.0.1:1." in printed
+    monkeypatch.setenv(variables[platform], "http://user:secret@127.0.0.1:1")  # nobody there
+    assert submit(platform, "--timeout", "1") == 2
+    assert "secret" not in capsys.readouterr().err
+    if platform == "kubeflow":
+        server.failures.clear()
+        monkeypatch.setenv(variables[platform], place)
+        assert submit(platform) == 0
+        assert f"Its page: {server.url}/#/runs/details/run-1" in capsys.readouterr().out
 
 
-def test_a_password_in_vertex_address_is_shown_nowhere(vertex, monkeypatch, capsys):
-    place = vertex.url.replace("http://", "http://user:secret@")
-    monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM", place)
-    for failure in (Answer({}, 404), Answer(b"<html>"), Answer(b"[]"), Answer({"name": "x"})):
-        vertex.failures["POST /v1/projects"] = failure
-        assert submit("vertex") == 2
-        printed = capsys.readouterr()
-        assert "secret" not in printed.err + printed.out
-
-
-@pytest.mark.parametrize(
-    ("version", "code"),
-    [
-        *(("2.4.1", 2), ("v2.3.0", 2), ("1.8.22", 2), ("2.17.0", 0), ("unknown", 0), (None, 0)),
-    ],
-)
-def test_servers_older_than_what_is_compiled_are_refused(kubeflow, capsys, version, code):
-    kubeflow.version = version
-    assert submit("kubeflow") == code
-    if code:
-        assert (
-            f"the server is Kubeflow Pipelines {version}; 2.5 or newer" in capsys.readouterr().err
-        )
-        assert not kubeflow.runs
-
-
-def test_the_version_is_checked_for_users_with_a_namespace(kubeflow, monkeypatch, tmp_path, capsys):
-    """KFP's client asks for the server's health only without one; a gateway may hide it."""
-    file = tmp_path / "context.json"
-    file.write_text(json.dumps({"namespace": "team"}))
+def use_context(monkeypatch, folder, content):
+    """Write the file that KFP's client reads."""
+    file = folder / "context.json"
+    file.write_text(content)
     monkeypatch.setattr(kfp.Client, "_LOCAL_KFP_CONTEXT", str(file))
-    kubeflow.version = "2.4.0"
+
+
+def test_servers_older_than_what_is_compiled_are_refused(kubeflow, capsys, monkeypatch, tmp_path):
+    """KFP's client asks for the server's health only without a namespace; a gateway may hide it."""
+    for version in ("2.17.0", "unknown", None):
+        kubeflow.version = version
+        assert submit("kubeflow") == 0
+    started = len(kubeflow.runs)
+    for version in ("2.4.1", "v2.3.0", "1.8.22"):
+        kubeflow.version = version
+        assert submit("kubeflow") == 2
+        assert f"is Kubeflow Pipelines {version}; 2.5 or newer" in capsys.readouterr().err
+    use_context(monkeypatch, tmp_path, '{"namespace": "team"}')
     assert submit("kubeflow") == 2
-    assert "the server is Kubeflow Pipelines 2.4.0" in capsys.readouterr().err
+    assert len(kubeflow.runs) == started
     kubeflow.failures[f"GET {API}/healthz"] = Answer({}, 404)
     assert submit("kubeflow") == 0
 
 
-@pytest.mark.parametrize(
-    "content", ["{", "[]", "{}", '{"client_authentication_cookie": "secret"}', b"\xff\xfe"]
-)
 def test_a_context_file_that_the_client_cannot_read_is_named(
-    kubeflow, monkeypatch, tmp_path, capsys, content
+    kubeflow, monkeypatch, tmp_path, capsys
 ):
-    file = tmp_path / "context.json"
-    file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    monkeypatch.setattr(kfp.Client, "_LOCAL_KFP_CONTEXT", str(file))
-    assert submit("kubeflow") == 2
-    printed = capsys.readouterr().err
-    assert "context.json is not of the form " in printed
-    assert "secret" not in printed
-
-
-def test_a_cookie_that_is_no_header_is_not_shown(kubeflow, monkeypatch, tmp_path, capsys):
-    file = tmp_path / "context.json"
+    for content in ("{", "[]", "{}", '{"client_authentication_cookie": "secret"}'):
+        use_context(monkeypatch, tmp_path, content)
+        assert submit("kubeflow") == 2
+        printed = capsys.readouterr().err
+        assert "context.json is not of the form " in printed
+        assert "secret" not in printed
     cookie = {"client_authentication_cookie": "secret\nsecret"}
-    file.write_text(json.dumps({"namespace": "", **cookie}))
-    monkeypatch.setattr(kfp.Client, "_LOCAL_KFP_CONTEXT", str(file))
+    use_context(monkeypatch, tmp_path, json.dumps({"namespace": "", **cookie}))
     assert submit("kubeflow") == 2
     printed = capsys.readouterr().err
     assert "Invalid header value" in printed

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import time
 
 import jsonschema
 import kubernetes
@@ -18,10 +17,10 @@ from loopback import Answer
 
 from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets import tfjob_launcher
-from pipeline.targets.entry_point import INPUTS_SPEC, INVOCATION, OUTPUTS_SPEC
+from pipeline.targets.executor_input import INPUTS_SPEC, INVOCATION, OUTPUTS_SPEC
 from pipeline.targets.tfjob import MANIFEST, _pod_template, _tfjob_manifest
-from pipeline.targets.tfjob_client import Cluster, JobClient, JobError, LauncherWatch
-from pipeline.targets.tfjob_launcher import Node, _run_on_cluster
+from pipeline.targets.tfjob_client import Cluster, JobClient, JobError, watch_launcher
+from pipeline.targets.tfjob_launcher import _Node, _run_on_cluster
 from pipeline.targets.vertex import worker_pools
 from trainer_module import TrainerConfig
 
@@ -73,16 +72,12 @@ def test_the_trainer_becomes_a_launcher_and_its_workers_get_what_the_profile_say
     secret = {"secretKeyRef": {"name": "minio", "key": "accesskey"}}
     assert {"name": "AWS_ENDPOINT_URL", "value": "http://minio:9000"} in container["env"]
     assert {"name": "AWS_ACCESS_KEY_ID", "valueFrom": secret} in container["env"]
+    training = TrainerConfig(workers=2, strategy="parameter_server", global_batch_size=16)
+    servers = _tfjob_manifest("taxi", {"image": "x:1"}, {}, worker_pools(training))
+    replicas = servers["spec"]["tfReplicaSpecs"].items()
+    assert {role: r["replicas"] for role, r in replicas} == {"Chief": 1, "Worker": 2, "PS": 1}
     # Pods that start minutes apart wait for each other.
     assert "900" in json.dumps(spec["root"]["dag"]["tasks"]["Trainer"])
-
-
-def test_parameter_servers_are_replicas_of_their_own():
-    training = TrainerConfig(workers=2, strategy="parameter_server", global_batch_size=16)
-    manifest = _tfjob_manifest("taxi", {"image": "x:1"}, {}, worker_pools(training))
-    replicas = manifest["spec"]["tfReplicaSpecs"]
-    counts = {role: each["replicas"] for role, each in replicas.items()}
-    assert counts == {"Chief": 1, "Worker": 2, "PS": 1}
 
 
 # Settings that the golden file lacks, as kfp-kubernetes writes them.
@@ -143,7 +138,7 @@ def test_every_setting_of_a_nodes_pod_is_one_of_the_workers_pods():
     assert len(spec["affinity"]["nodeAffinity"]) == 2
     assert spec["imagePullSecrets"] == [{"name": "registry"}, {"name": "other"}]
     with pytest.raises(ValueError, match=r"initContainers: a setting .* do not get; known are"):
-        _pod_template(container, {"initContainers": []}, [])
+        _pod_template(container, {"initContainers": []})
 
 
 @pytest.fixture
@@ -151,7 +146,6 @@ def server():
     server = KubernetesServer()
     with server.serving():
         yield server
-    server.close()
 
 
 def cluster_of(server):
@@ -160,64 +154,48 @@ def cluster_of(server):
     return Cluster(kubernetes.client.ApiClient(host), NAMESPACE, LAUNCHER)
 
 
-def node_of(script, tmp_path):
-    """A node of one chief and one worker that run a script in place of the entry point."""
+@pytest.fixture
+def node(tmp_path):
+    """A node of one chief and one worker."""
     manifest = _tfjob_manifest("taxi", {"image": "x:1"}, {}, (1, 1))
-    for replica in manifest["spec"]["tfReplicaSpecs"].values():
-        replica["template"]["spec"]["containers"][0]["command"] = ["python", "-c", script]
-    return Node(manifest, ["$(HOME)"], str(tmp_path / "result.json"), tmp_path / "output.json")
+    return _Node(manifest, ["$(HOME)"], str(tmp_path / "result.json"), tmp_path / "output.json")
 
 
-SAYS = """
-import json, os, sys, time
-task = json.loads(os.environ["TF_CONFIG"])["task"]
-for i in range(3):
-    print("line", i, sys.argv[-1], flush=True)
-    time.sleep(0.1)
-"""
-
-
-def test_a_job_is_created_followed_and_deleted(server, tmp_path):
+def test_a_job_is_created_followed_and_deleted(server, node):
     lines = []
     server.failures[f"GET {JOBS}/"] = Answer({"message": "restarting"}, 503)
     threading.Timer(0.5, server.failures.clear).start()
     client = JobClient(cluster_of(server), interval=0.1, say=lines.append)
-    result = _run_on_cluster(node_of(SAYS, tmp_path), client)
-    assert result.code == 0
+    assert _run_on_cluster(node, client) == 0
     (manifest,) = server.created
     assert manifest["metadata"]["ownerReferences"][0]["uid"] == "uid-of-launcher"
     pod = manifest["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]
     assert pod["serviceAccountName"] == "default-editor"
+    # Kubernetes replaces $(NAME), and $$ by $.
+    assert pod["containers"][0]["args"] == ["--result", node.result, "$$(HOME)"]
     for name in ("chief-0", "worker-0"):
         said = [line.removeprefix(f"[{name}] ") for line in lines if line.startswith(f"[{name}]")]
-        assert [line for line in said if line.startswith("line")] == [
-            f"line {i} $(HOME)" for i in range(3)
+        assert said == [
+            *("Pending, ContainerCreating", "line 0", "line 1", "Running", "line 2"),
+            "ended with code 0, Completed",
         ]
-        assert said[0] == "Pending, ContainerCreating"
-        assert "ended with code 0, Completed" in said
     (delete,) = server.got(f"DELETE {JOBS}/")
     assert delete.query["propagationPolicy"] == "Foreground"
     assert not server.jobs
 
 
-def test_the_worker_that_failed_first_is_named_with_its_code(server, tmp_path):
+def test_the_worker_that_failed_first_is_named_with_its_code(server, node):
     """The chief ends with 75, as training does when a worker is lost."""
-    script = (
-        "import json, os, sys; chief = json.loads(os.environ['TF_CONFIG'])['task']['type'] == "
-        "'chief'; print('no memory'); sys.exit(75 if chief else 3)"
-    )
+    server.codes = {"chief-0": 75, "worker-0": 3}
     lines = []
     client = JobClient(cluster_of(server), interval=0.1, say=lines.append)
-    result = _run_on_cluster(node_of(script, tmp_path), client)
-    assert result.code == 3
-    assert result.message.endswith("failed: worker-0 ended with code 3")
-    assert "[worker-0] no memory" in lines
+    assert _run_on_cluster(node, client) == 3
+    assert lines[-1].endswith("failed: worker-0 ended with code 3")
     assert not server.jobs
 
 
-def test_sigterm_deletes_the_job(server, tmp_path):
-    node = node_of("import time; time.sleep(100)", tmp_path)
-    client = JobClient(cluster_of(server), interval=0.1)
+def test_sigterm_deletes_the_job(server, node):
+    server.codes = {}
 
     def end_when_it_runs():
         if server.looks < 5:
@@ -227,65 +205,59 @@ def test_sigterm_deletes_the_job(server, tmp_path):
 
     end_when_it_runs()
     with pytest.raises(SystemExit) as caught, terminated_by_signal():
-        _run_on_cluster(node, client)
+        _run_on_cluster(node, JobClient(cluster_of(server), interval=0.1))
     assert caught.value.code == 143
     assert not server.jobs
 
 
-def test_a_job_of_an_earlier_attempt_is_deleted_first(server, tmp_path):
+def test_a_job_of_an_earlier_attempt_is_deleted_first(server, node):
     """It would write to the same checkpoints."""
-    node = node_of(SAYS, tmp_path)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "uid-of-another"}
     server.add(node.complete_manifest(owner, None))
-    result = _run_on_cluster(node, JobClient(cluster_of(server), interval=0.1))
-    assert result.code == 0
+    assert _run_on_cluster(node, JobClient(cluster_of(server), interval=0.1)) == 0
     first, second = (manifest["metadata"] for manifest in server.created)
     assert first["name"] != second["name"]
     requests = [r.method for r in server.requests if r.method in ("POST", "DELETE")]
     assert requests == ["DELETE", "POST", "DELETE"]
 
 
-@pytest.mark.parametrize("how", ["Failed", 404])
-def test_the_chief_ends_when_the_launcher_is_gone(server, how):
+def test_the_chief_ends_when_the_launcher_is_gone(server):
     """Kubeflow kills the launcher of a run that is terminated, which then cannot delete its job."""
     seen, line = [], f"GET /api/v1/namespaces/{NAMESPACE}/pods/{LAUNCHER}"
     server.failures[line] = Answer({}, 503)
-    watch = LauncherWatch(cluster_of(server), seen.append, interval=0.05)
-    watch.start()
-    time.sleep(0.3)
-    server.failures.clear()
-    time.sleep(0.3)
-    assert watch.is_alive()
-    if how == 404:
-        server.failures[line] = Answer({}, 404)
-    else:
-        server.launcher_phase = how
-    watch.join(30)
-    gone = "not there" if how == 404 else how
-    assert seen == [f"the launcher's pod {LAUNCHER} is {gone}"]
+    threading.Timer(0.3, server.failures.clear).start()
+    server.launcher_phase = "Failed"
+    watch_launcher(cluster_of(server), seen.append, interval=0.05)
+    server.failures[line] = Answer({}, 404)
+    watch_launcher(cluster_of(server), seen.append, interval=0.05)
+    reasons = ("Failed", "not there")
+    assert seen == [f"the launcher's pod {LAUNCHER} is {reason}" for reason in reasons]
+    server.failures[line] = Answer({}, 403)
+    watch_launcher(cluster_of(server), seen.append, interval=0.05)  # is not permitted
+    assert len(seen) == 2
 
 
-@pytest.mark.parametrize(
-    ("request_line", "status", "message"),
-    [
+def test_what_the_cluster_refuses_is_named_with_the_fix(server, node, capsys):
+    client = JobClient(cluster_of(server), interval=0.1)
+    for request, status, message in (
         (f"POST {JOBS}", 403, r"cannot create tfjobs in namespace team: 403 .*role"),
-        (f"POST {JOBS}", 404, "no TFJobs: install the Training Operator"),
+        (f"POST {JOBS}", 404, "Training Operator .* 1.7 to 1.9, installed"),
         (f"POST {JOBS}", 422, "cannot create tfjobs .*: 422 .*should match"),
         (f"GET /api/v1/namespaces/{NAMESPACE}/pods/", 403, "cannot get pods"),
-    ],
-)
-def test_what_the_cluster_refuses_is_named_with_the_fix(
-    server, tmp_path, request_line, status, message
-):
-    server.failures[request_line] = Answer({"message": "should match"}, status)
-    with pytest.raises(JobError, match=message):
-        _run_on_cluster(node_of(SAYS, tmp_path), JobClient(cluster_of(server), interval=0.1))
+    ):
+        server.failures = {request: Answer({"message": "should match"}, status)}
+        with pytest.raises(JobError, match=message):
+            _run_on_cluster(node, client)
+    # A job that cannot be deleted keeps its result.
+    server.failures = {f"DELETE {JOBS}/": Answer({"message": "restarting"}, 503)}
+    assert _run_on_cluster(node, client) == 0
+    assert "is not deleted now: 503" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("place", ["cluster", "this machine"])
 def test_each_task_runs_the_entry_point_and_the_chiefs_output_reaches_the_launcher(
-    place, server, tmp_path, monkeypatch
+    tmp_path, monkeypatch
 ):
+    """On this machine, as in a replay."""
     folder = tmp_path / "root" / "Trainer"
     (folder / "kfp").mkdir(parents=True)
     # As compiled files and Kubeflow's driver have them.
@@ -309,18 +281,10 @@ def test_each_task_runs_the_entry_point_and_the_chiefs_output_reaches_the_launch
     argv += [INPUTS_SPEC, json.dumps(inputs)]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.getcwd(), *sys.path]))
     (folder / "tfjob_result.json").write_text("of an earlier attempt")
-    given = cluster_of(server) if place == "cluster" else None
-    assert tfjob_launcher.main(argv, cluster=given) == 0
+    assert tfjob_launcher.main(argv) == 0
     written = {path.name: path.read_text() for path in (folder / "model").iterdir()}
     assert written == dict.fromkeys(("chief-0", "worker-0"), "costs $(HOME)")
     output = json.loads(output_file.read_text())
     assert set(output["artifacts"]) == {"model", "output_model_run"}
     (found,) = output["artifacts"]["model"]["artifacts"]
     assert found["metadata"]["written_by"] == "chief-0"
-
-
-def test_a_job_that_cannot_be_deleted_keeps_its_result(server, tmp_path, capsys):
-    server.failures[f"DELETE {JOBS}/"] = Answer({"message": "restarting"}, 503)
-    result = _run_on_cluster(node_of(SAYS, tmp_path), JobClient(cluster_of(server), interval=0.1))
-    assert result.code == 0
-    assert "is not deleted now: 503" in capsys.readouterr().out

@@ -20,8 +20,7 @@ from trainer_module.baselines.baselines import (
     _weighted_median,
     write_baselines,
 )
-from trainer_module.baselines.columns import Columns
-from trainer_module.baselines.linear_models import Sample
+from trainer_module.baselines.linear_models import Columns, Sample
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.model.data_context import model_context, unsized_ids
 from trainer_module.tfx.data import open_data
@@ -120,7 +119,7 @@ def test_metrics_of_several_classes_and_the_size_limit(fn_args, monkeypatch):
 
 
 def test_ids_beyond_the_cap_share_a_column_and_rows_are_sampled(fn_args, monkeypatch):
-    monkeypatch.setattr("trainer_module.baselines.columns.MAX_COLUMNS", 12)
+    monkeypatch.setattr("trainer_module.baselines.linear_models._MAX_COLUMNS", 12)
     monkeypatch.setattr("trainer_module.baselines.linear_models.MAX_ROWS", 100)
     monkeypatch.setattr("trainer_module.baselines.linear_models._MIN_ROWS", 100)
     found = _compute_baselines(*opened(fn_args(), label="generous"))
@@ -163,8 +162,8 @@ def test_rows_without_a_usable_label_or_weight_are_not_fitted(fn_args):
     }
     labels = np.array([0, 0, 1, 1, -1, 5])
     weights = np.array([1.0, 1, 1, 1, 1, 1])
-    sample = Sample(columns.matrix(features, 6), labels, weights)
-    kept = Sample(*(each[:4] for each in sample))
+    sample = Sample(columns.matrix(features, 6), labels, weights, columns.floats)
+    kept = Sample(*(each[:4] for each in sample[:3]), columns.floats)
     found, expected = (_fit_linear(context, columns, each)(features, 6) for each in (sample, kept))
     np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match=r"trainer.label='generous'"):

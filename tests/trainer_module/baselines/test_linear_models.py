@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
-from trainer_module.baselines.columns import DesignMatrix
-from trainer_module.baselines.linear_models import _fit_logistic, fit_ridge, probabilities
+from trainer_module.baselines.linear_models import Sample, _fit_logistic, fit_ridge, probabilities
 
 ROWS = 400
 
 
-def dense(rows):
-    return DesignMatrix(rows, csr_array((len(rows), 0)))
-
-
-def class_shares(rows, labels, weights, classes):
-    return probabilities(_fit_logistic(rows, labels, weights, classes=classes)(rows))
+def class_shares(rows, labels, weights, classes, floats):
+    rows = csr_array(rows)
+    linear = _fit_logistic(Sample(rows, labels, weights, floats), classes=classes)
+    return probabilities(linear(rows))
 
 
 @pytest.fixture
@@ -47,8 +44,8 @@ def test_regression_is_ridge_with_weights_of_mean_one(random, table, offset, wit
     share = weights / weights.mean()
     scaled = StandardScaler().fit_transform(numbers, sample_weight=share)
     reference = Ridge().fit(np.hstack([scaled, ids]), labels, share)
-    rows = DesignMatrix(numbers, csr_array(ids))
-    predicted = fit_ridge(rows, labels, 7 * weights)(rows)
+    rows = csr_array(np.hstack([numbers, ids]))
+    predicted = fit_ridge(Sample(rows, labels, 7 * weights, 6))(rows)
     assert predicted.shape == (ROWS, 1)
     expected = reference.predict(np.hstack([scaled, ids]))
     np.testing.assert_allclose(predicted[:, 0], expected, rtol=1e-9, atol=1e-5)
@@ -66,25 +63,23 @@ def test_classification_is_logistic_regression_with_weights_of_mean_one(random, 
     scaled = StandardScaler().fit_transform(numbers, sample_weight=share)
     reference = LogisticRegression(tol=1e-9, max_iter=5000, solver="newton-cg")
     reference.fit(np.hstack([scaled, ids]), labels, share)
-    rows = DesignMatrix(numbers, csr_array(ids))
     expected = reference.predict_proba(np.hstack([scaled, ids]))
-    np.testing.assert_allclose(
-        class_shares(rows, labels, 7 * weights, classes), expected, atol=1e-4
-    )
+    shares = class_shares(np.hstack([numbers, ids]), labels, 7 * weights, classes, 6)
+    np.testing.assert_allclose(shares, expected, atol=1e-4)
 
 
 def test_a_class_without_rows_has_probability_zero(random):
-    rows = dense(np.sort(random.normal(size=(ROWS, 1)), axis=0) * 100)
+    rows = np.sort(random.normal(size=(ROWS, 1)), axis=0) * 100
     labels = np.where(np.arange(ROWS) > 150, 2, 0)  # separable
-    shares = class_shares(rows, labels, np.ones(ROWS), 4)
+    shares = class_shares(rows, labels, np.ones(ROWS), 4, 1)
     assert (shares.argmax(axis=1) == labels).mean() > 0.98
     assert (shares[:, [1, 3]] == 0).all()
-    one = class_shares(rows, np.full(ROWS, 1), np.ones(ROWS), 3)
+    one = class_shares(rows, np.full(ROWS, 1), np.ones(ROWS), 3, 1)
     assert one[:2].tolist() == [[0, 1, 0], [0, 1, 0]]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("largest", [-4, 2, 8, 30])
+@pytest.mark.parametrize("largest", [-4, 8, 30])
 def test_columns_of_any_scale_are_fitted_as_well_as_by_newton(random, largest):
     """Reference: LogisticRegression by Newton's method on the same columns; loss + 1 % at most."""
     columns = random.normal(size=(ROWS, 5))
@@ -93,17 +88,5 @@ def test_columns_of_any_scale_are_fitted_as_well_as_by_newton(random, largest):
     rows = (columns + 10) * 10.0 ** np.linspace(-2, largest, 5)
     reference = LogisticRegression(solver="newton-cg", max_iter=200).fit(rows, labels)
     expected = log_loss(labels, reference.predict_proba(rows))
-    assert log_loss(labels, class_shares(dense(rows), labels, np.ones(ROWS), 3)) <= 1.01 * expected
-
-
-def test_products_of_dense_and_sparse_columns(random):
-    """Reference: the dense array in NumPy. A row may have the same term twice, and empty rows."""
-    entries = random.integers(0, 9, (2, 60))
-    sparse = coo_array((random.normal(size=60), entries), shape=(9, 9)).tocsr()
-    matrix = DesignMatrix(random.normal(size=(9, 2)), sparse)
-    array, kernel, rows = np.hstack([matrix.dense, sparse.toarray()]), np.eye(11), np.array([4, 0])
-    np.testing.assert_allclose(matrix @ kernel, array)
-    np.testing.assert_array_equal(matrix[rows] @ kernel, array[rows])
-    np.testing.assert_allclose(matrix.without_last(3) @ np.eye(8), array[:, :-3])
-    both = DesignMatrix.concatenate([matrix, matrix[rows]])
-    np.testing.assert_allclose(both @ kernel, np.concatenate([array, array[rows]]))
+    shares = class_shares(rows, labels, np.ones(ROWS), 3, 5)
+    assert log_loss(labels, shares) <= 1.01 * expected

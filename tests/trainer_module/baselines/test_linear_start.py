@@ -15,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 
 from trainer_module import TrainerConfig, run_fn
 from trainer_module.baselines.baselines import _compute_baselines
-from trainer_module.baselines.columns import DesignMatrix
 from trainer_module.baselines.linear_models import LinearModel, Sample
 from trainer_module.baselines.linear_start import (
     LinearStart,
@@ -167,14 +166,12 @@ def test_the_label_scale_is_the_one_with_the_smaller_held_out_error(make, better
         random.exponential(size=(400, 2)) if better == "z_score" else random.normal(size=(400, 2))
     )
     labels = make(1 + rows @ [0.7, 0.4] + 0.01 * random.normal(size=400)).clip(min=0.01)
-    matrix = DesignMatrix(rows, csr_array((len(rows), 0)))
     moments = LabelMoments.of(labels)
     assert moments.as_is.skewness > 1
     options = {"loss": None, "own_model": False, "whole": False, "label": "y"}
+    sample = Sample(csr_array(rows), labels, np.ones(400), 2)
     errors = {
-        name: _held_out_error(
-            Sample(matrix, labels, np.ones(400)), find_label_scale(name, moments, **options)
-        )
+        name: _held_out_error(sample, find_label_scale(name, moments, **options))
         for name in ("z_score", "log")
     }
     assert min(errors, key=errors.get) == better
@@ -226,7 +223,6 @@ def test_workers_get_every_bit_of_the_chiefs_start():
         ("generous", "binary_crossentropy", {}),
         ("generous", "auc", {"early_stopping": {}, "optimizer": {"learning_rate": 3.0}}),
         ("hour_id", "mean_absolute_error", {"loss": "mse"}),
-        ("company_id", "sparse_categorical_accuracy", {"loss": "sparse_categorical_crossentropy"}),
     ],
 )
 def test_a_training_starts_at_the_linear_baseline(fn_args, tmp_path, label, metric, settings):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -47,27 +46,17 @@ def test_digest_covers_the_module_and_its_own_imports(sources):
     assert not any(name.startswith("fp_") for name in sys.modules)
 
 
-@pytest.mark.parametrize("file", ["fp_models/wide.py", "fp_models/parts/layers.py", "fp_late.py"])
-def test_an_edit_changes_that_module_alone(sources, file):
-    before = code_digests(["fp_models.wide"])
-    text = (sources / file).read_text()
-    (sources / file).write_text(text.replace("3", "4").replace("8", "9").replace("head(", "max("))
-    after = code_digests(["fp_models.wide"])
-    assert [name for name in after if after[name] != before[name]] == [
-        file.removesuffix(".py").replace("/", ".")
-    ]
-
-
-def test_another_process_finds_the_same(sources):
-    code = (
-        "from trainer_module.common.code_fingerprint import code_digests as f;"
-        "print(f(['fp_models.wide']))"
-    )
-    environment = {"PYTHONPATH": f"{Path.cwd()}:{sources}", "PYTHONHASHSEED": "7"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == str(code_digests(["fp_models.wide"]))
+def test_an_edit_changes_that_module_alone(sources):
+    for file in ["fp_models/wide.py", "fp_models/parts/layers.py", "fp_late.py"]:
+        before = code_digests(["fp_models.wide"])
+        text = (sources / file).read_text()
+        (sources / file).write_text(
+            text.replace("3", "4").replace("8", "9").replace("head(", "max(")
+        )
+        after = code_digests(["fp_models.wide"])
+        assert [name for name in after if after[name] != before[name]] == [
+            file.removesuffix(".py").replace("/", ".")
+        ]
 
 
 def test_an_installed_package_counts_by_what_its_given_module_imports(tmp_path, monkeypatch):

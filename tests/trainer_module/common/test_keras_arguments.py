@@ -13,12 +13,10 @@ from trainer_module import (
     TrainingLoop,
     TrainStep,
     accumulate_gradients,
-    per_example_gradients,
     weighted_loss,
 )
 from trainer_module.common.keras_arguments import REPLACEMENTS
 from trainer_module.loop.evaluation import Evaluation
-from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
 
 X, Y = np.ones((4, 5), "float32"), np.ones((4, 1), "float32")
 SGD = keras.optimizers.SGD
@@ -45,32 +43,19 @@ def test_the_error_names_the_replacement():
     for call, name, replacement in [
         (step, "loss", "loss_fn"),
         (step, "loss_weights", "weighted_loss(loss, loss_weights=...)"),
-        (step, "class_weight", "weighted_loss(loss, class_weight={...})"),
         (step, "metrics", "Evaluation(metrics=[...])"),
-        (step, "gradient_accumulation_steps", "micro_batch_size of TrainStep"),
-        (step, "use_ema", "ema_momentum"),
         (step, "clip_nrom", "did you mean 'clip_norm'?"),
         (loop, "validation_data", "evaluate=Evaluation(model, loss, data"),
-        (loop, "verbose", "progress=False"),
-        (loop, "initial_epoch", "checkpoints=Checkpoints(folder, step)"),
         (loop, "jit_compile", "jit_compile of TrainStep"),
         (lambda **given: loop().fit(**given), "verbose", "progress=False"),
         (evaluation, "batch_size", "the same for all sizes"),
-        (evaluation, "loss", "loss_fn of TrainStep and Evaluation"),
-        (evaluation, "x", "as (x, y)"),
         (lambda **given: weighted_loss("mse", **given), "sample_weight", "third part of the data"),
         (gradients(accumulate_gradients), "batch_size", "micro_batch_size"),
-        (gradients(per_example_gradients), "loss_weights", "weighted_loss(loss, loss_weights=...)"),
     ]:
         for kind in (TypeError, ValueError):  # as Python raises it, and as the other errors here
             with pytest.raises(kind, match=f"has no argument '{name}': ") as caught:
                 call(**{name: 1})
             assert replacement in str(caught.value)
-
-
-def test_auto_names_the_function_that_measures():
-    with pytest.raises(ValueError, match=r"micro_batch_size='auto'.*find_micro_batch_size\("):
-        step(micro_batch_size="auto")
 
 
 def test_each_argument_of_keras_has_a_replacement():
@@ -81,13 +66,3 @@ def test_each_argument_of_keras_has_a_replacement():
             "kwargs",
         }
         assert names <= set(REPLACEMENTS)
-
-
-def test_each_option_of_an_optimizer_has_a_replacement():
-    names = set(inspect.signature(keras.optimizers.Optimizer).parameters)
-    assert names - {"name", "kwargs", "ema_momentum", "args"} <= set(REPLACEMENTS)
-
-
-def test_parameter_servers_take_the_same():
-    with pytest.raises(TypeError, match=r"ParameterServerStep has no argument 'loss_weights'"):
-        ParameterServerStep(full_batch.mlp(), SGD(), "mse", cluster=None, loss_weights=1)

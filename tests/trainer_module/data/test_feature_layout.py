@@ -10,7 +10,3 @@ def test_vocabulary_sizes_are_counted_in_the_graph(packed):
     assert layout is not None
     sizes = {column.name: column.vocabulary_size for column in layout.int_columns}
     assert sizes == {"company": 4 + 1, "hour": 24}  # 4 companies and one id for others
-
-
-def test_a_graph_without_a_layout_has_none(transformed):
-    assert FeatureLayout.from_transform_graph(transformed.graph) is None

@@ -1,19 +1,85 @@
-"""Global batches from transformed files."""
+"""Global batches from transformed files, and their shuffles."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shared_core.feature_layout import MISSING_INT
 from trainer_module.data import input_pipeline
-from trainer_module.data.block_shuffle import shuffle_blocks
-from trainer_module.data.input_pipeline import Examples, expand, summarise
-from trainer_module.data.tfrecord_rows import TFRecordRows
+from trainer_module.data.input_pipeline import Examples, _shuffle_blocks, expand, summarise
+from trainer_module.data.row_source import TFRecordRows
+
+
+def blocks_of(sizes):
+    """Blocks of these sizes of rows with three features: a number from 0, its half, its text."""
+    ends = tf.constant(list(itertools.accumulate(sizes)), tf.int64)
+
+    def block(end, size):
+        number = tf.range(end - size, end)
+        halves = tf.cast(number, tf.float64) / 2
+        return {"number": number[:, tf.newaxis], "half": halves}, tf.strings.as_string(number)
+
+    sizes = tf.constant(sizes, tf.int64)
+    options = tf.data.Options()
+    options.autotune.enabled = False  # the end of an iterator would wait for its next turn
+    return tf.data.Dataset.from_tensor_slices((ends, sizes)).map(block).with_options(options)
+
+
+def drawn(sizes, held_rows, seed=1):
+    """The numbers, block by block."""
+    shuffled = _shuffle_blocks(
+        blocks_of(sizes), held_rows=held_rows, seed=tf.constant(seed, tf.int64)
+    )
+    found = []
+    for features, texts in shuffled.as_numpy_iterator():
+        numbers = features["number"][:, 0]
+        np.testing.assert_array_equal(numbers / 2, features["half"])
+        np.testing.assert_array_equal(numbers.astype(str), texts.astype(str))
+        found.append(numbers.tolist())
+    return found
+
+
+@settings(max_examples=25)
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    held_rows=st.integers(0, 20),
+    seed=st.integers(0, 2**31 - 1),
+)
+def test_every_row_comes_once(sizes, held_rows, seed):
+    found = drawn(sizes, held_rows, seed)
+    assert sorted(itertools.chain(*found)) == list(range(sum(sizes)))
+    # No row leaves before it arrives, nor before `held_rows` others are there to draw from.
+    came = list(itertools.accumulate(sizes))
+    gone = itertools.accumulate(map(len, found))
+    assert list(gone) == [max(0, n - held_rows) for n in came] + [came[-1]]
+    assert all(max(block, default=0) < n for block, n in zip(found, came, strict=False))
+
+
+@pytest.mark.parametrize(("sizes", "held_rows"), [([4], 0), ([2, 2], 2), ([1, 1, 1, 1], 3)])
+def test_each_order_is_as_likely_as_another(sizes, held_rows):
+    """24 orders, 600 seeds. Reference: chi-square of 23 degrees, below 60 in all but 4e-5."""
+    seeds = tf.data.Dataset.range(600)
+    shuffled = seeds.flat_map(
+        lambda seed: _shuffle_blocks(blocks_of(sizes), held_rows=held_rows, seed=seed)
+    )
+    numbers = np.concatenate([row["number"][:, 0] for row, _ in shuffled.as_numpy_iterator()])
+    counts = collections.Counter(map(tuple, numbers.reshape(600, 4).tolist()))
+    assert len(counts) == math.factorial(4)
+    assert sum((n - 25) ** 2 / 25 for n in counts.values()) < 60
+
+
+def test_a_seed_is_an_order():
+    assert drawn([50, 50], 10, seed=1) == drawn([50, 50], 10, seed=1)
+    assert drawn([50, 50], 10, seed=1) != drawn([50, 50], 10, seed=2)
 
 
 @pytest.fixture
@@ -43,13 +109,6 @@ def test_an_epoch_is_on_the_cpu_whatever_the_device(examples):
     with tf.device("CPU:1"):
         epoch = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)(0)
         assert iter(epoch)._iterator_resource.device.endswith("CPU:0")
-
-
-def test_no_autotuner_makes_the_end_of_an_epoch_wait(examples):
-    """Its turns are 10, 20, 40, ... ms apart, and an iterator's end waits for one at times."""
-    epochs = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)
-    for dataset in (examples.batches(64), epochs(0)):
-        assert dataset.options().autotune.enabled is False
 
 
 @pytest.fixture
@@ -117,28 +176,6 @@ def test_sizes_by_step_cut_the_same_rows(many_files):
             assert rows(epoch.skip(2)) == in_order[sum(wanted[:2]) :]
 
 
-def test_block_shuffle_is_as_random_as_a_row_shuffle(many_files):
-    """Each part of an epoch holds about as many rows of each file as another: 4 deviations."""
-    examples, numbers = many_files
-    for buffer_rows in (10_000, 40_000):
-        epochs = examples.shuffled_batches(64, shuffle_buffer_rows=buffer_rows, seed=3)
-        for epoch in (0, 1):
-            first = set(rows(epochs(epoch))[:2622])
-            for file in numbers:
-                expected, share = len(file) / 2, len(file) / 5244
-                deviation = (2622 * share * (1 - share) / 2) ** 0.5
-                assert abs(len(first & set(file)) - expected) <= max(4 * deviation, 2)
-
-
-def test_the_order_of_files_is_drawn_for_each_epoch(many_files):
-    examples, numbers = many_files
-    epochs = examples.shuffled_batches(64, shuffle_buffer_rows=1, seed=3)
-    drawn = [rows(epochs(epoch)) for epoch in range(3)]
-    assert len({tuple(order) for order in drawn}) == 3
-    for order in drawn:
-        assert [row for row in order if row in numbers[4]] == numbers[4]  # one row is no shuffle
-
-
 def test_block_shuffle_draws_from_the_configured_number_of_rows(many_files, monkeypatch):
     """Half of them are held back, so that rows may stay longer than any block."""
     examples, numbers = many_files
@@ -157,9 +194,9 @@ def test_block_shuffle_draws_from_the_configured_number_of_rows(many_files, monk
 )
 def test_large_shuffles_draw_rows_one_by_one(monkeypatch, buffer_rows, columns, many):
     """Up to 128 MiB: 32,768 rows of 1,024 float32, the label included."""
-    calls = []
+    calls, shuffle = [], _shuffle_blocks
     monkeypatch.setattr(
-        input_pipeline, "shuffle_blocks", lambda *a, **o: calls.append(a) or shuffle_blocks(*a, **o)
+        input_pipeline, "_shuffle_blocks", lambda *a, **o: calls.append(a) or shuffle(*a, **o)
     )
     spec = {
         "x": tf.io.FixedLenFeature([columns], tf.float32),
@@ -167,14 +204,6 @@ def test_large_shuffles_draw_rows_one_by_one(monkeypatch, buffer_rows, columns, 
     }
     Examples(("rows",), spec, "y").shuffled_batches(8, shuffle_buffer_rows=buffer_rows, seed=3)
     assert bool(calls) == many
-
-
-def test_weights_are_one_per_row(transformed, examples):
-    weighted = Examples(examples.files, examples.feature_spec, "generous", "fare_scaled")
-    features, labels, weights = next(iter(weighted.batches(8)))
-    assert weights.shape == (8,)
-    assert labels.shape == (8, 1)
-    assert "fare_scaled" not in features
 
 
 def test_summary_of_rows_labels_and_ids(examples):

@@ -107,50 +107,6 @@ def test_losses_and_names_that_do_not_fit_are_rejected():
         TrainerConfig.parse({"label_scale": "robust"})
 
 
-@pytest.fixture(scope="module")
-def priced(tmp_path_factory):
-    """A Transform output whose label is a price: exp of a line in the scaled fare, in 100,000."""
-    import tensorflow_transform as tft
-
-    def preprocessing_fn(inputs):
-        single = small_transform.preprocessing_fn(inputs)
-        fare = single.pop("fare_scaled")
-        del single["generous"], single["company_id"], single["hour_id"]
-        assert not single
-        return {"fare": fare, "price": 1e5 * tf.exp(0.7 * fare), "tips": tft.bucketize(fare, 3)}
-
-    return small_transform.run_transform(tmp_path_factory.mktemp("priced"), preprocessing_fn)
-
-
-def rows_of(data, split):
-    spec = {n: tf.io.FixedLenFeature([1], tf.float32) for n in ("fare", "price")}
-    files = tf.io.gfile.glob(getattr(data, split))
-    records = tf.data.TFRecordDataset(files, compression_type="GZIP").batch(10_000)
-    return next(iter(records.map(lambda r: tf.io.parse_example(r, spec))))
-
-
-def test_metrics_and_the_exported_model_are_in_the_labels_unit(fn_args, priced):
-    settings = {"label": "price", "global_batch_size": 50, "optimizer": {"learning_rate": 0.01}}
-    args = fn_args(priced, **settings, epochs=4, model={"hidden_units": [8]})
-    result = run_fn(args)
-    rows = rows_of(priced, "eval")
-    price = rows["price"].numpy()
-    mean_error = np.abs(price - rows_of(priced, "train")["price"].numpy().mean()).mean()
-    # A model without the scale stays at 0: it moves by 0.01 a step, and 100,000 is wanted.
-    assert result.metrics["mean_absolute_error"] < mean_error / 5
-    assert result.metrics["loss"] < 0.1
-
-    raw = [r for r in small_transform.raw_rows() if "fare" in r][:50]
-    served = tf.saved_model.load(args.serving_model_dir)
-    outputs = served.signatures["serving_default"](
-        examples=tf.constant([small_transform.serialized(row) for row in raw])
-    )["outputs"].numpy()
-    known = served.signatures["transform_features"](
-        examples=tf.constant([small_transform.serialized(row) for row in raw])
-    )["price"].numpy()
-    assert np.abs(outputs - known).mean() < mean_error / 4
-
-
 SINCE_1970 = 1_700_000_000
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from text_layout import layout_of_texts
 
-from shared_core.feature_layout import FeatureLayout
 from trainer_module.data.text_bags import _TextBag, other_places, text_bags
 
 
@@ -27,8 +26,3 @@ def test_without_packing_each_place_is_a_feature() -> None:
     assert a.ids == (("a_term_0", 0), ("a_term_1", 0))
     assert a.weights == (("a_weight_0", 0), ("a_weight_1", 0))
     assert other_places([a], "a_term_0", 1) == []
-
-
-def test_no_layout_has_no_text() -> None:
-    for layout in [None, FeatureLayout(columns=())]:
-        assert text_bags(layout) == []

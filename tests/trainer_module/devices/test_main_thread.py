@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 import tensorflow as tf
 
-from trainer_module.devices import graph_marks
+from trainer_module.devices import multi_worker as graph_marks
 from trainer_module.devices.main_thread import (
     Activity,
     LateWorkers,
@@ -50,24 +49,18 @@ def test_the_limit_is_that_of_the_activity_and_what_the_others_needed():
         assert (found(*heard, at=50 + limit + 51) is None) == (activity is SEARCH)
 
 
-def test_long_limits_are_at_least_two_minutes():
-    late = LateWorkers(1.0)
-    late.hear(0, WAITS, 0.0)
-    late.hear(1, EVALUATION, 0.0)
-    assert late.find(120.0, str) is None
-    number, reason = late.find(121.0, str)
-    assert number == 1
-    assert "here 120 s" in reason
-
-
-def test_nobody_is_late_while_nobody_waits():
+def test_nobody_is_late_who_progresses_has_ended_or_is_not_waited_for():
     assert found((0.0, 0, CALLBACK), (0.0, 1, CALLBACK), at=1e6) is None
-
-
-def test_progress_begins_the_limit_again():
     heard = [(0.0, 0, WAITS), *((float(s), 1, CALLBACK._replace(place=s)) for s in range(100))]
     assert found(*heard, at=99 + TIMEOUT) is None
     assert found(*heard, at=100 + TIMEOUT)[0] == 1
+    late = LateWorkers(1.0)
+    late.hear(0, WAITS, 0.0)
+    late.hear(1, EVALUATION, 0.0)
+    assert late.find(120.0, str) is None  # long limits are at least two minutes
+    assert late.find(121.0, str)[0] == 1
+    late.forget(1)
+    assert late.find(100.0, str) is None
 
 
 def test_workers_that_all_wait_are_named_together():
@@ -75,14 +68,6 @@ def test_workers_that_all_wait_are_named_together():
     assert found(*heard, at=310.0) is None
     _, reason = found(*heard, at=311.0)
     assert "worker 0 is waiting at 'step 3', worker 1 is waiting in the sum of step 4" in reason
-
-
-def test_a_worker_that_has_ended_is_not_late():
-    late = LateWorkers(TIMEOUT)
-    late.hear(0, WAITS, 0.0)
-    late.hear(1, CALLBACK, 0.0)
-    late.forget(1)
-    assert late.find(100.0, str) is None
 
 
 def test_a_main_thread_shows_its_innermost_activity():
@@ -110,9 +95,9 @@ class _Two(WorkerGroup):
     size = 2
 
 
-@pytest.mark.parametrize("replicas", [1, 3])
-def test_marks_show_where_a_graph_is(monkeypatch, replicas):
+def test_marks_show_where_a_graph_is(monkeypatch):
     """A worker waits once all of its replicas do; also at the end of an evaluation."""
+    replicas = 3
     seen = []
     monkeypatch.setattr(graph_marks, "worker_group", lambda strategy: _Two())
     monkeypatch.setattr(graph_marks, "local_replicas", lambda strategy: replicas)

@@ -12,7 +12,6 @@ import pytest
 
 from trainer_module.devices.memory_budget import (
     ResidentPeak,
-    format_bytes,
     free_gpu_memory,
     free_machine_memory,
     parse_memory_budget,
@@ -39,17 +38,9 @@ def test_invalid_budgets():
     for value in [0, -1, True, 4e9, None, [], "", "4 apples", "GiB", "-4GiB", "0GiB", "4 GiB 2"]:
         with pytest.raises(ValueError, match=r'use bytes .* a size \("4GiB"'):
             parse_memory_budget(value)
-
-
-def test_a_share_lies_above_0_and_up_to_100_percent():
     for value in ["0%", "101%"]:
         with pytest.raises(ValueError, match=r"above 0% and up to 100%"):
             parse_memory_budget(value)
-
-
-def test_bytes_as_people_read_them():
-    shown = [format_bytes(n) for n in (0, 1023, 1024, 12 << 20, 5 * GIB // 2, 3 << 50)]
-    assert shown == ["0 B", "1023 B", "1.0 KiB", "12.0 MiB", "2.5 GiB", "3072.0 TiB"]
 
 
 def control_group(folder, limit, used, cached):
@@ -84,21 +75,14 @@ def test_the_tightest_control_group_counts(process, groups):
     assert free_machine_memory(process("/pod/job")) == 15 << 20
 
 
-@pytest.mark.parametrize("path", ["/", "/docker/abc"])
-def test_a_container_sees_its_own_group_as_the_root(process, groups, path):
+def test_a_container_sees_its_own_group_as_the_root(process, groups):
     control_group(groups, limit=20 << 20, used=5 << 20, cached=0)
-    assert free_machine_memory(process(path)) == 15 << 20
+    assert free_machine_memory(process("/docker/abc")) == 15 << 20
 
 
-def test_a_group_above_its_limit_has_nothing_free(process, groups):
-    control_group(groups / "job", limit=5 << 20, used=6 << 20, cached=0)
-    assert free_machine_memory(process("/job")) == 0
-
-
-@pytest.mark.parametrize("limit", ["max", 1 << 62])
-def test_without_a_limit_the_machine_counts(process, groups, tmp_path, limit):
+def test_without_a_limit_the_machine_counts(process, groups, tmp_path):
     """Tolerance: other processes may take or give back 30 % of the machine meanwhile."""
-    control_group(groups / "job", limit=limit, used=1, cached=0)
+    control_group(groups / "job", limit="max", used=1, cached=0)
     available = psutil.virtual_memory().available
     total = psutil.virtual_memory().total
     assert abs(free_machine_memory(process("/job")) - available) < 0.3 * total

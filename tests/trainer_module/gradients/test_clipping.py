@@ -14,7 +14,7 @@ import tensorflow as tf
 from trainer_module import TrainStep, clipped_gradient_sum, gradient_norms, per_example_gradients
 from trainer_module.gradients.layer_gradients import layers_by_norm_identity
 from trainer_module.losses.weighted_loss import as_loss_function
-from trainer_module.model.default_model import PackedEmbedding
+from trainer_module.model.layers import PackedEmbedding
 from trainer_module.window.spec import WindowSpec
 
 L, ops = keras.layers, keras.ops

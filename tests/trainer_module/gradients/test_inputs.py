@@ -14,7 +14,7 @@ from trainer_module import (
     integrated_gradients,
     per_example_gradients,
 )
-from trainer_module.model.default_model import PackedEmbedding
+from trainer_module.model.layers import PackedEmbedding
 
 L = keras.layers
 

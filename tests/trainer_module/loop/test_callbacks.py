@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
-from trainer_module.common.improvement import better_mode
+from trainer_module.common.user_values import better_mode
 from trainer_module.loop.callback import EpochEnd, FitResult, LoopProgress
 from trainer_module.loop.callbacks import EarlyStopping, TensorBoardScalars
 

@@ -97,6 +97,9 @@ def test_too_small_budget_reports_the_need_of_one_row(needs):
         find(memory_budget="10MiB")
     (shown,) = re.findall(r"```\n(memory_budget='10MiB' .*)\n```", PAGE)
     assert str(caught.value) == shown
+    needs(lambda rows: 1 << 60)
+    with pytest.raises(MemoryBudgetError, match=r"1 row was stopped or killed when .* were free"):
+        find()
 
 
 @pytest.mark.slow(40)
@@ -159,19 +162,12 @@ def test_the_end_of_an_allocator_is_no_error(page, monkeypatch):
     assert measure_in_child(probe(32)) is not None
 
 
-def test_killed_process_counts_as_not_fitting():
-    with pytest.raises(MemoryBudgetError, match=r"1 row was stopped or killed when .* were free"):
-        find(build="killed_in_child.build", global_batch_size=2)
-
-
 def test_invalid_arguments_are_rejected(needs):
     for changed, message in [
-        ({"global_batch_size": 0}, "global_batch_size=0: use at least 1 row"),
+        ({"global_batch_size": 0}, "global_batch_size=0: use at least 1"),
         ({"memory_budget": "much"}, "memory_budget='much': use bytes"),
         ({"build": "probe_models.dens"}, "build='probe_models.dens'.*did you mean 'dense'"),
         ({"build": lambda: None}, "cannot be imported by another process: define it at the top"),
-        ({"jit_compiled": True}, "'jit_compiled' is not an argument.*did you mean 'jit_compile'"),
-        ({"micro_batch_size": 4}, "'micro_batch_size' is not an argument here"),
         ({"batch": EXAMPLE[0]}, r"batch: give \(features, labels\)"),
         ({"batch": (EXAMPLE[0], np.ones((2, 1)))}, r"labels have 2 rows .* have 1"),
         ({"batch": (EXAMPLE[0][:0], EXAMPLE[1][:0])}, r"batch has 0 rows"),
@@ -180,12 +176,6 @@ def test_invalid_arguments_are_rejected(needs):
         with pytest.raises(ValueError, match=message):
             find(**changed)
         assert measured == []
-
-
-@pytest.mark.slow
-def test_a_build_that_returns_something_else_is_rejected():
-    with pytest.raises(ValueError, match=r"model_alone returned Sequential: return \(model"):
-        find(build="probe_models.model_alone")
 
 
 def test_run_fn_names_the_setting(fn_args, needs):

@@ -53,7 +53,7 @@ def test_a_wrong_type_gets_what_to_use_in_one_line():
         ({"model": {"hidden_units": "64,32"}}, "trainer.model.hidden_units='64,32': use a list."),
         (
             {"optimizer": {"learning_rate": "fast"}},
-            "trainer.optimizer.learning_rate='fast': use a number or 'auto'.",
+            "trainer.optimizer.learning_rate='fast': use a number.",
         ),
         ({"optimizer": 3}, "trainer.optimizer=3: use a mapping."),
         (

@@ -23,7 +23,7 @@ def test_the_default_model_on_packed_features_under_two_replicas(fn_args, packed
     assert os.listdir(tmp_path) == []  # neither checkpoints nor a model
 
 
-def test_several_processes_and_wrong_settings_are_rejected_first():
+def test_several_processes_and_wrong_settings_are_rejected_first(monkeypatch):
     for changed, facts in [
         ({"strategy": "multi_worker"}, ["strategy='multi_worker'", "mirrored"]),
         ({"strategy": "parameter_server"}, ["strategy='parameter_server'"]),
@@ -34,10 +34,6 @@ def test_several_processes_and_wrong_settings_are_rejected_first():
         with pytest.raises(ValueError) as error:  # noqa: PT011
             profile_fn(args)
         assert [fact for fact in facts if fact not in str(error.value)] == []
-
-
-def test_tf_config_is_rejected(monkeypatch):
-
     cluster = {"worker": ["localhost:1", "localhost:2"]}
     value = {"cluster": cluster, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(value))

@@ -1,4 +1,4 @@
-"""Where the time of real steps goes: parts add up to the wall clock, operations have layers."""
+"""Where the time of real steps goes: parts add up to the wall clock."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_parts_add_up_to_the_wall_time(name, strategies, passes_of_one):
     strategy = strategies[name]
     model, optimizer = build(strategy)
     step = TrainStep(model, optimizer, "mse", micro_batch_size=16, strategy=strategy, clip_norm=1.0)
-    profile = profile_step(step, rows(), batch_size=ROWS, steps=STEPS, operations=1000)
+    profile = profile_step(step, rows(), batch_size=ROWS, steps=STEPS)
     parts = profile.parts
     assert tuple(parts) == _PARTS
     assert all(seconds >= 0 for seconds in parts.values())
@@ -74,10 +74,6 @@ def test_the_parts_add_up_to_the_wall_time(name, strategies, passes_of_one):
     assert (profile.steps, profile.micro_batch_size) == (STEPS, 16)
     assert profile.replicas == strategy.num_replicas_in_sync
     assert profile.peak_memory_bytes > 50 << 20
-    assert list(profile.operations) == sorted(profile.operations, key=lambda each: -each.seconds)
-    layers = {each.layer for each in profile.operations if each.phase in ("forward", "backward")}
-    assert {"ids", "dense", "dropout", "dense_1", "norm", "out"} <= layers
-    assert {each.layer for each in profile.operations if each.phase == "update"} == {"(optimizer)"}
 
 
 def test_a_profile_changes_no_number_of_the_training():
@@ -98,7 +94,6 @@ def test_a_profile_changes_no_number_of_the_training():
         optimizer.iterations.assign(0)  # the rate follows the windows of the step, not the copy's
         assert float(optimizer.learning_rate) == pytest.approx(2e-3)
         weights.append([v.numpy() for v in [*model.variables, *optimizer.variables, *step.state()]])
-        assert not any("call" in vars(layer) for layer in model._flatten_layers())
     for first, second in zip(*weights, strict=True):
         np.testing.assert_array_equal(first, second)
 
@@ -119,9 +114,7 @@ def test_slow_reading_is_reading():
     profile = profile_step(step, tf.data.Dataset.range(4).map(slow), steps=8)
     assert profile.parts["reading"] > 0.04
     assert profile.parts["reading"] > 0.5 * profile.recorded_seconds
-    assert any(hint.startswith("reading takes ") for hint in profile.hints)
     text = str(profile)
-    assert "hint: reading takes" in text
     assert "8 steps of 8 rows on 1 replica" in text
     assert max(map(len, text.splitlines())) <= 100
 
@@ -143,7 +136,6 @@ def test_wrong_arguments_are_named():
     for changed, facts in [
         ({"steps": 0}, ["steps=0"]),
         ({"steps": 5000}, ["steps=5000", "1,000"]),
-        ({"operations": -1}, ["operations=-1"]),
         ({"steps_per_loop": 0}, ["steps_per_loop=0"]),
         ({"batch_size": None}, ["batch_size"]),
     ]:

@@ -129,11 +129,3 @@ def test_activations_are_not_kept():
 
     assert kept(block()) == 1
     assert kept(recompute(block())) == 2, "forward, and forward again"
-
-
-def test_an_unknown_layer_name_is_rejected():
-    plain = full_batch.mlp()
-    with pytest.raises(
-        ValueError, match=r"recompute='densee' is not a layer .*; did you mean 'dense"
-    ):
-        recompute_layers(plain, ["densee"])

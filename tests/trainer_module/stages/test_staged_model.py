@@ -6,7 +6,6 @@ whose masks no full batch has, the same TrainStep on the model in one piece, to 
 
 from __future__ import annotations
 
-import functools
 import threading
 
 import cells
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import StagedModel, TrainStep, split_model, stage_strategy
+from trainer_module import StagedModel, TrainStep, split_model
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.window.spec import plan_passes
 
@@ -34,8 +33,8 @@ CELLS = {
         cells.Cell("one_device", "two_in_two_out", "sgd", 2, "ragged", "some_zero"),
         [3],
     ),
-    "two_replicas": (
-        cells.Cell("stages", "regularised", "adam", 2, "fewer_than_replicas", "random", 0.3, 0.9),
+    "regularised": (
+        cells.Cell("none", "regularised", "adam", 2, "fewer_than_replicas", "random", 0.3, 0.9),
         [0],
     ),
 }
@@ -46,13 +45,13 @@ def test_stages_train_as_one_piece(strategies, monkeypatch, name):
     cell, places = CELLS[name]
     _, expected, averages = cells.reference(cell)
     stages = len(places) + 1
-    strategy = stage_strategy(stages) if cell.strategy == "stages" else strategies[cell.strategy]
+    strategy = strategies[cell.strategy]
     whole = full_batch.MODELS[cell.kind]
 
     def staged():
         model = whole()
         parts = split_model(model, [model.layers[i].name for i in places])
-        return StagedModel(parts, devices=CPUS[: stages * strategy.num_replicas_in_sync])
+        return StagedModel(parts, devices=CPUS[:stages])
 
     monkeypatch.setitem(full_batch.MODELS, cell.kind, staged)
     step = cells.trained(cell, strategy)
@@ -88,17 +87,12 @@ def trained(build, strategy):
     return step
 
 
-@functools.cache
-def trained_in_one_piece(strategy):
-    return trained(in_one_piece, strategy).model.get_weights()
-
-
 def test_dropout_of_recomputed_stages_draws_the_masks_of_one_piece(strategies, passes_of_one):
     step = trained(
         lambda: StagedModel(dropped_out(), devices=CPUS[:3], recompute=("first", "second")),
         strategies["none"],
     )
-    alone = trained_in_one_piece(strategies["none"])
+    alone = trained(in_one_piece, strategies["none"]).model.get_weights()
     assert full_batch.error(step.model.get_weights(), alone) <= 1e-6
     for number, stage in enumerate(step.model.stages):
         for variable in stage.variables:
@@ -106,20 +100,6 @@ def test_dropout_of_recomputed_stages_draws_the_masks_of_one_piece(strategies, p
     # Dense layers of the first and the third stage: Adam's m and v of a kernel are beside it.
     slots = {v.path: v.value.device[-1] for v in step.optimizer.variables if "kernel" in v.path}
     assert sorted(slots.values()) == ["0", "0", "2", "2", "2", "2"]
-
-
-def test_two_replicas_of_two_stages_are_two_replicas_of_one_piece(strategies, passes_of_one):
-    def two_stages():
-        first, second, third = dropped_out()
-        return StagedModel([first, keras.Sequential([second, third], name="rest")])
-
-    step = trained(two_stages, stage_strategy(2))
-    one_piece = trained_in_one_piece(strategies["mirrored2"])
-    assert full_batch.error(step.model.get_weights(), one_piece) <= 1e-6
-    kernel = step.model.stages[1].trainable_variables[0].value
-    assert [copy.device[-1] for copy in kernel.values] == ["1", "3"]
-    one_replica = trained_in_one_piece(strategies["none"])
-    assert not np.array_equal(step.model.get_weights()[0], one_replica[0]), "other masks"
 
 
 class Meeting(L.Layer):
@@ -184,7 +164,7 @@ def test_invalid_stages_are_rejected():
     for parts, options, message in [
         (list, {}, "give at least one"),
         (lambda: [L.Dense(1)], {}, "has no inputs"),
-        (dropped_out, {"devices": CPUS[:2]}, "3 stages on 1 replica.* need 3 devices.* are 2"),
+        (dropped_out, {"devices": CPUS[:2]}, "3 stages need 3 devices.* are 2"),
         (dropped_out, {"devices": ["CPU:0", "CPU:1", "CPU:9"]}, "'CPU:9' does not exist"),
         (dropped_out, {"recompute": ["thrid"]}, "'thrid' is not a stage; did you mean 'third'"),
         (shared, {"devices": CPUS[:2]}, "is in the stages 'a' and 'b'"),
@@ -199,12 +179,10 @@ def test_xla_and_other_strategies_are_refused(strategies):
     with pytest.raises(ValueError, match="XLA compiles for one device"):
         step(full_batch.batch("mlp"))
     with (
-        pytest.raises(ValueError, match=r"first stages on .*take stage_strategy\(stages=2"),
+        pytest.raises(ValueError, match=r"so MirroredStrategy cannot: create the model outside"),
         strategies["mirrored2"].scope(),
     ):
         StagedModel(dropped_out()[:2])
-    with pytest.raises(ValueError, match="give a multiple of 3 devices"):
-        stage_strategy(3)
 
 
 def test_a_split_through_a_skip_connection_is_rejected():

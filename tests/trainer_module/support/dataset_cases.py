@@ -75,24 +75,10 @@ def text_array(value):
 
 
 @case
-def ragged_constant(value):
-    rows = tf.ragged.constant([list(range(COUNT)), [value]], dtype=tf.float32)
-    return numbers().map(lambda x: tf.reduce_sum(rows) + x)
-
-
-@case
 def normalization(value):
     layer = keras.layers.Normalization()
     layer.adapt(np.array([[0.0, 1.0], [4.0, value]], "float32"))
     return numbers().map(lambda x: layer(tf.fill([1, 2], x)))
-
-
-@case
-def beside_random_layer(value):
-    layer, mean = keras.layers.RandomFlip(seed=1), tf.Variable(value)
-    return tf.data.Dataset.range(2).interleave(
-        lambda i: numbers().map(lambda x: layer(tf.fill([1, 4, 4, 3], x - mean)))
-    )
 
 
 @case
@@ -125,31 +111,11 @@ def operands(value):
 
 
 @case
-def attributes(value):
-    return numbers().map(lambda x: tf.cumsum(x[tf.newaxis], exclusive=value == 1))
-
-
-@case
 def in_interleave(value):
     mean = tf.constant(many(value))
     return tf.data.Dataset.range(3).interleave(
         lambda i: tf.data.Dataset.from_tensors(mean).map(lambda x: x + 1.0)
     )
-
-
-@case
-def twice_nested(value):
-    mean = tf.Variable(value)
-    return tf.data.Dataset.range(3).flat_map(
-        lambda i: tf.data.Dataset.range(2).flat_map(
-            lambda j: tf.data.Dataset.from_tensors(j).map(lambda x: tf.cast(x, tf.float32) - mean)
-        )
-    )
-
-
-@case
-def concatenated(value):
-    return numbers().concatenate(small_constant(value))
 
 
 @case
@@ -165,28 +131,6 @@ def sampled_weights(value):
 
 
 @case
-def filtered(value):
-    return numbers().filter(lambda x: x < value)
-
-
-@case
-def grouped_by_a_function(value):
-    return numbers().bucket_by_sequence_length(lambda x: tf.cast(x * value, tf.int32), [2], [2, 2])
-
-
-@case
-def numbers_from(value):
-    return tf.data.Dataset.range(int(value), 9)
-
-
-@case
-def cycle(value):
-    return tf.data.Dataset.range(4).interleave(
-        lambda i: tf.data.Dataset.range(3), cycle_length=int(value)
-    )
-
-
-@case
 def rows(value):
     return tf.data.Dataset.from_tensor_slices((many(value), many(0)))
 
@@ -199,7 +143,7 @@ def loaded(value):
 
 
 def identity(dataset: tf.data.Dataset) -> str:
-    from trainer_module.data.dataset_fingerprint import dataset_fingerprint
+    from trainer_module.data.dataset_steps import dataset_fingerprint
 
     return json.dumps(dataset_fingerprint(dataset)[0])
 

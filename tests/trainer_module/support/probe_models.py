@@ -8,25 +8,3 @@ import keras
 def dense(units=4, rate=0.1, loss="mean_squared_error", optimizer=keras.optimizers.SGD):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(units), keras.layers.Dense(1)])
     return model, optimizer(rate), loss
-
-
-def model_alone():
-    return dense()[0]
-
-
-class Doubled(keras.Model):
-    """A model without a configuration: what it is made of cannot be written as JSON."""
-
-    def __init__(self, scale):
-        super().__init__()
-        self.scale = scale
-        self.dense = keras.layers.Dense(1)
-
-    def call(self, x):
-        return self.scale(self.dense(x))
-
-
-def subclassed():
-    model = Doubled(lambda x: 2 * x)
-    model.build((None, 3))
-    return model, keras.optimizers.SGD(0.1), "mean_squared_error"

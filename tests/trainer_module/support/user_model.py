@@ -6,7 +6,6 @@ import json
 import os
 
 import keras
-import tensorflow as tf
 
 
 def fare_only(context) -> keras.Model:
@@ -68,18 +67,3 @@ def both(labels, outputs, sample_weight):
     labels = keras.ops.cast(keras.ops.reshape(labels, (-1, 1)), outputs["tip"].dtype)
     error = keras.ops.square(labels - outputs["tip"]) + keras.ops.square(outputs["tolls"])
     return keras.ops.sum(error), keras.ops.cast(keras.ops.shape(labels)[0], error.dtype)
-
-
-def staged(context):
-    """The default model on two devices, cut behind its first hidden layer."""
-    from trainer_module import StagedModel, split_model
-    from trainer_module.model.default_model import default_model
-
-    model = default_model(context)
-    hidden = next(layer.name for layer in model.layers if layer.name.startswith("dense"))
-    return StagedModel(split_model(model, [hidden]), devices=["CPU:0", "CPU:1"])
-
-
-def incomplete_gamma(y_true, y_pred):
-    """A loss that TensorFlow can differentiate once."""
-    return tf.math.igamma(1.5 + y_pred - tf.cast(y_true, y_pred.dtype), 2.0)[:, 0]

@@ -1,15 +1,11 @@
-"""The SavedModel as servers, session-style loaders and TFX's BulkInferrer see it.
+"""The SavedModel as servers and session-style loaders see it.
 
 Reference: the Keras model on the features that Transform itself wrote. Tolerance: 1e-6 (float32).
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -24,36 +20,29 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from components.input_gradients.executor import _attributions_of
 from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module.tfx.export import (
-    _INPUT_CHECKS,
     _argument_names,
     _input_checks,
     _to_parsed,
     _unused_columns,
     export_model,
-    write_input_checks,
 )
 from trainer_module.tfx.label_names import LabelNames
 
 
-@pytest.fixture(scope="module", params=["plain", "packed"])
-def exported(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def exported(packed, tmp_path_factory):
     """(Transform output, model, folder of the SavedModel)."""
     import tensorflow_transform as tft
 
-    data = request.getfixturevalue("transformed" if request.param == "plain" else "packed")
+    data = packed
     keras.utils.set_random_seed(0)
-    if request.param == "plain":
-        fare = keras.Input((1,), name="fare_scaled")
-        company = keras.Input((1,), name="company_id", dtype="int64")
-        inputs = {"fare_scaled": fare, "company_id": company}
-    else:
-        fare = keras.Input((1,), name="packed_float")
-        company = keras.Input((2,), name="packed_int", dtype="int64")
-        inputs = {"packed_float": fare, "packed_int": company}
+    fare = keras.Input((1,), name="packed_float")
+    company = keras.Input((2,), name="packed_int", dtype="int64")
+    inputs = {"packed_float": fare, "packed_int": company}
     table = keras.layers.Embedding(30, 4)
     hidden = keras.layers.Concatenate()([fare, keras.layers.Flatten()(table(company))])
     model = keras.Model(inputs, keras.layers.Dense(1, activation="sigmoid")(hidden))
-    folder = str(tmp_path_factory.mktemp("exported") / request.param)
+    folder = str(tmp_path_factory.mktemp("exported") / "packed")
     export_model(
         model,
         tft.TFTransformOutput(data.graph),
@@ -81,7 +70,7 @@ def expected(data, model, count=40):
         name: tf.sparse.to_dense(tensor) if isinstance(tensor, tf.SparseTensor) else tensor
         for name, tensor in features.items()
     }
-    by_fare = np.argsort(features.get("fare_scaled", features.get("packed_float"))[:, 0])[:count]
+    by_fare = np.argsort(features["packed_float"][:, 0])[:count]
     outputs = model({name: features[name] for name in model.input}).numpy()[by_fare]
     return outputs, {name: tensor.numpy()[by_fare] for name, tensor in features.items()}
 
@@ -146,83 +135,6 @@ def test_a_session_style_loader_finds_the_vocabulary(exported):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("exported", ["packed"], indirect=True)
-def test_a_process_without_this_package_reads_the_classes(exported, tmp_path):
-    data, model, folder = exported
-    examples = [small_transform.serialized(without_label(row)) for row in eval_rows(data)]
-    np.save(tmp_path / "examples.npy", np.array(examples, object))
-    code = f"""
-import sys
-sys.modules.update(dict.fromkeys(["trainer_module", "keras", "tensorflow_transform"]))
-import numpy as np
-import tensorflow as tf
-serve = tf.saved_model.load({folder!r}).signatures["serving_default"]
-examples = np.load("examples.npy", allow_pickle=True).tolist()
-found = serve(examples=tf.constant(examples))
-np.savez("found.npz", **{{name: tensor.numpy() for name, tensor in found.items()}})
-"""
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=300)
-    found = dict(np.load(tmp_path / "found.npz", allow_pickle=True))
-    wanted = expected(data, model)[0]
-    assert found["prediction"][:, 0].tolist() == class_names(wanted)
-    assert found["classes"][0].tolist() == [b"short", "lange Fahrt, über 5 €".encode()]
-    np.testing.assert_allclose(found["probabilities"][:, 1], wanted[:, 0], atol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("exported", ["packed"], indirect=True)
-def test_tfx_bulk_inferrer_predicts_with_it(exported, tmp_path):
-    """The component's own executor, on tf.Example files, against the same reference."""
-    from tfx.components.bulk_inferrer import executor
-    from tfx.dsl.components.base import base_beam_executor
-    from tfx.proto import bulk_inferrer_pb2
-    from tfx.types import artifact_utils, standard_artifacts
-    from tfx.utils import proto_utils
-
-    data, model, folder = exported
-    # Written once: a second time, the order of an Example's features may be another.
-    records = [small_transform.serialized(without_label(row)) for row in eval_rows(data)]
-    examples = standard_artifacts.Examples()
-    examples.uri = str(tmp_path / "examples")
-    examples.split_names = artifact_utils.encode_split_names(["eval"])
-    split = Path(examples.uri) / "Split-eval"
-    split.mkdir(parents=True)
-    options = tf.io.TFRecordOptions(compression_type="GZIP")
-    with tf.io.TFRecordWriter(str(split / "data-00000-of-00001.gz"), options) as writer:
-        for record in records:
-            writer.write(record)
-    served = standard_artifacts.Model()
-    served.uri = str(tmp_path / "model")
-    os.makedirs(served.uri)
-    os.symlink(folder, Path(served.uri) / "Format-Serving")
-    result = standard_artifacts.InferenceResult()
-    result.uri = str(tmp_path / "result")
-    context = base_beam_executor.BaseBeamExecutor.Context(
-        beam_pipeline_args=["--runner=FnApiRunner"], tmp_dir=str(tmp_path / "tmp"), unique_id="1"
-    )
-    executor.Executor(context).Do(
-        {"examples": [examples], "model": [served]},
-        {"inference_result": [result]},
-        {
-            "data_spec": proto_utils.proto_to_json(bulk_inferrer_pb2.DataSpec()),
-            "model_spec": proto_utils.proto_to_json(bulk_inferrer_pb2.ModelSpec()),
-        },
-    )
-    from tensorflow_serving.apis import prediction_log_pb2
-
-    files = [str(path) for path in Path(result.uri).rglob("*.gz")]
-    found = {}
-    for record in tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator():
-        log = prediction_log_pb2.PredictionLog.FromString(record).predict_log
-        (value,) = tf.make_ndarray(log.response.outputs["outputs"]).ravel()
-        (chosen,) = tf.make_ndarray(log.response.outputs["prediction"]).ravel()
-        assert [chosen] == class_names([[value]])
-        found[tf.make_ndarray(log.request.inputs["examples"]).item()] = value
-    predicted = [found[record] for record in records]
-    np.testing.assert_allclose(predicted, expected(data, model)[0][:, 0], atol=1e-6)
-
-
-@pytest.mark.slow
 def test_the_readmes_export_explains_raw_rows_behind_plain_tft(transformed, tmp_path):
     """Reference: the model's predictions for the features that the export computes."""
     import tensorflow_transform as tft
@@ -256,24 +168,21 @@ def test_the_readmes_export_explains_raw_rows_behind_plain_tft(transformed, tmp_
     np.testing.assert_allclose(found[names].sum(axis=1), found["prediction"] - start, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "rows", "filler"),
-    [
+def test_raw_takes_rows_of_different_length():
+    """Reference: what parse_example makes of the same rows, which is what Transform has seen."""
+    for dtype, rows, filler in [
         (tf.int64, [[1, 2], [], [-3], [4, 5, 6]], np.iinfo(np.int64).min),
         (tf.float32, [[1.0, 2.0], [], [-3.0], [4.0, 5.0, 6.0]], np.nan),
         (tf.string, [[b"a", b"b"], [], [b"c"], [b"d", b"e", b"f"]], b""),
-    ],
-)
-def test_raw_takes_rows_of_different_length(dtype, rows, filler):
-    """Reference: what parse_example makes of the same rows, which is what Transform has seen."""
-    spec = tf.io.VarLenFeature(dtype)
-    longest = max(map(len, rows))
-    filled = [row + [filler] * (longest - len(row)) for row in rows]
-    found = _to_parsed(tf.constant(filled, dtype))
-    examples = [small_transform.serialized({"x": row}) for row in rows]
-    parsed = tf.io.parse_example(examples, {"x": spec})["x"]
-    for name in ("indices", "values", "dense_shape"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(parsed, name), err_msg=name)
+    ]:
+        spec = tf.io.VarLenFeature(dtype)
+        longest = max(map(len, rows))
+        filled = [row + [filler] * (longest - len(row)) for row in rows]
+        found = _to_parsed(tf.constant(filled, dtype))
+        examples = [small_transform.serialized({"x": row}) for row in rows]
+        parsed = tf.io.parse_example(examples, {"x": spec})["x"]
+        for name in ("indices", "values", "dense_shape"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(parsed, name), err_msg=name)
 
 
 def test_argument_names_of_raw_are_what_tensorflow_accepts_and_unique():
@@ -354,10 +263,3 @@ def test_ids_of_unseen_values_and_bits_of_dates():
         ],
     }
     assert _input_checks(LAYOUT.model_copy(update={"missing": None}))["dates"] == []
-
-
-def test_the_file_has_a_version(tmp_path):
-    (tmp_path / "assets.extra").mkdir()
-    write_input_checks(str(tmp_path), LAYOUT)
-    written = json.loads((tmp_path / _INPUT_CHECKS).read_text())
-    assert written == {"version": 1, **_input_checks(LAYOUT)}

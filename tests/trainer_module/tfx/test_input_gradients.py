@@ -11,8 +11,7 @@ import tensorflow as tf
 from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module import input_gradients_signature
 from trainer_module.gradients.inputs import quadrature
-from trainer_module.model.default_model import PackedEmbedding
-from trainer_module.model.pooled_embedding import PooledEmbedding
+from trainer_module.model.layers import PackedEmbedding, PooledEmbedding
 
 L = keras.layers
 

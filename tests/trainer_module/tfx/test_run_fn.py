@@ -62,28 +62,6 @@ def test_training_without_a_layout(fn_args, progress_records):
     assert len(result.history["val_auc"]) == 8
 
 
-@pytest.mark.slow
-def test_pruned_layers_are_trained_and_exported(fn_args, packed):
-    """The best epoch is one after the pruning."""
-    args = fn_args(
-        packed,
-        **QUICK,
-        model={"hidden_units": [16, 8], "linear": True, "sparsity": 0.5},
-        micro_batch_size=10,
-        epochs=6,
-        precision="mixed_bfloat16",
-        early_stopping={"monitor": "auc", "mode": "max"},
-    )
-    result = run_fn(args)
-    assert result.metrics["auc"] > 0.85
-    loaded, serve = signature(args.serving_model_dir)
-    assert serve.structured_outputs["outputs"].shape.as_list() == [None, 1]
-    masks = [v.numpy() for v in loaded.variables if v.name.rpartition("/")[2] == "mask:0"]
-    assert len(masks) == 2
-    for mask in masks:
-        assert abs(np.mean(mask == 0) - 0.5) <= 0.5 / mask.size
-
-
 def test_passed_through_features_are_not_model_inputs(fn_args, packed, monkeypatch):
     """A key with missing values is in the files; a model that takes it is rejected with a fix."""
     settings = {"global_batch_size": 50, "steps": 1, "model_fn": "user_model.takes_the_key"}
@@ -148,10 +126,6 @@ def test_invalid_settings_are_rejected_with_a_fix(fn_args, monkeypatch):
             r"trainer.global_batch_size=10000 exceeds the 600 training rows: use 600 or less",
         ),
         (
-            {"global_batch_size": {"0": 32, "9": 601}},
-            r"trainer.global_batch_size=601 exceeds the 600 training rows: use 600 or less",
-        ),
-        (
             {"global_batch_size": {"0": 32, "9": 8}, "micro_batch_size": 16},
             r"trainer.micro_batch_size=16 exceeds global_batch_size={0: 32, 9: 8}: .* 8 or less",
         ),
@@ -160,7 +134,6 @@ def test_invalid_settings_are_rejected_with_a_fix(fn_args, monkeypatch):
             r"trainer.scale_learning_rate='linear' has no effect: global_batch_size=32 does not",
         ),
         ({"label": "generus"}, r"trainer.label='generus' is not among .* mean 'generous'"),
-        ({"label": None}, r"trainer.label is not set"),
         ({"weight": "fares"}, r"trainer.weight='fares' is not among the transformed features"),
         ({"weight": "generous"}, r"trainer.weight='generous' is the label too.*leave it out"),
         (
@@ -171,22 +144,16 @@ def test_invalid_settings_are_rejected_with_a_fix(fn_args, monkeypatch):
             {"loss": "user_model.blurred_in_full", "class_weight": {"1": 3}},
             r"class_weight=.*'user_model.blurred_in_full' weighs the rows",
         ),
-        ({"model_fn": "no_such_package.model"}, r"trainer.model_fn='no_such_package.model' cannot"),
         ({"model_fn": "keras.Modle"}, r"has no 'Modle'; did you mean 'Model'"),
         ({"model_fn": "user_model.not_a_model"}, r"model_fn='user_model.not_a_model' returned"),
         ({"optimizer": {"options": {"beta": 1}}}, r"trainer.optimizer.options=.*it takes"),
         ({"strategy": "multi_worker"}, r"strategy='multi_worker' needs TF_CONFIG"),
-        ({"strategy": "mirored"}, r"strategy='mirored': did you mean 'mirrored'"),
         ({"logical_devices": 64}, r"logical_devices=64, but TensorFlow already runs"),
         ({"intra_op_threads": 3}, r"intra_op_threads=3, but TensorFlow already runs in"),
         ({"recompute": ["outputt"]}, r"trainer.recompute='outputt' is not a layer.*mean 'outputs'"),
         (
             {"metrics": ["auc"], "early_stopping": {"monitor": "acc"}},
             r"trainer.early_stopping.monitor='acc' is not evaluated; did you mean 'auc'",
-        ),
-        (
-            {"early_stopping": {"monitor": "mean_absolute_error"}},
-            r"monitor='mean_absolute_error' is not evaluated; use one of accuracy, auc, loss",
         ),
     ]:
         args = fn_args(**{**QUICK, "steps": 1, **settings})
@@ -247,16 +214,6 @@ def test_the_process_is_prepared_before_a_metric_starts_tensorflow(fn_args, monk
 
 
 @pytest.mark.slow
-def test_a_regression_of_tfx_train_args(fn_args):
-    """Other tests show that they do not replace `steps` and `epochs`."""
-    args = fn_args(**{**QUICK, "label": "fare_scaled", "loss": "mean_squared_error"})
-    args.train_steps = 3
-    result = run_fn(args)
-    assert result.steps == 3
-    assert "mean_absolute_error" in result.metrics
-
-
-@pytest.mark.slow
 def test_all_options_at_once(fn_args, packed):
     args = fn_args(
         packed,
@@ -301,18 +258,3 @@ def test_hyperparameters_replace_settings_of_a_multiclass_label(fn_args):
     assert [4, 24] in shapes.values()
     assert set(result.metrics) == {"loss", "accuracy"}
     assert result.metrics["loss"] == pytest.approx(np.log(24), rel=0.2)  # hours are uniform noise
-
-
-def test_invalid_hyperparameters_are_rejected(fn_args):
-    for values, message in [
-        ({"learning_rate": 0.1}, r"trainer.learning_rate is not a .*'optimizer.learning_rate'"),
-        (
-            {"clip_norm": -1},
-            r"do not fit the Trainer: trainer.clip_norm=-1: use a value greater than 0",
-        ),
-        ({"micro_batch_size": 64}, r"trainer.micro_batch_size=64 exceeds global_batch_size=32"),
-    ]:
-        args = fn_args(**QUICK, epochs=1)
-        args.hyperparameters = {"space": [], "values": values}
-        with pytest.raises(ValueError, match=message):
-            run_fn(args)

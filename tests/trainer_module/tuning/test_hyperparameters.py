@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from trainer_module.config import TrainerConfig
 from trainer_module.tuning.hyperparameters import (
     _from_choice,
-    _setting_paths,
     _value_at,
     as_choices,
-    setting_values,
     with_hyperparameters,
     with_values,
 )
@@ -40,11 +38,6 @@ def test_any_values_come_back_from_keras_tuner_as_they_were(values):
     assert numbers or [type(v) for v in found] == [type(v) for v in values]
 
 
-def test_keras_tuners_own_entries_are_no_settings():
-    values = {"clip_norm": 1.0, "optimizer.name": "sgd", "tuner/epochs": 3, "tuner/bracket": 1}
-    assert setting_values(values) == {"clip_norm": 1.0, "optimizer.name": "sgd"}
-
-
 def test_values_take_the_places_of_their_paths():
     config = TrainerConfig(steps=3, model_fn="my_model.build")
     values = {
@@ -65,19 +58,14 @@ def test_values_take_the_places_of_their_paths():
     assert with_values(config, {}) == config == TrainerConfig(steps=3, model_fn="my_model.build")
 
 
-def test_every_setting_has_a_path():
-    config = TrainerConfig(epochs=1)
-    for path in _setting_paths():
-        assert "." in path or _value_at(config, path) == getattr(config, path)
-    assert {"optimizer", "optimizer.schedule.warmup_steps", "model.dropout"} < set(_setting_paths())
-
-
 def test_a_path_that_leads_nowhere_is_refused():
     for path in ["optimizer.lr", "clip_norm.x", "nothing", "model.hidden_units.0"]:
         with pytest.raises(ValueError, match=rf"trainer.{path} is not a setting: "):
             with_values(TrainerConfig(epochs=1), {path: 1})
 
 
-def test_hyperparameters_without_values_are_refused():
+def test_hyperparameters_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"do not fit the Trainer: .*clip_norm=-1: use a nu"):
+        with_hyperparameters(TrainerConfig(epochs=1), {"values": {"clip_norm": -1}})
     with pytest.raises(ValueError, match="have no 'values'"):
         with_hyperparameters(TrainerConfig(epochs=1), {"learning_rate": 0.1})

@@ -11,12 +11,10 @@ import pytest
 
 from trainer_module import TrainerConfig, TunerConfig, run_fn, tuner_fn
 from trainer_module.common.progress import (
-    MemoryProbe,
     TrainingStep,
     TrialEnded,
     TrialFailed,
 )
-from trainer_module.devices import strategies
 from trainer_module.tuning.hyperparameters import setting_values
 from trainer_module.tuning.tuner import SettingsTuner
 
@@ -153,19 +151,6 @@ def test_hyperband_gives_better_trials_more_epochs(tmp_path):
     assert {rate for _, rate, _ in rounds[2, 1]} == {rate for _, rate, _ in best}
 
 
-def test_undefined_objective_is_reported(tmp_path):
-    """With eval rows of one class the loss is a number: a smaller learning rate would not help."""
-    config = TrainerConfig.parse({**TRAINER, "metrics": ["auc"]})
-    tuning = TunerConfig.parse({"search": SEARCH, "trials": 2, "objective": "auc"})
-    found = SettingsTuner(
-        config, tuning, lambda *_: {"loss": 0.5, "auc": math.nan}, directory=str(tmp_path)
-    )
-    with pytest.raises(
-        ValueError, match=r"all 2 trials failed.*auc is undefined for the eval rows"
-    ):
-        found.search()
-
-
 @pytest.mark.slow(15)
 def test_diverged_trial_fails_and_the_search_continues(search, progress_records):
     ranges = {"optimizer.learning_rate": {"values": [1e30, 0.01]}}
@@ -176,39 +161,8 @@ def test_diverged_trial_fails_and_the_search_continues(search, progress_records)
     assert re.search("NaN|infinite", failed.error)
 
 
-@pytest.mark.slow(50)
-def test_trials_find_their_micro_batch_size_once_or_fail(search, fn_args, progress_records):
-    """[8] needs 60 MiB, [4096, 4096] some 400. Reference: run_fn with that size, to the bit."""
-    ranges = {
-        "optimizer.learning_rate": {"values": [0.01, 0.02]},
-        "model.hidden_units": {"values": [[8], [4096, 4096]]},
-    }
-    tuner = search(
-        {"search": ranges, "algorithm": "grid", "trials": 3, "objective": "auc"},
-        micro_batch_size="auto",
-        memory_budget="200MiB",
-        global_batch_size=4,
-    )
-    found = [(t.status, t.hyperparameters.values) for t in tuner.oracle.trials.values()]
-    assert [(status, values["model.hidden_units"]) for status, values in found] == [
-        ("COMPLETED", "[8]"),
-        ("FAILED", "[4096, 4096]"),
-        ("COMPLETED", "[8]"),
-    ]
-    failed = next(record for record in progress_records if isinstance(record, TrialFailed))
-    assert failed.error.startswith("trainer.memory_budget='200MiB' is 200.0 MiB, and a step of")
-    # The trials with [8] share a size, the one with [4096, 4096] fails.
-    assert [r.rows for r in progress_records if isinstance(r, MemoryProbe)] == [4, 4, 2, 1]
-    score, values = trials(tuner)[0]
-    rate = {"learning_rate": values["optimizer.learning_rate"]}
-    settings = {"model": {"hidden_units": [8]}, "micro_batch_size": 4, "optimizer": rate}
-    changed = {**TRAINER, **settings, "global_batch_size": 4}
-    assert run_fn(fn_args(**changed)).metrics["auc"] == score
-
-
-@pytest.mark.parametrize(
-    ("tuner", "trainer", "message"),
-    [
+def test_invalid_searches_are_rejected_before_the_first_trial(search):
+    for tuner, trainer, message in [
         (
             {"search": {"global_batch_size": {"min": 64, "max": 1024}}},
             {},
@@ -234,22 +188,9 @@ def test_trials_find_their_micro_batch_size_once_or_fail(search, fn_args, progre
             {"intra_op_threads": 3},
             r"intra_op_threads=3, but TensorFlow already runs in this process",
         ),
-    ],
-)
-def test_invalid_searches_are_rejected_before_the_first_trial(search, tuner, trainer, message):
-    with pytest.raises(ValueError, match=message):
-        search(tuner, **trainer)
-
-
-@pytest.mark.parametrize(("sizes", "wanted"), [([8, "auto"], 1), ([8, 16], 0)])
-def test_gpu_memory_grows_if_a_trial_measures_memory(fn_args, monkeypatch, sizes, wanted):
-    # On a machine without a GPU what is asked of it can only be counted.
-    asked = []
-    monkeypatch.setattr(strategies, "grow_gpu_memory", lambda: asked.append(True))
-    args = fn_args(**TRAINER)
-    args.custom_config["tuner"] = {"search": {"micro_batch_size": {"values": sizes}}}
-    tuner_fn(args)
-    assert len(asked) == wanted
+    ]:
+        with pytest.raises(ValueError, match=message):
+            search(tuner, **trainer)
 
 
 def test_the_tuner_needs_a_search_and_an_eval_split(fn_args):

@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from transform.analyzers.counts import _MostFrequentCombiner
-from transform.analyzers.moments import _KeyedMomentsCombiner
 from transform.analyzers.quantiles import _QuantilesCombiner
 
 RNG = np.random.default_rng(5)
@@ -24,7 +23,6 @@ COMBINERS: dict[str, tuple[Any, list[np.ndarray]]] = {
     "quantiles": (_QuantilesCombiner(3, 4), [X]),
     "numbers": (_MostFrequentCombiner(3, is_text=False), [np.round(X)]),
     "texts": (_MostFrequentCombiner(1, is_text=True), [TEXTS[:, np.newaxis]]),
-    "keys": (_KeyedMomentsCombiner(3, 10, ""), [RNG.integers(0, 5, 200), X]),
 }
 
 

@@ -112,19 +112,6 @@ def test_the_error_stays_within_its_bound_in_every_order():
         assert (found[:, -1] == values.max()).all()
 
 
-def test_missing_values_do_not_count():
-    rng = np.random.default_rng(4)
-    x = rng.normal(size=[3_000, 3])
-    x[:, 1] = np.where(rng.random(3_000) < 0.9, np.nan, x[:, 1])
-    x[:, 2] = np.nan
-    found = _sketch(x, 4_000, shards=3).quantiles(LEVELS, grid=GRID)
-    for j in (0, 1):
-        present = np.sort(x[~np.isnan(x[:, j]), j])
-        at = np.minimum(np.arange(GRID + 1) * len(present) // GRID, len(present) - 1)
-        np.testing.assert_array_equal(found[j], present[at])
-    assert not found[2].any()
-
-
 def test_what_it_holds_of_a_million_rows():
     """Less than 0.6 MB a column, where the values are 8 MB."""
     x = np.random.default_rng(5).normal(size=[1_000_000, 2])
@@ -134,13 +121,3 @@ def test_what_it_holds_of_a_million_rows():
     assert sketch.held_bytes < 2 * 0.5e6
     worst = [_worst_rank_error(sketch.quantiles(LEVELS, grid=GRID)[j], x[:, j]) for j in range(2)]
     assert max(worst) < 0.3 / GRID  # far below the bound on random rows
-
-
-def test_merging_leaves_the_parts_as_they_are():
-    x = np.random.default_rng(6).normal(size=[5_000, 2])
-    part = _sketch(x, 100, shards=1)
-    before = part.quantiles(LEVELS, grid=GRID)
-    merged = QuantileSketch(2, 100)
-    merged.merge(part)
-    merged.merge(part)
-    np.testing.assert_array_equal(part.quantiles(LEVELS, grid=GRID), before)

@@ -88,19 +88,6 @@ X = [1.0, None, 3.0, 4.0]
 SCALED = {"name": "g", "scale": "z_score"}
 
 
-@pytest.fixture
-def derive(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], str]:
-    """`derive(function)` puts the function where a spec can name it."""
-    module = types.ModuleType("derive_for_tests")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-
-    def add(function: Any) -> str:
-        setattr(module, function.__name__, function)
-        return f"{module.__name__}.{function.__name__}"
-
-    return add
-
-
 def durations(inputs: dict[str, Any]) -> dict[str, Any]:
     import tensorflow as tf
 
@@ -117,20 +104,20 @@ def durations(inputs: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_an_error_inside_beam_names_derive_and_the_operation(
-    run_transform: Any, derive: Any
+    run_transform: Any, named: Any
 ) -> None:
-    spec = {"derive": derive(durations), "groups": [{**SCALED, "columns": ["minutes", "double"]}]}
+    spec = {"derive": named(durations), "groups": [{**SCALED, "columns": ["minutes", "double"]}]}
     with pytest.raises(ValueError, match="correctly convert string: three") as caught:
         run_transform(spec, {"text": ["1", "2", "three", "4"], "x": X})
     assert "{{node derive/StringToNumber}}" in str(caught.value)
 
 
 @pytest.mark.slow
-def test_what_is_derived_is_transformed_and_served(run_transform: Any, derive: Any) -> None:
+def test_what_is_derived_is_transformed_and_served(run_transform: Any, named: Any) -> None:
     """Reference: NumPy; and what Beam wrote, bit for bit."""
     columns = ["minutes", "trip hours", "double", "same"]
     spec = {
-        "derive": derive(durations),
+        "derive": named(durations),
         "groups": [{**SCALED, "columns": columns}],
     }
     result = run_transform(spec, {"text": TEXTS, "x": X})

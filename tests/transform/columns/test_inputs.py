@@ -20,6 +20,7 @@ tf = pytest.importorskip("tensorflow")
 
 from transform import dense_numbers, dense_texts, preprocessing_fn  # noqa: E402
 from transform.columns.inputs import DenseColumns, split_lists, stack_numbers, stack_texts  # noqa: E402
+from transform.columns.numbers import scaled  # noqa: E402
 from transform.spec.group import Group, ResolvedGroup  # noqa: E402
 
 NAN = float("nan")
@@ -120,66 +121,23 @@ def test_a_trace_densifies_numbers_once_and_texts_once() -> None:
     assert kinds == ["float64", "float64", "string"]  # float and int columns, and texts
 
 
-ROWS = 300
-RNG = np.random.default_rng(11)
-VECTOR = (RNG.normal(size=[ROWS, 3]) * [1.0, 10.0, 1e4] + [0.0, 5.0, 1e5]).astype(np.float32)
-VECTOR[RNG.random([ROWS, 3]) < 0.1] = np.nan
-VECTOR[::7] = np.nan
-COUNTS = RNG.integers(0, 50, [ROWS, 2])
-COLUMNS: dict[str, list[Any]] = {
-    "vector": [None if i % 7 == 0 else row.tolist() for i, row in enumerate(VECTOR)],
-    "counts": COUNTS.tolist(),
-    "key": [i % 2 for i in range(ROWS)],
-}
-SPEC: dict[str, Any] = {
-    "groups": [
-        {
-            "name": "embedding",
-            "columns": "vector",
-            "length": 3,
-            "scale": "z_score",
-            "missing_indicator": True,
-        },
-        {"name": "counts", "columns": "counts", "length": 2, "scale": {"z_score": {"by": "key"}}},
-    ]
-}
+def test_each_position_of_a_list_has_its_own_statistics(analyze: Any) -> None:
+    """Reference: NumPy in float64, to 1e-6."""
+    rng = np.random.default_rng(11)
+    vector = (rng.normal(size=[300, 3]) * [1.0, 10.0, 1e4] + [0.0, 5.0, 1e5]).astype(np.float32)
+    vector[rng.random([300, 3]) < 0.1] = np.nan
+    group = {"name": "g", "columns": "v", "length": 3, "scale": "z_score"}
 
+    def function(rows: np.ndarray) -> Any:
+        whole = [ResolvedGroup(Group.model_validate(group), ("v",))]
+        groups, columns = split_lists(whole, {"v": tf.constant(rows)})
+        assert groups[0].columns == ("v_0", "v_1", "v_2")
+        return scaled(groups, DenseColumns(columns, numbers=groups[0].columns, texts=[]))[0].values
 
-@pytest.fixture(scope="module")
-def result(run_transform: Any) -> Any:
-    return run_transform(SPEC, COLUMNS)
-
-
-@pytest.mark.slow
-def test_each_position_has_its_own_statistics(result: Any) -> None:
-    names = ["vector_0", "vector_1", "vector_2", "counts_0", "counts_1"]
-    floats = result.layout.names("packed_float")
-    indicators = [f"vector_{i}_missing" for i in range(3)]
-    assert floats == [*names[:3], *indicators, *names[3:]]
-    exact = VECTOR.astype(np.float64)
-    scaled = (exact - np.nanmean(exact, axis=0)) / np.nanstd(exact, axis=0)
-    expected = np.where(np.isnan(scaled), 0.0, scaled)
-    found = np.stack([result.column(name) for name in names], axis=1)
-    np.testing.assert_allclose(found[:, :3], expected, atol=1e-6)
-    for i, name in enumerate(indicators):
-        np.testing.assert_array_equal(result.column(name), np.isnan(VECTOR[:, i]))
-    for key in range(2):
-        part = COUNTS[key::2].astype(np.float64)
-        expected = (part - part.mean(axis=0)) / part.std(axis=0)
-        np.testing.assert_allclose(found[key::2, 3:], expected, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_serving_gives_the_same_bits_and_the_chains_their_numbers(result: Any) -> None:
-    from transform import column_chains
-
-    served = result.output.transform_raw_features(result.raw())["packed_float"].numpy()
-    np.testing.assert_array_equal(served, result.written["packed_float"])
-    chains = {chain.column: chain for chain in column_chains(result.uri)}
-    means = [chains[f"vector_{i}"].steps[-1].numbers["mean"] for i in range(3)]
-    np.testing.assert_allclose(means, np.nanmean(VECTOR.astype(np.float64), axis=0), rtol=1e-6)
-    assert chains["vector_1"].count == np.sum(~np.isnan(VECTOR[:, 1]))
-    assert chains["vector_1"].outputs == ("vector_1", "vector_1_missing")
+    found = analyze(function, np.array_split(vector, 3), vector)
+    exact = vector.astype(np.float64)
+    expected = (exact - np.nanmean(exact, axis=0)) / np.nanstd(exact, axis=0)
+    np.testing.assert_allclose(found, np.nan_to_num(expected), atol=1e-6)
 
 
 def _split(column: Any, length: int = 2) -> list[list[float]]:
@@ -198,15 +156,10 @@ def test_any_storage() -> None:
     np.testing.assert_array_equal(_split(sparse), [[np.nan] * 2, [np.nan] * 2, [5.0, 6.0]])
 
 
-def test_a_column_without_lists_is_refused_by_name() -> None:
-    for column in [[1.0, 2.0], [[1.0], [2.0]]]:
-        with pytest.raises(
-            ValueError, match="column 'v' holds 1 values in each row, and length: 2"
-        ):
-            _split(tf.constant(column))
-
-
 def test_a_list_of_another_length_is_refused_by_name() -> None:
+    for column in [[1.0, 2.0], [[1.0], [2.0]]]:
+        with pytest.raises(ValueError, match="'v' holds 1 values in each row, and length: 2"):
+            _split(tf.constant(column))
     for row in [[1.0], [1.0, 2.0, 3.0]]:
         with pytest.raises(
             tf.errors.InvalidArgumentError,

@@ -1,6 +1,6 @@
 """What holds for every encoder of the table, over two Beam runs of the same rows.
 
-Reference: the definition in Python, exactly; `test_text.py` and `test_calendar.py` have those of
+Reference: the definition in Python, exactly; `test_text.py` and `test_date.py` have those of
 terms and dates. A new encoder needs a case in `CASES`.
 """
 
@@ -122,7 +122,7 @@ def _hours(values: list[Any], train: list[Any], lines: Lines) -> dict[str, Any]:
     return {"_hour": hours}
 
 
-CASES = {
+CASES = {  # each with a name that is odd to files, globs and TensorFlow: see below
     "vocabulary": Case({"vocabulary": {"top_k": 2}}, "words", _learned),
     "listed": Case({"vocabulary": {"values": [7, 1]}}, "ints", _listed),
     "integer": Case({"integer": {"size": 5}}, "ints", _integer),
@@ -134,6 +134,8 @@ CASES = {
     "date": Case({"date": {"parts": ["hour"], "elapsed": True}}, "stamps", _hours),
     "text": Case({"text": {"top_k": 5, "max_terms": 3}}, "texts", None),
 }
+ODD = "größe/[1] %*\\'\" {}"
+CASES = {ODD.format(name): case for name, case in CASES.items()}
 SPEC = {
     "groups": [{"name": n, "columns": n, "encode": case.encode} for n, case in CASES.items()],
 }
@@ -186,25 +188,23 @@ def check_encoder_contract(name: str, result: Any, lines: Lines) -> None:
             np.testing.assert_array_equal(result.column(name + ending), values, name + ending)
 
 
-def test_every_encoder_has_a_case() -> None:
+def test_encoder_contract(result: Any, assets: Any) -> None:
     assert {next(iter(case.encode)) for case in CASES.values()} == set(ENCODERS)
+    files = {c.source: c.vocabulary or c.entry_of for c in result.layout.columns}
+    for name in CASES:
+        lines = assets(result)[files[name]] if files[name] else []
+        check_encoder_contract(name, result, lines)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_encoder_contract(name: str, result: Any, assets: Any) -> None:
-    check_encoder_contract(name, result, assets(result).get(name, []))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_order_of_rows_does_not_matter(name: str, result: Any, backwards: Any) -> None:
-    names = [column.name for column in _outputs(result, name)]
-    assert names == [column.name for column in _outputs(backwards, name)]
-    for each in names:
-        found = backwards.column(each)[::-1]
-        if result.column(each).dtype == np.float32:  # sums of another order
-            np.testing.assert_allclose(found, result.column(each), rtol=1e-6, atol=1e-6)
+def test_the_order_of_rows_does_not_matter(result: Any, backwards: Any) -> None:
+    names = [column.name for column in result.layout.columns]
+    assert names == [column.name for column in backwards.layout.columns]
+    for name in names:
+        found, expected = backwards.column(name)[::-1], result.column(name)
+        if expected.dtype == np.float32:  # sums of another order
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6, err_msg=name)
         else:
-            np.testing.assert_array_equal(found, result.column(each), each)
+            np.testing.assert_array_equal(found, expected, name)
 
 
 def test_serving_computes_what_was_written_bit_for_bit(result: Any) -> None:
@@ -215,31 +215,22 @@ def test_every_encoder_is_explained(result: Any) -> None:
     texts = {chain.column: step_text(chain.steps[-1]) for chain in column_chains(result.uri)}
     for name, case in CASES.items():
         assert texts[name].startswith(f"encode {next(iter(case.encode))}: "), texts[name]
-    assert texts["vocabulary"].endswith("values 2, ids 4")
-    assert texts["integer"].endswith("ids 7")
+    assert texts[ODD.format("vocabulary")].endswith("values 2, ids 4")
+    assert texts[ODD.format("integer")].endswith("ids 7")
 
 
-@pytest.mark.parametrize("added", [0, 1000])
-def test_the_validator_checks_the_range_of_ids(result: Any, added: int) -> None:
+def test_the_validator_checks_the_range_of_ids(result: Any) -> None:
     features = columns.read_feature_set(result.uri)
-    values = tuple(
-        columns.Values(result.written[each.name][:ROWS].astype(np.float64), None, 0)
-        if each.size == len(each.columns)
-        else columns.Values(
-            result.written[each.name][:ROWS, [c.position for c in each.columns]].astype(float),
-            None,
-            0,
-        )
-        for each in features.features
-    )
-    values = tuple(
-        each._replace(values=each.values + added) if feature.name == "packed_int" else each
-        for feature, each in zip(features.features, values, strict=True)
-    )
     compute = statistics.ComputeStatistics(features, "train")
-    state = compute.add_input(compute.create_accumulator(), columns.Batch(ROWS, values))
-    measured = compute.extract_output(state).columns
-    found = check.find_violations({"train": measured}, limits.NormalizationLimits())
-    ids = {each.name for each in measured if each.is_id}
-    violated = {each.column for each in found if each.limit == "normalization.ids_in_range"}
-    assert violated == (ids if added else set())
+    for added in (0, 1000):
+        values = []
+        for each in features.features:
+            x = result.written[each.name][:ROWS, [c.position for c in each.columns]].astype(float)
+            values.append(columns.Values(x + added * (each.name == "packed_int"), None, 0))
+        batch = columns.Batch(ROWS, tuple(values))
+        state = compute.add_input(compute.create_accumulator(), batch)
+        measured = compute.extract_output(state).columns
+        found = check.find_violations({"train": measured}, limits.NormalizationLimits())
+        ids = {each.name for each in measured if each.is_id}
+        violated = {each.column for each in found if each.limit == "normalization.ids_in_range"}
+        assert violated == (ids if added else set())

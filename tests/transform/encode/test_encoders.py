@@ -12,7 +12,6 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from transform import column_chains  # noqa: E402
-from transform.encode.lookup import listed_ids  # noqa: E402
 
 ROWS = 1000
 RNG = np.random.default_rng(7)
@@ -110,13 +109,3 @@ def test_several_values_in_a_row_are_refused_by_name(result: Any) -> None:
     message = r"in a row of column company \(group words, encode: vocabulary\)"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         result.output.transform_raw_features(raw)
-
-
-def test_a_long_given_vocabulary() -> None:
-    """Reference: a dict."""
-    values = [f"value {i}" for i in range(20_000)]
-    texts = [*values[::7], "value", "value 20000", *values[:5]]
-    found = listed_ids(tf.constant(texts), values, oov_buckets=3).numpy()
-    places = {value: i for i, value in enumerate(values)}
-    for text, id in zip(texts, found, strict=True):
-        assert id == places[text] if text in places else 20_000 <= id < 20_003

@@ -2,8 +2,6 @@
 
 Ids that are the values themselves, by a rule in Python; exactly.
 
-Given boundaries, against np.digitize: nothing is learned.
-
 Hashed ids: TensorFlow's own hash of each text, folded; exactly.
 """
 
@@ -16,12 +14,8 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.encode.encoder import Inputs  # noqa: E402
 from transform.encode.ids import VOCABULARY, _hash_ids  # noqa: E402
-from transform.encode.table import encoded  # noqa: E402
 from transform.spec.encoders import Vocabulary  # noqa: E402
-from transform.spec.group import Group, ResolvedGroup  # noqa: E402
 
 
 def test_listed_values_have_their_place_then_oov_then_missing(block_of: Any) -> None:
@@ -57,28 +51,6 @@ def test_a_fraction_is_refused_by_name(block_of: Any) -> None:
         block_of({"integer": {"size": 5}}, {"x": tf.constant([1.0, 0.5])})
 
 
-def _group(option: dict[str, Any]) -> Group:
-    return Group.model_validate(
-        {"name": "g", "columns": ["a", "b"], "encode": {"bucketize": option}}
-    )
-
-
-def test_given_boundaries_are_those_of_digitize() -> None:
-    x = np.asarray([-1.0, 0.0, 17.9, 18.0, 64.0, 65.0, 1e9, np.nan])
-    given = {"a": [0, 18, 65], "b": [-0.5]}
-    columns = DenseColumns(
-        {"a": tf.constant(x), "b": tf.constant(x[::-1].copy())}, numbers=["a", "b"], texts=[]
-    )
-    groups = [ResolvedGroup(_group({"boundaries": bounds}), (n,)) for n, bounds in given.items()]
-    (block,) = encoded(groups, Inputs(columns, {}, {}, {}))
-    for at, (values, bounds) in enumerate(zip((x, x[::-1]), given.values(), strict=True)):
-        expected = np.where(np.isnan(values), len(bounds) + 1, np.digitize(values, bounds))
-        np.testing.assert_array_equal(block.values[:, at], expected)
-        size = block.sizes[at]
-        assert size is not None
-        assert size.total == len(bounds) + 2
-
-
 TEXTS = ["a", "", "b", "grün", "a"]
 
 
@@ -95,9 +67,6 @@ def test_every_column_is_folded_to_its_own_buckets(block_of: Any) -> None:
     assert block.values[:, 0].numpy().tolist() == found[0].tolist()
     assert block.missing[:, 0].numpy().tolist() == [False, True, False, False, False]
     assert block.sizes[0].total == 4
-
-
-def test_ints_are_hashed_as_their_text(block_of: Any) -> None:
     option = {"hash": {"buckets": 50}}
     ints, texts = (block_of(option, {"x": tf.constant(x)}) for x in ([7, -3], ["7", "-3"]))
     assert ints.values.numpy().tolist() == texts.values.numpy().tolist()

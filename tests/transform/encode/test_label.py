@@ -71,6 +71,9 @@ def test_binary_label_weight_and_passthrough_are_written(tipped: Any) -> None:
         result.written["importance"][:, 0], np.float32(columns["importance"])
     )
     assert [note.decode() for note in result.written["note"][:, 0]] == columns["note"]
+    layout = result.layout
+    assert (layout.label.name, layout.label.kind, layout.label.classes) == ("tipped", "binary", 2)
+    assert (layout.weight, layout.passthrough) == ("importance", ("note",))
 
 
 def test_the_text_of_a_bool_is_a_positive_value_of_ints() -> None:
@@ -92,25 +95,10 @@ def test_the_text_of_a_bool_is_a_positive_value_of_ints() -> None:
         _check_label_type(label, "int")
         found = _binary_of({"y": tf.constant([[1], [0]], tf.int64)}, label, False)
         assert found.numpy()[:, 0].tolist() == expected
-
-
-def test_the_positive_value_is_compared_in_the_columns_own_type() -> None:
-    """A float column holds float32(0.1), which is not 0.1."""
-    import tensorflow as tf
-
-    from transform import Label
-    from transform.encode.label import _binary_of
-
+    # A float column holds float32(0.1), which is not 0.1.
     label = Label(column="y", kind="binary", positive=0.1)
     columns = {"y": tf.constant([[0.1], [0.7], [np.nan]], tf.float32)}
     np.testing.assert_array_equal(_binary_of(columns, label, False), [[1.0], [0.0], [np.nan]])
-
-
-def test_layout_names_label_weight_and_passthrough(tipped: Any) -> None:
-    layout = tipped[0].layout
-    assert (layout.label.name, layout.label.kind, layout.label.classes) == ("tipped", "binary", 2)
-    assert layout.weight == "importance"
-    assert layout.passthrough == ("note",)
 
 
 def test_serving_needs_no_label_columns(tipped: Any) -> None:
@@ -153,7 +141,7 @@ def _label_of(analyze: Any, kind: Any, values: list[int]) -> Any:
     return analyze(output, np.array_split(rows, 2), rows)
 
 
-def test_a_regressions_whole_numbers_keep_every_bit(analyze: Any) -> None:
+def test_whole_numbers_keep_every_bit(analyze: Any) -> None:
     """Beyond 2^53, where float64 has even numbers alone; reference: the int64 values."""
     values = [2**53 + i for i in range(ROWS)]
     found = _label_of(analyze, "regression", values)
@@ -161,6 +149,11 @@ def test_a_regressions_whole_numbers_keep_every_bit(analyze: Any) -> None:
     written = found.values.numpy()
     assert written.dtype == np.int64
     assert written[:, 0].tolist() == values
+    values = [0, 4, 2] * 40
+    found = _label_of(analyze, "multiclass", values)
+    assert found.values.numpy()[:, 0].tolist() == values
+    assert found.values.dtype.as_numpy_dtype == np.int64
+    assert found.classes.numpy() == 5
 
 
 def test_a_binary_label_that_cannot_be_trained_on_is_refused(analyze: Any) -> None:
@@ -222,11 +215,3 @@ def test_multiclass_by_name(run_transform: Any, assets: Any) -> None:
     assert written.dtype == np.int64
     assert [classes[id] for id in written[:, 0]] == animals
     assert result.layout.label.classes == 3
-
-
-def test_multiclass_by_number(analyze: Any) -> None:
-    values = [0, 4, 2] * 40
-    found = _label_of(analyze, "multiclass", values)
-    assert found.values.numpy()[:, 0].tolist() == values
-    assert found.values.dtype.as_numpy_dtype == np.int64
-    assert found.classes.numpy() == 5

@@ -39,21 +39,6 @@ def test_names_and_kinds() -> None:
     ]
 
 
-def test_what_the_validator_may_expect() -> None:
-    for options, rule, is_aspect in [
-        ({"scale": "z_score"}, "z_score", False),
-        ({"scale": {"z_score": {"by": "k"}}}, "z_score_by_key", False),
-        ({"scale": "log1p"}, "pointwise", False),
-        ({"scale": ["log1p", "z_score"]}, "z_score", False),
-        ({"encode": "vocabulary"}, None, False),
-        ({"encode": {"date": {"parts": "hour"}}}, None, True),
-    ]:
-        group = Group.model_validate({"name": "g", "columns": "x", **options})
-        (column,) = output_columns(ResolvedGroup(group, ("x",)))
-        found = column.validation_rule
-        assert (found.name if found else None, column.is_aspect) == (rule, is_aspect)
-
-
 def test_a_cross_is_named_by_itself_and_its_columns() -> None:
     cross = Cross.model_validate({"name": "c", "columns": ["a", "b"], "encode": "vocabulary"})
     column = _cross_column(cross)

@@ -32,7 +32,6 @@ KINDS: dict[str, Any] = {
     **{k: k for k in NAMES},
     "chain": ["log1p", "z_score"],
     "long_chain": ["asinh", "max_abs"],
-    "by_key": {"z_score": {"by": "key"}},
 }
 
 
@@ -41,13 +40,11 @@ def _scaled(analyze: Any, option: dict[str, Any]) -> np.ndarray:
 
     def function(rows: np.ndarray) -> tf.Tensor:
         columns: dict[str, Any] = {n: tf.constant(x[rows]) for n, x in COLUMNS.items()}
-        columns["key"] = tf.constant(np.where(rows % 2, "a", "b").tolist())
         # A missing value, and ones that the analysis lacks: only the second data has them.
         if len(rows) == ROWS:
             more = tf.constant([np.nan, LARGEST, -LARGEST, 1e160, 0.0], tf.float64)
             columns |= {n: tf.concat([columns[n], more], 0) for n in COLUMNS}
-            columns["key"] = tf.concat([columns["key"], ["a", "b", "c", "a", ""]], 0)
-        dense = DenseColumns(columns, numbers=list(COLUMNS), texts=["key"])
+        dense = DenseColumns(columns, numbers=list(COLUMNS), texts=[])
         return scaled([ResolvedGroup(group, tuple(COLUMNS))], dense)[0].values
 
     every = np.arange(ROWS)

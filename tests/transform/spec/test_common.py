@@ -14,9 +14,7 @@ from transform.spec.common import (
     Multivalued,
     Names,
     column_types,
-    describe,
     is_glob,
-    positions,
 )
 
 
@@ -62,14 +60,3 @@ def test_types_and_several_values_are_read_from_a_schema() -> None:
     assert types["list"] == Multivalued("int", "a column of up to 4 values per row", 4)
     assert types["matrix"] == Multivalued("float", "a column of up to 6 values per row", 6)
     assert types["other"] == "a column that is neither float, int nor string"
-
-
-def test_a_message_names_the_type() -> None:
-    assert describe("int") == "of type int"
-    assert describe("a column of dtype complex64") == "a column of dtype complex64"
-    assert describe(Multivalued("int", "a column of lists")) == "a column of lists (int)"
-
-
-def test_each_position_of_a_list_has_a_name() -> None:
-    assert positions("v", 3) == ("v_0", "v_1", "v_2")
-    assert positions("v", 0) == ()

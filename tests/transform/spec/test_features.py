@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import yaml
 from pydantic import ValidationError
 
 from transform import FeatureSpec
-from transform.spec.features import Cross
+from transform.spec.encoders import Bucketize, Encode, OneHot, Text, Vocabulary
+from transform.spec.group import Group
 
 FARE = {"name": "money", "columns": ["fare"], "scale": "z_score"}
 
@@ -26,7 +28,7 @@ def test_importing_a_spec_needs_no_tensorflow_and_a_second() -> None:
         "from transform.block import Block\n"
         "from transform.encode.table import ENCODERS\n"
         "from transform.scale.table import SCALERS\n"
-        "from transform.resolve.against_schema import check_spec\n"
+        "from transform.resolve.select import check_spec\n"
         "assert ENCODERS and SCALERS and 'tensorflow' not in sys.modules"
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -50,11 +52,6 @@ def test_json_round_trip() -> None:
     assert FeatureSpec.model_json_schema()["properties"]["groups"]
 
 
-def test_a_cross_is_named_by_its_columns() -> None:
-    cross = {"name": "c", "columns": ["a", "b", "c"], "encode": "vocabulary"}
-    assert Cross.model_validate(cross).source == "a x b x c"
-
-
 def _check_refused(spec_of: Callable[[dict[str, Any]], dict[str, Any]], table: str) -> None:
     """Each line of the table has fields as YAML, and a pattern of the error."""
     for line in re.sub(r"\n +", " ", table.strip()).splitlines():
@@ -76,22 +73,18 @@ _GROUPS = r"""
 sclae: z_score, scale: none -> groups.0.sclae\n\s+Extra inputs
 scale: zscore -> 1 validation error.*'gaussian', 'power', 'log1p', 'asinh' or 'none'
 columns: a
-    -> 'g' has neither .*exactly one: scale: z_score \| .*none \| \[log1p, z_score\] \| \{z_sc
+    -> 'g' has neither .*exactly one: scale: z_score \| .*none \| \[log1p, z_score\]
 scale: none, encode: {hash: {buckets: 2}} -> has both scale and encode
 scale: none, columns: [] -> 'g' selects nothing
 scale: none, columns: [others, fare] -> `others` stands alone
 scale: none, clip: {min: 3, max: 1} -> clip.min=3.0 is not below
-scale: none, clip: {min: 2, max: 2} -> clip.min=2.0 is not below clip.max=2.0
 scale: none, clip: {min: -.inf} -> clip.min=-inf is not finite; leave clip.min out
 scale: none, clip: {} -> clip has no bound
 scale: none, clip: {quantiles: [0.9, 0.1]} -> \[0.9, 0.1\] is no range.*give 0 <= low < high <= 1
-scale: none, clip: {quantiles: [0.1, 1.5]} -> is no range of shares
 scale: none, clip: {quantiles: [0.0005, 1]} -> 0.0005 is finer than the sketch's error of 0.001
 scale: none, clip: {quantiles: [0, 1], max: 3} -> clip has both quantiles and min or max
 scale: z_score, clip: {quantiles: [0.01, 0.99]}
     -> 'g': scale: z_score needs statistics of the clipped values.*use scale: robust
-scale: {z_score: {by: k}}, clip: {quantiles: [0.1, 0.9]}
-    -> scale: z_score needs statistics of the clipped
 scale: power, clip: {quantiles: [0.01, 0.99]} -> scale: power needs statistics of the clipped values
 scale: none, impute: mean, clip: {quantiles: [0.01, 0.99]}
     -> 'g': impute: mean needs the mean of the clipped values.*impute: median
@@ -109,24 +102,17 @@ encode: {date: {parts: hour}}, impute: most_frequent
     -> encode: date, where missing has a separate id
 encode: {multi_hot: {top_k: 3}}, impute: most_frequent
     -> encode: multi_hot, where missing has a separate column
-scale: {z_score: {by: b, max_keys: 0}} -> greater than or equal to 1
-scale: {z_score: {by: a}} -> 'a' is both a column to scale and the key
-scale: {min_max: {by: b}} -> min_max\n  Extra inputs are not
+scale: {z_score: {by: b}} -> has options, and no scaler takes any; .* tft.scale_to_z_score_per_key
 scale: [] -> is no chain: give a function.*for example \[log1p, z_score\]
-scale: [log1p] -> is no chain
-scale: [z_score, log1p] -> is no chain
 scale: [log1p, gaussian] -> is no chain
-scale: [log1p, z_score, none] -> is no chain
 scale: [log1p, z_score], clip: {quantiles: [0, 1]} -> z_score needs statistics of the clipped values
 encode: vocabulary, length: 5 -> length goes with scale, not with encode: vocabulary
 scale: z_score, share: true -> share: true does not go with scale; remove it
 encode: {bucketize: {buckets: 3}}, share: true -> share: true does not go with encode: bucketize
-encode: text, share: true -> share: true does not go with encode: text
 encode: {} -> no encoder; give exactly one of vocabulary, int
 encode: {hash: {buckets: 2}, integer: {size: 2}} -> encode names .* give exactly one
 encode: {integer: {size: 0}} -> greater than or equal to 1
 encode: {vocabulary: {values: [a], top_k: 3}} -> vocabulary has values and top_k=3
-encode: {vocabulary: {values: [a], min_count: 3}} -> vocabulary has values and min_count=3
 encode: {vocabulary: {values: [a, b, a]}} -> vocabulary.values holds 'a' twice
 encode: {one_hot: {values: []}} -> at least 1 item
 encode: {one_hot: {values: [1, "1"]}} -> holds '1' twice
@@ -138,23 +124,15 @@ encode: {bucketize: {}} -> neither buckets nor boundaries; give exactly one
 encode: {bucketize: {buckets: 3, boundaries: [1]}} -> both buckets and boundaries; give exactly one
 encode: {bucketize: {boundaries: [1, 1]}}
     -> boundaries=\[1.0, 1.0\]; give different finite numbers, asc
-encode: {bucketize: {boundaries: [.inf]}} -> finite
 encode: {bucketize: {boundaries: []}} -> at least 1 item
-encode: {text: {top_k: 0}} -> text\.top_k\n.*greater than
 encode: {text: {ngrams: 4}} -> text\.ngrams\n.*less than
-encode: {text: {max_terms: 0}} -> text\.max_terms\n.*greater than
-encode: {text: {min_count: 0}} -> text\.min_count\n.*greater than
 encode: {date: {parts: []}} -> date gives nothing: name parts, of minute, hour,.* or elapsed: true
 encode: {date: {parts: [hour, hour]}} -> date.parts holds 'hour' twice
 encode: {date: {parts: decade}} -> 'minute', 'hour', 'weekday', 'weekend', 'day', 'week', 'month'
 encode: {date: {parts: [month, year], cyclic: true}} -> no year comes again
-encode: {date: {parts: hour, time_zone: Europe/Olso}} -> did you mean 'Europe/Oslo'
-encode: {date: {parts: hour, time_zone: here}} -> date.time_zone='here' is no time zone
 encode: {date: {parts: hour, unit: days}} -> 'seconds', 'milliseconds' or 'microseconds'
 encode: {date: {parts: month, format: "%Y%m%d", unit: milliseconds}} -> leave one out
 encode: {date: {parts: month, format: "%d.%m"}} -> date\.format=.*lacks %Y or %y
-encode: {date: {parts: month, format: "%Y-%m"}} -> lacks %d
-encode: {date: {parts: month, format: "%d.%d.%Y %m"}} -> has %d and %d
 encode: {date: {parts: month, format: "%d %m %b %Y"}} -> has %m and %b; use %m or %b or %B once
 encode: {date: {parts: month, format: "%d %m %Y %z"}} -> %z is not supported; use of %Y, %y
 encode: {date: {parts: month, format: "%d %m %Y %I"}}
@@ -183,8 +161,6 @@ label: {column: y, kind: regression, positive: 1}
 weight: fare -> 'fare' is the weight and also in group 'money'
 derive: function -> names no module
 derive: my module.f -> is no dotted path
-groups: [{name: g, columns: x, scale: {z_score: {by: y}}}], weight: y
-    -> 'y' is the weight and also the key of group 'g'
 crosses: [{name: c, columns: [a, y], encode: vocabulary}], label: {column: y, kind: binary}
     -> 'y' is the label and also in cross 'c'
 crosses: [{name: money, columns: [a, b], encode: vocabulary}]
@@ -204,3 +180,48 @@ columns: [a, b], encode: {integer: {size: 2}}
     -> encode: integer takes no combination of values; use encode: hash or vocabulary
 columns: [a, b], share: true -> share\n  Extra inputs are not permitted
 """
+
+
+def test_a_name_alone_has_the_defaults() -> None:
+    for name, option in (("vocabulary", Vocabulary()), ("text", Text())):
+        encode = Encode.model_validate(name)
+        assert (encode.kind, encode.option) == (name, option)
+        assert Encode.model_validate({name: None}) == encode
+    assert Bucketize.model_validate({"buckets": 7}).count == 7
+    assert Bucketize.model_validate({"boundaries": [0.0, 1.0]}).count == 3
+    assert OneHot.model_validate({"values": [1, "a"]}).values == ("1", "a")
+
+
+def test_the_json_schema_takes_a_name_alone() -> None:
+    """As what it stands for; reference: the validator of jsonschema."""
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = Encode.model_json_schema()
+    for name in ("vocabulary", "text"):
+        for good in (name, {name: None}, {name: {}}, {name: {"top_k": 3}}):
+            jsonschema.validate(good, schema)
+            assert Encode.model_validate(good).kind == name
+        for bad in ("hash", {name: {"top_j": 3}}):
+            with pytest.raises(jsonschema.ValidationError):
+                jsonschema.validate(bad, schema)
+
+
+def _group(**options: Any) -> Group:
+    return Group.model_validate({"name": "g", "columns": ["x", "v[0]", "y*"], **options})
+
+
+def test_what_a_missing_number_becomes() -> None:
+    for options, filling in [
+        ({"scale": "z_score"}, "mean"),
+        ({"scale": "robust"}, "median"),
+        ({"scale": "gaussian"}, "median"),
+        ({"scale": "min_max", "clip": {"quantiles": [0.1, 0.9]}}, "median"),
+        ({"scale": "robust", "impute": "mean"}, "mean"),
+        ({"scale": "robust", "impute": {"constant": 3}}, 3.0),
+    ]:
+        assert _group(**options).filling == filling
+
+
+def test_kind_and_names() -> None:
+    group = _group(scale=["log1p", "z_score"])
+    assert (group.kind, group.first, group.explicit) == ("log1p+z_score", "log1p", ("x",))
+    assert (_group(scale="none").first, _group(encode="vocabulary").kind) == (None, "vocabulary")

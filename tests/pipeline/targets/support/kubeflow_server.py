@@ -155,10 +155,6 @@ class KubeflowServer(Loopback):
         now.run_id = run
         return self.say(now)
 
-    def terminate(self, request: Request, run: str) -> Answer:
-        self.polls = [run_now("CANCELED")]
-        return Answer()
-
 
 ROUTES = {
     "GET /healthz": KubeflowServer.healthz,
@@ -170,7 +166,6 @@ ROUTES = {
     "POST /experiments": KubeflowServer.create_experiment,
     "POST /runs": KubeflowServer.create_run,
     "GET /runs/([^/:]+)": KubeflowServer.get_run,
-    "POST /runs/([^/:]+):terminate": KubeflowServer.terminate,
 }
 
 

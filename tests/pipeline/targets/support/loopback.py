@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,8 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
-
-from certificates import CertificateFiles
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,6 @@ class Answer:
         kind: the body's type.
         seconds: before anything is sent.
         drip: seconds between two bytes of the body; 0: all at once.
-        endless: the body again and again, until the client closes its end.
         headers: more of them.
     """
 
@@ -46,7 +42,6 @@ class Answer:
     kind: str = "application/json"
     seconds: float = 0.0
     drip: float = 0.0
-    endless: bool = False
     headers: dict[str, str] = field(default_factory=dict)
 
 
@@ -59,24 +54,20 @@ class Loopback:
         failures: `"GET /path"` -> what is said there in its place.
         requests: all that came in.
         url: where it is.
-        sent: bytes of endless answers that went out.
-        is_open: whether it serves.
     """
 
     answer: Callable[[Request], Answer]
     failures: dict[str, Answer] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     url: str = ""
-    sent: int = 0
-    is_open: bool = True
 
     def got(self, start: str) -> list[Request]:
         """The requests that begin so, `"POST /apis"`."""
         return [r for r in self.requests if f"{r.method} {r.path}".startswith(start)]
 
     @contextlib.contextmanager
-    def serving(self, tls: CertificateFiles | None = None) -> Iterator[None]:
-        """Listen on a free port, with TLS as localhost if there is a certificate."""
+    def serving(self) -> Iterator[None]:
+        """Listen on a free port."""
         loopback = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -104,21 +95,11 @@ class Loopback:
                 self.send_header("Content-Type", answer.kind)
                 for name, value in answer.headers.items():
                     self.send_header(name, value)
-                if answer.endless:
-                    self.close_connection = True
-                else:
-                    self.send_header("Content-Length", str(len(said)))
+                self.send_header("Content-Length", str(len(said)))
                 self.end_headers()
-                if answer.drip:
-                    for byte in said:
-                        self.wfile.write(bytes([byte]))
-                        time.sleep(answer.drip)
-                elif answer.endless:
-                    while loopback.is_open:
-                        self.wfile.write(said)
-                        loopback.sent += len(said)
-                else:
-                    self.wfile.write(said)
+                for start in range(0, len(said), step := 1 if answer.drip else len(said) or 1):
+                    self.wfile.write(said[start : start + step])
+                    time.sleep(answer.drip)
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = serve
 
@@ -128,15 +109,9 @@ class Loopback:
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
         self.url = f"http://127.0.0.1:{server.server_address[1]}"
-        if tls:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(tls.certificate, tls.key)
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-            self.url = f"https://localhost:{server.server_address[1]}"
         Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         try:
             yield
         finally:
-            self.is_open = False
             server.shutdown()
             server.server_close()

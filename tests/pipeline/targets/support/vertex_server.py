@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from google.cloud import aiplatform_v1
 from google.protobuf import json_format
 from loopback import Answer, Loopback, Request
 
 Task = aiplatform_v1.PipelineTaskDetail
 START = "2026-11-24T12:00:00Z"
+# Of accounts of Google's own universe the client asks, in the background, where they may be used.
+UNIVERSE = "loopback.test"
 
 
 class VertexServer(Loopback):
@@ -90,3 +95,30 @@ def job_now(state: str, words: str = "", **tasks: Any) -> aiplatform_v1.Pipeline
             **({"error": {"code": 9, "message": words}} if words else {}),
         }
     )
+
+
+def write_account_key(file: Path) -> Path:
+    """Writes a key file whose tokens the client signs itself."""
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    text = private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    account = {
+        "type": "service_account",
+        "project_id": "my-project",
+        "client_email": "submitter@my-project.iam.gserviceaccount.com",
+        "private_key": text.decode(),
+        "token_uri": "http://127.0.0.1:9/token",
+        "universe_domain": UNIVERSE,
+    }
+    file.write_text(json.dumps(account))
+    return file
+
+
+def client_environment(key: Path, url: str) -> dict[str, str]:
+    """Variables by which Google's clients find that account, and a server in place of Vertex."""
+    return {
+        "GOOGLE_APPLICATION_CREDENTIALS": str(key),
+        "GOOGLE_CLOUD_UNIVERSE_DOMAIN": UNIVERSE,
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{url}/",
+    }

@@ -1,0 +1,101 @@
+"""`replay --map`: which remote folders a compiled pipeline reads, and what a wrong one gives."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from compiled_taxi import FILES, compiled
+
+from pipeline.cli.cli import main
+from pipeline.replay.replay_command import _folders_read, _read_maps, map_options
+from pipeline.targets.compiled_spec import CompiledSpec
+from pipeline.targets.long_values import _compress, expand
+
+
+def spec_reading(*paths):
+    """A compiled pipeline with a parameter for each path."""
+    parameters = {str(i): {"runtimeValue": {"constant": path}} for i, path in enumerate(paths)}
+    return CompiledSpec("kubeflow", {"root": parameters}, "s3://bucket/root", {}, {})
+
+
+def replay(folder, *options, spec=FILES["kubeflow"]):
+    root = folder / "root"
+    code = main(["replay", "--spec", str(spec), "--root", str(root), *map(str, options)])
+    assert not root.exists(), "a node was started"
+    return code
+
+
+def test_folders_that_a_pipeline_reads():
+    for paths, folders in (
+        (["s3://bucket/data/data.csv"], ["s3://bucket/data"]),
+        (["s3://bucket/data/year=*/x.parquet"], ["s3://bucket/data"]),
+        (["s3://bucket/data/{SPAN}/x.csv"], ["s3://bucket/data"]),
+        (["s3://bucket/data", "s3://bucket/data/"], ["s3://bucket/data"]),
+        (["s3://bucket/data.v1/"], ["s3://bucket/data.v1"]),
+        (["s3://bucket/data.csv"], ["s3://bucket"]),
+        (["gs://b/data", "gs://b/data/schema.pbtxt", "gs://a/x"], ["gs://a/x", "gs://b/data"]),
+        (["s3://bucket/root", "s3://bucket/root/taxi/blessed"], []),
+        (["s3://bucket/root2/x.csv"], ["s3://bucket/root2"]),
+        (["/tmp/x.csv"], []),
+    ):
+        assert _folders_read(spec_reading(*paths)) == folders
+    # What a description says is not read, and places may have any letter.
+    spec = spec_reading("s3://b/é/x")
+    spec.spec["inputDefinitions"] = {"description": "such as gs://bucket/path"}
+    assert _folders_read(spec) == ["s3://b/é/x"]
+
+
+def test_compiled_files_name_the_folders_to_map(tmp_path):
+    path = tmp_path / "taxi.yaml"
+    path.write_text(compiled("kubeflow", ".schema_path=s3://schemas/v1/a.pbtxt"))
+    options = "--map s3://bucket/data=FOLDER --map s3://schemas/v1=FOLDER"
+    assert map_options(CompiledSpec.read(path)) == options
+
+
+@pytest.mark.parametrize("target", FILES)
+def test_wrong_folders_end_the_command_before_any_node(target, tmp_path, capsys):
+    scheme = {"kubeflow": "s3", "vertex": "gs"}[target]
+    data, file = f"{scheme}://bucket/data", tmp_path / "file"
+    file.write_text("")
+    not_read = [f"{scheme}://{each}" for each in ("bucket/dat", "bucket/data2", "other")]
+    for options, words in (
+        ([], f"reads {data},"),
+        ([f"{data}={tmp_path}/rides"], f"{tmp_path}/rides does not exist"),
+        ([f"{data}={file}"], "is not a folder"),
+        *(([f"{place}={tmp_path}"], f"reads nothing below {place}.") for place in not_read),
+    ):
+        maps = [each for option in options for each in ("--map", option)]
+        assert replay(tmp_path, *maps, spec=FILES[target]) == 2
+        message = capsys.readouterr().err
+        assert words in message
+        assert data in message
+
+
+def test_values_of_the_pipelines_own_parameters_are_mapped_too(tmp_path, capsys):
+    job = json.loads(FILES["vertex"].read_text())
+    job["runtimeConfig"]["parameterValues"] = {"more": "gs://other/rows/x.csv"}
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(job))
+    compiled = CompiledSpec.read(file)
+    assert _folders_read(compiled) == ["gs://bucket/data", "gs://other/rows"]
+    assert compiled.renamed({"gs://other/rows": "/local"}).parameters == {"more": "/local/x.csv"}
+    assert replay(tmp_path, "--map", f"gs://bucket/data={tmp_path}", spec=file) == 2
+    assert "--map gs://other/rows=FOLDER" in capsys.readouterr().err
+
+
+def test_a_prefix_is_replaced_in_whole_names_only():
+    spec = spec_reading("s3://bucket/data/x.csv", "s3://bucket/data2/x.csv", "s3://bucket/data")
+    changed = spec.renamed({"s3://bucket/data": "/local"})
+    values = [each["runtimeValue"]["constant"] for each in changed.spec["root"].values()]
+    assert values == ["/local/x.csv", "s3://bucket/data2/x.csv", "/local"]
+
+
+def test_places_in_a_compressed_setting_are_found_and_mapped(tmp_path):
+    setting = json.dumps({"vocabulary": "s3://bucket/words/all.txt", "columns": ["c"] * 2000})
+    compiled = spec_reading(_compress(setting))
+    assert _folders_read(compiled) == ["s3://bucket/words"]
+    places = _read_maps(compiled, [f"s3://bucket/words={tmp_path}"])
+    constant = compiled.renamed(places).spec["root"]["0"]["runtimeValue"]["constant"]
+    assert len(constant) < 1000
+    assert json.loads(expand(constant))["vocabulary"] == f"{tmp_path}/all.txt"

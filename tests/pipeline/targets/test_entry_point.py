@@ -1,0 +1,246 @@
+"""The program of each container: what TFX gets, and what remains of it on Google Cloud Storage."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import signal
+import sys
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+from absl import flags
+from google.api_core.exceptions import Forbidden, NotFound
+from google.cloud import storage
+
+from pipeline.targets import entry_point
+from pipeline.targets.entry_point import _Invocation, _remove_directory_markers
+from pipeline.targets.executor_input import INVOCATION, output_names, restore_names
+from pipeline.targets.long_values import _compress, expand
+
+ROOT = "gs://bucket/root/run/Node"
+
+
+@dataclass
+class Blob:
+    """An object of the fake bucket."""
+
+    objects: dict[str, bytes]
+    name: str
+    generation: int = 7
+
+    @property
+    def size(self):
+        return len(self.objects[self.name])
+
+    def delete(self, *, if_generation_match, retry, timeout):
+        assert if_generation_match == self.generation
+        assert timeout == 30.0
+        del self.objects[self.name]
+
+
+@dataclass
+class Client:
+    """What `storage.Client` lists: the objects of one bucket, by their names."""
+
+    objects: dict[str, bytes] = field(default_factory=dict)
+    failure: Exception | None = None
+    listed: list[str] = field(default_factory=list)
+
+    def list_blobs(self, bucket, *, prefix, fields, retry, timeout):
+        self.listed.append(prefix)
+        assert bucket == "bucket"
+        if self.failure:
+            raise self.failure
+        return [Blob(self.objects, name) for name in list(self.objects) if name.startswith(prefix)]
+
+
+@pytest.fixture
+def client(monkeypatch):
+    made = Client()
+    monkeypatch.setattr(storage, "Client", lambda: made)
+    return made
+
+
+def writing(*uris):
+    """The ExecutorInput of a node with these output artifacts."""
+    artifacts = {f"output{i}": {"artifacts": [{"uri": uri}]} for i, uri in enumerate(uris)}
+    return {"outputs": {"artifacts": artifacts, "outputFile": "/unused"}}
+
+
+def test_nothing_but_markers_below_the_outputs_is_removed(client):
+    kept = {
+        "root/run/Node/model/BLESSED": b"",
+        "root/run/Node/model/not-empty/": b"content",
+        "root/run/Node/model/a/saved_model.pb": b"graph",
+        "root/run/Node/model_run/": b"",
+        "root/run/Node/": b"",
+        "root/run/Other/": b"",
+    }
+    markers = ["model/", "model/a/", "model/a/assets/", "other/x/"]
+    client.objects = kept | {f"root/run/Node/{name}": b"" for name in markers}
+    places = (f"{ROOT}/model", f"{ROOT}/other/", "gs://bucket", "", "s3://bucket/x", "/gcs/b")
+    _remove_directory_markers(writing(*places))
+    assert client.objects == kept
+    assert client.listed == ["root/run/Node/model/", "root/run/Node/other/"]
+
+
+def test_a_node_does_not_fail_because_they_cannot_be_removed(client, caplog):
+    client.failure = Forbidden("storage.objects.list is denied")
+    with caplog.at_level(logging.WARNING):
+        _remove_directory_markers(writing(f"{ROOT}/model"))
+    (message,) = [r.getMessage() for r in caplog.records if "entry_point" in r.name]
+    assert f"{ROOT}/model" in message
+    assert "403 storage.objects.list is denied" in message
+    assert "storage.objects.delete" in message
+
+
+def test_another_worker_may_have_removed_a_marker(client, caplog, monkeypatch):
+    def gone(self, **options):
+        raise NotFound("gone")
+
+    monkeypatch.setattr(Blob, "delete", gone)
+    client.objects = {"root/run/Node/model/": b""}
+    with caplog.at_level(logging.WARNING):
+        _remove_directory_markers(writing(f"{ROOT}/model"))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_they_are_removed_when_the_node_has_ended_and_a_failure_stays(client, monkeypatch, fails):
+    def run(_):
+        client.objects["root/run/Node/model/"] = b""
+        if fails:
+            raise ZeroDivisionError
+
+    program = SimpleNamespace(main=run, _parse_flags=lambda argv: flags.FLAGS(argv[:1]))
+    monkeypatch.setitem(sys.modules, entry_point._EXECUTOR_PROGRAM, program)
+    monkeypatch.setattr(entry_point, "register_file_systems", lambda text: None)
+    monkeypatch.setattr(entry_point, "missing_buckets", lambda text: "")
+    before = signal.getsignal(signal.SIGTERM)
+    arguments = ["node", INVOCATION, json.dumps(writing(f"{ROOT}/model"))]
+    try:
+        with pytest.raises(ZeroDivisionError) if fails else contextlib.nullcontext():
+            assert not entry_point.exit_code(arguments)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert client.listed == ["root/run/Node/model/"]
+    assert not client.objects
+
+
+@pytest.mark.parametrize("missing", ["", "s3://absent: this bucket does not exist."])
+def test_a_node_that_fails_names_the_buckets_that_do_not_exist(monkeypatch, missing):
+    def fails(argv):
+        raise ValueError("s3://absent/x matches no file")
+
+    monkeypatch.setattr(entry_point, "main", fails)
+    monkeypatch.setattr(entry_point, "missing_buckets", lambda text: missing)
+    with pytest.raises((ValueError, RuntimeError), match="matches no file") as caught:
+        entry_point.exit_code(["s3://absent/x"])
+    assert ("s3://absent: " in str(caught.value)) == bool(missing)
+
+
+MODEL = {"instanceSchema": "title: tfx.Model\ntype: object\n"}
+UNTYPED = {"instanceSchema": ""}
+
+
+def arguments(executor_input, *, inputs=None, outputs=None):
+    """A container's arguments, as the compiler writes them."""
+    given = ["--executor_class_path", "x.Y", "--json_serialized_invocation_args"]
+    given += [json.dumps(executor_input), "--runner=FnApiRunner"]
+    for flag, spec in (("inputs", inputs), ("outputs", outputs)):
+        if spec is not None:
+            given += [f"--json_serialized_{flag}_spec_args", json.dumps(spec)]
+    return given
+
+
+def artifacts(**types):
+    return {key: {"artifacts": [{"uri": f"s3://b/{key}", "type": t}]} for key, t in types.items()}
+
+
+def declared(**types):
+    return {"artifacts": {key: {"artifactType": kind} for key, kind in types.items()}}
+
+
+def test_tfx_gets_the_declared_artifacts_with_types_and_names():
+    """Kubeflow drops the types, TFX's Evaluator looks the names up, and 2.5 adds executor-logs."""
+    given = {
+        "inputs": {"artifacts": artifacts(model=UNTYPED, extra=UNTYPED)},
+        "outputs": {
+            "artifacts": artifacts(
+                run=MODEL, **{"executor-logs": {"schemaTitle": "system.Artifact"}}
+            ),
+            "outputFile": "/x",
+        },
+    }
+    found = _Invocation.read(
+        arguments(given, inputs=declared(model=MODEL), outputs=declared(run=MODEL))
+    )
+    assert "--json_serialized_outputs_spec_args" not in found.arguments
+    assert "--runner=FnApiRunner" in found.for_tfx()
+    reported = json.loads(found.for_tfx()[-1])
+    assert reported["inputs"]["artifacts"] == {
+        "model": {"artifacts": [{"uri": "s3://b/model", "type": MODEL, "name": "s3://b/model"}]}
+    }
+    assert list(reported["outputs"]["artifacts"]) == ["run"]
+    assert reported["outputs"]["outputFile"] == "/x"
+
+
+def test_an_artifact_that_has_a_type_and_a_name_keeps_them():
+    own = {"uri": "u", "name": "n", "type": {"instanceSchema": "title: tfx.Schema"}}
+    given = {"inputs": {"artifacts": {"model": {"artifacts": [own]}}}, "outputs": {}}
+    found = _Invocation.read(arguments(given, inputs=declared(model=MODEL)))
+    assert found.executor_input["inputs"]["artifacts"]["model"]["artifacts"] == [own]
+
+
+def test_an_unknown_type_becomes_the_base_artifact_of_tfx():
+    from google.protobuf import json_format
+    from kfp.pipeline_spec import pipeline_spec_pb2
+    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils as utils
+
+    for kind in (UNTYPED, {}, {"schemaTitle": "system.Dataset"}, {"schemaTitle": "no_such.Type"}):
+        given = {"inputs": {"artifacts": artifacts(data=kind)}, "outputs": {}}
+        inputs = {"artifacts": {"data": {"artifactType": kind}}}
+        found = _Invocation.read(arguments(given, inputs=inputs)).executor_input
+        parsed = json_format.ParseDict(found, pipeline_spec_pb2.ExecutorInput())
+        (artifact,) = utils.parse_raw_artifact_dict(parsed.inputs.artifacts, {})["data"]
+        assert artifact.uri == "s3://b/data"
+        assert artifact.type_name == "Artifact", kind
+
+
+def test_outputs_whose_names_begin_with_another_are_renamed_and_named_back(tmp_path):
+    outputs = declared(model=MODEL, model_run=MODEL)
+    names = output_names(["model", "model_run", "model_run_logs"])
+    assert names["model_run"] == "output_model_run"
+    found = list(names.values())
+    assert not [a for a in found for b in found if a != b and a.startswith(b)]
+    made = {"artifacts": {name: {} for name in names}}
+    assert list(restore_names(made, found)["artifacts"]) == found
+    given = {
+        "inputs": {},
+        "outputs": {
+            "artifacts": artifacts(model=MODEL, output_model_run=MODEL),
+            "outputFile": str(tmp_path / "output.json"),
+        },
+    }
+    found = _Invocation.read(arguments(given, outputs=outputs))
+    assert list(found.executor_input["outputs"]["artifacts"]) == ["model", "model_run"]
+    written = {"artifacts": {"model": {}, "model_run": {"artifacts": [{"uri": "u"}]}}}
+    (tmp_path / "output.json").write_text(json.dumps(written))
+    found.restore_output_names()
+    assert json.loads((tmp_path / "output.json").read_text()) == {
+        "artifacts": {"model": {}, "output_model_run": {"artifacts": [{"uri": "u"}]}}
+    }
+
+
+def test_a_long_property_travels_compressed():
+    columns = json.dumps([f"column_{n}" for n in range(20_000)])
+    packed = _compress(columns)
+    assert len(packed) < 64_000
+    assert packed.isascii()
+    given = {"inputs": {"parameterValues": {"custom_config": packed, "n": 3.0}}, "outputs": {}}
+    found = _Invocation.read(arguments(given)).executor_input
+    assert found["inputs"]["parameterValues"] == {"custom_config": columns, "n": 3.0}
+    assert expand(columns) == columns

@@ -1,0 +1,377 @@
+"""Hinges, pooled embeddings, and pruning by PrunedDense, the callback Prune and `model.sparsity`.
+
+References: NumPy; of training, full_batch.train (one device, one full batch, float64) to 1e-12; of
+a saved model the model itself, bit for bit.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from statistics import NormalDist
+
+import exactness
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from cells import Cell
+from text_layout import layout_of_texts
+
+from shared_core.feature_layout import Column, FeatureLayout
+from trainer_module import (
+    Callback,
+    Checkpoints,
+    ModelContext,
+    Prune,
+    PrunedDense,
+    TrainerConfig,
+    TrainingLoop,
+    TrainStep,
+)
+from trainer_module.loop.run_fingerprint import _model_fingerprint, check_fingerprint
+from trainer_module.model.default_model import _numbers_of, _pruning_schedule, default_model
+from trainer_module.model.layers import Hinges, PooledEmbedding
+from trainer_module.model.plan import resolve
+from trainer_module.options.run_options import LoopOptions
+from trainer_module.options.step_options import StepOptions
+
+
+def test_a_number_and_its_distance_beyond_each_knot():
+    """Reference: the formula in NumPy; equal bit for bit, float32 throughout."""
+    layer = Hinges(3)
+    layer.build((None, 2))
+    knots = np.array([[-1.0, 0.25, 2.0], [0.0, 0.5, 1.0]], np.float32)
+    layer.knots.assign(knots)
+    x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    each = np.concatenate([x[:, :, None], np.maximum(x[:, :, None] - knots, 0)], axis=2)
+    found = keras.ops.convert_to_numpy(layer(x))
+    np.testing.assert_array_equal(found, each.reshape(50, 8))
+    assert layer.compute_output_shape((50, 2)) == (50, 8)
+
+
+def test_knots_begin_at_quantiles_of_the_normal_distribution():
+    """Reference: the share of the standard normal distribution below each, within 1e-6."""
+    layer = Hinges(8)
+    layer.build((None, 3))
+    for knots in keras.ops.convert_to_numpy(layer.knots):
+        shares = [NormalDist().cdf(float(knot)) for knot in knots]
+        np.testing.assert_allclose(shares, (np.arange(8) + 0.5) / 8, atol=1e-6)
+
+
+def test_only_scaled_numbers_get_hinges():
+    kinds = ("z_score", "one_hot", "missing_indicator", "log1p+z_score", "cyclic", "none")
+    columns = tuple(
+        Column(name=f"c{i}", source="c", group="g", kind=kind, output="floats", position=i)
+        for i, kind in enumerate(kinds)
+    )
+    layout = FeatureLayout(columns=columns)
+    assert _numbers_of(layout, "floats", 6) == [0, 3]
+    assert _numbers_of(layout, "another", 2) == [0, 1]
+    assert _numbers_of(None, "floats", 2) == [0, 1]
+
+
+IDS = np.array([[1, 0, 4], [3, 4, 4], [2, 2, 4]])
+WEIGHTS = np.array([[0.8, 0.6, 0.0], [1.0, 0.0, 0.0], [0.5, 0.25, 0.0]], np.float32)
+
+
+def as_matrix(ids, weights, count):
+    """Ids and weights as one column per id."""
+    matrix = np.zeros((len(ids), count))
+    np.add.at(matrix, (np.arange(len(ids))[:, None], ids), weights)
+    return matrix
+
+
+def test_output_is_a_product_with_the_matrix_of_weights():
+    """Reference: NumPy in float64; the gradient is the transposed product. Tolerance 1e-6."""
+    layer = PooledEmbedding(5, 4)
+    with tf.GradientTape() as tape:
+        found = layer([IDS, WEIGHTS])
+        loss = keras.ops.sum(found * np.arange(4.0, dtype="float32"))
+    matrix = as_matrix(IDS, WEIGHTS, 5)
+    np.testing.assert_allclose(found, matrix @ np.asarray(layer.table), atol=1e-6)
+    gradient = tf.convert_to_tensor(tape.gradient(loss, layer.table.value))
+    expected = matrix.T @ np.tile(np.arange(4.0), (3, 1))
+    np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
+
+def _context(layout):
+    spec = {}
+    for column in layout.columns:
+        dtype = tf.int64 if column.is_id else tf.float32
+        width = len(layout.of(column.output))
+        spec[column.output] = tf.io.FixedLenFeature([width], dtype)
+    return ModelContext(
+        feature_spec=spec,
+        transformed_schema=None,
+        layout=layout,
+        label="y",
+        label_kind="binary",
+        outputs=1,
+        id_sizes={},
+        config=TrainerConfig.model_validate({"label": "y", "model": {"knots": 2}}),
+    )
+
+
+def _features(context):
+    """Two rows: x, then the terms 2 and 0 of `a`, no term of `b`; and a row without terms."""
+    values = {
+        "x": [0.5, -1.0],
+        "a_term_0": [2, 4],
+        "a_term_1": [0, 4],
+        "a_weight_0": [0.8, 0.0],
+        "a_weight_1": [0.6, 0.0],
+        "c": [1, 2],
+        "b_term_0": [8, 8],
+        "b_weight_0": [0.0, 0.0],
+    }
+    return {
+        name: np.stack([values[column.name] for column in context.layout.of(name)], axis=1).astype(
+            spec.dtype.as_numpy_dtype
+        )
+        for name, spec in context.feature_spec.items()
+    }
+
+
+def test_the_default_model_pools_each_text(tmp_path):
+    """Its dense layers see x, the embedding of c, and the sums of the texts; only x bends."""
+    context = _context(layout_of_texts())
+    model = default_model(context)
+    pools = [layer for layer in model.layers if isinstance(layer, PooledEmbedding)]
+    assert [(pool.name, pool.count) for pool in pools] == [("text_0", 5), ("text_1", 9)]
+    table = model.get_layer("embeddings")
+    assert table.sizes == [3]
+    first = next(layer for layer in model.layers if isinstance(layer, keras.layers.Dense))
+    assert first.kernel.shape[0] == 1 + table.size + pools[0].size + pools[1].size + _bends(model)
+    features = _features(context)
+    seen = keras.Model(model.input, pools[0].output)(features)
+    expected = 0.8 * np.asarray(pools[0].table)[2] + 0.6 * np.asarray(pools[0].table)[0]
+    np.testing.assert_allclose(seen, [expected, np.zeros_like(expected)], atol=1e-6)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(again(features), model(features), atol=1e-6)
+
+
+def _bends(model):
+    hinges = model.get_layer("hinges")
+    assert hinges.input.shape[1] == 1  # x, and no weight of a term
+    return hinges.output.shape[1]
+
+
+X = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")
+Y = X.sum(axis=1, keepdims=True)
+
+
+def expected_sparsity(step: int, final: float, begin: int, end: int, every: int) -> float:
+    """The share after the last update that is not after `step`, by a loop over the steps."""
+    share = 0.0
+    for t in range(begin, min(step, end) + 1):
+        if (t - begin) % every == 0 or t == end:
+            share = final + (0.0 - final) * (1 - (t - begin) / (end - begin)) ** 3
+    return share
+
+
+def test_the_schedule_is_that_of_zhu_and_gupta():
+    for schedule in [(0.8, 0, 20, 5), (0.5, 7, 20, 4), (0.9, 3, 4, 100)]:
+        _, begin, end, every = schedule
+        due = sorted({*range(begin, end, every), end})
+        for step in range(30):
+            layer = PrunedDense(10, *schedule)
+            layer.build((None, 100))
+            layer.prune(step)
+            removed = np.count_nonzero(layer.mask.numpy() == 0)
+            assert removed == round(1000 * expected_sparsity(step, *schedule))
+            later = [t for t in due if t > step]
+            assert layer.steps_until_due(step) == (later[0] - step if later else None)
+
+
+def test_the_smallest_weights_are_removed_and_stay_removed():
+    layer = PrunedDense(6, 0.75, 0, 12, 3)
+    layer.build((None, 8))
+    random = np.random.default_rng(1)
+    removed = np.zeros(48, bool)
+    for step in [*range(14), 6]:  # a step twice, or an earlier one, changes nothing
+        layer.kernel.assign(random.normal(size=(8, 6)))  # as if training had changed all of them
+        sizes = np.abs(layer.kernel.numpy()).ravel()
+        count = round(expected_sparsity(step, 0.75, 0, 12, 3) * 48)
+        candidates = [i for i in np.argsort(sizes) if not removed[i]]
+        removed[candidates[: max(0, count - removed.sum())]] = True
+        layer.prune(step)
+        np.testing.assert_array_equal(layer.mask.numpy().ravel() == 0, removed)
+    assert removed.sum() == 36
+    kernel = np.where(removed.reshape(8, 6), 0, layer.kernel.numpy())
+    np.testing.assert_allclose(layer(X), X @ kernel, atol=1e-5)
+
+
+class Watch(Callback):
+    """Note the removed weights' share in the kernel that the layer uses, after each call."""
+
+    def __init__(self, layer):
+        self.layer, self.seen, self.removed = layer, {}, np.zeros(layer.mask.shape, bool)
+
+    def on_loop(self, progress):
+        mask = self.layer.mask.numpy()
+        assert not mask[self.removed].any()  # none returns
+        self.removed = mask == 0
+        outputs = self.layer(np.eye(8, dtype="float32")).numpy()  # kernel * mask, row by row
+        bias = self.layer(np.zeros((1, 8), "float32")).numpy()
+        assert not (outputs - bias)[self.removed].any()
+        self.seen[progress.step] = float(self.removed.mean())
+
+
+def pruned_loop(folder=None, optimizer=None, epochs=4, strategy=None, **options):
+    """A loop of 4 steps per epoch, and its layer of 32 weights."""
+    strategy = strategy or tf.distribute.get_strategy()
+    with strategy.scope():
+        layer = PrunedDense(4, 0.75, 2, 11, 3, name="pruned")
+        model = keras.Sequential([keras.Input((8,)), layer, keras.layers.Dense(1)])
+        optimizer = optimizer or keras.optimizers.SGD(0.05, momentum=0.9)
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=8, strategy=strategy, **options)
+    saved = None if folder is None else Checkpoints(str(folder), step, every_steps=5)
+    watch = Watch(layer)
+    loop = TrainingLoop(
+        step,
+        (X, Y),
+        batch_size=16,
+        epochs=epochs,
+        callbacks=[Prune(model), watch],
+        checkpoints=saved,
+        progress=False,
+        steps_per_loop=100,
+    )
+    return loop, layer, watch
+
+
+@pytest.fixture(scope="module")
+def of_whole_run():
+    """The weights of a run in one piece."""
+    keras.utils.set_random_seed(0)
+    loop, _, _ = pruned_loop()
+    loop.fit()
+    return loop.train_step.model.get_weights()
+
+
+def test_a_killed_run_ends_with_the_same_masks(tmp_path, of_whole_run):
+    """After the checkpoint of step 5, with masks due."""
+    keras.utils.set_random_seed(0)
+    loop, layer, watch = pruned_loop(tmp_path / "killed")
+
+    def kill(progress):
+        if progress.step >= 6:
+            raise KeyboardInterrupt
+
+    watch.on_loop = kill
+    with pytest.raises(KeyboardInterrupt):
+        loop.fit()
+    keras.utils.set_random_seed(7)  # other initial weights: the checkpoint replaces them
+    loop, layer, _ = pruned_loop(tmp_path / "killed")
+    loop.fit()
+    for weight, expected in zip(loop.train_step.model.get_weights(), of_whole_run, strict=True):
+        np.testing.assert_array_equal(weight, expected)
+    assert np.mean(layer.mask.numpy() == 0) == 0.75
+
+
+def test_prune_needs_a_pruned_layer():
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)], name="plain")
+    with pytest.raises(ValueError, match="'plain' has no built PrunedDense"):
+        Prune(model)
+    unbuilt = keras.Sequential([PrunedDense(4, 0.5, 0, 10)], name="unbuilt")
+    with pytest.raises(ValueError, match="'unbuilt' has no built PrunedDense"):
+        Prune(unbuilt)
+
+
+def network() -> keras.Model:
+    """5 features -> 1 value."""
+    features = keras.Input((5,), dtype=keras.config.floatx())
+    hidden = PrunedDense(4, 0.5, 0, 10, 5, activation="tanh", name="tested")(features)
+    return keras.Model(features, keras.layers.Dense(1, name="head")(hidden))
+
+
+def network_and_rows():
+    """The network with random weights and half of the mask 0, and 11 rows."""
+    model, random = network(), np.random.default_rng(2)
+    for variable in model.variables:
+        value = random.normal(size=variable.shape)
+        variable.assign(value > 0 if variable.name == "mask" else value)
+    return model, full_batch.batch("mlp")[0]
+
+
+def test_a_saved_model_is_the_same_bit_for_bit(tmp_path):
+    """Also in a program that imports the layer alone."""
+    model, rows = network_and_rows()
+    path = str(tmp_path / "model.keras")
+    model.save(path)
+    loaded = keras.models.load_model(path)
+    assert loaded.get_layer("tested").get_config() == model.get_layer("tested").get_config()
+    assert [v.path for v in loaded.variables] == [v.path for v in model.variables]
+    np.testing.assert_array_equal(loaded(rows), model(rows))
+    code = (
+        "import sys, keras\n"
+        "from trainer_module import PrunedDense\n"
+        "print(keras.models.load_model(sys.argv[1]).count_params())"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert done.stdout.split() == [str(model.count_params())], done.stderr
+
+
+def test_windows_and_replicas_are_exact(strategies, monkeypatch):
+    monkeypatch.setitem(full_batch.MODELS, "mlp", network)
+    cell = Cell("mirrored2", "mlp", "adamw", 2, "fewer_than_replicas", "some_zero")
+    exactness.check(cell, strategies)
+
+
+def test_bad_arguments_are_reported():
+    for arguments, fact in [
+        ((4, 1.0, 0, 10), "sparsity=1.0"),
+        ((4, 0.5, 10, 10), "begin_step=10, end_step=10"),
+        ((4, 0.5, 0, 1.5), "end_step=1.5"),
+        ((4, 0.5, 0, 10, 0), "every=0"),
+    ]:
+        with pytest.raises(ValueError, match=re.escape(fact)):
+            PrunedDense(*arguments)
+
+
+def pruned_model(total_steps=100, **settings):
+    """The model of the plan for a `model` section, as in a new process."""
+    config = TrainerConfig(model={"hidden_units": (8, 4), **settings})
+    spec = {"numbers": tf.io.FixedLenFeature([6], tf.float32)}
+    context = ModelContext(spec, None, None, "y", "binary", 1, {}, config)
+    keras.utils.clear_session(free_memory=False)  # the names; a collection takes seconds
+    return resolve(config, label_kind="binary").build(context, total_steps)[0]
+
+
+def test_pruning_ends_at_the_half_of_the_run():
+    for total_steps in (1, 2, 19, 20, 1000):
+        begin, end, every = _pruning_schedule(total_steps)
+        assert 0 <= begin < end <= max(1, total_steps // 2)
+        assert (end - begin) / every <= 40
+        model = pruned_model(total_steps, sparsity=0.75)
+        layers = [layer for layer in model.layers if isinstance(layer, PrunedDense)]
+        assert [(each.end_step, each.sparsity) for each in layers] == [(end, 0.75)] * 2
+        for each in layers:
+            each.prune(total_steps)
+            assert np.mean(each.mask.numpy() == 0) == 0.75
+    with pytest.raises(ValueError, match=r"total_steps=0: give ModelContext"):
+        pruned_model(0, sparsity=0.75)
+
+
+def test_a_longer_run_may_prune_by_a_longer_schedule():
+    """As it may have another learning-rate schedule; another sparsity is another run."""
+
+    def facts(**settings):
+        model = pruned_model(**settings)
+        callbacks = {"0 Prune": Prune(model).facts()}
+        rest = StepOptions(micro_batch_size=1), LoopOptions(epochs=1)
+        options = {name: value for each in rest for name, value in each.fingerprint().items()}
+        return {"model": _model_fingerprint(model), "callbacks": callbacks, **options}
+
+    before = facts(total_steps=100, sparsity=0.5)
+    after = facts(total_steps=200, sparsity=0.5)
+    found = check_fingerprint(before, after, path="folder", longer=True)
+    assert any("end_step was 50 and is 100" in line for line in found)
+    with pytest.raises(ValueError, match="end_step"):
+        check_fingerprint(before, after, path="folder", longer=False)
+    with pytest.raises(ValueError, match=r"sparsity was 0\.5 and is 0\.6"):
+        check_fingerprint(before, facts(sparsity=0.6), path="folder", longer=True)

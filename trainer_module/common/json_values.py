@@ -1,8 +1,0 @@
-"""A type alias for JSON values, whose nesting type checkers cannot follow."""
-
-from __future__ import annotations
-
-from typing import Any, TypeAlias
-
-# None, a bool, a number, a string, or a list or dict (with string keys) of these, nested.
-Json: TypeAlias = Any
