@@ -80,25 +80,27 @@ def contenders_of_norms(kind: str, count: int) -> dict[str, Callable[[], Any]]:
     """Returns functions that compute the norms of all rows."""
     import tensorflow as tf
 
-    from trainer_module import GradientReduction, gradient_norms, per_example_gradients
+    from trainer_module import gradient_norms, per_example_gradients
 
     model, shape = build(kind)
     random = np.random.default_rng(0)
     x = tf.constant(random.normal(size=(count, *shape)), tf.float32)
     y = tf.constant(random.normal(size=(count, 1)), tf.float32)
 
+    def norm(gradients: list[Any]) -> Any:
+        # tf.vectorized_map runs the L2Loss of tf.linalg.global_norm row by row.
+        return tf.sqrt(tf.add_n([tf.reduce_sum(g * g) for g in gradients]))
+
     def norm_of_row(row: Any) -> Any:
         features, labels = row
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum((model(features[tf.newaxis]) - labels) ** 2)
         gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])
-        # tf.vectorized_map runs the L2Loss of tf.linalg.global_norm row by row.
-        return tf.sqrt(tf.add_n([tf.reduce_sum(g * g) for g in gradients]))
+        return norm(gradients)
 
     def graph(function: Callable[..., Any]) -> Any:
         return tf.function(function, autograph=False)
 
-    norm = GradientReduction.norm()
     ours = graph(lambda x, y: gradient_norms(model, "mse", x, y, chunk_size="auto"))
     rows = graph(
         lambda x, y: per_example_gradients(model, "mse", x, y, chunk_size="auto", reduce=norm)

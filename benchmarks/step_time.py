@@ -202,7 +202,8 @@ def ours(
         jit_compile=jit,
     )
     batches = iter(_batches(workload, window, workload.micro_batch_rows * window))
-    alone = {kind: passes.Limits(0, 1, 1) for kind in passes.LIMITS}
+    one = {"bytes_at_once": 0, "micro_batches": 1, "parallel_passes": 1}
+    alone = {kind: limits._replace(**one) for kind, limits in passes.LIMITS.items()}
     with mock.patch.dict(passes.LIMITS, alone if one_by_one else {}):
         step.run(batches, 0)  # traced here
     return model, Contender(lambda steps: step.run(batches, steps), STEPS)

@@ -56,9 +56,8 @@ from .window.gradient_sum import apply_gradients as apply_gradients
 
 # Gradients of single examples, tasks and inputs
 from .gradients.per_example import per_example_gradients as per_example_gradients
-from .gradients.per_example import GradientReduction as GradientReduction
-from .gradients.clipping import gradient_norms as gradient_norms
-from .gradients.clipping import clipped_gradient_sum as clipped_gradient_sum
+from .gradients.per_example import gradient_norms as gradient_norms
+from .gradients.per_example import clipped_gradient_sum as clipped_gradient_sum
 from .gradients.inputs import input_gradients as input_gradients
 from .gradients.inputs import integrated_gradients as integrated_gradients
 

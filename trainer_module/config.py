@@ -11,8 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from trainer_module.common.tensors import Json
 from trainer_module.devices.memory_budget import parse_memory_budget
 from trainer_module.options.batch_sizes import BATCH_SIZES, BatchSizes
-from trainer_module.options.cluster_options import ClusterOptions
-from trainer_module.options.loop_options import RunLength
+from trainer_module.options.run_options import ClusterOptions, RunLength
 from trainer_module.options.settings import COUNT, RUNTIME_ONLY, parse_section
 from trainer_module.options.step_options import UpdateOptions
 from trainer_module.options.task_options import EarlyStoppingConfig, TaskOptions

@@ -23,11 +23,6 @@ def check_batch(features: Tensors, labels: Tensors, sample_weight: Tensors = Non
     If labels had a different number of rows, the loss could broadcast them or rows would be
     dropped.
 
-    Args:
-        features: Tensor, array or spec `[rows, ...]`, or a structure of them.
-        labels: Tensor, array or spec `[rows, ...]`, or a structure of them.
-        sample_weight: `[rows]` or `[rows, ...]`, a structure of them, or None.
-
     Raises:
         ValueError: A tensor has no rows axis, an unknown rank or a different number of rows, or is
             not dense.
@@ -48,9 +43,6 @@ def check_batch(features: Tensors, labels: Tensors, sample_weight: Tensors = Non
 
 def check_xla_types(features: Tensors) -> None:
     """Check that XLA can compile the dtypes of the features.
-
-    Args:
-        features: Tensor `[rows, ...]`, or a structure of them.
 
     Raises:
         ValueError: A feature is text.

@@ -1,4 +1,4 @@
-"""Check optimizers, and say what a model was compiled with that has no effect here.
+"""Check optimizers, and warn of arguments of `compile` without effect and of logits as outputs.
 
 No option of an optimizer may act per replica or per micro-batch.
 """
@@ -16,7 +16,7 @@ from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.fingerprint import to_fingerprint
 from trainer_module.common.keras_arguments import REPLACEMENTS
 from trainer_module.common.tensors import Json, LossLike
-from trainer_module.losses.weighted_loss import is_nested, leaves
+from trainer_module.losses.weighted_loss import WeightedLoss, at, is_nested, leaves, path_name
 
 # `jit_compile` is not here: Keras keeps what "auto" became, and it changes no result.
 _NOT_BY_A_STEP = {
@@ -30,14 +30,7 @@ _NOT_BY_A_STEP = {
 def warn_compile_args_ignored(
     model: keras.Model, loss: LossLike, *, optimizer: keras.optimizers.Optimizer | None = None
 ) -> None:
-    """Log one line, once per model, with the arguments of `compile` that have no effect.
-
-    Args:
-        model: A Keras model; it may be compiled for `evaluate`.
-        loss: The loss that is used. The same loss and `loss_weights` are not in the line.
-        optimizer: The optimizer that is used; None: the caller takes no steps, and only the loss
-            is compared.
-    """
+    """Log one line, once per model, with the arguments of `compile` that have no effect."""
     if not model.compiled:
         return
     compiled = dict(getattr(getattr(model, "_compile_config", None), "config", None) or {})
@@ -142,10 +135,6 @@ def check_optimizer(
     """Raise ValueError for an optimizer with unsupported options or of another strategy.
 
     Unsupported options are those that would act per replica or per micro-batch.
-
-    Args:
-        optimizer: A Keras 3 optimizer.
-        strategy: The strategy under which the optimizer was created.
     """
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         raise ValueError(
@@ -187,3 +176,71 @@ def learning_rate_of(optimizer: keras.optimizers.Optimizer) -> float:
     """Return the rate of the next update; of a MultiOptimizer, that of its first optimizer."""
     rated = optimizer.optimizers[0] if is_several(optimizer) else optimizer
     return float(tf.convert_to_tensor(rated.learning_rate))
+
+
+# Layers that pass on their inputs, apart from an activation.
+_PASSING = (
+    keras.layers.Activation,
+    keras.layers.Dropout,
+    keras.layers.Flatten,
+    keras.layers.Identity,
+    keras.layers.Reshape,
+)
+
+
+def warn_if_logits(model: keras.Model, loss_fn: LossLike) -> None:
+    """Warn, once per model, if a loss of probabilities gets outputs without an activation.
+
+    The check needs a functional or Sequential model, which shows the layers of its outputs.
+    """
+    tensors = getattr(model, "outputs", None)
+    if not tensors:
+        return
+    # A Sequential model has no structure of outputs.
+    outputs = getattr(model, "output", None) if len(tensors) > 1 else tensors[0]
+    if outputs is None or not isinstance(loss_fn, WeightedLoss):
+        return
+    for path in [term.path for term in loss_fn.terms if term.loss.probabilities]:
+        try:
+            layer = _linear_layer(at(outputs, path if len(tensors) > 1 else ()))
+        except KeyError:  # a list of one, or outputs of other names, which the loss rejects
+            continue
+        if layer is None:
+            continue
+        loss = loss_fn.loss if not path else at(loss_fn.loss, path)
+        name = loss if isinstance(loss, str) else getattr(loss, "name", loss)
+        output = f"output {path_name(path)!r} of " if path else ""
+        warn_once(
+            f"{output}model {model.name!r} ends in layer {layer.name!r} without an activation, "
+            f"which gives logits, and loss {name!r} takes probabilities: it clips them to 0 and 1 "
+            "and hardly trains. Give the last layer activation='sigmoid' (or 'softmax'), or use "
+            f"keras.losses.{_class_name(loss)}(from_logits=True).",
+            about=model,
+            topic="logits",
+        )
+
+
+def _linear_layer(tensor: keras.KerasTensor) -> keras.layers.Layer | None:
+    """Return the layer that computes an output without an activation, or None."""
+    while True:
+        history = getattr(tensor, "_keras_history", None)
+        layer: keras.layers.Layer = getattr(history, "operation", None)
+        if isinstance(layer, keras.Model) and getattr(layer, "outputs", None):
+            if len(layer.outputs) != 1:
+                return None
+            tensor = layer.outputs[0]
+            continue
+        activation = getattr(layer, "activation", None)
+        if activation is not None and activation is not keras.activations.linear:
+            return None
+        if not isinstance(layer, _PASSING):
+            return layer if activation is not None else None
+        (tensor,) = keras.tree.flatten(layer.input)
+
+
+def _class_name(loss: LossLike) -> str:
+    name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+    for found, kind in vars(keras.losses).items():
+        if isinstance(kind, type) and found.lower() == name.lower().replace("_", ""):
+            return found
+    return name

@@ -35,11 +35,7 @@ def computes_in_float16(model: keras.Model) -> bool:
 
 
 def check_built(model: keras.Model) -> None:
-    """Raise ValueError for an object that is not a Keras 3 model, or that is not built.
-
-    Args:
-        model: A Keras 3 model.
-    """
+    """Raise ValueError for an object that is not a Keras 3 model, or that is not built."""
     if not isinstance(model, keras.Model):
         raise ValueError(
             f"model={type(model).__module__}.{type(model).__name__} is not a Keras 3 model: build "
@@ -59,12 +55,7 @@ def _not_built(model: keras.Model) -> ValueError:
 
 
 def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
-    """Raise ValueError for a model that cannot be trained with exact windows.
-
-    Args:
-        model: A built Keras 3 model with trainable variables.
-        strategy: The strategy under which the model was created.
-    """
+    """Raise ValueError for a model that cannot be trained with exact windows."""
     check_built(model)
     if not model.variables:
         raise _not_built(model)
@@ -126,13 +117,7 @@ _INSTEAD = {
 
 
 def reject_custom_train_step(model: keras.Model, names: Sequence[str], *, by: str) -> None:
-    """Raise ValueError for a model that overrides `compute_loss` or `train_step`.
-
-    Args:
-        model: A Keras model.
-        names: Names of the methods that must not be overridden.
-        by: Name of the caller that does not call them, for the message.
-    """
+    """Raise ValueError for a model that overrides `compute_loss` or `train_step`."""
     for name in _overridden(model, names):
         raise ValueError(
             f"model {model.name!r} ({type(model).__name__}) overrides {name}, which {by} "
@@ -141,13 +126,7 @@ def reject_custom_train_step(model: keras.Model, names: Sequence[str], *, by: st
 
 
 def warn_overrides_ignored(model: keras.Model, names: Sequence[str], *, by: str) -> None:
-    """Warn, once per model and method, about overridden methods that are not called.
-
-    Args:
-        model: A Keras model.
-        names: Names of the methods.
-        by: Name of the caller that does not call them, for the message.
-    """
+    """Warn, once per model and method, about overridden methods that are not called."""
     for name in _overridden(model, names):
         warn_once(
             f"model {model.name!r} ({type(model).__name__}) overrides {name}, which {by} "
@@ -198,14 +177,7 @@ def reject_updates(
     mapping: VariableValues,
     seeds: Sequence[Variable],
 ) -> None:
-    """Raise ValueError if a call of the model updated a Keras variable.
-
-    Args:
-        model: The model that was called.
-        scope: The `keras.StatelessScope` around the call.
-        mapping: (variable, value) pairs with which the scope was created.
-        seeds: Seed states, which may be updated.
-    """
+    """Raise ValueError if a call of the model updated a Keras variable."""
     before = {id(variable): value for variable, value in mapping}
     updated = {k for k, v in scope.state_mapping.items() if v is not before.get(k)}
     updated -= {id(seed) for seed in seeds}

@@ -1,51 +1,20 @@
-"""Find random numbers that no seed determines: such runs cannot be repeated or resumed.
-
-From the same graph follows the tolerance for results in batches of different sizes.
-"""
+"""Find random numbers that no seed determines: such runs cannot be repeated or resumed."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
 from tensorflow.python.ops import gen_stateless_random_ops_v2
 
-# Operations that draw from a state of the kernel or of a tf.random.Generator: the result depends on
-# the number of earlier draws. Random layers of Keras use stateless operations.
-_DRAWS = frozenset(
-    {
-        "FixedUnigramCandidateSampler",
-        "LearnedUnigramCandidateSampler",
-        "LogUniformCandidateSampler",
-        "Multinomial",
-        "NonDeterministicInts",
-        "ParameterizedTruncatedNormal",
-        "RandomCrop",
-        "RandomGamma",
-        "RandomPoisson",
-        "RandomPoissonV2",
-        "RandomShuffle",
-        "RandomStandardNormal",
-        "RandomUniform",
-        "RandomUniformInt",
-        "RngReadAndSkip",
-        "RngSkip",
-        "SampleDistortedBoundingBox",
-        "SampleDistortedBoundingBoxV2",
-        "StatefulRandomBinomial",
-        "StatefulStandardNormal",
-        "StatefulStandardNormalV2",
-        "StatefulTruncatedNormal",
-        "StatefulUniform",
-        "StatefulUniformFullInt",
-        "StatefulUniformInt",
-        "ThreadUnsafeUnigramCandidateSampler",
-        "TruncatedNormal",
-        "UniformCandidateSampler",
-    }
+# Operations that draw from a state of the kernel or of a tf.random.Generator, so that the result
+# depends on the number of earlier draws. Random layers of Keras use stateless operations.
+_DRAWS = re.compile(
+    "NonDeterministicInts|(?!Stateless).*(Random|Multinomial|Normal|Rng|Sampl|Uniform)"
 )
-
 
 # Operations whose seed is an input, as Keras uses them.
 _STATELESS = ("StatelessRandom", "StatelessTruncated", "StatelessParameterized", "StatelessMulti")
@@ -58,11 +27,6 @@ _BY_SHAPE = {
     "stateless_random_uniform_v2": "StatelessRandomUniformV2",
     "stateless_truncated_normal_v2": "StatelessTruncatedNormalV2",
 }
-
-
-def _draws_random_numbers(graph: tf.Graph) -> bool:
-    """Return whether a traced function draws random numbers from seeds."""
-    return bool(_seeded_draws(graph))
 
 
 def find_uncontrolled_draw(graph: tf.Graph) -> str | None:
@@ -151,7 +115,7 @@ def _stateful_draws(
 ) -> Iterator[tuple[str, str]]:
     """Yield (type, name) of each stateful draw, including those in branches, loops and calls."""
     for node in nodes:
-        if node.op in _DRAWS:
+        if _DRAWS.match(node.op) and _is_stateful(node.op):
             yield node.op, scope + node.name
         for called in _called_functions(node):
             if called in functions and called not in seen:
@@ -159,6 +123,11 @@ def _stateful_draws(
                 yield from _stateful_draws(
                     functions[called], f"{scope}{node.name}/", functions, seen
                 )
+
+
+def _is_stateful(operation: str) -> bool:
+    definition = op_def_registry.get(operation)  # None for a function
+    return definition is not None and definition.is_stateful
 
 
 def _called_functions(node: tf.compat.v1.NodeDef) -> Iterator[str]:

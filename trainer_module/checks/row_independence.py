@@ -21,7 +21,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.checks.logits import warn_if_not_probabilities
 from trainer_module.checks.randomness import (
     draws_by_row,
     find_uncontrolled_draw,
@@ -29,8 +28,14 @@ from trainer_module.checks.randomness import (
 )
 from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.layers import replaced_calls
-from trainer_module.common.tensors import Tensors, Variable, present_leaves, with_leaves
-from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss, loss_sums, path_name
+from trainer_module.common.tensors import (
+    LossFunction,
+    Tensors,
+    Variable,
+    present_leaves,
+    with_leaves,
+)
+from trainer_module.losses.weighted_loss import WeightedLoss, loss_sums, path_name
 
 MOST_ROWS = 64
 
@@ -52,16 +57,6 @@ def check_rows_are_independent(
 
     Variables and seeds do not change. What cannot be compared is named in a warning.
 
-    Args:
-        model: A built Keras model.
-        loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`.
-        batch: (features, labels, weights or None) `[rows, ...]`; in a graph, rows are drawn.
-        added_losses: See `accumulate_gradients`.
-        most_rows: Number of rows that the model may process at once; fewer than 2 count as 2.
-
-    Returns:
-        Whether the batch has the two rows that the check needs.
-
     Raises:
         ValueError: Rows influence each other.
     """
@@ -77,8 +72,7 @@ def check_rows_are_independent(
             except Exception as error:  # of user code; it does not mean that training fails
                 reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
                 continue
-            outputs, sums = probe.whole
-            warn_if_not_probabilities(model, loss_fn, outputs)
+            _, sums = probe.whole
             draw = find_uncontrolled_draw(probe.graph)
             if problem and draw is None:
                 raise ValueError(problem)

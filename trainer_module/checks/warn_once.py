@@ -18,14 +18,7 @@ _logged_about: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDict
 
 
 def warn_once(message: str, *, about: object = None, topic: str | None = None) -> None:
-    """Log a warning unless it was logged before.
-
-    Args:
-        message: The text.
-        about: An object, such as a model; each object gets a separate warning. None: the text is
-            logged once per process.
-        topic: What counts as the same warning; None: the same text.
-    """
+    """Log a warning unless it was logged before."""
     logged = _logged if about is None else _logged_about.setdefault(about, set())
     key = topic or message
     if key not in logged:

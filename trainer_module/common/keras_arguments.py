@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from shared_core.nearest import nearest
@@ -77,11 +77,6 @@ class _UnknownArgument(TypeError, ValueError):
     """An argument that a function does not have: a TypeError as Python raises it."""
 
 
-def suggest_argument(name: str, known: Iterable[str]) -> str:
-    """Return what replaces an argument that is not one of `known`."""
-    return REPLACEMENTS.get(name) or nearest(name, known)
-
-
 def naming_replacements(
     *more: str,
 ) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
@@ -98,7 +93,8 @@ def naming_replacements(
         def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
             for name in sorted(kwargs.keys() - known):
                 raise _UnknownArgument(
-                    f"{caller} has no argument {name!r}: {suggest_argument(name, known)}."
+                    f"{caller} has no argument {name!r}: "
+                    f"{REPLACEMENTS.get(name) or nearest(name, known)}."
                 )
             return function(*args, **kwargs)
 

@@ -7,7 +7,7 @@ only passed on or inspected is an `object`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +36,10 @@ Variable: TypeAlias = Any
 VariableValues: TypeAlias = "Sequence[tuple[Variable, tf.Tensor]]"
 # A Keras loss, its name, a function, or a dict or list of these: what `weighted_loss` takes.
 LossLike: TypeAlias = Any
+# `(labels, outputs, sample_weight) -> (numerator, denominator)`.
+LossFunction: TypeAlias = "Callable[..., tuple[tf.Tensor, tf.Tensor]]"
+# What layers pass to `add_loss`, as a function of the rows.
+AddedLosses: TypeAlias = Literal["mean", "sum"]
 
 
 def present_leaves(structure: Tensors) -> list[tf.Tensor]:

@@ -14,8 +14,8 @@ from trainer_module.data.in_memory import ScheduledBatches, SizedBatches
 from trainer_module.data.label_scale import LabelMoments, LabelScale, label_numbers
 from trainer_module.data.parquet_rows import SUFFIX, ParquetRows, is_parquet
 from trainer_module.data.row_source import RowSource, TFRecordRows, block_rows, row_bytes
+from trainer_module.devices.replicas import Replicas, Share
 from trainer_module.options.batch_sizes import BatchSizes
-from trainer_module.step.window_loop import Replicas, Share
 
 # Most bytes of a shuffle buffer that is shuffled in blocks, in up to four copies.
 _MOST_BYTES = 128 << 20

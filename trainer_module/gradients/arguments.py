@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch
@@ -31,15 +29,6 @@ def checked_batch(
 ) -> tuple[Tensors, Tensors, Tensors]:
     """Return features, labels and weights as tensors.
 
-    Args:
-        model: A built Keras model.
-        loss_fn: The loss that is used; there is a warning if the model was compiled with another.
-        features: Tensor or structure of tensors `[rows, ...]`.
-        labels: Tensor or structure of tensors `[rows, ...]`.
-        sample_weight: `[rows]` or None.
-        by: Name of the calling function, for the message.
-        random_position: See `per_example_gradients`.
-
     Raises:
         ValueError: The model is not built or overrides `compute_loss`, tensors differ in their
             number of rows, features do not fit the model, or random_position is not a sequence of
@@ -53,7 +42,9 @@ def checked_batch(
     features = checked_features(model, features)
     weights = to_tensors(sample_weight, "sample_weight")
     for tensor in tf.nest.flatten(weights):
-        if tensor is not None and not _is_real(tensor.dtype):
+        if tensor is not None and not (
+            tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool
+        ):
             raise ValueError(
                 f"sample_weight has dtype {tensor.dtype.name}: give numbers, one for each row."
             )
@@ -104,40 +95,6 @@ def to_tensors(data: Tensors, name: str) -> Tensors:
     return tf.nest.map_structure(to_tensor, data)
 
 
-def to_direction(direction: Any, variables: Sequence[Any], *, name: str) -> list[tf.Tensor]:
-    """Return one tensor per variable.
-
-    Args:
-        direction: Tensors or arrays of numbers.
-        variables: Tensors or variables of the same shapes.
-        name: Name of the argument, for the message.
-
-    Raises:
-        ValueError: There is not one tensor of numbers of the shape of each variable.
-    """
-    wanted = [tuple(variable.shape) for variable in variables]
-    try:
-        tensors = [t if hasattr(t, "dtype") else np.asarray(t) for t in direction]
-        shapes = [tuple(tensor.shape) for tensor in tensors]
-        types = [tf.as_dtype(tensor.dtype) for tensor in tensors]
-    except (TypeError, ValueError):
-        found = f"is a {type(direction).__name__}"
-    else:
-        if shapes == wanted and all(map(_is_real, types)):
-            return [tf.convert_to_tensor(tensor) for tensor in tensors]
-        found = f"has tensors of shapes {shapes} and dtypes {[t.name for t in types]}"
-    raise ValueError(
-        f"{name} {found}, the trainable variables have {wanted}: give one tensor of numbers for "
-        "each variable, in the order of model.trainable_variables."
-    )
-
-
-def check_positive_number(name: str, value: Any, *, example: str) -> None:
-    """Raise ValueError unless the value is a finite number above 0."""
-    if not _is_finite(value) or not value > 0:
-        raise ValueError(f"{name}={value!r}: use a finite number above 0, such as {example}.")
-
-
 def check_function(name: str, value: Any, *, example: str) -> None:
     """Raise ValueError unless the value is None or a function."""
     if value is not None and not callable(value):
@@ -153,28 +110,11 @@ def _check_random_position(position: Any) -> None:
         )
 
 
-def _is_real(dtype: tf.DType) -> bool:
-    return dtype.is_floating or dtype.is_integer or dtype.is_bool
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
 def _is_index(value: Any) -> bool:
-    if _is_int(value):
-        return int(value) in _INT64
+    if isinstance(value, numbers.Integral):
+        return not isinstance(value, bool) and int(value) in _INT64
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     return shape is not None and len(shape) == 0 and tf.as_dtype(dtype).is_integer
-
-
-def _is_finite(value: Any) -> bool:
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(float(value))
-    except OverflowError:
-        return False
 
 
 def _with_inputs(model: Any, features: Tensors) -> list[tuple[str, tf.Tensor, Any]]:

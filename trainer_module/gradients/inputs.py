@@ -206,12 +206,9 @@ class Differentiator(NamedTuple):
     ) -> _Point:
         """Return output and gradients in inference mode.
 
-        Args:
-            features: Structure of tensors `[rows, ...]`.
-            changed: What the model gets instead of each floating-point input, named by its number,
-                and of each output of `layers`; the gradients are those there.
-            classes: Number of the output to differentiate in each row, `[rows]`; None: the output
-                is one number per row.
+        `changed` holds what the model gets instead of each floating-point input, named by its
+        number, and of each output of `layers`; the gradients are those there. `classes`, `[rows]`,
+        is the number of the output to differentiate; None: the output is one number per row.
         """
         data = features, changed, classes
         if not self.layers:
@@ -310,13 +307,8 @@ def integrate(
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
     """Return the integrated gradients by name, and the outputs at the rows and at the baseline.
 
-    Args:
-        what: What is differentiated.
-        rows: Structure of tensors `[rows, ...]`.
-        first: What the model gets at the baseline, by name; None: zeros.
-        shares: Points of the quadrature over [0, 1]; see `quadrature`.
-        weights: Their weights.
-        classes: See `Differentiator.at`.
+    `first` is what the model gets at the baseline, by name (None: zeros); `shares` and `weights`
+    are those of a `quadrature`.
     """
     end = what.at(rows, None, classes)
     last = {name: upcast_to_float32(tensor) for name, tensor in end.tensors.items()}

@@ -1,17 +1,23 @@
-"""Per-example gradients of Dense layers and embeddings without materialising them.
+"""Per-example gradients of Dense layers and embeddings without materialising them; clipped sums.
 
 The gradient of row i of a dense kernel is A_iᵀ D_i for the layer's inputs A_i `[places, inputs]`
 and the gradients D_i `[places, units]` of its outputs before the activation. So its squared norm is
 Σ_st (a_s · a_t)(d_s · d_t) (Goodfellow 2015, arXiv:1510.01799), and a weighted sum over rows is one
 matrix product.
 
-`ChunkGradients` holds those of the rows of a chunk, and materialises those of other layers.
+`ChunkGradients` holds those of the rows of a chunk, and materialises those of other layers. With
+`clip_per_example`, d_i = Σ w over the values of row i (its weight, or its weighted tokens), and
+∇l_i = ∇(Σ w l over the values of row i) / d_i, the gradient of a window is the sum
+
+    gradients = Σ_i d_i ∇l_i min(1, c / ‖∇l_i‖)
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -20,10 +26,23 @@ import tensorflow as tf
 
 from trainer_module.common.layers import TableLookup, replaced_calls
 from trainer_module.common.tensors import Tensors
-from trainer_module.gradients.row_gradients import chunk_function, has_fixed_shapes
+from trainer_module.gradients.row_gradients import (
+    chunk_function,
+    has_fixed_shapes,
+    number_rows,
+    resolve_chunk_size,
+    sum_chunks,
+)
 from trainer_module.losses.weighted_loss import LossSums
-from trainer_module.window.micro_batch import micro_batch_gradients, upcast_to_float32
-from trainer_module.window.spec import Batch, StepInputs, WindowSpec
+from trainer_module.window.describe import Description
+from trainer_module.window.gradient_sum import sum_dtype
+from trainer_module.window.micro_batch import (
+    MicroBatchGradients,
+    micro_batch_gradients,
+    upcast_to_float32,
+)
+from trainer_module.window.spec import Batch, Placement, StepInputs, WindowSpec, placement_of
+from trainer_module.window.trace import phase_scope
 
 _LOOKUPS = (keras.layers.Embedding, TableLookup)
 
@@ -199,12 +218,7 @@ class ChunkGradients(NamedTuple):
     gradients: Sequence[tf.Tensor]
 
     def norms(self, rows: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-        """Return the norm of each row's gradient, `[rows]`.
-
-        Args:
-            rows: Number of rows, scalar.
-            dtype: Dtype of the result.
-        """
+        """Return the norm of each row's gradient, `[rows]`."""
         squares = [tf.zeros([rows], dtype)]
         squares += [tf.cast(layer.squared_norms(), dtype) for layer in self.layers]
         for gradients in self.gradients:
@@ -214,11 +228,7 @@ class ChunkGradients(NamedTuple):
         return tf.sqrt(tf.maximum(tf.add_n(squares), 0))
 
     def weighted_sums(self, factors: tf.Tensor) -> dict[int, tf.Tensor]:
-        """Return Σ_i factors_i g_i by the id of the variable; no entry for an unused variable.
-
-        Args:
-            factors: `[rows]`, of the dtype of the sums.
-        """
+        """Return Σ_i factors_i g_i by the id of the variable; no entry for an unused variable."""
         sums: dict[int, tf.Tensor] = {}
         for layer in self.layers:
             found = layer.weighted_sums(factors)
@@ -266,16 +276,6 @@ def chunk_gradients(
 
     So a layer's inputs and the gradients of its outputs are those of the row, whatever the model
     does with several rows.
-
-    Args:
-        spec: Model and loss.
-        batch: Tensors `[rows, ...]` or None: features, labels and weights.
-        layers: Some of `layers_by_norm_identity`.
-        others: All other variables whose gradients are wanted.
-
-    Returns:
-        A function of `(batch, row numbers)` and the inputs of the rows, whose `random_position` the
-        row's number is added to. It returns the sums of each row, `[rows]`, and their gradients.
     """
 
     def of_chunk(part: Any, inputs: StepInputs) -> tuple[LossSums, ChunkGradients]:
@@ -303,3 +303,122 @@ def chunk_gradients(
         return LossSums(numerator, denominator), gradients
 
     return of_chunk
+
+
+@dataclasses.dataclass(frozen=True)
+class _ClippedMicroBatch:
+    """Replaces `micro_batch_gradients` in a window whose rows are clipped.
+
+    Attributes:
+        clip_norm: c.
+        layers: Layers whose gradients are not materialised (see `layers_by_norm_identity`).
+        others: All other trainable variables that the loss depends on.
+        row_bytes: Estimate of the memory of one row, in bytes.
+        chunk_size: Number of rows whose gradients are materialised at a time; None: all rows of a
+            micro-batch.
+    """
+
+    clip_norm: float
+    layers: Sequence[keras.layers.Layer]
+    others: Sequence[Any]
+    row_bytes: float
+    chunk_size: int | None
+
+    def __call__(
+        self, spec: WindowSpec, batch: Batch, inputs: StepInputs, *, separate: bool
+    ) -> MicroBatchGradients:
+        """Return the sums of one micro-batch and their clipped gradients."""
+        assert not separate
+        variables = spec.model.trainable_variables
+        dtype = sum_dtype(spec.model)
+        limit = tf.constant(self.clip_norm, dtype)
+        if inputs.loss_scale is not None:
+            limit *= tf.cast(inputs.loss_scale, dtype)
+        used = [v for v in variables if id(v) in self._used]
+
+        of_rows = chunk_gradients(spec, batch, self.layers, self.others)
+
+        def of_chunk(part: Any) -> list[tf.Tensor]:
+            sums, gradients = of_rows(part, inputs)
+            with phase_scope("backward"):
+                norms = gradients.norms(tf.shape(part[1])[0], dtype)
+                factors = _factors(norms, limit * tf.cast(sums.denominator, dtype))
+                found = gradients.weighted_sums(factors)
+                return [*map(tf.reduce_sum, sums), *(found[id(v)] for v in used)]
+
+        data = number_rows(batch)
+        known = tf.nest.flatten(batch.features)[0].shape[0]
+        if self.chunk_size is None or (known is not None and known <= self.chunk_size):
+            sums = of_chunk(data)
+        else:
+            specs = [(dtype, []), (dtype, []), *((dtype, list(v.shape)) for v in used)]
+            sums = sum_chunks(of_chunk, data, specs, chunk_size=self.chunk_size)
+        numerator, denominator, *found = sums
+        rest = iter(found)
+        return MicroBatchGradients(
+            numerator=numerator,
+            denominator=denominator,
+            gradients=[next(rest) if id(v) in self._used else None for v in variables],
+            added_loss=None,
+            added_gradients=None,
+        )
+
+    @property
+    def _used(self) -> set[int]:
+        return {id(v) for layer in self.layers for v in variables_of(layer)} | set(
+            map(id, self.others)
+        )
+
+
+def check_placement(model: keras.Model, clip_norm: float) -> None:
+    """Raise ValueError for a model on several devices."""
+    if type(placement_of(model)) is not Placement:
+        raise ValueError(
+            f"clip_per_example={clip_norm} with a model on several devices: the norm of a row's "
+            "gradient needs all stages at once. Put the model on one device, or leave out "
+            "clip_per_example; clip_norm is supported."
+        )
+
+
+def plan_clipping(
+    spec: WindowSpec, batch: Batch, description: Description, clip_norm: float
+) -> _ClippedMicroBatch:
+    """Return how the micro-batches of a window are clipped.
+
+    Raises:
+        ValueError: The gradient of a row is not defined.
+    """
+    if description.outputs is not None:
+        raise ValueError(
+            f"clip_per_example={clip_norm} with outputs that have separate sums of weights: the "
+            "gradient of a row is not defined. Give one sample weight per row for all outputs and "
+            "no masks, or leave out clip_per_example."
+        )
+    if description.has_added_gradient is not None:
+        raise ValueError(
+            f"clip_per_example={clip_norm} with layers that call add_loss or have an "
+            "activity_regularizer: these losses do not belong to a row. Add them to the loss "
+            "function, use a kernel_regularizer, or leave out clip_per_example."
+        )
+    layers = layers_by_norm_identity(spec, batch)
+    pairs = zip(spec.model.trainable_variables, description.has_gradient, strict=True)
+    used = {id(v): v for v, has in pairs if has}
+    layers = [x for x in layers if all(id(v) in used for v in variables_of(x))]
+    covered = {id(v) for layer in layers for v in variables_of(layer)}
+    others = [v for key, v in used.items() if key not in covered]
+    gradients = sum(math.prod(v.shape) * tf.as_dtype(v.dtype).size for v in others)
+    row_bytes = description.bytes_per_row + 2 * gradients
+    # XLA needs static shapes, which the last chunk of a loop does not have.
+    is_whole = not others or spec.jit_compile
+    size = None if is_whole else resolve_chunk_size("auto", lambda: row_bytes)
+    return _ClippedMicroBatch(clip_norm, layers, others, row_bytes, size)
+
+
+def _factors(norms: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
+    """Return min(1, limit / norm) of each row; 0 for a row without a weight.
+
+    A norm that is not finite gives NaN, so that the window counts as not finite.
+    """
+    factors = tf.math.divide_no_nan(limits, tf.maximum(norms, limits))
+    nan = tf.constant(float("nan"), norms.dtype)
+    return tf.where(tf.math.is_finite(norms), factors, nan)

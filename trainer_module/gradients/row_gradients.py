@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
 from trainer_module.common.tensors import Tensors
-from trainer_module.devices.multi_worker import replica_kind
+from trainer_module.devices.replicas import replica_kind
 from trainer_module.window.gradient_sum import buckets
 from trainer_module.window.micro_batch import micro_batch_gradients
 from trainer_module.window.spec import LIMITS, Batch, StepInputs, WindowSpec
@@ -30,23 +30,17 @@ _MOST_CHUNK_ROWS = 2**30
 def resolve_chunk_size(chunk_size: ChunkSize, row_bytes: Callable[[], float]) -> int:
     """Return the number of rows of a chunk.
 
-    Args:
-        chunk_size: A number of at least 1, or "auto": as many rows as hold 128 MiB, on a GPU
-            256 MiB, up to 1,024.
-        row_bytes: Function that returns an estimate of the memory of one row in bytes. It is
-            called only for "auto".
-
     Raises:
-        ValueError: See `check_chunk_size`.
+        ValueError: See `_check_chunk_size`.
     """
-    check_chunk_size(chunk_size)
+    _check_chunk_size(chunk_size)
     if chunk_size == "auto":
         limit = LIMITS[replica_kind(tf.distribute.get_strategy())].bytes_at_once
         return int(max(1, min(limit // max(1.0, row_bytes()), _MOST_ROWS)))
     return int(chunk_size)
 
 
-def check_chunk_size(chunk_size: ChunkSize) -> None:
+def _check_chunk_size(chunk_size: ChunkSize) -> None:
     """Raise ValueError unless chunk_size is "auto" or an integer of at least 1."""
     if isinstance(chunk_size, str) and chunk_size == "auto":
         return
@@ -60,19 +54,7 @@ def check_chunk_size(chunk_size: ChunkSize) -> None:
 def map_chunks(
     function: Callable[[Any], list[tf.Tensor]], data: Tensors, specs: list[Any], *, chunk_size: int
 ) -> list[tf.Tensor]:
-    """Return the concatenation of `function(rows)` over consecutive chunks of rows.
-
-    Args:
-        function: Function of the structure of `data` with up to `chunk_size` rows. It returns
-            tensors with the same number of rows `[rows, ...]`.
-        data: Structure of tensors `[rows, ...]` or None.
-        specs: (dtype, shape without rows) of each tensor that `function` returns.
-        chunk_size: Number of rows at a time; it bounds the memory. In XLA, fewer rows if it does
-            not divide their number.
-
-    Returns:
-        One tensor `[rows, ...]` per entry of `specs`.
-    """
+    """Return the concatenation of `function(rows)` over consecutive chunks of rows."""
     chunk_size = _rows_of_chunk(data, chunk_size)
     rows = count_rows(data)
     count = -(-rows // chunk_size)
@@ -103,15 +85,7 @@ def map_chunks(
 def sum_chunks(
     function: Callable[[Any], list[tf.Tensor]], data: Tensors, specs: list[Any], *, chunk_size: int
 ) -> list[tf.Tensor]:
-    """Return the sums of `function(rows)` over consecutive chunks of rows.
-
-    Args:
-        function: Function of the structure of `data` with up to `chunk_size` rows. It returns sums
-            over these rows.
-        data: Structure of tensors `[rows, ...]` or None.
-        specs: (dtype, shape) of each tensor that `function` returns.
-        chunk_size: Number of rows at a time; it bounds the memory.
-    """
+    """Return the sums of `function(rows)` over consecutive chunks of rows."""
     chunk_size = _rows_of_chunk(data, chunk_size)
     rows = count_rows(data)
     zeros = [tf.zeros(shape, dtype) for dtype, shape in specs]
@@ -202,80 +176,15 @@ _SHAPES_BY_VALUES = ("Where", "DynamicPartition", "Unique", "StringSplit")
 _SOFTMAX = ("Softmax", "LogSoftmax")
 
 
-class _RowGradients(NamedTuple):
-    """A function of a chunk of rows, and what it returns.
-
-    Attributes:
-        of_chunk: Function of `(batch, row numbers)` that returns tensors `[rows, ...]`.
-        specs: (dtype, shape without rows) of each of them.
-        chunk_size: Number of rows of a chunk.
-    """
-
-    of_chunk: Callable[[Any], list[tf.Tensor]]
-    specs: list[tuple[tf.DType, list[int | None]]]
-    chunk_size: int
-
-
 def number_rows(batch: Tensors) -> tuple[Tensors, tf.Tensor]:
     """Return the batch with the number of each row, from which its random numbers are derived."""
     return batch, tf.range(count_rows(batch))
-
-
-def replica_index() -> tf.Tensor | int:
-    """Return the number of this replica among all; 0 outside of `strategy.run`."""
-    context = tf.distribute.get_replica_context()
-    return 0 if context is None else context.replica_id_in_sync_group
-
-
-def row_gradients(
-    spec: WindowSpec,
-    batch: Tensors,
-    *,
-    chunk_size: ChunkSize,
-    fold: Callable[[list[tf.Tensor]], list[tf.Tensor]],
-    random_position: Sequence[Any] = (),
-) -> _RowGradients:
-    """Return a function that computes w_i ∇l_i of each row of a chunk and folds it.
-
-    Args:
-        spec: Model and loss.
-        batch: Tensors `[rows, ...]` or None: features, labels and weights.
-        chunk_size: See `resolve_chunk_size`.
-        fold: Function of one row's gradients that returns what is kept.
-        random_position: See `per_example_gradients`.
-
-    Raises:
-        ValueError: A layer updates state when called, chunk_size is wrong, or the model has a loop
-            in a function with `jit_compile=True`.
-    """
-    size = resolve_chunk_size(chunk_size, lambda: row_bytes(spec, batch))
-    replica = replica_index()
-
-    def of_row(row: Any, number: tf.Tensor) -> list[tf.Tensor]:
-        inputs = StepInputs(random_position=(*random_position, replica, number))
-        sums = micro_batch_gradients(spec, Batch(*row), inputs, separate=False)
-        gradients = [
-            tf.zeros(v.shape, v.dtype) if g is None else tf.cast(tf.convert_to_tensor(g), v.dtype)
-            for v, g in zip(spec.model.trainable_variables, sums.gradients, strict=True)
-        ]
-        return [tf.convert_to_tensor(t) for t in fold(gradients)]
-
-    of_chunk, specs = chunk_function(of_row, batch)
-    return _RowGradients(of_chunk, [(t.dtype, t.shape.as_list()) for t in specs], size)
 
 
 def chunk_function(
     of_row: Callable[[Any, tf.Tensor], list[tf.Tensor]], batch: Tensors
 ) -> tuple[Callable[[Any], list[tf.Tensor]], list[tf.TensorSpec]]:
     """Return a function of a chunk of rows, and the specs of what it returns for one row.
-
-    Args:
-        of_row: Function of a batch of one row and the row's number that returns tensors.
-        batch: Structure of tensors `[rows, ...]` or None.
-
-    Returns:
-        A function of `(batch, row numbers)` that returns the tensors of `of_row` as `[rows, ...]`,
-        and their specs without rows.
 
     Raises:
         ValueError: The trace has a loop or a shape that depends on values, and the function that is

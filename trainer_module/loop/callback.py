@@ -26,11 +26,6 @@ class LoopProgress(NamedTuple):
         rows: Rows of the call's windows.
         seconds: Duration of the call.
         noise_scale: Gradient noise scale in rows; NaN if it is not measured.
-        task_weights: The weight of each task by the name of its output; None without
-            `task_balance`.
-        parts: Wall time in seconds from the progress before, or from the start of `fit`, by part:
-            "reading", "computing" and "other", which add up to it. "reading" is missing if the step
-            does not measure it. See `WallTime`.
     """
 
     step: int
@@ -44,8 +39,6 @@ class LoopProgress(NamedTuple):
     rows: int
     seconds: float
     noise_scale: float = float("nan")
-    task_weights: dict[str, float] | None = None
-    parts: dict[str, float] | None = None
 
 
 class EpochEnd(NamedTuple):

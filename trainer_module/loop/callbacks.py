@@ -250,10 +250,7 @@ class TensorBoardScalars(Callback):
         self._train, self._eval = (_writer(f"{directory}/{name}") for name in ("train", "eval"))
 
     def on_loop(self, progress: LoopProgress) -> None:
-        """Write loss, gradient norm, learning rate, rows per second, noise scale, task weights.
-
-        `seconds_per_step/reading`, `.../computing` and `.../other` are the parts of the wall time.
-        """
+        """Write loss, gradient norm, learning rate, rows per second and noise scale."""
         values = {
             "loss": progress.loss,
             "gradient_norm": progress.gradient_norm,
@@ -262,12 +259,6 @@ class TensorBoardScalars(Callback):
         }
         if not math.isnan(progress.noise_scale):
             values["gradient_noise_scale"] = progress.noise_scale
-        weights = progress.task_weights or {}
-        values |= {f"task_weight/{name}": weight for name, weight in weights.items()}
-        values |= {
-            f"seconds_per_step/{part}": seconds / progress.steps
-            for part, seconds in (progress.parts or {}).items()
-        }
         _write(self._train, progress.step, values)
 
     def on_epoch(self, end: EpochEnd) -> bool:

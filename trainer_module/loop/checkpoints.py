@@ -10,7 +10,7 @@ import errno
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import tensorflow as tf
@@ -27,7 +27,7 @@ from trainer_module.step.reports import Step
 
 _POSITION = "position"
 # Of positions and variables; another number when either changes.
-_FORMAT = 3
+_FORMAT = 4
 # Assumed duration of a save before the first: by default the first second needs no checkpoint.
 _FIRST_GUESS_SECONDS = 0.01
 
@@ -62,7 +62,6 @@ class Checkpoints:
         directory: str,
         train_step: Step,
         *,
-        facts: Mapping[str, Json] | None = None,
         keep: int = 2,
         every_steps: int | None = None,
         every_minutes: float | None = None,
@@ -74,9 +73,6 @@ class Checkpoints:
         Args:
             directory: Folder for this run's checkpoints; created by the first save.
             train_step: Holds the model, the optimizer and the counters.
-            facts: Names and JSON values that affect the result and that a `TrainingLoop` cannot
-                see, such as the version of the data or a setting. A checkpoint that was saved with
-                other values is not resumed.
             keep: Number of checkpoints to keep, at least 1. With 2 or more, a damaged latest
                 checkpoint costs only the steps since the previous one.
             every_steps: Optimizer steps between two checkpoints, in addition to those at the ends
@@ -110,7 +106,6 @@ class Checkpoints:
         self.every_steps = (
             None if every_steps is None else check_positive_int("every_steps", every_steps)
         )
-        self.facts = dict(facts or {})
         self._every_seconds = None if every_minutes is None else 60 * every_minutes
         self._saved_at = time.monotonic()
         self._pause_per_second = 0.0 if share_of_time is None else 1 / share_of_time

@@ -18,7 +18,7 @@ from trainer_module.data.epoch_data import BatchSource
 from trainer_module.data.in_memory import as_arrays
 from trainer_module.loop.callback import Callback
 from trainer_module.loop.evaluation import Evaluate, Evaluation
-from trainer_module.options.loop_options import LoopOptions
+from trainer_module.options.run_options import LoopOptions
 from trainer_module.step.reports import Step
 
 # Numbers of the schedules of a learning rate and of a pruning that programs derive from the length
@@ -102,9 +102,6 @@ def check_fingerprint(
     there: Mapping[str, Json], here: Mapping[str, Json], *, path: str, longer: bool
 ) -> list[str]:
     """Check that a checkpoint belongs to this run.
-
-    Returns:
-        Differences that follow from the longer run: numbers of schedules.
 
     Raises:
         ValueError: Something else differs. The message lists all differences.

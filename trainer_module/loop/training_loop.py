@@ -1,30 +1,33 @@
-"""Run epochs of optimizer steps, with evaluation, callbacks and checkpoints between them."""
+"""Train over epochs: calls of the graph, evaluation, callbacks and checkpoints."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-import numpy as np
 from absl import logging
 
+from trainer_module.checks.compiled import learning_rate_of
 from trainer_module.common.keras_arguments import naming_replacements
+from trainer_module.common.tensors import Batch
 from trainer_module.data.epoch_data import BatchSource, EpochData, as_batches
 from trainer_module.devices.main_thread import doing
 from trainer_module.devices.multi_worker import worker_group
-from trainer_module.loop.callback import FitResult
+from trainer_module.loop.callback import EpochEnd, FitResult, LoopProgress
 from trainer_module.loop.callback_list import AnyCallback, CallbackList, as_callbacks
 from trainer_module.loop.checkpoints import Checkpoints
-from trainer_module.loop.epoch_runner import EpochRunner
 from trainer_module.loop.evaluation import Evaluate, Evaluation
-from trainer_module.loop.run import Run
+from trainer_module.loop.run import Length, Run, WorkerSync
 from trainer_module.loop.run_fingerprint import Fingerprint, program_fingerprint
-from trainer_module.loop.run_state import Length
-from trainer_module.loop.worker_sync import WorkerSync
-from trainer_module.options.loop_options import LoopOptions
+from trainer_module.options.run_options import LoopOptions
 from trainer_module.options.settings import parse_section
-from trainer_module.step.reports import Step
+from trainer_module.step.reports import LoopReport, ServerLost, Step
+
+_SECONDS_PER_LOOP = 0.5
+_MOST_STEPS_PER_LOOP = 10_000
 
 
 class TrainingLoop:
@@ -72,8 +75,8 @@ class TrainingLoop:
                 function must return the same batches when called again with the same number. Or the
                 rows: such a tuple of arrays or lists, which needs `batch_size`. With checkpoints, a
                 dataset that reshuffles at each epoch needs a seed.
-            epochs: Passes over `batches` per call of `fit`. Give either `epochs` or `steps`.
-            steps: Optimizer steps per call of `fit`; the batches are repeated as needed.
+            epochs: Passes over `batches`. Give either `epochs` or `steps`.
+            steps: Optimizer steps; the batches are repeated as needed.
             batch_size: Rows of a global batch, if `batches` are arrays; or sizes by the optimizer
                 step from which they hold: {0: 256, 1000: 1024}. See `ScaledLearningRate`.
             shuffle: Whether to shuffle arrays for each epoch; default True.
@@ -87,8 +90,8 @@ class TrainingLoop:
                 steps.
             evaluate: Returns metrics by name. Called after each epoch, on the averaged weights if
                 the step keeps an EMA.
-            callbacks: One or several, called in order. Keras callbacks are allowed (see
-                `KerasCallback`).
+            callbacks: One or several, called in order. Keras callbacks are called as
+                by `fit` of Keras; a batch is one call of the graph.
             checkpoints: Saved at the ends of epochs, after the set number of steps or minutes, and
                 when training ends.
             progress: Whether to show the progress, with a `ProgressLog` if `callbacks` have none.
@@ -139,112 +142,233 @@ class TrainingLoop:
             needs_end=epochs is not None,
             by_epoch=callable(batches),
         )
-        self._run = Run(train_step, data, self.callbacks, checkpoints, WorkerSync(workers))
-        self._epochs = EpochRunner(self._run, self.options, evaluate)
-        self.steps_per_epoch = self.options.steps_per_epoch
-        self.steps_per_loop = self.options.steps_per_loop
-        self._fits = 0
+        length = Length.of(self.options)
+        self._run = Run(train_step, data, self.callbacks, checkpoints, WorkerSync(workers), length)
+        per_loop = self.options.steps_per_loop
+        self._is_auto = per_loop == "auto"
+        self._loop_size = 1 if per_loop == "auto" else per_loop
+        self._iterator: Iterator[Batch] | None = None
         self._program: Fingerprint = {}
-        self._last_weights: list[np.ndarray] | None = None
-
-    @property
-    def checkpoints(self) -> Checkpoints | None:
-        """Saves the training; None: do not save."""
-        return self._run.checkpoints
+        self._has_ended = False
 
     @naming_replacements()
-    def fit(self, *, epochs: int | None = None, steps: int | None = None) -> FitResult:
-        """Train, from the latest checkpoint if there is one; a second call continues the first.
+    def fit(self) -> FitResult:
+        """Train, from the latest checkpoint if there is one.
 
-        Each call adds the epochs or steps of the constructor or of the call, and begins where the
-        previous call ended. A program that was killed makes the same calls again: completed calls
-        are not repeated, and the unfinished one continues.
-
-        If the length of a completed call has grown since, the call continues from its checkpoint,
-        as if it had been longer from the beginning.
-
-        Args:
-            epochs: Replaces the constructor's length.
-            steps: Replaces the constructor's length.
+        A program that was killed makes the same call again, which continues. If the length has
+        grown since a checkpoint, training continues as if it had been longer from the beginning.
 
         Raises:
             NonFiniteError: See `TrainStep`.
             Preempted: This or another worker received SIGTERM, and a checkpoint was saved. A
                 SystemExit with code 143. Without checkpoints the signal ends the process.
-            ValueError: An epoch has no batch, or the checkpoint is from another run. The message
-                lists the differences.
+            ValueError: An epoch has no batch, the checkpoint is from another run (the message
+                lists the differences), or this loop has ended.
             Disagreement: Workers differ in model, data or options.
             WorkerLost: One of several workers was lost.
         """
-        if epochs is None and steps is None:
-            epochs, steps = self.options.epochs, self.options.steps
+        if self._has_ended:
+            raise ValueError(
+                "fit() of this TrainingLoop has ended: make another one with the same step to "
+                "train on, with more epochs if it has the same checkpoints."
+            )
+        run = self._run
         with doing("in TrainingLoop.fit", limit="long"):
-            return self._fit(Length.of(epochs, steps))
-
-    def _fit(self, length: Length) -> FitResult:
-        run, history = self._run, self._run.history
-        number = self._fits
-        if number == 0 or number == len(history.calls):
             self.callbacks.call("on_begin")
-        if number == 0:
-            self._prepare(length)
-        if number < len(history.calls) - 1:
-            logging.info("Call %d of fit has ended: the checkpoint is of a later one", number + 1)
-            self._fits += 1
-            return history.result(number)
-        if number == len(history.calls):
-            self._begin_call(length)
-        else:
-            folder = "" if run.checkpoints is None else run.checkpoints.directory
-            run.state = history.continue_call(length, run.state, step=run.step, directory=folder)
-        saves = run.checkpoints is not None
-        with run.sync.noting_sigterm() if saves else contextlib.nullcontext():
-            self._epochs.begin_fit()
-            while run.state.stopped is None:
-                self._epochs.run_epoch()
-        self._fits += 1
-        return self._finish()
+            self._prepare()
+            saves = run.checkpoints is not None
+            with run.sync.noting_sigterm() if saves else contextlib.nullcontext():
+                while run.state.stopped is None:
+                    self._run_epoch()
+            self._has_ended = True
+            return self._finish()
 
-    def _prepare(self, length: Length) -> None:
+    def _prepare(self) -> None:
         """Compare the program with the other workers and the checkpoint, then restore it."""
-        workers = self._run.sync.workers
-        if not self._program and (workers.size > 1 or self._run.checkpoints is not None):
+        run = self._run
+        if not run.state.epochs_begun:
+            run.state = run.state.replace(first_step=run.step)
+        workers = run.sync.workers
+        if not self._program and (workers.size > 1 or run.checkpoints is not None):
             self._program = program_fingerprint(
                 self.train_step,
                 self._data_given,
                 self.options,
                 self.evaluate,
                 self.callbacks.all,
-                first_pass=self._run.data.first_pass,
+                first_pass=run.data.first_pass,
             )
         if workers.size > 1:
             workers.assert_same_on_all_workers("program", self._program)
-        if self._run.checkpoints is not None:
-            self._epochs.forget_iterator()
-            self._run.restore(self._program, length)
-
-    def _begin_call(self, length: Length) -> None:
-        if self._last_weights is not None:
-            variables = self.train_step.model.variables
-            for variable, value in zip(variables, self._last_weights, strict=True):
-                variable.value.assign(value)
-        run = self._run
-        run.state = run.state.replace(stopped=None)
-        run.history.begin_call(length, epoch=run.state.epoch, step=run.step)
+        if run.checkpoints is not None:
+            self._iterator = None  # reading restarts at the position in the run's state
+            run.restore(self._program)
 
     def _finish(self) -> FitResult:
         run = self._run
-        if self.train_step.averages or self.callbacks.may_change_weights:
-            self._last_weights = [v.numpy() for v in self.train_step.model.variables]
         restored = self.callbacks.before_export()
         if restored is None:
             self.train_step.use_averages()
         else:
             run.state = run.state.replace(metrics=restored)
         result = run.result()
-        run.history.set_result(result)
         self.callbacks.call("on_end", result)
         return result
+
+    def _run_epoch(self) -> None:
+        """Run the rest of the epoch.
+
+        Raises:
+            ValueError: The training data has no batch.
+            Preempted: SIGTERM was received, and a checkpoint was saved.
+        """
+        run = self._run
+        epoch = run.state.epoch
+        if self._iterator is None:
+            self._iterator = self._open(run.state.step_in_epoch)
+            if run.state.step_in_epoch == 0:
+                run.callbacks.call("on_epoch_begin", epoch + 1)
+        stop, exhausted = False, False
+        while not (stop or exhausted) and (wanted := self._steps_of_next_loop()):
+            try:
+                report, stop = self._run_loop(self._iterator, wanted)
+            except BaseException as error:
+                self._iterator = None  # it may have returned batches that were not trained on
+                run.data.forget_iterator()
+                if isinstance(error, ServerLost):
+                    raise ServerLost(f"{error}: {run.restart_hint()}") from error
+                raise
+            exhausted = report.exhausted
+            # The previous epoch ended exactly at the end of the data. Only the next read shows it.
+            if exhausted and run.state.step_in_epoch == 0 and run.data.start_next_pass():
+                self._iterator, exhausted = self._open(0), False
+        steps = run.state.step_in_epoch
+        if steps == 0:
+            raise ValueError("the training data has no batch: check the split and its files.")
+        ended = exhausted or steps >= (run.data.steps or math.inf)
+        if ended:
+            run.data.end(epoch, steps, exhausted=exhausted)
+        self._end_epoch(whole=ended, stop=stop)
+
+    def _open(self, step_in_epoch: int) -> Iterator[Batch]:
+        with doing("opening the training data", limit="long"):
+            return self._run.data.begin(self._run.state.epoch, step_in_epoch, self._run.step)
+
+    def _steps_of_next_loop(self) -> int:
+        """Return the number of steps until something else is due; 0 ends the epoch."""
+        run = self._run
+        wanted = self._loop_size
+        last_step = run.state.last("steps")
+        if last_step is not None:
+            wanted = min(wanted, last_step - run.step)
+        if run.data.steps is not None:
+            wanted = min(wanted, run.data.steps - run.state.step_in_epoch)
+        change = self._next_change()
+        if change is not None:  # so that each call reports one size
+            wanted = min(wanted, change - run.step)
+        every = run.checkpoints.every_steps if run.checkpoints is not None else None
+        if every is not None:
+            wanted = min(wanted, every - run.step % every)
+        due = run.callbacks.steps_until_due(run.step)
+        return max(0, wanted if due is None else min(wanted, due))
+
+    def _next_change(self) -> int | None:
+        """Return the next step with another batch size."""
+        sizes = self._run.data.batch_sizes
+        return None if sizes is None else sizes.next_change(self._run.step)
+
+    def _run_loop(self, iterator: Iterator[Batch], wanted: int) -> tuple[LoopReport, bool]:
+        run = self._run
+        run.callbacks.call("on_loop_begin")
+        change = self._next_change()
+        started = time.monotonic()
+        report = run.train_step.run(iterator, wanted, loss_sums=run.state.epoch_loss)
+        seconds = time.monotonic() - started
+        run.state = run.state.after_call(report)
+        run.data.took(report.steps)
+        if run.step == change:
+            self._log_change()
+        stop = False
+        if report.steps:
+            if self._is_auto:
+                fitting = _SECONDS_PER_LOOP * report.steps / max(seconds, 1e-9)
+                # Grow at most tenfold: the first call's time is mostly tracing.
+                most = min(10 * self._loop_size, _MOST_STEPS_PER_LOOP)
+                self._loop_size = int(max(1, min(fitting, most)))
+            stop = any(run.callbacks.call("on_loop", self._progress(report, seconds)))
+        saved = run.checkpoints
+        overdue = saved is not None and saved.is_overdue()
+        decision = run.sync.decide(run.step, stop=stop, value=[self._loop_size, overdue])
+        self._loop_size, overdue = decision.value
+        # At the end of an epoch, save after the evaluation: the checkpoint includes its metrics.
+        if report.exhausted or decision.stop or not self._steps_of_next_loop():
+            overdue = preempted = False
+        else:
+            preempted = decision.preempted
+        every = None if saved is None else saved.every_steps
+        due = report.steps > 0 and every is not None and run.step % every == 0
+        if saved is not None and (due or overdue or preempted):
+            run.save(preempted=preempted)
+        return report, decision.stop
+
+    def _log_change(self) -> None:
+        run = self._run
+        assert run.data.batch_sizes is not None
+        logging.info(
+            "From step %s on, global batches have %s rows, and the learning rate is %.3g",
+            f"{run.step:,}",
+            f"{run.data.batch_sizes.at(run.step):,}",
+            learning_rate_of(run.train_step.optimizer),
+        )
+
+    def _progress(self, report: LoopReport, seconds: float) -> LoopProgress:
+        run = self._run
+        return LoopProgress(
+            step=run.step,
+            steps=report.steps,
+            total_steps=run.total_steps,
+            epoch=run.state.epoch + 1,
+            epochs=run.state.last("epochs"),
+            loss=report.loss,
+            gradient_norm=report.gradient_norm,
+            learning_rate=learning_rate_of(run.train_step.optimizer),
+            rows=report.rows,
+            seconds=seconds,
+            noise_scale=report.noise_scale,
+        )
+
+    def _end_epoch(self, *, whole: bool, stop: bool) -> None:
+        """Evaluate and call the callbacks; an unfinished epoch continues if training does."""
+        run = self._run
+        number, loss = run.state.epoch + 1, run.state.mean_epoch_loss
+        if whole:
+            run.state, self._iterator = run.state.after_epoch(), None
+        if run.state.unevaluated_steps:
+            stop = self._evaluate_epoch(number, loss) or stop
+        saved = run.checkpoints
+        due = saved is not None and saved.due()
+        decision = run.sync.decide(run.step, stop=stop, value=due)
+        for kind, reached in (("steps", run.step), ("epochs", run.state.epoch)):
+            last = run.state.last(kind)
+            if last is not None and reached >= last:
+                run.state = run.state.replace(stopped=kind)
+        if decision.stop and run.state.stopped is None:
+            run.state = run.state.replace(stopped="early_stopping")
+        ended = run.state.stopped is not None
+        if saved is not None and (ended or decision.value or decision.preempted):
+            run.save(preempted=decision.preempted)
+
+    def _evaluate_epoch(self, number: int, loss: float) -> bool:
+        run = self._run
+        with run.train_step.averaged():
+            with doing("evaluating", limit="long"):
+                found = self.evaluate() if self.evaluate is not None else {}
+            metrics = run.sync.workers.broadcast_from_chief("evaluation", found)
+            logs = {"loss": loss, **{f"val_{name}": value for name, value in metrics.items()}}
+            end = EpochEnd(run.step, number, loss, metrics, logs)
+            stop = any(run.callbacks.call("on_epoch", end))
+        run.state = run.state.after_evaluation(metrics, logs)  # callbacks may add to the logs
+        return stop
 
 
 def _evaluated_names(evaluate: Evaluate | None) -> list[str] | None:

@@ -96,12 +96,6 @@ def values_of(
 ) -> Values:
     """Return the losses of one output with their weights and mask.
 
-    Args:
-        loss: The loss of this output.
-        labels: `[rows, ...]`; any value is allowed where the weight or the outputs' mask is 0.
-        outputs: `[rows, ...]`, with or without a Keras mask.
-        sample_weight: `[rows]`, `[rows, ...]` with at most the axes of the losses, or None.
-
     Raises:
         ValueError: Labels are missing, labels or weights do not fit, or the loss returned one
             number for the whole batch.
@@ -138,17 +132,7 @@ def values_of(
 def class_weights(
     loss: OutputLoss, labels: Tensors, sample_weight: Tensors, weights: Mapping[int, float]
 ) -> tf.Tensor:
-    """Return class weights times sample weights, as `class_weight` of `fit` in Keras.
-
-    Args:
-        loss: The loss; it determines whether labels are class numbers or one-hot.
-        labels: Classes `[rows]`, `[rows, 1]` or per token, or one-hot `[rows, classes]`.
-        sample_weight: `[rows]`, one weight per class number in `labels`, or None.
-        weights: Weight per class; 1 for classes that it does not have.
-
-    Returns:
-        One weight per class number in `labels`, or per row for one-hot labels.
-    """
+    """Return class weights times sample weights, as `class_weight` of `fit` in Keras."""
     labels = tf.convert_to_tensor(labels)
     if labels.shape.rank is not None and labels.shape.rank > 1:
         if labels.shape[-1] == 1:

@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.common.keras_arguments import naming_replacements
-from trainer_module.common.tensors import LossLike, Tensors
+from trainer_module.common.tensors import LossFunction, LossLike, Tensors
 from trainer_module.losses.loss_values import (
     OutputLoss,
     Values,
@@ -35,9 +35,6 @@ class LossSums(NamedTuple):
 
     numerator: tf.Tensor
     denominator: tf.Tensor
-
-
-LossFunction = Callable[..., tuple[tf.Tensor, tf.Tensor]]
 
 
 @naming_replacements()
@@ -95,7 +92,7 @@ def weighted_loss(
             raise ValueError(
                 f"loss_weights={loss_weights!r} needs one loss per output, got {loss!r}."
             )
-        term = OutputTerm((), output_loss(loss), 1.0)
+        term = _OutputTerm((), output_loss(loss), 1.0)
         return WeightedLoss(loss, None, reduction, class_weight or None, (term,))
     losses = {path: one for path, one in leaves(loss).items() if one is not None}
     if not losses:
@@ -108,7 +105,7 @@ def weighted_loss(
                 f"loss_weights has {sorted(map(path_name, leaves(loss_weights)))}, the losses "
                 f"have {sorted(map(path_name, losses))}: give one weight per output."
             )
-    terms = [OutputTerm(p, output_loss(one), float(factors[p])) for p, one in losses.items()]
+    terms = [_OutputTerm(p, output_loss(one), float(factors[p])) for p, one in losses.items()]
     if class_weight and len(terms) > 1:
         raise ValueError(
             f"class_weight={dict(class_weight)} of {len(terms)} outputs: it is for a single one; "
@@ -117,7 +114,7 @@ def weighted_loss(
     return WeightedLoss(loss, loss_weights, reduction, class_weight or None, tuple(terms))
 
 
-class OutputTerm(NamedTuple):
+class _OutputTerm(NamedTuple):
     """The loss of the output at a path, and its factor."""
 
     path: Path
@@ -141,76 +138,38 @@ class WeightedLoss:
     loss_weights: _LossWeights
     reduction: _Reduction
     class_weight: Mapping[int, float] | None
-    terms: tuple[OutputTerm, ...] = dataclasses.field(repr=False)
+    terms: tuple[_OutputTerm, ...] = dataclasses.field(repr=False)
 
     def __call__(
         self, labels: Tensors, outputs: Tensors, sample_weight: Tensors = None
     ) -> LossSums:
         """Return Σ w_i l_i and Σ w_i.
 
-        Args:
-            labels: `[rows, ...]`, or tensors in the structure of the losses.
-            outputs: The model's outputs.
-            sample_weight: `[rows]` or one weight per value of the loss, or tensors of these in the
-                structure of the losses, or None.
-
         Raises:
             ValueError: The arguments do not fit each other or the losses.
         """
         pairs = [self._values(term, labels, outputs, sample_weight) for term in self.terms]
-        found = [values for values, _ in pairs]
         sums = [self._sums(*pair) for pair in pairs]
         if len(self.terms) == 1:
             numerator, denominator = sums[0]
             factor = self.terms[0].factor
             return LossSums(numerator if factor == 1 else factor * numerator, denominator)
-        return self._combined(found, self._of_tasks(sums), sample_weight)
-
-    def balanced(
-        self, labels: Tensors, outputs: Tensors, sample_weight: Tensors, weights: tf.Tensor
-    ) -> tuple[LossSums, LossSums]:
-        """Return the sums with a weight for each of several outputs, and those of each output.
-
-        Args:
-            labels: See `__call__`.
-            outputs: See `__call__`.
-            sample_weight: See `__call__`.
-            weights: `[outputs]`, which multiply the numerators.
-
-        Returns:
-            What `__call__` returns, with the weights; and Σ w_i l_i and Σ w_i without them,
-            `[outputs]` each.
-        """
-        pairs = [self._values(term, labels, outputs, sample_weight) for term in self.terms]
-        tasks = self._of_tasks([self._sums(*pair) for pair in pairs])
-        numerators = tasks.numerator * tf.cast(weights, tasks.numerator.dtype)
-        found = [values for values, _ in pairs]
-        balanced = self._combined(found, LossSums(numerators, tasks.denominator), sample_weight)
-        return balanced, tasks
-
-    def _of_tasks(self, sums: Sequence[LossSums]) -> LossSums:
-        """Return the sums of each output, `[outputs]` each, with its factor."""
         dtype = tf.float64 if any(s.numerator.dtype == tf.float64 for s in sums) else tf.float32
         numerators = [
             term.factor * tf.cast(one.numerator, dtype)
             for term, one in zip(self.terms, sums, strict=True)
         ]
-        return LossSums(
-            tf.stack(numerators), tf.stack([tf.cast(one.denominator, dtype) for one in sums])
-        )
-
-    def _combined(self, found: list[Values], tasks: LossSums, sample_weight: Tensors) -> LossSums:
-        """Return the sums of the outputs as scalars if one Σ w determines all."""
-        if not self._count_the_same(found, sample_weight):
-            return tasks
+        denominators = [tf.cast(one.denominator, dtype) for one in sums]
+        values = [values for values, _ in pairs]
+        if not self._count_the_same(values, sample_weight):
+            return LossSums(tf.stack(numerators), tf.stack(denominators))
         # Divide by the number of values per row, so that the denominator counts rows.
-        sizes = [values.values.shape[1:].num_elements() for values in found]
-        numerators = tf.unstack(tasks.numerator)
+        sizes = [each.values.shape[1:].num_elements() for each in values]
         means = [numerator / size for numerator, size in zip(numerators, sizes, strict=True)]
-        return LossSums(tf.add_n(means), tasks.denominator[0] / sizes[0])
+        return LossSums(tf.add_n(means), denominators[0] / sizes[0])
 
     def _values(
-        self, term: OutputTerm, labels: Tensors, outputs: Tensors, sample_weight: Tensors
+        self, term: _OutputTerm, labels: Tensors, outputs: Tensors, sample_weight: Tensors
     ) -> tuple[Values, bool]:
         """Return the losses of one output, and whether it has weights."""
         alone = len(self.terms) == 1
@@ -239,18 +198,6 @@ class WeightedLoss:
             return LossSums(numerator, _sum_of_weights(found.weights, given=given))
         counted = tf.ones_like(found.values) if found.counted is None else found.counted
         return LossSums(numerator, tf.reduce_sum(counted))
-
-
-class SeparateLoss(WeightedLoss):
-    """A loss of several outputs whose sums and gradients are always separate."""
-
-    @classmethod
-    def of(cls, loss: WeightedLoss) -> SeparateLoss:
-        """Return the same loss with separate sums."""
-        return cls(loss.loss, loss.loss_weights, loss.reduction, loss.class_weight, loss.terms)
-
-    def _count_the_same(self, found: list[Values], sample_weight: Tensors) -> bool:
-        return False
 
 
 def _part(structure: Tensors, path: Path, what: str, *, alone: bool) -> Tensors:
@@ -335,15 +282,6 @@ def loss_sums(
 ) -> LossSums:
     """Call a loss function, and return its two sums after checking them.
 
-    Args:
-        loss_fn: A user function or the result of `weighted_loss`.
-        labels: `[rows, ...]` or a structure.
-        outputs: The model's outputs.
-        sample_weight: `[rows]`, a structure or None.
-
-    Returns:
-        Two scalars, or `[outputs]` each from `weighted_loss`.
-
     Raises:
         ValueError: The function did not return two scalars of at least 32 bits.
     """
@@ -416,12 +354,6 @@ def only(structure: Tensors) -> Tensors:
 
 def part_at(structure: Tensors, path: Path, what: str, *, of: str) -> Tensors:
     """Return the part of labels, outputs or weights that belongs to an output.
-
-    Args:
-        structure: Labels, outputs or weights. A single tensor of weights applies to all outputs.
-        path: Path of the output.
-        what: Name of the structure in error messages; "sample_weight" for weights.
-        of: The object that has the output, in error messages, such as "the loss".
 
     Raises:
         ValueError: The structure has no such part.

@@ -30,7 +30,8 @@ from trainer_module.devices.memory_budget import (
     free_machine_memory,
     parse_memory_budget,
 )
-from trainer_module.devices.multi_worker import replica_devices, worker_group
+from trainer_module.devices.multi_worker import worker_group
+from trainer_module.devices.replicas import replica_devices
 from trainer_module.devices.strategies import grow_gpu_memory
 from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.memory.probe import ProbeRequest, StepOption, measure_in_child

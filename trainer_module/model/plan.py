@@ -18,11 +18,11 @@ import keras
 import tensorflow as tf
 
 from shared_core.nearest import nearest
-from trainer_module.common.tensors import Json, LossLike
+from trainer_module.common.tensors import Json, LossFunction, LossLike
 from trainer_module.common.user_values import better_mode, import_dotted
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.devices.strategies import check_strategy
-from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss, as_loss_function
+from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function
 from trainer_module.model.default_model import default_model
 from trainer_module.model.metrics import create_metric, result_name
 from trainer_module.model.model_context import LabelKind, ModelContext, ModelFn

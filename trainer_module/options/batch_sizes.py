@@ -56,12 +56,7 @@ class BatchSizes:
         return self.steps[place] if place < len(self.steps) else None
 
     def of_pass(self, rows: int, first_step: int) -> list[tuple[int, int]]:
-        """Return (size, number of batches) in order, of a pass over the data.
-
-        Args:
-            rows: Rows of the data. The last batch has the remaining rows, up to its size.
-            first_step: Step of the first batch.
-        """
+        """Return (size, number of batches) in order, of a pass over the data."""
         found, step = list[tuple[int, int]](), first_step
         while rows > 0:
             size, change = self.at(step), self.next_change(step)

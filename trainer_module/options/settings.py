@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from shared_core.nearest import nearest
 from trainer_module.common.tensors import Json
 
 _Section = TypeVar("_Section", bound=BaseModel)
@@ -91,11 +92,6 @@ COUNT = BeforeValidator(_at_least_one)
 def parse_section(model: type[_Section], values: Json, *, section: str) -> _Section:
     """Return a configuration, or raise one readable error.
 
-    Args:
-        model: Class of the configuration.
-        values: Its fields as JSON values.
-        section: Name of the configuration in messages.
-
     Raises:
         ValueError: The message lists every wrong field with its value and a suggestion.
     """
@@ -134,16 +130,12 @@ def _describe(error: ErrorDetails, section: str, model: type[BaseModel]) -> tupl
     if not location:
         return (f"{field}." if field else ""), message
     if error["type"] == "extra_forbidden":
-        from shared_core.nearest import nearest
-        from trainer_module.common.keras_arguments import suggest_argument
-
         *above, key = location
         fields = _fields(model, above)
         inner = [name for name in fields if key in _fields(model, [*above, name])]
         if inner:
             return f"{field} is not a setting: ", f"did you mean '{inner[0]}.{key}'?"
-        suggest = nearest if section else suggest_argument
-        return f"{field} is not a setting: ", suggest(key, fields)
+        return f"{field} is not a setting: ", nearest(key, fields)
     if error["type"] == "missing" or isinstance(error["input"], (dict, BaseModel)):
         return f"{field}: ", message
     return f"{field}={error['input']!r}: ", fix_of(message)
@@ -153,7 +145,7 @@ def fix_of(message: str) -> str:
     """Return pydantic's message as what to use; a message of ours is the same."""
     if valid := _VALID.match(message):
         return f"use {_USE.get(valid[1], f'a {valid[1]}')}"
-    if message.startswith("Input should be '"):
+    if message.startswith(("Input should be '", "Input should be a ")):
         return message.replace("Input should be", "use", 1)
     return message.replace("Input should be", "use a value", 1)
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_serializer, field_validator, model_validator
+from pydantic import Field, field_serializer, field_validator
 
-from trainer_module.common.tensors import Json, Tensors
+from trainer_module.common.tensors import AddedLosses, Json, Tensors
 from trainer_module.options.settings import COUNT, RUNTIME_ONLY, Settings, parse_section
 
 _NonFinite = Literal["raise", "skip"]
-AddedLosses = Literal["mean", "sum"]
-TaskBalance = Literal["none", "uncertainty", "gradnorm"]
 # (gradients, variables[, step=...]) -> gradients; see `StepOptions.transforms`.
 GradientTransform = Callable[..., Sequence[Tensors]]
 
@@ -24,6 +21,7 @@ class UpdateOptions(Settings):
 
     clip_norm: float | None = Field(
         default=None,
+        gt=0,
         description=(
             "Largest global norm of a window's gradient; larger gradients are scaled down to it. "
             "null: no clipping."
@@ -31,6 +29,8 @@ class UpdateOptions(Settings):
     )
     clip_per_example: float | None = Field(
         default=None,
+        gt=0,
+        allow_inf_nan=False,
         description=(
             "Largest norm of the gradient of one row: larger ones are scaled down to it before the "
             "weighted sum (docs/design.md 4.1), so that a wrong label has a bounded influence. Not "
@@ -39,6 +39,8 @@ class UpdateOptions(Settings):
     )
     ema_momentum: float | None = Field(
         default=None,
+        ge=0,
+        lt=1,
         description=(
             "Momentum of an exponential moving average of the weights, such as 0.99: evaluations "
             "and the export use the average. null: no average."
@@ -62,27 +64,6 @@ class UpdateOptions(Settings):
         ),
     )
 
-    @field_validator("clip_norm")
-    @classmethod
-    def _clip(cls, value: float | None) -> float | None:
-        if value is not None and not value > 0:
-            raise ValueError("use a number above 0, or null for no clipping")
-        return value
-
-    @field_validator("clip_per_example")
-    @classmethod
-    def _clip_rows(cls, value: float | None) -> float | None:
-        if value is not None and not 0 < value < math.inf:
-            raise ValueError("use a finite number above 0, such as 1.0, or null for no clipping")
-        return value
-
-    @field_validator("ema_momentum")
-    @classmethod
-    def _momentum(cls, value: float | None) -> float | None:
-        if value is not None and not 0 <= value < 1:
-            raise ValueError("use a number from 0 to below 1, such as 0.99, or null")
-        return value
-
 
 class StepOptions(UpdateOptions):
     """The options of `TrainStep`; its other arguments are model, optimizer, loss and strategy.
@@ -93,9 +74,6 @@ class StepOptions(UpdateOptions):
             stops the training.
         added_losses: Whether the values that layers pass to `add_loss` are a "mean" or a "sum" over
             rows; None: as this version of Keras computes its activity regularisers.
-        task_balance: For a model with several outputs. "uncertainty" (Kendall et al., 2018) and
-            "gradnorm" (Chen et al., 2018) learn the weight of each loss (see docs/gradients.md);
-            "none": the weights are those of the loss.
         transforms: Functions of the window's gradient, called in order. Each takes (gradients,
             variables): two lists of equal length, the dense mean gradient (regularisation
             included) of each variable that has one, and the Keras variables. It returns the new
@@ -108,7 +86,6 @@ class StepOptions(UpdateOptions):
 
     micro_batch_size: Annotated[int, COUNT, RUNTIME_ONLY]
     added_losses: AddedLosses | None = None
-    task_balance: TaskBalance = "none"
     transforms: tuple[GradientTransform, ...] = ()
     expected_rows: Annotated[int | None, COUNT, RUNTIME_ONLY] = None
     # A run that stopped after too many skips can resume with a larger number.
@@ -147,16 +124,6 @@ class StepOptions(UpdateOptions):
                     "it needs the number of the step"
                 )
         return tuple(value)
-
-    @model_validator(mode="after")
-    def _check_rows_of_tasks(self) -> StepOptions:
-        if self.clip_per_example is not None and self.task_balance != "none":
-            raise ValueError(
-                f"clip_per_example={self.clip_per_example} with task_balance="
-                f"{self.task_balance!r}: the norm of a row's gradient would change with the "
-                "weights of the tasks; leave one of them out"
-            )
-        return self
 
     @field_serializer("transforms", when_used="json")
     def _transforms_as_code(self, value: tuple[GradientTransform, ...]) -> Json:

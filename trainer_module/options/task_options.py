@@ -14,7 +14,7 @@ from trainer_module.options.settings import SELECTION_CRITERION, Settings
 class ModelConfig(Settings):
     """Settings of the default model: embeddings for ids, then hidden layers."""
 
-    hidden_units: tuple[int, ...] = Field(
+    hidden_units: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         default=(64, 32), description="Units of each hidden dense layer, in order; []: none."
     )
     embedding_size: int | Literal["auto"] = Field(
@@ -26,6 +26,8 @@ class ModelConfig(Settings):
     )
     dropout: float = Field(
         default=0.0,
+        ge=0,
+        lt=1,
         description="Share of each hidden layer's units to drop in training, from 0 to below 1.",
     )
     activation: str = Field(
@@ -50,6 +52,8 @@ class ModelConfig(Settings):
     )
     sparsity: float | None = Field(
         default=None,
+        gt=0,
+        lt=1,
         description=(
             "Share of the hidden layers' weights to remove, above 0 and below 1, the smallest "
             "ones, between the first tenth and the half of the training. null: none."
@@ -62,33 +66,11 @@ class ModelConfig(Settings):
         ),
     )
 
-    @field_validator("hidden_units")
-    @classmethod
-    def _units(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        for units in value:
-            if units < 1:
-                raise ValueError("each layer needs at least 1 unit; use [] for a linear model")
-        return value
-
-    @field_validator("dropout")
-    @classmethod
-    def _dropout(cls, value: float) -> float:
-        if not 0 <= value < 1:
-            raise ValueError("use a share from 0 to below 1")
-        return value
-
     @field_validator("embedding_size")
     @classmethod
     def _embedding(cls, value: int | str) -> int | str:
         if isinstance(value, int) and value < 1:
             raise ValueError('use at least 1, or "auto"')
-        return value
-
-    @field_validator("sparsity")
-    @classmethod
-    def _share(cls, value: float | None) -> float | None:
-        if value is not None and not 0 < value < 1:
-            raise ValueError("use a share above 0 and below 1, such as 0.8, or null for none")
         return value
 
     @model_validator(mode="after")

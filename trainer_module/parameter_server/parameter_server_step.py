@@ -32,9 +32,9 @@ from trainer_module.options.step_options import StepOptions
 from trainer_module.step.reports import LoopReport, ServerLost, StepReport, non_finite_error
 from trainer_module.step.setup import StepSetup
 from trainer_module.step.state import StepCounters
-from trainer_module.step.window_loop import unpack_batch
 from trainer_module.window.describe import Description
-from trainer_module.window.spec import Batch, StepInputs
+from trainer_module.window.spec import Batch, StepInputs, unpack_batch
+from trainer_module.window.update import Update, mean_gradients
 
 _UNDER_WAY_PER_WORKER = 3
 _NEEDS_AN_ORDER = {
@@ -43,7 +43,6 @@ _NEEDS_AN_ORDER = {
         "the gradients of rows are computed from the variables of one model, not from a copy of "
         "the servers'; clip_norm is supported"
     ),
-    "task_balance": "the weights of the tasks change from step to step, and steps have no order",
     "gradient_noise_scale": "windows have no order to average over",
 }
 
@@ -208,15 +207,15 @@ class ParameterServerStep:
             optimizer: A Keras optimizer, created outside of the strategy's scope.
             loss_fn: See `TrainStep`.
             cluster: The strategy of chief, workers and servers.
-            **options: The fields of `StepOptions`, except `ema_momentum`, `clip_per_example`,
-                `task_balance` and `gradient_noise_scale`.
+            **options: The fields of `StepOptions`, except `ema_momentum`, `clip_per_example`
+                and `gradient_noise_scale`.
 
         Raises:
             ValueError: See `TrainStep`. Also, an option requires ordered steps.
         """
         for name, why in _NEEDS_AN_ORDER.items():
             value = options.get(name)
-            if value not in (None, "none"):
+            if value is not None:
                 raise ValueError(f"{name}={value!r} with parameter servers: {why}; leave it out.")
         if computes_in_float16(model):
             raise ValueError(
@@ -343,7 +342,13 @@ class ParameterServerStep:
         self, step: tf.Tensor, update_number: tf.Tensor, batch: Batch, description: Description
     ) -> _Done:
         inputs = StepInputs(random_position=(step, 0), values=self._variables_there.values())
-        update = self._cluster.run(lambda: self._setup.update(batch, inputs, step, description))
+
+        def on_worker() -> Update:
+            sums = self._setup.sum_micro_batches(batch, inputs, description)
+            mean = mean_gradients(sums, self._setup.spec.model, values=inputs.values)
+            return self._setup.update(mean, sums, sums, inputs, step)
+
+        update = self._cluster.run(on_worker)
         applied = update.is_applied
 
         def apply() -> tf.Tensor:
@@ -355,7 +360,7 @@ class ParameterServerStep:
             loss=update.loss,
             gradient_norm=update.gradient_norm,
             weight_sum=update.weight_sum,
-            rows=update.total.rows,
+            rows=update.rows,
             applied=applied,
             empty=update.is_empty,
             failed=tf.logical_and(update.is_rejected, self.options.non_finite == "raise"),

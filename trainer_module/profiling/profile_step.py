@@ -14,7 +14,7 @@ import tensorflow as tf
 from trainer_module.common.user_values import check_positive_int
 from trainer_module.data.epoch_data import Batches, BatchSource, as_batches
 from trainer_module.devices.memory_budget import format_bytes, memory_status, reset_peak
-from trainer_module.devices.multi_worker import is_multi_worker, replica_kind
+from trainer_module.devices.replicas import is_multi_worker, replica_kind
 from trainer_module.options.step_options import StepOptions
 from trainer_module.profiling.timeline import CALL, OPEN, XLA_PART, divide_wall_time, read_trace
 from trainer_module.step.scaled_learning_rate import follow_steps

@@ -9,8 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import keras
 import tensorflow as tf
 
-from trainer_module.common.tensors import Tensors, Variable
-from trainer_module.losses.weighted_loss import LossFunction
+from trainer_module.common.tensors import LossFunction, Tensors, Variable
 from trainer_module.options.step_options import StepOptions
 
 
@@ -18,16 +17,12 @@ class StepReport(NamedTuple):
     """The report of one window; scalar tensors except for the last three.
 
     Attributes:
-        loss: The loss including regularisation, whose gradient the window computed.
-        gradient_norm: Global norm of g before clipping.
-        weight_sum: Σ w_i; if each output has a separate Σ w_i, their mean.
-        rows: Number of rows of the global batch.
+        loss, gradient_norm, weight_sum, rows, finite: See `Update`.
         applied: Whether the window updated the variables, bool.
         failed: Whether the window was not finite and is not skipped, bool.
-        finite: Whether the loss and each variable's gradient are finite, bool `[1 + variables]`.
-        finite_by_replica: The same for the sums of each replica, bool
-            `[replicas of this process, 1 + variables]`.
-        replicas: Numbers of these replicas, int32 `[replicas of this process]`.
+        finite_by_replica: `finite` of the sums of each replica of this process, bool
+            `[replicas, 1 + variables]`.
+        replicas: Numbers of these replicas, int32 `[replicas]`.
     """
 
     loss: tf.Tensor
@@ -42,13 +37,7 @@ class StepReport(NamedTuple):
 
 
 def empty_report(dtype: tf.DType, variables: int, replicas: int) -> StepReport:
-    """Return the report of no window.
-
-    Args:
-        dtype: Dtype of the sums.
-        variables: Number of trainable variables.
-        replicas: Number of replicas of this process.
-    """
+    """Return the report of no window."""
     scalar, no, flags = tf.zeros([], dtype), tf.constant(False), [1 + variables]
     return StepReport(
         *(scalar, scalar, scalar, scalar, no, no),
@@ -70,10 +59,6 @@ class LoopReport(NamedTuple):
         rows: Number of rows of all windows.
         exhausted: Whether the iterator had fewer windows than requested.
         noise_scale: Gradient noise scale in rows; NaN if it is not measured.
-        task_weights: The weight of each task by the name of its output; None without
-            `task_balance`.
-        reading_seconds: Wall time in which the host waited for a batch, seen by this process. The
-            update of the window before may run meanwhile. NaN if it is not measured.
     """
 
     steps: int
@@ -83,8 +68,6 @@ class LoopReport(NamedTuple):
     rows: int
     exhausted: bool
     noise_scale: float = float("nan")
-    task_weights: dict[str, float] | None = None
-    reading_seconds: float = float("nan")
 
 
 class ServerLost(RuntimeError):
@@ -103,15 +86,7 @@ def non_finite_error(
     replicas: Sequence[int] = (),
     skipped: int = 0,
 ) -> NonFiniteError:
-    """Return the error of a failed window, with the place that is not finite and advice.
-
-    Args:
-        report: Report of the window.
-        variables: The model's trainable variables, in the order of `report.finite`.
-        step: Number of optimizer steps before the window.
-        replicas: Numbers of the replicas whose sums are not finite; empty for a single replica.
-        skipped: Number of windows directly before it that were skipped as not finite.
-    """
+    """Return the error of a failed window, with the place that is not finite and advice."""
     finite = report.finite.numpy()
     on_replicas = ""
     if replicas:
@@ -138,13 +113,6 @@ def non_finite_error(
         "features, labels and weights, and for weights below 0; lower the learning rate or "
         + advice
     )
-
-
-def local_nonfinite_replicas(report: StepReport) -> list[int]:
-    """Return the numbers of this process's replicas whose sums are not finite."""
-    flags = report.finite_by_replica.numpy()
-    numbers = report.replicas.numpy().tolist()
-    return [number for number, finite in zip(numbers, flags, strict=True) if not finite.all()]
 
 
 @runtime_checkable

@@ -1,8 +1,4 @@
-"""What a step keeps from window to window, beside model and optimizer.
-
-Counts of windows, the scale of float16 losses, the moving average of the variables, and that of the
-noise estimates.
-"""
+"""What a step keeps from window to window: counts, loss scale, averages of variables and noise."""
 
 from __future__ import annotations
 
@@ -57,14 +53,7 @@ class StepCounters:
         scale: tf.Tensor | None,
         skips_non_finite: bool,
     ) -> None:
-        """Count a window.
-
-        Args:
-            report: Its report.
-            update: Its update.
-            scale: The loss scale before it; None without a loss scale.
-            skips_non_finite: Whether windows that are not finite are skipped.
-        """
+        """Count a window."""
         skipped = tf.logical_and(update.is_rejected, tf.logical_not(report.failed))
         by_scale = tf.constant(False)
         if scale is not None:
@@ -112,11 +101,7 @@ class LossScale:
         self.finite_windows = tf.Variable(0, trainable=False, name="finite_windows")
 
     def update(self, finite: tf.Tensor) -> None:
-        """Update the scale after a window, in cross-replica context.
-
-        Args:
-            finite: Whether the window was finite, scalar bool.
-        """
+        """Update the scale after a window, in cross-replica context."""
         count, scale = self.finite_windows, self.scale
         windows = tf.where(finite, count + 1, tf.zeros_like(count))
         grow = windows >= _GROW_AFTER
@@ -135,12 +120,7 @@ class MovingAverage:
     """
 
     def __init__(self, variables: Sequence[Variable], momentum: float) -> None:
-        """Create the averages; call it in the strategy's scope.
-
-        Args:
-            variables: Keras variables.
-            momentum: m, at least 0 and below 1.
-        """
+        """Create the averages; call it in the strategy's scope."""
         self.momentum = momentum
         self._variables = list(variables)
         self.values = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,41 +22,39 @@ from trainer_module.common.tensors import (
     present_leaves,
     with_leaves,
 )
-from trainer_module.devices.multi_worker import local_replicas, worker_group
+from trainer_module.devices.multi_worker import worker_group
+from trainer_module.devices.replicas import (
+    Share,
+    is_distributed,
+    local_replicas,
+    per_replica,
+    replica_index,
+)
 from trainer_module.options.step_options import StepOptions
 from trainer_module.step.reports import (
     LoopReport,
     NonFiniteError,
     StepReport,
     empty_report,
-    local_nonfinite_replicas,
     non_finite_error,
 )
 from trainer_module.step.scaled_learning_rate import follow_steps
-from trainer_module.step.setup import StepSetup, create_balance
+from trainer_module.step.setup import StepSetup
 from trainer_module.step.state import LossScale, MovingAverage, NoiseAverage, StepCounters
-from trainer_module.step.window_loop import (
-    LoopTotals,
-    Share,
-    StepFunctions,
-    is_distributed,
-    per_replica,
-    take_windows,
-    unpack_batch,
-    unpack_share,
-)
-from trainer_module.window.describe import Description
-from trainer_module.window.gradient_sum import apply_gradients, sum_dtype
-from trainer_module.window.spec import Batch, StepInputs
+from trainer_module.step.window_loop import LoopTotals, StepFunctions, take_windows
+from trainer_module.window.gradient_sum import apply_gradients, sum_dtype, sum_over_replicas
+from trainer_module.window.spec import Batch, StepInputs, unpack_batch, unpack_share
 from trainer_module.window.trace import phase_scope
-from trainer_module.window.update import Update
+from trainer_module.window.update import Update, mean_gradients
 
 
 class TrainStep:
     """Exact optimizer steps over global batches, split over replicas and into micro-batches.
 
-        reduce over replicas -> unscale -> divide -> add ∇R -> transforms -> finite check
-            -> clip by global norm -> optimizer.apply -> EMA -> step counter
+        sum over micro-batches -> sum over replicas -> divide by Σ w, add ∇R -> transforms
+            -> finite check -> clip by global norm -> optimizer.apply -> EMA -> step counter
+
+    `_window` is this recipe.
 
     Example:
         strategy = create_strategy("mirrored")
@@ -89,8 +86,8 @@ class TrainStep:
                 `weighted_loss` accepts.
             strategy: A tf.distribute strategy; None: the current one.
             **options: The fields of `StepOptions`: micro_batch_size, clip_norm, clip_per_example,
-                ema_momentum, non_finite, max_consecutive_skips, added_losses, task_balance,
-                transforms, jit_compile, gradient_noise_scale, expected_rows.
+                ema_momentum, non_finite, max_consecutive_skips, added_losses, transforms,
+                jit_compile, gradient_noise_scale, expected_rows.
 
         Raises:
             ValueError: An option is out of range, the model overrides `train_step` or
@@ -113,7 +110,6 @@ class TrainStep:
             self.loss_scale = LossScale() if computes_in_float16(model) else None
             self._average = None if momentum is None else MovingAverage(self._variables, momentum)
             self._noise = None if noise_every is None else NoiseAverage(noise_every)
-            self._balance = create_balance(self.options.task_balance, model, self.loss_fn)
         follow_steps(optimizer, self.step)
         self._step_functions = StepFunctions(self._window)
         self._distributed_function = tf.function(
@@ -164,7 +160,7 @@ class TrainStep:
         """
         self._setup.check_variables()
         with translate_tf_errors(), self._watched():
-            first, seconds = self._read_first(iterator, num_steps)
+            first = self._read_first(iterator, num_steps)
             last, totals, exhausted = self._loop_function(
                 first,
                 iterator,
@@ -189,8 +185,6 @@ class TrainStep:
             rows=int(totals.rows),
             exhausted=bool(exhausted),
             noise_scale=self.noise_scale,
-            task_weights=self.task_weights or None,
-            reading_seconds=seconds + float(totals.reading_seconds),
         )
 
     @property
@@ -207,22 +201,13 @@ class TrainStep:
         """
         return float("nan") if self._noise is None else self._noise.noise_scale
 
-    @property
-    def task_weights(self) -> dict[str, float]:
-        """The weight of each task with `task_balance`, by the name of its output; else empty."""
-        return {} if self._balance is None else self._balance.weights
-
     def state(self) -> list[tf.Variable]:
-        """Return the step's variables in a fixed order.
-
-        They are the counters, the EMA, the loss scale, the noise and the balance of the tasks.
-        """
+        """Return the step's variables in a fixed order: counters, EMA, loss scale, noise."""
         scale = self.loss_scale
         own = self._counters.state()
         scales = [scale.scale, scale.finite_windows] if scale else []
         noise = [self._noise.values] if self._noise else []
-        balance = self._balance.state() if self._balance else []
-        return own + self.averages + scales + noise + balance
+        return own + self.averages + scales + noise
 
     @property
     def averages(self) -> list[tf.Variable]:
@@ -242,11 +227,11 @@ class TrainStep:
         skipped = int(self._counters.consecutive.numpy())
         step = int(self.step.numpy())
         # All workers reach this line, because they see the same reduced sums.
-        found = worker_group(self.strategy).gather(
-            "a window not finite", local_nonfinite_replicas(report)
-        )
+        finite = report.finite_by_replica.numpy().all(axis=1)
+        here = report.replicas.numpy()[~finite].tolist()
+        everywhere = worker_group(self.strategy).gather("a window not finite", here)
         several = self.strategy.num_replicas_in_sync > 1
-        replicas = sorted(itertools.chain.from_iterable(found)) if several else []
+        replicas = sorted(itertools.chain.from_iterable(everywhere)) if several else []
         return non_finite_error(report, self._variables, step, replicas=replicas, skipped=skipped)
 
     def _traced(self, batch: Batch) -> StepReport:
@@ -259,20 +244,18 @@ class TrainStep:
         self._setup.check_rows(batch)
         return self._step_functions(batch)
 
-    def _read_first(self, iterator: Any, num_steps: int) -> tuple[tf.experimental.Optional, float]:
-        """Return the first batch and the seconds of its read, if its rows must be checked first."""
+    def _read_first(self, iterator: Any, num_steps: int) -> tf.experimental.Optional:
+        """Return the first batch, if its rows must be checked first."""
         specs = iterator.element_spec
         if self._setup.rows_checked or num_steps < 1:
-            return tf.experimental.Optional.empty(specs), 0.0
-        started = time.monotonic()
+            return tf.experimental.Optional.empty(specs)
         first = iterator.get_next_as_optional()
-        seconds = time.monotonic() - started
         if first.has_value():
             # The spec of a leaf that is None is an object without a shape.
             shapes = tf.nest.map_structure(lambda s: s if hasattr(s, "shape") else None, specs)
             found = (unpack_share(first.get_value()), unpack_share(shapes))
             self._setup.check_rows(*(x.batch if isinstance(x, Share) else x for x in found))
-        return first, seconds
+        return first
 
     def _windows(
         self,
@@ -297,24 +280,36 @@ class TrainStep:
         return self._setup.marks.watched("step", first=lambda: int(self.step.numpy()) + 1)
 
     def _window(self, batch: Tensors) -> StepReport:
-        """Run one window in cross-replica context; all updates of variables start here."""
+        """Take one optimizer step in cross-replica context: from a global batch to the variables.
+
+        All changes of variables start here.
+        """
         self._setup.marks.computing(batch)
         parts = per_replica(batch, self.strategy)
         description = self._setup.describe(Batch(*_first_replica(self.strategy, parts)))
+
+        def on_replica(
+            parts: Tensors, step: tf.Tensor, scale: tf.Tensor | None
+        ) -> tuple[Update, tf.Tensor]:
+            replica = replica_index()
+            measures_noise = None if self._noise is None else self._noise.is_due(step)
+            inputs = StepInputs((step, replica), scale, measures_noise=measures_noise)
+            local = self._setup.sum_micro_batches(Batch(*parts), inputs, description)
+            with phase_scope("reduction"):
+                total = sum_over_replicas(local)
+            with phase_scope("update"):
+                # Divide by Σ w and add ∇R; then transform, check that it is finite, and clip.
+                mean = mean_gradients(total, self.model, loss_scale=scale)
+                update = self._setup.update(mean, total, local, inputs, step)
+            return update, tf.convert_to_tensor(replica, tf.int32)
+
         with self.strategy.scope():
             step = self.step.read_value()
             scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
-            balance = None if self._balance is None else self._balance.log_weights.read_value()
-            updates, numbers = self.strategy.run(
-                lambda *parts: self._update(*parts, description=description),
-                args=(parts, step, scale, balance),
-            )
+            updates, numbers = self.strategy.run(on_replica, args=(parts, step, scale))
             update = _first_replica(self.strategy, updates)
             with phase_scope("update"):
-                report = self._report(update, scale)._replace(
-                    finite_by_replica=tf.stack(self._results(updates.finite_here)),
-                    replicas=tf.stack(self._results(numbers)),
-                )
+                report = self._report(update, updates.finite_here, numbers, scale)
                 # tf.cond is outside strategy.run, so that Keras can merge replicas inside it. All
                 # replicas and workers see the same reduced sums, so they take the same branch.
                 tf.cond(
@@ -327,37 +322,14 @@ class TrainStep:
                     self.loss_scale.update(update.is_finite)
                 if self._noise is not None and update.noise is not None:
                     self._noise.update(update.noise)
-                if self._balance is not None:
-                    self._balance.update(update)
         return report
 
     def _results(self, values: PerReplica) -> Sequence[tf.Tensor]:
         return self.strategy.experimental_local_results(values)
 
-    def _update(
-        self,
-        parts: Tensors,
-        step: tf.Tensor,
-        scale: tf.Tensor | None,
-        log_weights: tf.Tensor | None,
-        *,
-        description: Description,
-    ) -> tuple[Update, tf.Tensor]:
-        """Return the update up to the clipped g, and the replica's number, in replica context."""
-        context = tf.distribute.get_replica_context()
-        assert context is not None
-        replica = context.replica_id_in_sync_group
-        measures_noise = None if self._noise is None else self._noise.is_due(step)
-        inputs = StepInputs(
-            (step, replica),
-            loss_scale=scale,
-            log_weights=log_weights,
-            measures_noise=measures_noise,
-        )
-        update = self._setup.update(Batch(*parts), inputs, step, description)
-        return update, tf.convert_to_tensor(replica, tf.int32)
-
-    def _report(self, update: Update, scale: tf.Tensor | None) -> StepReport:
+    def _report(
+        self, update: Update, finite_here: PerReplica, numbers: PerReplica, scale: tf.Tensor | None
+    ) -> StepReport:
         """Return the report of an update: whether it is applied, or fails the run."""
         failed = update.is_rejected
         if self.options.non_finite == "skip":
@@ -370,12 +342,12 @@ class TrainStep:
             loss=update.loss,
             gradient_norm=update.gradient_norm,
             weight_sum=update.weight_sum,
-            rows=update.total.rows,
+            rows=update.rows,
             applied=update.is_applied,
             failed=failed,
             finite=update.finite,
-            finite_by_replica=update.finite_here[tf.newaxis],
-            replicas=tf.zeros([1], tf.int32),
+            finite_by_replica=tf.stack(self._results(finite_here)),
+            replicas=tf.stack(self._results(numbers)),
         )
 
     def _apply(self, gradients: list[Gradient]) -> tf.Tensor:

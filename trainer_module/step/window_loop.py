@@ -1,7 +1,4 @@
-"""Take several windows in one loop of the graph, with one function per shape of a batch's rows.
-
-A global batch is split into one contiguous part per replica, in one or several processes.
-"""
+"""Take several windows in one loop of the graph, with one function per shape of a batch's rows."""
 
 from __future__ import annotations
 
@@ -11,9 +8,10 @@ from typing import NamedTuple, TypeAlias
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.tensors import PerReplica, Tensors, present_leaves, with_leaves
+from trainer_module.common.tensors import Tensors, present_leaves, with_leaves
+from trainer_module.devices.replicas import Share
 from trainer_module.step.reports import StepReport
-from trainer_module.window.spec import Batch, Index
+from trainer_module.window.spec import Batch, unpack_share
 from trainer_module.window.trace import phase_scope
 
 
@@ -26,8 +24,6 @@ class LoopTotals(NamedTuple):
         weights: Σ over applied windows of Σ w_i, float64 scalar.
         rows: Number of rows, int64 scalar.
         loss_sums: `loss` and `weights` added to those of earlier runs, float64 `[2]`.
-        reading_seconds: Wall time from each request for a batch until the batch was there, float64
-            scalar. The update of the window before may run in it.
     """
 
     steps: tf.Tensor
@@ -35,7 +31,6 @@ class LoopTotals(NamedTuple):
     weights: tf.Tensor
     rows: tf.Tensor
     loss_sums: tf.Tensor
-    reading_seconds: tf.Tensor
 
 
 def take_windows(
@@ -48,41 +43,15 @@ def take_windows(
     *,
     on_read: Callable[[], None],
 ) -> tuple[StepReport, LoopTotals, tf.Tensor]:
-    """Run a window for each element of an iterator, until one fails or there are `num_steps`.
-
-    Args:
-        window: Takes one window and updates the variables.
-        first: The first element, if the caller has read it.
-        iterator: Global batches, or shares of them.
-        num_steps: Largest number of windows, int64 scalar.
-        loss_sums: See `LoopTotals`, of earlier runs.
-        empty: The report if there is no window; its shapes are those of all reports.
-        on_read: Called in the graph before each read.
-
-    Returns:
-        The report of the last window, the totals, and whether the iterator ended first, scalar
-        bool.
-    """
+    """Run a window for each element of an iterator, until one fails or there are `num_steps`."""
     zero, count = tf.zeros([], tf.float64), tf.zeros([], tf.int64)
 
-    def read() -> tuple[tf.experimental.Optional, tf.Tensor]:
-        with tf.device("CPU:0"):  # the time of a read on the host needs nothing from a GPU
+    def next_if(wanted: tf.Tensor) -> tf.experimental.Optional:
+        def read() -> tf.experimental.Optional:
             on_read()
-            asked = tf.timestamp()
-        with tf.control_dependencies([asked]):
-            element = iterator.get_next_as_optional()
-        with tf.device("CPU:0"), tf.control_dependencies(tf.nest.flatten(element, True)):
-            return element, tf.timestamp() - asked
+            return iterator.get_next_as_optional()
 
-    def next_if(wanted: tf.Tensor) -> tuple[tf.experimental.Optional, tf.Tensor]:
-        return tf.cond(
-            wanted,
-            read,
-            lambda: (
-                tf.experimental.Optional.empty(iterator.element_spec),
-                tf.zeros([], tf.float64),
-            ),
-        )
+        return tf.cond(wanted, read, lambda: tf.experimental.Optional.empty(iterator.element_spec))
 
     def body(
         element: tf.experimental.Optional, totals: LoopTotals, last: StepReport
@@ -92,16 +61,11 @@ def take_windows(
         # The element is a loop variable. A condition inside the loop would need one operation for
         # each variable that it passes through.
         more = tf.logical_and(tf.logical_not(report.failed), totals.steps < num_steps)
-        element, seconds = next_if(more)
-        with tf.device("CPU:0"):
-            seconds += totals.reading_seconds
-        return element, totals._replace(reading_seconds=seconds), report
+        return next_if(more), totals, report
 
     with phase_scope("other"):
-        element, seconds = tf.cond(
-            first.has_value(), lambda: (first, zero), lambda: next_if(count < num_steps)
-        )
-        totals = LoopTotals(count, zero, zero, count, loss_sums, seconds)
+        element = tf.cond(first.has_value(), lambda: first, lambda: next_if(count < num_steps))
+        totals = LoopTotals(count, zero, zero, count, loss_sums)
         _, totals, last = tf.while_loop(
             lambda element, *_: element.has_value(),
             body,
@@ -125,15 +89,7 @@ def _add(totals: LoopTotals, report: StepReport) -> LoopTotals:
         weights=totals.weights + weight,
         rows=totals.rows + read,
         loss_sums=totals.loss_sums + tf.stack([term, weight]),
-        reading_seconds=totals.reading_seconds,
     )
-
-
-def unpack_share(element: Tensors) -> Batch | Share:
-    """Return an element of a dataset as a batch or a share of one."""
-    if isinstance(element, Share):
-        return Share(unpack_batch(element.batch), element.rows)
-    return unpack_batch(element)
 
 
 # A trace takes seconds and keeps its graph in memory. Sequences padded to a few lengths get one
@@ -151,11 +107,7 @@ class StepFunctions:
     """
 
     def __init__(self, window: Callable[[Tensors], Tensors]) -> None:
-        """Create an object without traces.
-
-        Args:
-            window: Function of a batch, a structure of tensors `[rows, ...]` or None.
-        """
+        """Create an object without traces."""
         self._window = window
         self._functions: dict[Hashable, Callable[..., Tensors]] = {}
         self._shapes: dict[Hashable, list[_RowShapes]] = {}
@@ -210,102 +162,3 @@ def _warn(shapes: list[_RowShapes]) -> None:
         len(shapes),
         shown,
     )
-
-
-class Replicas(NamedTuple):
-    """The replicas of this process: `first` (inclusive) to `end` (exclusive) of `total`."""
-
-    first: int
-    end: int
-    total: int
-
-    def cut(self, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the first row and the end row of these replicas' parts, int64 scalars.
-
-        Args:
-            rows: Number of rows of the global batch, int64 scalar.
-        """
-        return rows * self.first // self.total, rows * self.end // self.total
-
-
-class Share(NamedTuple):
-    """The rows of a global batch for the replicas of this process.
-
-    Attributes:
-        batch: Structure of tensors `[rows of the share, ...]`.
-        rows: Number of rows of the global batch, int64 scalar.
-    """
-
-    batch: Tensors
-    rows: tf.Tensor
-
-
-def replicas_here(strategy: tf.distribute.Strategy) -> Replicas:
-    """Return the replicas of the strategy in this process; call it in cross-replica context."""
-    total = strategy.num_replicas_in_sync
-    if total == 1:
-        return Replicas(0, 1, 1)
-    found: list[int] = []
-
-    def number(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
-        found.append(int(context.replica_id_in_sync_group))
-        return tf.zeros([])
-
-    strategy.experimental_distribute_values_from_function(number)
-    return Replicas(min(found), max(found) + 1, total)
-
-
-def is_distributed(batch: Tensors) -> bool:
-    """Return whether a batch is already split into parts for the replicas."""
-    kind = tf.distribute.DistributedValues
-    return any(isinstance(tensor, kind) for tensor in present_leaves(batch))
-
-
-def per_replica(batch: Tensors, strategy: tf.distribute.Strategy) -> Tensors:
-    """Return the batch with each tensor split into one part per replica of this process.
-
-    Rows stay in order. Part sizes differ by at most one row; a part is empty if there are fewer
-    rows than replicas. A batch that is already distributed is returned unchanged, as is any batch
-    for a single replica. A replica's part does not depend on the number of processes.
-
-    Args:
-        batch: Structure of tensors `[rows, ...]` or None with the rows of the global batch, or the
-            `Share` of this process.
-        strategy: The strategy with the replicas.
-    """
-    share = batch if isinstance(batch, Share) else None
-    if share is not None:
-        batch = share.batch
-    replicas = strategy.num_replicas_in_sync
-    if replicas == 1 or is_distributed(batch):
-        return batch
-    start: Index = 0 if share is None else replicas_here(strategy).cut(share.rows)[0]
-
-    def cut(tensor: tf.Tensor) -> PerReplica:
-        rows = tf.shape(tensor, out_type=tf.int64)[0] if share is None else share.rows
-
-        def part(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
-            index = context.replica_id_in_sync_group
-            begin, end = rows * index // replicas, rows * (index + 1) // replicas
-            return tensor[begin - start : end - start]
-
-        return strategy.experimental_distribute_values_from_function(part)
-
-    return with_leaves(batch, map(cut, present_leaves(batch)))
-
-
-def unpack_batch(batch: Tensors) -> Batch:
-    """Return the parts of a batch; sample_weight is None for a batch of two parts.
-
-    Raises:
-        ValueError: The batch is not (features, labels) or (features, labels, sample_weight).
-    """
-    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
-        raise ValueError(
-            f"a batch is (features, labels) or (features, labels, sample_weight), got "
-            f"{type(batch).__name__}"
-            + (f" of {len(batch)}" if isinstance(batch, (tuple, list)) else "")
-            + "."
-        )
-    features, labels, *rest = batch
-    return Batch(features, labels, rest[0] if rest else None)

@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 
 from shared_core.feature_layout import LayoutLabel
-from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss
+from trainer_module.common.tensors import LossFunction
+from trainer_module.losses.weighted_loss import WeightedLoss
 from trainer_module.model.data_context import class_names
 from trainer_module.model.model_context import TransformOutput
 

@@ -1,4 +1,4 @@
-"""Train a model from a plan and data: prepare, build, fit."""
+"""Train a model from a plan and data: prepare, build, and run the loop."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.baselines.linear_start import set_linear_weights
-from trainer_module.common.tensors import Json
+from trainer_module.common.tensors import Json, LossFunction
 from trainer_module.config import TrainerConfig
 from trainer_module.data.dataset_steps import files_identity
 from trainer_module.data.input_pipeline import DataSummary, Examples
 from trainer_module.data.label_scale import LabelScale
-from trainer_module.devices.multi_worker import is_multi_worker
+from trainer_module.devices.replicas import is_multi_worker, replicas_here
 from trainer_module.loop.callback import Callback, FitResult
 from trainer_module.loop.callbacks import EarlyStopping, Prune, TensorBoardScalars
 from trainer_module.loop.checkpoint_folder import run_folder
@@ -25,7 +25,6 @@ from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.progress_log import ProgressLog
 from trainer_module.loop.training_loop import TrainingLoop
-from trainer_module.losses.weighted_loss import LossFunction
 from trainer_module.model.data_context import TransformedData
 from trainer_module.model.layers import PrunedDense
 from trainer_module.model.metrics import InOwnUnit
@@ -34,7 +33,6 @@ from trainer_module.model.plan import Plan
 from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
 from trainer_module.step.reports import Step
 from trainer_module.step.train_step import TrainStep
-from trainer_module.step.window_loop import replicas_here
 from trainer_module.training.prepare import (
     Folders,
     Prepared,
@@ -92,16 +90,8 @@ def train(
     built = build(prepared)
     if check_model is not None:
         check_model(built.model)
-    result = fit(prepared, built, progress or ProgressLog())
-    return Trained(result, built.model, built.inputs, prepared.label_scale)
-
-
-def fit(prepared: Prepared, built: _Built, progress: Callback) -> FitResult:
-    """Train the built objects, from the latest checkpoint if there is one.
-
-    A linear start is a candidate for the best weights: a table may have nothing more to learn.
-    """
     config, length = prepared.config, prepared.length
+    # A linear start is a candidate for the best weights: a table may have nothing more to learn.
     stopping = [each for each in built.callbacks if isinstance(each, EarlyStopping)]
     if prepared.start is not None and prepared.start.linear is not None and stopping:
         assert built.evaluate is not None
@@ -115,7 +105,7 @@ def fit(prepared: Prepared, built: _Built, progress: Callback) -> FitResult:
         prepared.strategy.num_replicas_in_sync,
         prepared.micro_batch_size,
     )
-    return TrainingLoop(
+    result = TrainingLoop(
         built.step,
         built.examples.shuffled_batches(
             config.global_batch_size,
@@ -128,9 +118,10 @@ def fit(prepared: Prepared, built: _Built, progress: Callback) -> FitResult:
         steps_per_epoch=length.steps_per_epoch,
         steps_per_loop=config.steps_per_loop,
         evaluate=built.evaluate,
-        callbacks=[progress, *built.callbacks],
+        callbacks=[progress or ProgressLog(), *built.callbacks],
         checkpoints=built.checkpoints,
     ).fit()
+    return Trained(result, built.model, built.inputs, prepared.label_scale)
 
 
 @contextlib.contextmanager
@@ -177,6 +168,10 @@ def build(prepared: Prepared) -> _Built:
     )
     folder = _run_folder(prepared, examples)
     step = _step(prepared, model, optimizer, loss_fn)
+    checkpoints = None
+    if folder is not None:
+        steps, minutes = config.checkpoint_every_steps, config.checkpoint_every_minutes
+        checkpoints = Checkpoints(folder, step, every_steps=steps, every_minutes=minutes)
     return _Built(
         model=model,
         inputs=inputs,
@@ -184,7 +179,7 @@ def build(prepared: Prepared) -> _Built:
         step=step,
         evaluate=_evaluation(prepared, model, loss_fn, examples, metrics),
         callbacks=_callbacks(prepared, model),
-        checkpoints=_checkpoints(prepared, folder, step),
+        checkpoints=checkpoints,
     )
 
 
@@ -264,15 +259,3 @@ def _callbacks(prepared: Prepared, model: keras.Model) -> list[Callback]:
         with prepared.strategy.scope():
             callbacks.append(EarlyStopping(model, **options, from_step=sparse_from))
     return callbacks
-
-
-def _checkpoints(prepared: Prepared, folder: str | None, step: Step) -> Checkpoints | None:
-    if folder is None:
-        return None
-    config = prepared.config
-    return Checkpoints(
-        folder,
-        step,
-        every_steps=config.checkpoint_every_steps,
-        every_minutes=config.checkpoint_every_minutes,
-    )

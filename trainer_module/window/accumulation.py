@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -18,11 +19,11 @@ from trainer_module.common.tensors import (
     LossLike,
     Tensors,
     Variable,
-    VariableValues,
+    map_present,
     present_leaves,
     with_leaves,
 )
-from trainer_module.devices.multi_worker import replica_kind
+from trainer_module.devices.replicas import replica_kind
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.describe import Description, check_rows, describe
 from trainer_module.window.gradient_sum import (
@@ -59,9 +60,7 @@ def accumulate_gradients(
     added_losses: AddedLosses | None = None,
     random_position: Sequence[Index] = (),
     loss_scale: tf.Tensor | None = None,
-    description: Description | None = None,
     expected_rows: int | None = None,
-    values: VariableValues = (),
 ) -> GradientSum:
     """Return the sums over all rows, with the activations of one micro-batch in memory at a time.
 
@@ -86,12 +85,9 @@ def accumulate_gradients(
         random_position: Integers that identify the batch's position in the run, such as the step.
             Dropout masks are a function of the model's seeds, these integers and the pass.
         loss_scale: Factor of all gradients, for float16; the caller divides by it.
-        description: The result of `describe`, if the caller has it already.
         expected_rows: Number of rows of most batches, if the shapes of the tensors do not have it.
             If one pass takes that many rows, the graph has a branch without the loops. The sums are
             also correct for any other number of rows.
-        values: (variable, tensor) pairs to use instead of reading the variables; empty: read the
-            variables.
 
     Raises:
         ValueError: micro_batch_size is below 1, the model is not built, a layer updates state when
@@ -113,11 +109,9 @@ def accumulate_gradients(
         expected_rows=expected_rows,
     )
     batch = Batch(features, labels, sample_weight)
-    inputs = StepInputs(random_position, loss_scale, values)
-    if description is None:
-        description = describe(spec, batch)
-        check_rows(spec, batch, description)
-    return sum_window(spec, batch, inputs, description)
+    description = describe(spec, batch)
+    check_rows(spec, batch, description)
+    return sum_window(spec, batch, StepInputs(random_position, loss_scale), description)
 
 
 def sum_window(
@@ -127,55 +121,20 @@ def sum_window(
     description: Description,
     gradients: _MicroBatchFunction = micro_batch_gradients,
 ) -> GradientSum:
-    """Return the sums over one replica's rows of a window; see `accumulate_gradients`.
-
-    Args:
-        spec: Model, loss and micro-batch size.
-        batch: The replica's rows.
-        inputs: Random position, loss scale and values of variables.
-        description: The result of `describe` for the batch.
-        gradients: Function of one micro-batch.
-    """
+    """Return the sums over one replica's rows of a window; see `accumulate_gradients`."""
     rows = count_rows(*batch)
     zeros = _zeros(spec, description, inputs)
 
-    def micro_batch(index: Index, part: Batch) -> MicroBatchGradients:
-        position = (*inputs.random_position, index)
+    def of_rows(index: Index, part: Batch) -> MicroBatchGradients:
+        at = inputs._replace(random_position=(*inputs.random_position, index))
         with phase_scope("forward"):
-            return gradients(
-                spec,
-                Batch(*part),
-                inputs._replace(random_position=position),
-                separate=description.separate,
-            )
+            return gradients(spec, Batch(*part), at, separate=description.separate)
 
-    def add(
-        total: GradientSum,
-        index: Index,
-        part: Batch,
-        compute: Callable[[Index, Batch], MicroBatchGradients],
-    ) -> GradientSum:
-        count = tf.cast(tf.shape(tf.nest.flatten(part)[0])[0], zeros.rows.dtype)
-        sums = compute(index, part)
-        with phase_scope("backward"):
-            return _add(total, sums, count, spec, inputs.measures_noise)
-
-    def slice_of(start: Index, stop: Index, static: int | None) -> Batch:
-        def cut(tensor: tf.Tensor | None) -> tf.Tensor | None:
-            if tensor is None:
-                return None
-            with phase_scope("forward"):
-                part = tensor[start:stop]
-                return tf.ensure_shape(part, [static, *tensor.shape[1:]])
-
-        return tf.nest.map_structure(cut, batch)
-
-    full_micro_batch = micro_batch
+    of_full_rows = of_rows
     if spec.jit_compile:
         check_jit_compile(spec.model)
         check_xla_types(batch.features)
-        full_micro_batch = _compiled(micro_batch)
-
+        of_full_rows = tf.function(of_rows, jit_compile=True, autograph=False)
     # XLA compiles single micro-batches: if four were merged, nothing in a window of three
     # micro-batches would be compiled.
     plan = plan_passes(
@@ -186,33 +145,34 @@ def sum_window(
         concurrent_passes=spec.placement.concurrent_passes,
     )
     size = spec.micro_batch_size * plan.micro_batches
+    full = rows // size
+
+    def add(total: GradientSum, sums: MicroBatchGradients, count: tf.Tensor | int) -> GradientSum:
+        with phase_scope("backward"):
+            count = tf.cast(count, zeros.rows.dtype)
+            return _add(total, sums, count, spec, inputs.measures_noise)
+
+    def add_full_pass(k: Index, total: GradientSum) -> GradientSum:
+        # A static number of rows, so that the shapes in the loop are constants.
+        part = _rows_between(batch, k * size, (k + 1) * size, size)
+        with phase_scope("compiled") if spec.jit_compile else contextlib.nullcontext():
+            sums = of_full_rows(k, part)
+        return add(total, sums, size)
+
+    def add_ragged_rest(_: Index, total: GradientSum) -> GradientSum:
+        part = _rows_between(batch, full * size, rows, None)
+        return add(total, of_rows(full, part), rows - full * size)
 
     def many_passes() -> GradientSum:
-        # Full passes have a static number of rows, so that the shapes in their loop are constants.
-        # The shorter last pass, if any, is a separate loop with one iteration.
-        full = rows // size
-        total = _loop(
-            full,
-            lambda k, sums: add(
-                sums, k, slice_of(k * size, (k + 1) * size, size), full_micro_batch
-            ),
-            zeros,
-            parallel_passes=plan.parallel_passes,
-        )
-        rest = tf.cast(rows % size > 0, tf.int32)
-        return _loop(
-            rest,
-            lambda _, sums: add(sums, full, slice_of(full * size, rows, None), micro_batch),
-            total,
-            parallel_passes=1,
-        )
+        total = _loop(full, add_full_pass, zeros, parallel_passes=plan.parallel_passes)
+        has_rest = tf.cast(rows % size > 0, tf.int32)
+        return _loop(has_rest, add_ragged_rest, total, parallel_passes=1)
 
     def one_pass() -> list[tf.Tensor]:
-        part = micro_batch(0, batch)
-        count = tf.cast(rows, zeros.rows.dtype)
+        sums = of_rows(0, batch)
         with phase_scope("backward"):
-            part = _with_tables(part, zeros)
-            return present_leaves(_add(zeros, part, count, spec, inputs.measures_noise))
+            sums = _with_tables(sums, zeros)
+        return present_leaves(add(zeros, sums, rows))
 
     known = present_leaves(batch)[0].shape[0]
     if not spec.jit_compile and known is not None and 0 < known <= size:
@@ -231,16 +191,10 @@ def sum_window(
     return with_leaves(zeros, tf.cond(is_one, one_pass, otherwise))
 
 
-def _compiled(
-    micro_batch: Callable[[Index, Batch], MicroBatchGradients],
-) -> Callable[[Index, Batch], MicroBatchGradients]:
-    function = tf.function(micro_batch, jit_compile=True, autograph=False)
-
-    def call(index: Index, part: Batch) -> MicroBatchGradients:
-        with phase_scope("compiled"):
-            return function(index, part)
-
-    return call
+def _rows_between(batch: Batch, start: Index, stop: Index, count: int | None) -> Batch:
+    """Return rows of a batch; `count` is their number, or None if it is not static."""
+    with phase_scope("forward"):
+        return map_present(lambda t: tf.ensure_shape(t[start:stop], [count, *t.shape[1:]]), batch)
 
 
 def _zeros(spec: WindowSpec, description: Description, inputs: StepInputs) -> GradientSum:
@@ -257,7 +211,6 @@ def _zeros(spec: WindowSpec, description: Description, inputs: StepInputs) -> Gr
     sums = tf.zeros(outputs, description.accumulator_dtype)
     scalar = tf.zeros([], description.accumulator_dtype)
     has_added = description.has_added_gradient
-    dtype, weights = description.accumulator_dtype, inputs.log_weights
     return GradientSum(
         numerator=sums,
         denominator=sums,
@@ -266,8 +219,7 @@ def _zeros(spec: WindowSpec, description: Description, inputs: StepInputs) -> Gr
         added_loss=None if has_added is None else scalar,
         added_gradients=None if has_added is None else zeros(has_added, []),
         added_rows=None if has_added is None else scalar,
-        squares=None if inputs.measures_noise is None else tf.zeros([2], dtype),
-        tasks=None if weights is None else tf.zeros([2, *weights.shape], dtype),
+        squares=None if inputs.measures_noise is None else tf.zeros([2], scalar.dtype),
     )
 
 
@@ -315,9 +267,6 @@ def _add(
     squares = total.squares
     if squares is not None and measures_noise is not None:
         squares += pass_squares(part.gradients, rows, measures_noise, squares.dtype)
-    tasks = total.tasks
-    if tasks is not None and part.tasks is not None:
-        tasks += tf.cast(part.tasks, tasks.dtype)
     return GradientSum(
         numerator=total.numerator + tf.cast(part.numerator, dtype),
         denominator=total.denominator + tf.cast(part.denominator, dtype),
@@ -327,7 +276,6 @@ def _add(
         added_gradients=added_gradients,
         added_rows=added_rows,
         squares=squares,
-        tasks=tasks,
     )
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import NamedTuple
 
-import keras
 import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch
@@ -13,7 +11,6 @@ from trainer_module.checks.model import reject_assignments
 from trainer_module.checks.randomness import reject_stateful_draws
 from trainer_module.checks.row_independence import MOST_ROWS, check_rows_are_independent
 from trainer_module.common.tensors import Tensors, present_leaves, with_leaves
-from trainer_module.losses.weighted_loss import WeightedLoss
 from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
@@ -54,10 +51,6 @@ class Description(NamedTuple):
 def describe(spec: WindowSpec, batch: Batch) -> Description:
     """Trace one micro-batch of the batch's shapes, check it, and return its description.
 
-    Args:
-        spec: Model and loss.
-        batch: Tensors or specs `[rows, ...]`; only shapes and dtypes count.
-
     Raises:
         ValueError: The loss depends on no trainable variable, the model assigns to a variable, or
             the model draws random numbers that no seed determines.
@@ -90,14 +83,6 @@ def describe(spec: WindowSpec, batch: Batch) -> Description:
 def check_rows(spec: WindowSpec, batch: Batch, description: Description) -> bool:
     """Check with rows of a batch that rows do not influence each other.
 
-    Args:
-        spec: Model and loss.
-        batch: Tensors `[rows, ...]`; see `check_rows_are_independent`.
-        description: The result of `describe` for the batch.
-
-    Returns:
-        Whether the batch has enough rows for the check.
-
     Raises:
         ValueError: Rows influence each other.
     """
@@ -111,53 +96,6 @@ def check_rows(spec: WindowSpec, batch: Batch, description: Description) -> bool
         added_losses=spec.added_losses,
         most_rows=max(spec.micro_batch_size, int(min(room, MOST_ROWS))),
     )
-
-
-def describe_shapes(description: Description, spec: WindowSpec, batch: Batch) -> Description:
-    """Return the description for rows of other shapes, after tracing their memory again.
-
-    Properties that do not depend on the shapes are not checked again. A trace counts an axis of
-    unknown length as one element, so for such rows `bytes_per_row` is at least the previous value.
-    """
-    signature = _signature(batch)
-    _, graph = _trace(spec, signature, separate=description.separate)
-    size = bytes_per_row(graph)
-    if not all(row.shape[1:].is_fully_defined() for row in present_leaves(signature)):
-        size = max(size, description.bytes_per_row)
-    return description._replace(bytes_per_row=size, has_loops=has_loops(graph))
-
-
-def shared_variables(spec: WindowSpec, batch: Batch) -> tuple[bool, ...]:
-    """Return, per trainable variable, whether the losses of all outputs depend on it.
-
-    Raises:
-        ValueError: There is no such variable.
-    """
-    loss_fn = spec.loss_fn
-    assert isinstance(loss_fn, WeightedLoss)
-    single = [dataclasses.replace(loss_fn, terms=(term,)) for term in loss_fn.terms]
-    variables = [v.value for v in spec.model.trainable_variables]
-    is_shared = [True] * len(variables)
-
-    def probe(*parts: Tensors) -> None:
-        features, labels, sample_weight = parts
-        # Not as a window: a stage's custom gradient gives zeros for variables that are not used.
-        scope = keras.StatelessScope(initialize_variables=False)
-        with tf.GradientTape(persistent=True) as tape:
-            with scope:
-                outputs = spec.model(features, training=True)
-            losses = [loss(labels, outputs, sample_weight).numerator for loss in single]
-        for loss in losses:
-            for place, gradient in enumerate(tape.gradient(loss, variables)):
-                is_shared[place] &= gradient is not None
-
-    tf.function(probe, autograph=False).get_concrete_function(*_signature(batch))
-    if not any(is_shared):
-        raise ValueError(
-            "task_balance='gradnorm' with outputs that share no variable: it compares the "
-            "gradients of shared variables. Use task_balance='uncertainty', or leave it out."
-        )
-    return tuple(is_shared)
 
 
 def _signature(batch: Batch) -> Batch:

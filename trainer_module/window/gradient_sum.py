@@ -27,9 +27,14 @@ import keras
 import tensorflow as tf
 
 from trainer_module.checks.compiled import each_optimizer, is_several
-from trainer_module.common.tensors import Gradient, Variable, present_leaves, with_leaves
-from trainer_module.devices.multi_worker import is_multi_worker
-from trainer_module.options.step_options import AddedLosses
+from trainer_module.common.tensors import (
+    AddedLosses,
+    Gradient,
+    Variable,
+    present_leaves,
+    with_leaves,
+)
+from trainer_module.devices.replicas import is_multi_worker
 
 
 class GradientSum(NamedTuple):
@@ -56,8 +61,6 @@ class GradientSum(NamedTuple):
             model without such losses.
         squares: Σ_k |s_k|² and Σ_k n_k² over the passes k, `[2]`; None without
             `gradient_noise_scale` (see `noise_estimates`).
-        tasks: Σ w_i l_i and Σ w_i of each task without its weight, `[2, tasks]`; None without
-            `task_balance`.
     """
 
     numerator: tf.Tensor
@@ -68,7 +71,6 @@ class GradientSum(NamedTuple):
     added_gradients: list[Gradient] | None = None
     added_rows: tf.Tensor | None = None
     squares: tf.Tensor | None = None
-    tasks: tf.Tensor | None = None
 
     def __add__(self, other: GradientSum) -> GradientSum:  # pyright: ignore
         """Return the sums over the rows of both operands, of the same model and loss."""
@@ -105,14 +107,7 @@ def _keras_divides_by_rows() -> bool:
 def pass_squares(
     gradients: Sequence[Gradient], rows: tf.Tensor, is_measured: tf.Tensor, dtype: tf.DType
 ) -> tf.Tensor:
-    """Return |s_k|² and n_k² of one pass, `[2]`; zeros if the window is not measured.
-
-    Args:
-        gradients: s_k, one per trainable variable; None for a variable without a gradient.
-        rows: n_k, scalar.
-        is_measured: Scalar bool.
-        dtype: Dtype of the result.
-    """
+    """Return |s_k|² and n_k² of one pass, `[2]`; zeros if the window is not measured."""
 
     def squares() -> tf.Tensor:
         rows_squared = tf.square(tf.cast(rows, dtype))
@@ -128,12 +123,18 @@ def _squared_norm(gradients: Sequence[Gradient], dtype: tf.DType) -> tf.Tensor:
     return tf.add_n([tf.reduce_sum(tf.square(g)) for g in dense])
 
 
-def noise_of_window(total: GradientSum) -> tf.Tensor:
+def noise_of_window(total: GradientSum, loss_scale: tf.Tensor | None = None) -> tf.Tensor:
     """Return |G|² and tr Σ of a measured window, `[2]`; NaN if all rows were in one pass.
 
-    Args:
-        total: Sums over all passes of all replicas, of which `squares` is not None.
+    Raises:
+        ValueError: Outputs have separate sums of weights.
     """
+    if total.denominator.shape.rank:
+        raise ValueError(
+            "gradient_noise_scale with outputs that have separate sample weights: the gradient of "
+            "a row is not defined. Give one sample weight per row for all outputs, or leave out "
+            "gradient_noise_scale."
+        )
     assert total.squares is not None
     dtype = total.squares.dtype
     squares, rows_squared = tf.unstack(total.squares)
@@ -143,7 +144,8 @@ def noise_of_window(total: GradientSum) -> tf.Tensor:
     signal = (_squared_norm(total.gradients, dtype) - squares) / divisor
     noise = (squares - signal * rows_squared) / rows
     is_known = tf.logical_and(rows_squared > 0, divisor > 0)
-    return tf.where(is_known, tf.stack([signal, noise]), nothing)
+    estimates = tf.where(is_known, tf.stack([signal, noise]), nothing)
+    return estimates if loss_scale is None else estimates / tf.cast(loss_scale, dtype) ** 2
 
 
 # Between workers, small tensors share a collective and each large tensor has a separate one. A

@@ -10,8 +10,8 @@ import keras
 import tensorflow as tf
 
 from trainer_module.checks.model import computes_in_float16, reject_updates
-from trainer_module.common.tensors import Gradient, Tensors, Variable, VariableValues
-from trainer_module.losses.weighted_loss import LossSums, WeightedLoss, loss_sums
+from trainer_module.common.tensors import Gradient, Variable, VariableValues
+from trainer_module.losses.weighted_loss import loss_sums
 from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
 from trainer_module.window.trace import phase_scope, window_forward_pass
 
@@ -20,20 +20,14 @@ _DRAWS_PER_MICRO_BATCH = 1024
 
 
 class MicroBatchGradients(NamedTuple):
-    """The sums of one micro-batch and their gradients.
+    """The sums of one micro-batch and their gradients, as in `GradientSum`.
 
     Attributes:
-        numerator: Σ w_i l_i, scalar; `[outputs]` if each output has a separate Σ w_i.
-        denominator: Σ w_i, of the same shape.
-        gradients: Σ w_i ∇l_i per trainable variable; None if the loss does not depend on it. The
-            shape is `[outputs, *variable.shape]` if each output has a separate Σ w_i and `separate`
-            is true. For a model that computes in float16 the dtype is float32.
-        added_loss: Sum of the losses that layers pass to `add_loss`, including activity
-            regularisers, scalar; None without such losses.
-        added_gradients: Gradients of `added_loss`; None without such losses or if `separate` is
-            false.
-        tasks: Σ w_i l_i and Σ w_i of each task without its weight, `[2, tasks]`; None without
-            `log_weights`.
+        numerator, denominator: Scalars; `[outputs]` if each output has a separate Σ w_i.
+        gradients: With an axis of outputs in front only if `separate` is true. For a model that
+            computes in float16 the dtype is float32.
+        added_loss: None without such losses.
+        added_gradients: None without such losses or if `separate` is false.
         recorded: The same gradients by the tensors of `record`.
     """
 
@@ -42,7 +36,6 @@ class MicroBatchGradients(NamedTuple):
     gradients: list[Gradient]
     added_loss: tf.Tensor | None
     added_gradients: list[Gradient] | None
-    tasks: tf.Tensor | None = None
     recorded: Sequence[Gradient] = ()
 
 
@@ -94,7 +87,7 @@ def micro_batch_gradients(
             tape.watch(variables)
         with scope, window_forward_pass(), record(tape) as tensors:
             outputs = model(batch.features, training=True)
-        (numerator, denominator), tasks = _loss_sums(spec, batch, outputs, inputs.log_weights)
+        numerator, denominator = loss_sums(spec.loss_fn, batch.labels, outputs, batch.sample_weight)
         added = _sum([upcast_to_float32(loss) for loss in scope.losses]) if scope.losses else None
         of_outputs = numerator.shape.rank and separate
         total = numerator if of_outputs else tf.reduce_sum(numerator)
@@ -128,21 +121,8 @@ def micro_batch_gradients(
         gradients=of_rows[: len(variables)],
         added_loss=added,
         added_gradients=(None if scaled_added is None else gradients(scaled_added, added_divisor)),
-        tasks=tasks,
         recorded=of_rows[len(variables) :],
     )
-
-
-def _loss_sums(
-    spec: WindowSpec, batch: Batch, outputs: Tensors, log_weights: tf.Tensor | None
-) -> tuple[LossSums, tf.Tensor | None]:
-    """Return the sums of the loss, and those of each task if tasks have weights."""
-    if log_weights is None:
-        return loss_sums(spec.loss_fn, batch.labels, outputs, batch.sample_weight), None
-    assert isinstance(spec.loss_fn, WeightedLoss)
-    weights = tf.exp(log_weights)
-    sums, tasks = spec.loss_fn.balanced(batch.labels, outputs, batch.sample_weight, weights)
-    return sums, tf.stack(tasks)
 
 
 def _stacked(of_outputs: list[list[Gradient]]) -> list[Gradient]:
@@ -162,16 +142,7 @@ def _stacked(of_outputs: list[list[Gradient]]) -> list[Gradient]:
 def regularisation_gradients(
     model: keras.Model, values: VariableValues = ()
 ) -> tuple[tf.Tensor | None, list[Gradient]]:
-    """Return the sum of the variables' regularisers and its gradients.
-
-    Args:
-        model: The model.
-        values: See `VariableValues`.
-
-    Returns:
-        R, scalar, and ∇R, one gradient per trainable variable. Without regularisers R and all
-        gradients are None.
-    """
+    """Return the sum of the variables' regularisers and its gradients."""
     regularised = [v for v in model.trainable_variables if v.regularizer is not None]
     if not regularised:
         return None, [None] * len(model.trainable_variables)

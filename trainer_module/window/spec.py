@@ -1,7 +1,4 @@
-"""Types that the micro-batches of a window share: their devices and their passes.
-
-A pass may merge small micro-batches, and several passes may run in parallel.
-"""
+"""What the micro-batches of a window share: model, rows, inputs, devices and passes."""
 
 from __future__ import annotations
 
@@ -13,10 +10,8 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import keras
 import tensorflow as tf
 
-from trainer_module.common.tensors import Tensors, VariableValues
-from trainer_module.devices.multi_worker import DeviceKind
-from trainer_module.losses.weighted_loss import LossFunction
-from trainer_module.options.step_options import AddedLosses
+from trainer_module.common.tensors import AddedLosses, LossFunction, Tensors, VariableValues
+from trainer_module.devices.replicas import DeviceKind, Share
 
 # An int, or an integer scalar tensor.
 Index: TypeAlias = tf.Tensor | int
@@ -34,6 +29,30 @@ class Batch(NamedTuple):
     features: Tensors
     labels: Tensors
     sample_weight: Tensors = None
+
+
+def unpack_batch(batch: Tensors) -> Batch:
+    """Return the parts of a batch; sample_weight is None for a batch of two parts.
+
+    Raises:
+        ValueError: The batch is not (features, labels) or (features, labels, sample_weight).
+    """
+    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+        raise ValueError(
+            f"a batch is (features, labels) or (features, labels, sample_weight), got "
+            f"{type(batch).__name__}"
+            + (f" of {len(batch)}" if isinstance(batch, (tuple, list)) else "")
+            + "."
+        )
+    features, labels, *rest = batch
+    return Batch(features, labels, rest[0] if rest else None)
+
+
+def unpack_share(element: Tensors) -> Batch | Share:
+    """Return an element of a dataset as a batch or a share of one."""
+    if isinstance(element, Share):
+        return Share(unpack_batch(element.batch), element.rows)
+    return unpack_batch(element)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +89,6 @@ class StepInputs(NamedTuple):
             Dropout masks are a function of the model's seeds and these integers.
         loss_scale: Factor of all gradients, for float16; None: 1.
         values: See `VariableValues`; empty: read the variables.
-        log_weights: Logarithm of the weight of each task, `[tasks]`, for `task_balance`; None: all
-            weights are 1.
         measures_noise: Whether to sum the squares of this window's passes, scalar bool; None: no
             window's.
     """
@@ -79,7 +96,6 @@ class StepInputs(NamedTuple):
     random_position: Sequence[Index] = ()
     loss_scale: tf.Tensor | None = None
     values: VariableValues = ()
-    log_weights: tf.Tensor | None = None
     measures_noise: tf.Tensor | None = None
 
 
@@ -100,12 +116,7 @@ class Placement:
     concurrent_passes: int = 1
 
     def map(self, function: Callable[..., Result], *lists: Sequence[object]) -> list[Result]:
-        """Return the function's results, one per trainable variable.
-
-        Args:
-            function: Called with one element of each list, on the variable's device.
-            *lists: Lists with one element per trainable variable, in the model's order.
-        """
+        """Return the function's results, one per trainable variable."""
         return [function(*parts) for parts in zip(*lists, strict=True)]
 
     def prepare_optimizer(self, optimizer: keras.optimizers.Optimizer) -> None:
@@ -118,7 +129,7 @@ def placement_of(model: keras.Model) -> Placement:
     return found if isinstance(found, Placement) else Placement()
 
 
-class Limits(NamedTuple):
+class _Limits(NamedTuple):
     """Limits of a device kind for processing more than one micro-batch at a time.
 
     Attributes:
@@ -134,10 +145,10 @@ class Limits(NamedTuple):
 
 
 # Measured gain: compare with `ours, one by one` of benchmarks/step_time.py.
-LIMITS: dict[DeviceKind, Limits] = {
-    "CPU": Limits(128 * 2**20, micro_batches=4, parallel_passes=2),
+LIMITS: dict[DeviceKind, _Limits] = {
+    "CPU": _Limits(128 * 2**20, micro_batches=4, parallel_passes=2),
     # A GPU runs one kernel after another, so parallel passes gain little.
-    "GPU": Limits(256 * 2**20, micro_batches=32, parallel_passes=1),
+    "GPU": _Limits(256 * 2**20, micro_batches=32, parallel_passes=1),
 }
 
 

@@ -24,12 +24,7 @@ _GRADIENT = "gradient_tape/"
 
 
 def phase_scope(phase: _Phase) -> contextlib.AbstractContextManager[Any]:
-    """Return a context in which new operations belong to a phase; the innermost phase counts.
-
-    Args:
-        phase: "compiled" for the call of a micro-batch that XLA compiles, forward and backward
-            together; "other" for operations that belong to no phase, such as the step's counters.
-    """
+    """Return a context in which new operations belong to a phase; the innermost phase counts."""
     return tf.name_scope(_SCOPE + phase)
 
 

@@ -1,68 +1,55 @@
-"""Compute the update of docs/design.md §4.1 by a sequence of small pure functions.
+"""The update of docs/design.md §4.1: from the sums of all replicas to the applied gradient.
 
-    reduce_over_replicas -> unscale -> measure_noise -> divide -> add_regularisation -> transforms
-        -> check_finite -> clip
+    mean_gradients -> transforms -> finite check -> clip by global norm
 
-Each function takes the update so far and the inputs, and returns the next update. No function
-changes a variable. To add a part, add one function here and one line in `update_functions`.
+No function changes a variable. Transforms run after the regularisation, so that they get the
+gradient that the optimizer would get. They run before the finite check, so that the applied
+gradient is checked, and before the clipping, so that `clip_norm` bounds the applied gradient.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
-from trainer_module.common.tensors import Gradient, VariableValues
-from trainer_module.options.step_options import GradientTransform, StepOptions
-from trainer_module.window.gradient_sum import (
-    GradientSum,
-    noise_of_window,
-    sum_dtype,
-    sum_over_replicas,
-)
+from trainer_module.checks.model import find_assignment
+from trainer_module.checks.randomness import find_stateful_draw
+from trainer_module.common.tensors import Gradient, Variable, VariableValues
+from trainer_module.options.step_options import GradientTransform, StepOptions, takes_step
+from trainer_module.window.gradient_sum import GradientSum, noise_of_window, sum_dtype
 from trainer_module.window.micro_batch import regularisation_gradients
-from trainer_module.window.spec import Placement, placement_of
-from trainer_module.window.trace import phase_scope
-from trainer_module.window.transforms import apply_transform
+from trainer_module.window.spec import StepInputs, placement_of
 
 
 class Update(NamedTuple):
-    """The update of one window; equal on all replicas except for `local` and `finite_here`.
+    """The update of one window; equal on all replicas except for `finite_here`.
 
     Attributes:
-        local: Sums over the replica's rows.
-        total: Sums over the rows of all replicas; equal to `local` before the reduction.
         loss: The window's loss including regularisation, scalar.
         gradients: g, one per trainable variable; None for a variable without a gradient.
         gradient_norm: Global norm of g before clipping, scalar.
         weight_sum: Σ w_i, scalar; if each output has a separate Σ w_i, their mean.
+        rows: Number of rows of the global batch, scalar.
         is_finite: Whether the loss, the numerator and the norm of g are finite, scalar bool.
-        finite: Whether the sums in `total` are finite, bool `[1 + variables]`: the sums of the
-            loss, then the gradients of each variable. All true if `is_finite`.
-        finite_here: The same for `local`.
-        task_losses: L_k of each task without its weight, `[tasks]`, NaN for a task with Σ w_i = 0;
-            None without `task_balance`.
-        task_norms: Norm of the gradient of each task with its weight, over the variables that all
-            tasks share, `[tasks]`; None without `task_balance="gradnorm"`.
+        finite: Whether the sums over all replicas are finite, bool `[1 + variables]`: the sums of
+            the loss, then the gradients of each variable. All true if `is_finite`.
+        finite_here: The same for the sums of this replica.
         noise: |G|² and tr Σ, `[2]`, NaN if not known; None without `gradient_noise_scale`.
     """
 
-    local: GradientSum
-    total: GradientSum
     loss: tf.Tensor
     gradients: list[Gradient]
     gradient_norm: tf.Tensor
     weight_sum: tf.Tensor
+    rows: tf.Tensor
     is_finite: tf.Tensor
     finite: tf.Tensor
     finite_here: tf.Tensor
     noise: tf.Tensor | None = None
-    task_losses: tf.Tensor | None = None
-    task_norms: tf.Tensor | None = None
 
     @property
     def is_empty(self) -> tf.Tensor:
@@ -80,79 +67,12 @@ class Update(NamedTuple):
         return tf.logical_not(tf.logical_or(self.is_finite, self.is_empty))
 
 
-class UpdateInputs(NamedTuple):
-    """The inputs of the update functions, in addition to the update.
-
-    Attributes:
-        model: The model, for its variables and their regularisers.
-        placement: The placement of the variables' gradients.
-        step: Number of the optimizer step, int64 scalar.
-        loss_scale: The factor of the gradients in `local`, scalar; None: 1.
-        log_weights: Logarithm of the weight of each task, `[tasks]`; None without `task_balance`.
-        shared: Per trainable variable, whether the losses of all tasks depend on it; empty without
-            `task_balance="gradnorm"`.
-        values: See `VariableValues`.
-    """
-
-    model: keras.Model
-    placement: Placement
-    step: tf.Tensor | None = None
-    loss_scale: tf.Tensor | None = None
-    log_weights: tf.Tensor | None = None
-    shared: Sequence[bool] = ()
-    values: VariableValues = ()
-
-
-_UpdateFunction = Callable[[Update, UpdateInputs], Update]
-
-
-def update_functions(options: StepOptions) -> tuple[_UpdateFunction, ...]:
-    """Return the functions of an update, in order.
-
-    User transforms run after the regularisation, so that they get the gradient that the optimizer
-    would get. They run before the finite check, so that the applied gradient is checked, and before
-    the clipping, so that `clip_norm` bounds the applied gradient.
-    """
-    transforms = [functools.partial(_transform, function=f) for f in options.transforms]
-    noise = [] if options.gradient_noise_scale is None else [_measure_noise]
-    norms = [_measure_tasks] if options.task_balance == "gradnorm" else []
-    variances = [_add_log_variances] if options.task_balance == "uncertainty" else []
-    clipping = []
-    if options.clip_norm is not None:
-        clipping = [functools.partial(clip, clip_norm=options.clip_norm)]
-    return (
-        _reduce_over_replicas,
-        _unscale,
-        *noise,
-        *norms,
-        divide,
-        *variances,
-        _add_regularisation,
-        *transforms,
-        _check_finite,
-        *clipping,
-    )
-
-
-def window_update(
-    local: GradientSum, inputs: UpdateInputs, functions: tuple[_UpdateFunction, ...]
-) -> Update:
-    """Return the update of one window without changing a variable; call it inside `strategy.run`.
-
-    Args:
-        local: Sums over the replica's micro-batches.
-        inputs: Inputs of the functions.
-        functions: The result of `update_functions`.
-    """
-    update = _begin(local)
-    for function in functions:
-        with phase_scope("reduction" if function is _reduce_over_replicas else "update"):
-            update = function(update, inputs)
-    return update
-
-
 def mean_gradients(
-    total: GradientSum, model: keras.Model, *, values: VariableValues = ()
+    total: GradientSum,
+    model: keras.Model,
+    *,
+    loss_scale: tf.Tensor | None = None,
+    values: VariableValues = (),
 ) -> tuple[tf.Tensor, list[Gradient]]:
     """Return the loss and g of docs/design.md §4.1, given sums over the whole global batch.
 
@@ -165,134 +85,61 @@ def mean_gradients(
     Args:
         total: Sums over all micro-batches and replicas. If Σ w is 0, the first term is 0.
         model: The model, for its regularisers.
+        loss_scale: The factor of the gradients in `total`, scalar; None: 1.
         values: (variable, tensor) pairs to use instead of reading the variables; empty: read the
             variables.
 
     Returns:
         The scalar loss, and one gradient per trainable variable (None for a variable without one).
     """
-    inputs = UpdateInputs(model, placement_of(model), values=values)
-    update = _add_regularisation(divide(_begin(total), inputs), inputs)
-    return update.loss, update.gradients
+    each = placement_of(model).map
 
-
-def _begin(local: GradientSum) -> Update:
-    nothing = tf.zeros([])
-    return Update(
-        local=local,
-        total=local,
-        loss=nothing,
-        gradients=list(local.gradients),
-        gradient_norm=nothing,
-        weight_sum=nothing,
-        is_finite=nothing,
-        finite=nothing,
-        finite_here=nothing,
-    )
-
-
-def _reduce_over_replicas(update: Update, inputs: UpdateInputs) -> Update:
-    """Sum over all replicas."""
-    return update._replace(total=sum_over_replicas(update.local))
-
-
-def _unscale(update: Update, inputs: UpdateInputs) -> Update:
-    """Divide the gradients of the sums by the loss scale."""
-    scale = inputs.loss_scale
-    if scale is None:
-        return update
-
-    def down(gradients: list[Gradient] | None) -> list[Gradient] | None:
-        if gradients is None:
+    def quotient(gradient: Gradient, divisor: tf.Tensor) -> Gradient:
+        if gradient is None:
             return None
-        return _each(inputs, lambda g: g / tf.cast(scale, g.dtype), gradients)
+        if loss_scale is not None:
+            gradient /= tf.cast(loss_scale, gradient.dtype)
+        return _quotient(gradient, divisor)
 
-    total = update.total._replace(
-        gradients=down(update.total.gradients), added_gradients=down(update.total.added_gradients)
-    )
-    if total.squares is not None:
-        factor = tf.cast(scale, total.squares.dtype)
-        total = total._replace(squares=total.squares / tf.stack([factor**2, tf.ones_like(factor)]))
-    return update._replace(total=total)
-
-
-def _measure_noise(update: Update, inputs: UpdateInputs) -> Update:
-    """Estimate the gradient noise from the sums; regularisation and added losses have none."""
-    if update.total.denominator.shape.rank:
-        raise ValueError(
-            "gradient_noise_scale with outputs that have separate sample weights: the gradient of "
-            "a row is not defined. Give one sample weight per row for all outputs, or leave out "
-            "gradient_noise_scale."
-        )
-    return update._replace(noise=noise_of_window(update.total))
-
-
-def divide(update: Update, inputs: UpdateInputs) -> Update:
-    """Divide the weighted sums by Σ w and the added losses by their rows, and add the quotients."""
-    total = update.total
     loss = _quotient(total.numerator, total.denominator)
-    gradients = _each(inputs, lambda g: _quotient(g, total.denominator), total.gradients)
+    gradients = each(lambda g: quotient(g, total.denominator), total.gradients)
     if total.added_loss is not None and total.added_gradients is not None:
         assert total.added_rows is not None
         rows = tf.maximum(total.added_rows, 1)
         loss += total.added_loss / rows
-        added = _each(inputs, lambda a: a / tf.cast(rows, a.dtype), total.added_gradients)
-        gradients = inputs.placement.map(_plus, gradients, added)
-    return update._replace(loss=loss, gradients=gradients)
-
-
-def _add_log_variances(update: Update, inputs: UpdateInputs) -> Update:
-    """Add Σ_k s_k / 2 to the loss, where -s_k is the log-weight, and compute the tasks' losses."""
-    tasks, log_weights = update.total.tasks, inputs.log_weights
-    assert tasks is not None
-    assert log_weights is not None
-    loss = update.loss - tf.cast(tf.reduce_sum(log_weights) / 2, update.loss.dtype)
-    return update._replace(loss=loss, task_losses=tasks[0] / tasks[1])
-
-
-def _measure_tasks(update: Update, inputs: UpdateInputs) -> Update:
-    """Compute the losses of the tasks and the norms of their gradients."""
-    tasks = update.total.tasks
-    assert tasks is not None
-    pairs = zip(update.total.gradients, inputs.shared, strict=True)
-    flat = [tf.reshape(g, [tasks.shape[1], -1]) for g, is_shared in pairs if is_shared]
-    squares = tf.add_n([tf.reduce_sum(tf.square(tf.cast(g, tasks.dtype)), 1) for g in flat])
-    norms = tf.sqrt(squares) / tasks[1]
-    return update._replace(task_losses=tasks[0] / tasks[1], task_norms=norms)
-
-
-def _add_regularisation(update: Update, inputs: UpdateInputs) -> Update:
-    """Add the variables' regularisers to the loss and their gradients to g."""
-    regularisation, slopes = regularisation_gradients(inputs.model, inputs.values)
+        added = each(lambda g: quotient(g, rows), total.added_gradients)
+        gradients = each(_plus, gradients, added)
+    regularisation, slopes = regularisation_gradients(model, values)
     if regularisation is None:
-        return update
-    return update._replace(
-        loss=update.loss + tf.cast(regularisation, update.loss.dtype),
-        gradients=inputs.placement.map(_plus, update.gradients, slopes),
-    )
+        return loss, gradients
+    return loss + tf.cast(regularisation, loss.dtype), each(_plus, gradients, slopes)
 
 
-def _transform(update: Update, inputs: UpdateInputs, *, function: GradientTransform) -> Update:
-    """Apply a user transform to g."""
-    gradients = apply_transform(
-        function,
-        update.gradients,
-        inputs.model.trainable_variables,
-        step=inputs.step,
-        values=inputs.values,
-    )
-    return update._replace(gradients=gradients)
+def window_update(
+    mean: tuple[tf.Tensor, list[Gradient]],
+    total: GradientSum,
+    local: GradientSum,
+    model: keras.Model,
+    options: StepOptions,
+    inputs: StepInputs,
+    step: tf.Tensor,
+) -> Update:
+    """Return the update of a window from its loss and mean gradient, without changing a variable.
 
-
-def _check_finite(update: Update, inputs: UpdateInputs) -> Update:
-    """Compute the norm of g and whether the loss, the sums and g are finite."""
-    dtype = sum_dtype(inputs.model)
-    norm = tf.linalg.global_norm([tf.cast(g, dtype) for g in update.gradients if g is not None])
-    total = update.total
+    `total` and `local` are the sums over the rows of all replicas, and of this one.
+    """
+    loss, gradients = mean
+    noise = None if total.squares is None else noise_of_window(total, inputs.loss_scale)
+    for transform in options.transforms:
+        gradients = _apply_transform(
+            transform, gradients, model.trainable_variables, step=step, values=inputs.values
+        )
+    dtype = sum_dtype(model)
+    norm = tf.linalg.global_norm([tf.cast(g, dtype) for g in gradients if g is not None])
     numerator, weight_sum = total.numerator, total.denominator
     if weight_sum.shape.rank:  # one per output
         numerator, weight_sum = tf.reduce_sum(numerator), tf.reduce_mean(weight_sum)
-    numerator, loss, norm = (tf.cast(x, dtype) for x in (numerator, update.loss, norm))
+    numerator, loss, norm = (tf.cast(x, dtype) for x in (numerator, loss, norm))
     is_finite = tf.reduce_all(tf.math.is_finite([numerator, loss, norm]))
     # A finite norm means that all elements are finite. The flags are computed only if it is not.
     finite, finite_here = (
@@ -301,24 +148,16 @@ def _check_finite(update: Update, inputs: UpdateInputs) -> Update:
             lambda: tf.ones([1 + len(total.gradients)], tf.bool),
             functools.partial(_finite_flags, sums),
         )
-        for sums in (total, update.local)
+        for sums in (total, local)
     )
-    return update._replace(
-        loss=loss,
-        gradient_norm=norm,
-        weight_sum=weight_sum,
-        is_finite=is_finite,
-        finite=finite,
-        finite_here=finite_here,
+    if options.clip_norm is not None:
+        factor = options.clip_norm / tf.maximum(norm, options.clip_norm)
+        gradients = placement_of(model).map(
+            lambda g: None if g is None else g * tf.cast(factor, g.dtype), gradients
+        )
+    return Update(
+        loss, gradients, norm, weight_sum, total.rows, is_finite, finite, finite_here, noise
     )
-
-
-def clip(update: Update, inputs: UpdateInputs, *, clip_norm: float) -> Update:
-    """Scale g down to a global norm of at most `clip_norm`."""
-    norm = update.gradient_norm
-    factor = clip_norm / tf.maximum(norm, clip_norm)
-    scaled = _each(inputs, lambda g: g * tf.cast(factor, g.dtype), update.gradients)
-    return update._replace(gradients=scaled)
 
 
 def _finite_flags(total: GradientSum) -> tf.Tensor:
@@ -346,16 +185,106 @@ def _quotient(sums: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.math.divide_no_nan(sums, tf.reshape(denominator, axes)), 0)
 
 
-def _each(
-    inputs: UpdateInputs,
-    function: Callable[[tf.Tensor], tf.Tensor],
-    gradients: list[Gradient],
-) -> list[Gradient]:
-    """Return the function's result for each gradient; None stays None."""
-    return inputs.placement.map(lambda g: None if g is None else function(g), gradients)
-
-
 def _plus(first: Gradient, second: Gradient) -> Gradient:
     if first is None:
         return second if second is None else tf.convert_to_tensor(second)
     return first if second is None else first + tf.cast(tf.convert_to_tensor(second), first.dtype)
+
+
+def _apply_transform(
+    transform: GradientTransform,
+    gradients: Sequence[Gradient],
+    variables: Sequence[Variable],
+    *,
+    step: tf.Tensor | None,
+    values: VariableValues = (),
+) -> list[Gradient]:
+    """Return what a transform makes of the gradients, of which None stays None.
+
+    Raises:
+        ValueError: The transform does not return one gradient of the same shape per gradient, or
+            it updates a Keras variable.
+    """
+    pairs = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
+    given = [g for g, _ in pairs]
+    options = {"step": step} if takes_step(transform) else {}
+    # Reads of variables see `values`. Assignments are not stored; they are detected and rejected.
+    scope = keras.StatelessScope(list(values), initialize_variables=False)
+    with scope:
+        returned = transform(list(given), [v for _, v in pairs], **options)
+    before = {id(variable): value for variable, value in values}
+    if any(value is not before.get(key) for key, value in scope.state_mapping.items()):
+        raise ValueError(_UPDATES.format(name=_name(transform), what="a Keras variable or seed"))
+    rest = iter(_checked(transform, given, [v for _, v in pairs], returned))
+    return [None if g is None else next(rest) for g in gradients]
+
+
+def check_transforms(transforms: Sequence[GradientTransform], model: keras.Model) -> None:
+    """Trace each transform once, with a gradient for each trainable variable.
+
+    Raises:
+        ValueError: A transform does not return a gradient of the same shape for each, assigns to a
+            variable, which is in no checkpoint and which a skipped window does not undo, or draws
+            random numbers from TensorFlow's state, which differ between replicas.
+    """
+    variables = model.trainable_variables
+    specs = [
+        tf.TensorSpec(v.shape, tf.float64 if v.dtype == "float64" else tf.float32)
+        for v in variables
+    ]
+    for transform in transforms:
+
+        def call(
+            step: tf.Tensor, *gradients: tf.Tensor, function: GradientTransform = transform
+        ) -> list[Gradient]:
+            return _apply_transform(function, gradients, variables, step=step)
+
+        traced = tf.function(call, autograph=False).get_concrete_function(
+            tf.TensorSpec([], tf.int64), *specs
+        )
+        assigned = find_assignment(traced.graph)
+        if assigned is not None:
+            raise ValueError(_UPDATES.format(name=_name(transform), what=assigned))
+        draw = find_stateful_draw(traced.graph)
+        if draw is not None:
+            raise ValueError(
+                f"transforms: {_name(transform)} draws random numbers by {draw[0]} at {draw[1]!r}, "
+                "from a state that differs between replicas and that no checkpoint has. Use "
+                "tf.random.stateless_normal(shape, seed=[number, step]) with the parameter `step`."
+            )
+
+
+_UPDATES = (
+    "transforms: {name} updates {what}: a transform is a function of gradients, variables and "
+    "step. Skipped windows and checkpoints do not restore other state; compute it from `step`, or "
+    "write an optimizer."
+)
+
+
+def _checked(
+    transform: GradientTransform,
+    given: Sequence[tf.Tensor],
+    variables: Sequence[Variable],
+    returned: object,
+) -> list[tf.Tensor]:
+    """Return the new gradients, each cast to the dtype of the given one."""
+    if not isinstance(returned, (list, tuple)) or len(returned) != len(given):
+        count = f" of {len(returned)}" if isinstance(returned, (list, tuple)) else ""
+        raise ValueError(
+            f"transforms: {_name(transform)} returned {type(returned).__name__}{count}: return a "
+            f"list of {len(given)} gradients, one for each that it was given."
+        )
+    found = []
+    for new, old, variable in zip(returned, given, variables, strict=True):
+        shape = getattr(new, "shape", None)
+        if shape is None or tf.TensorShape(shape) != old.shape:
+            raise ValueError(
+                f"transforms: {_name(transform)} returned shape {shape} for variable "
+                f"{variable.path!r}: return a gradient of its shape, {old.shape}."
+            )
+        found.append(tf.cast(new, old.dtype))
+    return found
+
+
+def _name(transform: GradientTransform) -> str:
+    return getattr(transform, "__qualname__", None) or repr(transform)

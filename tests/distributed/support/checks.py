@@ -20,18 +20,16 @@ from exactness import SELECTION, check
 from on_workers import send_to_test
 
 from trainer_module import (
-    GradientReduction,
     TrainingLoop,
     TrainStep,
     create_strategy,
     per_example_gradients,
 )
-from trainer_module.devices.multi_worker import is_multi_worker
+from trainer_module.devices.replicas import is_multi_worker, per_replica, replicas_here
 from trainer_module.devices.worker_group import Disagreement, current_workers
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.model.metrics import create_metric
 from trainer_module.step.reports import NonFiniteError
-from trainer_module.step.window_loop import per_replica, replicas_here
 
 METRICS = ("auc", "f1_score", "mean_squared_error", "r2_score", "precision")
 
@@ -123,10 +121,10 @@ def row_gradients(strategy):
     ]
 
     def on_replica(*data):
-        moment = GradientReduction.second_moment()
+        options = {"reduce": lambda row: [tf.square(g) for g in row], "over_rows": "mean"}
         return [
             per_example_gradients(model, "mse", *data, chunk_size=2),
-            per_example_gradients(model, "mse", *data, chunk_size=2, reduce=moment),
+            per_example_gradients(model, "mse", *data, chunk_size=2, **options),
         ]
 
     found = tf.function(lambda *data: strategy.run(on_replica, args=data))(*values)

@@ -112,25 +112,3 @@ def test_draws_from_keras_seed_generators_are_accepted():
     ]:
         features, _, _ = map(tf.constant, full_batch.batch("mlp"))
         assert float(gradients(with_layer(Layer(function)), features).rows) == full_batch.ROWS
-
-
-def attention():
-    x = keras.Input((4, 3))
-    return keras.Model(
-        x,
-        keras.layers.Dense(1)(
-            keras.layers.Flatten()(keras.layers.MultiHeadAttention(1, 2, dropout=0.5)(x, x))
-        ),
-    )
-
-
-def test_random_keras_layers_are_accepted():
-    for build, shape in [
-        (lambda: with_layer(keras.layers.GaussianNoise(0.5)), (5,)),
-        (lambda: with_layer(keras.layers.SpatialDropout1D(0.5), (4, 3)), (4, 3)),
-        (lambda: with_layer(keras.layers.LSTM(2, dropout=0.5), (4, 3)), (4, 3)),
-        (lambda: with_layer(keras.layers.RandomFlip(), (6, 6, 3)), (6, 6, 3)),
-        (attention, (4, 3)),
-    ]:
-        features = tf.random.stateless_uniform([3, *shape], (0, 0))
-        assert float(gradients(build(), features).rows) == 3

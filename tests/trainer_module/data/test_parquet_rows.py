@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.data.input_pipeline import Examples, expand, summarise
-from trainer_module.step.window_loop import Replicas
+from trainer_module.devices.replicas import Replicas
 
 ROWS = 6000
 SPEC = {

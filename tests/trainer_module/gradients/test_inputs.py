@@ -147,22 +147,6 @@ def test_names_and_baselines_that_do_not_fit_are_named():
             integrated_gradients(packed(), rows(), **{"chunk_size": 2, **options})
 
 
-def test_features_with_different_numbers_of_rows_are_rejected():
-    """The model would broadcast one row to all."""
-    a, b = keras.Input((2,), name="a"), keras.Input((2,), name="b")
-    model = keras.Model({"a": a, "b": b}, L.Dense(1)(L.Add()([a, b])))
-    features = {"a": np.ones((5, 2), "float32"), "b": np.ones((1, 2), "float32")}
-    for function in (input_gradients, integrated_gradients):
-        with pytest.raises(ValueError, match="1 rows where other tensors of the batch have 5"):
-            function(model, features, chunk_size=8)
-
-
-def test_classes_have_no_gradient():
-    model = keras.Sequential([keras.Input((2,)), L.Dense(3)])
-    with pytest.raises(ValueError, match="dtype int64 and therefore no gradient"):
-        input_gradients(model, tf.ones([4, 2]), chunk_size=2, output=lambda o: tf.argmax(o, 1))
-
-
 def test_models_without_variables_yet_are_rejected():
     """Their gradients would be empty, and their norms 0."""
     unbuilt = keras.Sequential([L.Dense(1)])

@@ -112,9 +112,21 @@ def check_against_tapes(model, features, labels, weights):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-6 * largest)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_they_are_those_of_a_tape_per_row(float64, family):
-    check_against_tapes(*model_and_rows([family]))
+@pytest.mark.parametrize(
+    "families",
+    [
+        ["dense", "layer_norm", "frozen_batch_norm", "custom"],
+        ["embedding", "conv_1d", "causal", "attention"],
+        ["gru", "sequence_norm", "sequence_pooling", "lstm"],
+        ["bidirectional"],
+        ["conv_2d", "group_norm", "max_pooling", "lines", "average_pooling"],
+        ["transposed", "depthwise"],
+        ["separable"],
+    ],
+    ids="-".join,
+)
+def test_they_are_those_of_a_tape_per_row(float64, families):
+    check_against_tapes(*model_and_rows(families))
 
 
 def test_xla_computes_the_same(float64):
@@ -138,28 +150,24 @@ def test_xla_computes_the_same(float64):
     assert full_batch.error(found, wanted) < 1e-6
 
 
-def test_loops_are_rejected_in_xla():
+def test_what_xla_cannot_compute_is_rejected():
     x = keras.Input((3, 2))
-    model = keras.Model(x, L.SimpleRNN(1)(x))
-    function = tf.function(
-        lambda *data: per_example_gradients(model, "mse", *data, chunk_size=3),
-        autograph=False,
-        jit_compile=True,
-    )
-    with pytest.raises(ValueError, match=r"jit_compile=True, and the model has a loop"):
-        function(tf.ones([4, 3, 2]), tf.ones([4, 1]))
-
-
-def test_xla_needs_the_number_of_rows():
-    model = full_batch.mlp()
-    function = tf.function(
-        lambda *data: per_example_gradients(model, "mse", *data, chunk_size=3),
-        autograph=False,
-        jit_compile=True,
-        input_signature=[tf.TensorSpec([None, 5]), tf.TensorSpec([None, 1])],
-    )
-    with pytest.raises(ValueError, match="number of rows is not known"):
-        function(*full_batch.batch("mlp")[:2])
+    recurrent = keras.Model(x, L.SimpleRNN(1)(x))
+    positive = L.Lambda(lambda x: x[:, 0] * tf.reduce_sum(tf.boolean_mask(x, x > 0)))
+    masked = keras.Model(x, L.Dense(1)(positive(x)))
+    for model, rows, message in [
+        (recurrent, 4, "jit_compile=True, and the model has a loop"),
+        (masked, 4, r"jit_compile=True.* tf.boolean_mask"),
+        (keras.Model(x, L.Dense(1)(L.Flatten()(x))), None, "number of rows is not known"),
+    ]:
+        function = tf.function(
+            lambda *data, model=model: per_example_gradients(model, "mse", *data, chunk_size=3),
+            autograph=False,
+            jit_compile=True,
+            input_signature=[tf.TensorSpec([rows, 3, 2]), tf.TensorSpec([rows, 1])],
+        )
+        with pytest.raises(ValueError, match=message):
+            function.get_concrete_function()
 
 
 @st.composite

@@ -13,7 +13,7 @@ from trainer_module.loop.callback import Callback
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.model.optimizers import create_optimizer
-from trainer_module.options.loop_options import LoopOptions
+from trainer_module.options.run_options import LoopOptions
 from trainer_module.options.settings import parse_section
 from trainer_module.options.task_options import OptimizerConfig
 from trainer_module.step.train_step import TrainStep
@@ -104,10 +104,6 @@ def sgd(rule):
 
 def rate_by_hand(exponent):
     return lambda step: 2**-6 * (size_at(step) / SIZES[0]) ** exponent
-
-
-def test_epochs_end_with_the_remaining_rows():
-    assert [[len(b) for b in epoch] for epoch in cut_by_hand()] == PER_EPOCH
 
 
 @pytest.mark.parametrize(("rule", "exponent"), [("none", 0), ("linear", 1), ("sqrt", 0.5)])

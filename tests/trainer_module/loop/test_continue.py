@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module.loop.callbacks import CsvLog, EarlyStopping
+from trainer_module.loop.callbacks import CsvLog
 from trainer_module.loop.checkpoints import Checkpoints
-from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import SavedState, TrainStep
 
@@ -76,32 +75,25 @@ def test_extended_run_equals_the_longer_run(tmp_path, short, long):
     again = loop(tmp_path / "grown", **long)
     assert again.fit() == result  # nothing left to do
     assert same(again, expected)
+    with pytest.raises(ValueError, match=r"has ended: make another one with the same step"):
+        again.fit()
     with pytest.raises(ValueError, match=r"but the checkpoint in .*grown is of step \d+, epoch"):
         loop(tmp_path / "grown", **short).fit()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_checkpoint_of_another_run_is_rejected_with_the_differences(finished, tmp_path):
+    other_rows = tf.data.Dataset.from_tensor_slices((FEATURES + 1, LABELS))
+    for change, message in [
         ({"activation": "selu"}, r"model\.dense\.activation was relu and is selu"),
         ({"rate": 0.2}, r"optimizer\.learning_rate was 0\.1 and is 0\.2"),
         ({"loss": "mae"}, r"loss was .* and is "),
         ({"units": 5}, r"model\.dense\.units was 4 and is 5"),
         ({"names": ("named",)}, r"model\.inner\..* was not there and is"),
-        (
-            {"data": tf.data.Dataset.from_tensor_slices((FEATURES + 1, LABELS))},
-            r"data\.0 TensorSlice\.tensors was .* and is ",
-        ),
-    ],
-)
-def test_checkpoint_of_another_run_is_rejected_with_the_differences(
-    tmp_path, change, message, finished
-):
-    with pytest.raises(ValueError, match=rf"was not the same as this one: .*{message}.*delete "):
-        loop(finished, epochs=4, data=change.pop("data", None), change=change).fit()
-
-
-def test_other_callbacks_are_rejected(finished, tmp_path):
+        ({"data": other_rows}, r"data\.0 TensorSlice\.tensors was .* and is "),
+    ]:
+        match = rf"was not the same as this one: .*{message}.*delete "
+        with pytest.raises(ValueError, match=match):
+            loop(finished, epochs=4, data=change.pop("data", None), change=change).fit()
     with pytest.raises(ValueError, match=r"the callbacks \[\], this one has \['CsvLog'\]"):
         loop(finished, callbacks=[CsvLog(str(tmp_path / "epochs.csv"))]).fit()
 
@@ -123,41 +115,6 @@ def test_grown_schedule_is_reported(tmp_path, warnings):
     (line,) = (line for line in warnings if "schedule" in line)
     assert "learning_rate.config.decay_steps was 6 and is 9" in line
     assert "From step 6 on it is the longer one" in line
-
-
-def test_second_fit_continues_training(tmp_path):
-    """As one run of the sum; an EMA and the best weights are put in only at the end of a call."""
-    model = full_batch.mlp()
-    step = TrainStep(model, keras.optimizers.Adam(0.1), "mse", micro_batch_size=4, ema_momentum=0.5)
-    data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS)).batch(5)
-    evaluate, initial = Evaluation(model, "mse", data), SavedState(step)
-
-    def made(folder=None, **options):
-        initial.restore()
-        return TrainingLoop(
-            step,
-            data,
-            evaluate=evaluate,
-            callbacks=[EarlyStopping(model, patience_epochs=9)],
-            checkpoints=folder and Checkpoints(str(folder), step),
-            progress=False,
-            **options,
-        )
-
-    whole = made(epochs=5)
-    wanted, expected = whole.fit(), weights(whole)
-    parts = made(tmp_path, epochs=2)
-    first = parts.fit()
-    second = parts.fit(epochs=3)
-    assert (first.epochs, second.epochs, second.steps) == (2, 5, 15)
-    assert {k: first.history[k] + second.history[k] for k in first.history} == wanted.history
-    assert second.metrics == wanted.metrics
-    assert same(parts, expected)
-    # The same program started again: neither call is repeated.
-    again = made(tmp_path, epochs=2)
-    assert again.fit() == first
-    assert again.fit(epochs=3) == second
-    assert same(again, expected)
 
 
 def test_each_epoch_has_its_own_number_of_batches():

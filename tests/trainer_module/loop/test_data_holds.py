@@ -85,9 +85,7 @@ def test_python_functions_in_the_data_are_reported_once(tmp_path, warnings):
     data = numbered_batches.unknown(3).map(
         lambda x, y: (tf.ensure_shape(tf.numpy_function(np.abs, [x], tf.float32), [None, 1]), y)
     )
-    made = loop(tmp_path, data)
-    made.fit()
-    made.fit()
+    loop(tmp_path, data).fit()
     (line,) = (line for line in warnings if "cannot be compared" in line)
     assert "a Python function (PyFunc), a Python generator" in line
 

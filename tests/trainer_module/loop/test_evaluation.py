@@ -60,15 +60,11 @@ def dataset(rows):
 OBJECT = keras.metrics.MeanAbsoluteError
 CASES = [
     (None, ["price"], ["mae", "MeanSquaredError", squared, OBJECT(name="mine"), OBJECT]),
-    (None, ["price"], {"price": ["mae"]}),
-    (None, ["cls"], ["accuracy", "sparse_categorical_crossentropy"]),
     (None, ["hot"], ["acc", "categorical_accuracy", "auc"]),
     (None, ["yes"], ["accuracy", "AUC", "precision", "binary_accuracy"]),
-    (dict, ["price", "cls"], {"cls": ["accuracy"], "price": "mae"}),
     (dict, ["cls", "hot", "yes"], {name: ["accuracy"] for name in ("cls", "hot", "yes")}),
     (list, ["price", "cls"], ["mae", ["accuracy"]]),
     (list, ["price", "cls"], [["mae", "mse"], None]),
-    (dict, ["price", "cls"], []),
 ]
 
 

@@ -124,15 +124,6 @@ def test_unsupported_callbacks_are_rejected():
             loop(callback)
 
 
-def test_a_single_callback_needs_no_list():
-    made = loop(evaluated=False, epochs=1)
-    alone = keras.callbacks.TerminateOnNaN()
-    again = TrainingLoop(
-        made.train_step, (FEATURES, LABELS), batch_size=6, epochs=1, callbacks=alone, progress=False
-    )
-    assert [each.callback for each in again.callbacks.all] == [alone]
-
-
 def test_callback_and_schedule_for_the_learning_rate_are_rejected():
     schedule = keras.optimizers.schedules.CosineDecay(0.1, 10)
     with pytest.raises(ValueError, match="ReduceLROnPlateau sets the learning rate, and the opt"):

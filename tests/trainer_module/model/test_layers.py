@@ -35,7 +35,7 @@ from trainer_module.loop.run_fingerprint import _model_fingerprint, check_finger
 from trainer_module.model.default_model import _numbers_of, _pruning_schedule, default_model
 from trainer_module.model.layers import Hinges, PooledEmbedding
 from trainer_module.model.plan import resolve
-from trainer_module.options.loop_options import LoopOptions
+from trainer_module.options.run_options import LoopOptions
 from trainer_module.options.step_options import StepOptions
 
 

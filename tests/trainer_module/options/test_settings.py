@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from trainer_module import TrainerConfig
-from trainer_module.options.cluster_options import ClusterOptions
-from trainer_module.options.loop_options import LoopOptions, RunLength
-from trainer_module.options.settings import RUNTIME_ONLY, parse_section
+from trainer_module.options.run_options import ClusterOptions, LoopOptions, RunLength
+from trainer_module.options.settings import RUNTIME_ONLY
 
 
 def test_a_new_option_is_in_the_fingerprint_unless_marked():
@@ -32,11 +31,6 @@ def test_cluster_and_length_do_not_affect_the_result():
     assert RunLength(epochs=3, steps_per_loop=5).fingerprint() == {}
 
 
-def test_counts_are_whole_numbers_of_any_type():
-    for count in [3, np.int64(3), np.uint8(3)]:
-        assert TrainerConfig(epochs=count, workers=count).epochs == 3
-
-
 def test_an_invalid_count_names_field_and_value():
     for field in ["epochs", "workers", "global_batch_size", "micro_batch_size", "intra_op_threads"]:
         for count in [0, -1, np.int64(0), True, False, 1.5, "many"]:
@@ -51,11 +45,6 @@ def test_all_wrong_fields_are_named_at_once():
         TrainerConfig.parse(wrong)
     lines = str(error.value).splitlines()
     assert sorted(line.partition("=")[0] for line in lines) == sorted(f"trainer.{n}" for n in wrong)
-
-
-def test_without_a_section_a_message_begins_with_the_argument():
-    with pytest.raises(ValueError, match=r"^epochs=0: "):
-        parse_section(LoopOptions, {"epochs": 0}, section="")
 
 
 def test_a_wrong_type_gets_what_to_use_in_one_line():

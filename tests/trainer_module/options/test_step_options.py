@@ -25,16 +25,11 @@ def test_the_fingerprint_has_each_option_that_affects_the_result():
         "non_finite": "raise",
         "gradient_noise_scale": None,
         "added_losses": None,
-        "task_balance": "none",
         "transforms": [],
     }
 
 
 def noise(gradients, variables, step, scale=0.1):
-    return gradients
-
-
-def keyword(gradients, variables, *, step):
     return gradients
 
 
@@ -70,12 +65,6 @@ def test_invalid_transforms_are_rejected():
             StepOptions.parse({"micro_batch_size": 1, "transforms": transforms})
 
 
-def test_transforms_may_take_the_step_and_have_defaults():
-    given = [noise, keyword, centralise, lambda *lists: lists[0]]
-    options = StepOptions.parse({"micro_batch_size": 1, "transforms": given})
-    assert options.transforms == tuple(given)
-
-
 def test_numpy_numbers_are_accepted():
     given: Any = {
         "micro_batch_size": np.int64(4),
@@ -87,8 +76,3 @@ def test_numpy_numbers_are_accepted():
     assert options == StepOptions(
         micro_batch_size=4, clip_norm=0.5, ema_momentum=0.5, expected_rows=7
     )
-
-
-def test_an_unknown_option_names_the_nearest_one():
-    with pytest.raises(ValueError, match=r"clip_nrom.*clip_norm"):
-        StepOptions.parse({"micro_batch_size": 1, "clip_nrom": 1.0})  # pyright: ignore

@@ -86,11 +86,10 @@ def test_a_profile_changes_no_number_of_the_training():
     initial = SavedState(step)
     for profiled in (False, True):
         initial.restore()
-        loop = TrainingLoop(step, (x, y), batch_size=sizes, epochs=1, progress=False)
-        loop.fit()
+        TrainingLoop(step, (x, y), batch_size=sizes, epochs=1, progress=False).fit()
         if profiled:
             profile_step(step, (x, y), batch_size=ROWS, steps=3)
-        loop.fit()
+        TrainingLoop(step, (x, y), batch_size=sizes, epochs=1, progress=False).fit()
         assert int(step.step.numpy()) == 8
         optimizer.iterations.assign(0)  # the rate follows the windows of the step, not the copy's
         assert float(optimizer.learning_rate) == pytest.approx(2e-3)

@@ -11,7 +11,7 @@ import cells
 import full_batch
 import pytest
 from cells import Cell
-from exactness import SELECTION, TOLERANCE, TOLERANCE_OF_UPDATES, check
+from exactness import SELECTION, check
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,40 +19,6 @@ from hypothesis import strategies as st
 @pytest.mark.parametrize("cell", SELECTION, ids=str)
 def test_the_selection(strategies, cell):
     check(cell, strategies)
-
-
-def cut(cell):
-    """Return how the micro-batch size divides the rows of the replicas."""
-    replicas = {"mirrored2": 2, "mirrored3": 3}.get(cell.strategy, 1)
-    parts = {n * (i + 1) // replicas - n * i // replicas for n in cells.ROWS[cell.rows]
-             for i in range(replicas)}  # fmt: skip
-    if cell.micro_batch_size == 1:
-        return "1"
-    if cell.micro_batch_size > max(parts):
-        return "larger"
-    return "a divisor" if all(n % cell.micro_batch_size == 0 for n in parts) else "no divisor"
-
-
-@pytest.mark.parametrize("several_replicas", [False, True])
-def test_the_selection_holds_every_value(several_replicas):
-    names = ("mirrored2", "mirrored3") if several_replicas else ("none", "one_device")
-    chosen = [cell for cell in SELECTION if cell.strategy in names]
-    seen = {
-        field.name: {getattr(cell, field.name) for cell in chosen}
-        for field in dataclasses.fields(Cell)
-    }
-    assert {cut(cell) for cell in chosen} == {"1", "a divisor", "no divisor", "larger"}
-    assert seen["strategy"] == set(names)
-    assert seen["kind"] == set(full_batch.MODELS)
-    assert seen["optimizer"] == set(cells.OPTIMIZERS)
-    assert seen["rows"] == set(cells.ROWS)
-    assert seen["weights"] == set(cells.WEIGHTS)
-    assert seen["precision"] == {*TOLERANCE, *TOLERANCE_OF_UPDATES}
-    assert seen["reduction"] == {"weighted_mean", "mean"}
-    assert len(seen["per_pass"]) > 2
-    assert len(seen["expected_rows"]) > 2
-    for option in ("clip_norm", "ema_momentum", "jit_compile", "schedule"):
-        assert len(seen[option]) == 2, option
 
 
 def option(value):

@@ -239,12 +239,6 @@ def test_windows_of_other_lengths_run_without_tracing_again(float64, strategies)
     assert full_batch.error(model.get_weights(), weights) < 1e-12
 
 
-def test_a_batch_is_a_pair_or_a_triple():
-    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(), "mse", micro_batch_size=2)
-    with pytest.raises(ValueError, match=r"a batch is \(features, labels\)"):
-        step(np.zeros((4, 5), "float32"))
-
-
 def test_a_variable_that_the_loss_does_not_use_is_left_alone(float64, strategies):
     """Keras leaves such variables out of the update: no momentum, no weight decay."""
     strategy = strategies["mirrored2"]

@@ -6,15 +6,13 @@ value. The model is linear, so that its gradient is written down here.
 
 from __future__ import annotations
 
-import functools
-
 import full_batch
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import Checkpoints, TrainingLoop, TrainStep
+from trainer_module import TrainStep
 from trainer_module.step.reports import NonFiniteError
 
 ROWS = (11, 4, 1, 7)
@@ -189,25 +187,3 @@ def test_invalid_transforms_are_rejected_by_the_constructor():
                 transforms=[transform],
             )
         assert full_batch.error(model.get_weights(), before) == 0
-
-
-def test_a_checkpoint_of_other_transforms_is_not_continued(tmp_path, float64):
-    def fit(transforms, steps):
-        model = linear()
-        step = TrainStep(
-            model, keras.optimizers.SGD(RATE), "mse", micro_batch_size=3, transforms=transforms
-        )
-        return TrainingLoop(
-            step,
-            list(batches()),
-            steps=steps,
-            checkpoints=Checkpoints(str(tmp_path), step),
-            progress=False,
-        ).fit()
-
-    noise = functools.partial(add_noise, scale=0.1)
-    assert fit([noise], 2).steps == 2
-    for others in ([], [add_noise], [centralise, noise]):
-        with pytest.raises(ValueError, match="transforms"):
-            fit(others, 4)
-    assert fit([noise], 4).steps == 4

@@ -55,7 +55,12 @@ def parts(strategy=None):
     with strategy.scope():
         model = keras.Sequential([keras.Input((4,)), *layers])
         optimizer = keras.optimizers.Adam(0.05)
-    options = {"micro_batch_size": 4, "ema_momentum": 0.9, "strategy": strategy}
+    options = {
+        "micro_batch_size": 4,
+        "ema_momentum": 0.9,
+        "gradient_noise_scale": 2,
+        "strategy": strategy,
+    }
     step = TrainStep(model, optimizer, "mse", **options)
     held_out = tf.data.Dataset.from_tensor_slices((X, Y)).batch(ROWS)
     return step, Evaluation(model, "mse", held_out, strategy=strategy)

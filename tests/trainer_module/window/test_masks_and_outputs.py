@@ -289,24 +289,3 @@ def test_a_class_that_is_not_a_number_stops_with_and_without_xla(jit_compile):
     with pytest.raises((ValueError, ArithmeticError), match=r"label is not a number|labels"):
         stepped(model, loss, (rows(), labels), jit_compile=jit_compile)
     np.testing.assert_equal(model.get_weights(), before)
-
-
-def test_metrics_take_any_label_where_the_weight_is_0():
-    """Reference: the rows that count, alone; Keras' own metrics are NaN, or fail."""
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="softmax")])
-    off = np.arange(ROWS) % 4 == 0
-    weights = np.where(off, 0.0, WEIGHTS + 0.5)
-
-    def evaluate(labels, features, weights, loss, metric):
-        data = tf.data.Dataset.from_tensor_slices((features, labels, weights)).batch(5)
-        return Evaluation(model, loss, data, metrics=[metric()])()
-
-    for loss, metric, unknown, known in (
-        ("sparse_categorical_crossentropy", keras.metrics.SparseCategoricalCrossentropy, -1, 1),
-        ("mse", keras.metrics.MeanSquaredError, np.nan, 0.5),
-    ):
-        labels = np.full((ROWS, 1) if unknown == -1 else (ROWS, 3), known)
-        counted = labels[~off], rows()[~off], weights[~off]
-        labels[off] = unknown
-        found = evaluate(labels, rows(), weights, loss, metric)
-        assert found == pytest.approx(evaluate(*counted, loss, metric), rel=1e-6)

@@ -58,6 +58,7 @@ def test_a_custom_step_on_several_replicas(float64, strategies, name):
         wanted = [w - f for w, f in zip(expected, first, strict=True)]
         times = 1 if apply is apply_gradients else strategy.num_replicas_in_sync
         assert full_batch.error(moved, [times * w for w in wanted]) < 1e-12
+        assert "_all_reduce_sum_gradients" not in vars(optimizer)
 
 
 def test_sums_over_replicas_are_taken_on_replicas(strategies):
@@ -109,28 +110,3 @@ def test_tensors_of_each_collective():
         assert buckets([tensor, small]) == [[0], [1]]
 
     unknown.get_concrete_function()
-
-
-def test_an_optimizer_sums_again_for_others_after_a_step(strategies):
-    """Keras' own `apply` is as it was: what is taken from it is given back."""
-    strategy = strategies["mirrored2"]
-    with strategy.scope():
-        model = full_batch.mlp()
-        optimizer = keras.optimizers.SGD(1.0)
-        optimizer.build(model.trainable_variables)
-    before = [weight.copy() for weight in model.get_weights()]
-    variables = model.trainable_variables
-
-    def replica(apply):
-        apply(optimizer, [tf.ones_like(v.value) for v in variables], variables)
-
-    for apply, times in (
-        (apply_gradients, 1),
-        (lambda optimizer, g, v: optimizer.apply(g, v), 2),
-        (apply_gradients, 1),
-    ):
-        tf.function(strategy.run, autograph=False)(replica, args=(apply,))
-        for weight, was in zip(model.get_weights(), before, strict=True):
-            assert full_batch.error([was - weight], [tf.ones_like(was) * times]) < 1e-6
-        before = [weight.copy() for weight in model.get_weights()]
-    assert "_all_reduce_sum_gradients" not in vars(optimizer)
