@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from components.arrow_example_gen.csv_numbers import NumberTexts
+from components.arrow_example_gen.csv_types import NumberTexts
 from pipeline.run.predictor import _InputChecks, _rows_of_several_values, _UnseenCategories
 from pipeline.run.raw_rows import ModelRows, Wrong, model_rows
 
