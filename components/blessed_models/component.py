@@ -27,7 +27,7 @@ from tfx.utils import io_utils
 
 from shared_core.atomic_files import atomic_write_text
 
-_FOLDER, _MODEL_URI, _MODEL, _BLESSING = "folder", "model_uri", "model", "blessing"
+_FOLDER, _MODEL, _BLESSING = "folder", "model", "blessing"
 _SUFFIX = ".json"
 
 
@@ -74,13 +74,7 @@ class LatestExecutor(BaseExecutor):
         exec_properties: dict[str, Any],
     ) -> None:
         """See TFX's BaseExecutor."""
-        given = exec_properties.get(_MODEL_URI)
-        if given and not _has_model(given):
-            raise ValueError(
-                f"cluster.kubeflow.baseline_model={given}: there is no model "
-                f"({given}/Format-Serving/saved_model.pb); name the folder of a Trainer's `model`."
-            )
-        uri = given or _latest_model(exec_properties[_FOLDER])
+        uri = _latest_model(exec_properties[_FOLDER])
         output = artifact_utils.get_single_uri(output_dict[_MODEL])
         if uri is None:
             logging.info("There is no blessed model yet in %s", exec_properties[_FOLDER])
@@ -130,7 +124,6 @@ class _LatestBlessedModelSpec(ComponentSpec):
 
     PARAMETERS = {  # noqa: RUF012  (the attributes that ComponentSpec declares)
         _FOLDER: ExecutionParameter(type=str),
-        _MODEL_URI: ExecutionParameter(type=str, optional=True),
     }
     INPUTS = {}  # noqa: RUF012
     OUTPUTS = {_MODEL: ChannelParameter(type=standard_artifacts.Model)}  # noqa: RUF012
@@ -146,18 +139,16 @@ class LatestBlessedModel(BaseComponent):
     SPEC_CLASS = _LatestBlessedModelSpec
     EXECUTOR_SPEC = ExecutorClassSpec(LatestExecutor)
 
-    def __init__(self, folder: str, *, model_uri: str | None = None):
+    def __init__(self, folder: str):
         """Describe the node; nothing is read here.
 
         Args:
             folder: of the records.
-            model_uri: a model to take in place of the latest blessed one.
         """
         super().__init__(
             spec=_LatestBlessedModelSpec(
                 **{
                     _FOLDER: folder,
-                    _MODEL_URI: model_uri,
                     _MODEL: Channel(type=standard_artifacts.Model),
                 }
             )

@@ -313,7 +313,7 @@ Examples:
 )
 @map_option
 @config_value(required=True, help="the pipeline, for its name and cluster.*.server")
-@set_option("cluster.kubeflow.server.cpu=2")
+@set_option("cluster.kubeflow.server.maxReplicas=2")
 @output_option(
     metavar="FILE",
     help="default: <name>-kserve.yaml or <name>-vertex-upload.json, in this folder",

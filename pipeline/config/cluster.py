@@ -24,8 +24,6 @@ OBJECT_NAME = re.compile(
 )
 """A DNS subdomain of at most 253 characters, as objects of most kinds are called."""
 
-_KMS_KEY = r"^projects/[^/]+/locations/([^/]+)/keyRings/[^/]+/cryptoKeys/[^/]+$"
-
 _POD_FIELDS = {
     "nodeSelector": "{labels}",
     "tolerations": "[key operator value effect tolerationSeconds]",
@@ -91,75 +89,16 @@ class NodeResources(Section):
         description="Time limit of each attempt of the node, in minutes; default: none. On Vertex "
         "only for a Trainer that runs as a CustomJob.",
     )
+    pod: _Pod = Field(
+        examples=[{"nodeSelector": {"labels": {"pool": "gpu"}}}],
+        default_factory=dict,
+        description="Kubeflow: fields that replace those of `cluster.kubeflow.pod` for this node.",
+    )
 
     @property
     def has_nvidia_gpu(self) -> bool:
         """Whether the accelerator is from NVIDIA: `nvidia.com/gpu`, `NVIDIA_L4`."""
         return (self.accelerator or "").lower().startswith("nvidia")
-
-
-class KubeflowResources(NodeResources):
-    """Resources of a node on Kubeflow."""
-
-    ephemeral_storage_gib: float | None = Field(
-        default=None,
-        gt=0,
-        description="Disk of the machine that the scheduler reserves for the node, and the limit "
-        "of what it may use, in GiB. It must hold the node's input artifacts, which are "
-        "downloaded. With an `accelerator` use `pod.genericEphemeralVolume` instead.",
-    )
-    pod: _Pod = Field(
-        examples=[{"nodeSelector": {"labels": {"pool": "gpu"}}}],
-        default_factory=dict,
-        description="Fields that replace those of `cluster.kubeflow.pod` for this node.",
-    )
-
-    @pydantic.model_validator(mode="after")
-    def _disk_can_be_reserved(self) -> KubeflowResources:
-        if self.ephemeral_storage_gib is not None and self.accelerator is not None:
-            # KFP has one field for one extended resource of a container: the accelerator uses it.
-            raise ValueError(
-                f"ephemeral_storage_gib={self.ephemeral_storage_gib:g}: KFP cannot reserve disk "
-                "for a node with an accelerator; use pod.genericEphemeralVolume (docs/cluster.md)"
-            )
-        return self
-
-
-class KserveConfig(Section):
-    """A server with KServe's TensorFlow runtime."""
-
-    min_replicas: int = Field(default=1, ge=0, description="Minimum number of servers.")
-    max_replicas: int = Field(
-        default=1, ge=1, description="Maximum number of servers; they are added as load grows."
-    )
-    cpu: float = Field(default=1, gt=0, description="CPU cores of a server.")
-    memory_gib: float = Field(default=2, gt=0, description="Memory of a server in GiB.")
-    accelerator: str | None = Field(
-        default=None,
-        description="Type of accelerator as Kubernetes names it: `nvidia.com/gpu`.",
-    )
-    accelerator_count: int = Field(
-        default=1, ge=1, description="Accelerators per server, if `accelerator` is set."
-    )
-    service_account: str | None = Field(
-        default=None,
-        description="Account that reads the model; default: `service_account` of the target.",
-    )
-    version: str | None = Field(
-        default=None,
-        pattern=r"^[\w][\w.-]{0,127}$",
-        description="Tag of the image `tensorflow/serving`, such as 2.16.1; default: the release "
-        "for the TensorFlow version that wrote the model.",
-    )
-
-    @pydantic.model_validator(mode="after")
-    def _replicas_are_a_range(self) -> KserveConfig:
-        if self.min_replicas > self.max_replicas:
-            raise ValueError(
-                f"min_replicas={self.min_replicas} is more than max_replicas={self.max_replicas}; "
-                "raise max_replicas"
-            )
-        return self
 
 
 class VertexServerConfig(Section):
@@ -190,13 +129,6 @@ class TargetConfig(Section):
         examples=["gs://bucket/data/rows-*.csv"],
         default=None,
         description="Replaces `data.path` on the cluster: files that the cluster can read.",
-    )
-    data_gib: float | None = Field(
-        default=None,
-        gt=0,
-        description="Size of the data on the cluster, in GiB. `compile` uses it to check that "
-        "data fits into the memory of `resources` with Beam's local runners. Default: the size "
-        "of `data.path`, if it is on this machine.",
     )
     eval_path: str | None = Field(
         examples=["gs://bucket/data/eval-*.csv"],
@@ -237,10 +169,6 @@ class TargetConfig(Section):
         ge=0,
         description="Number of retries of a failed node. Needs Kubeflow Pipelines 2.4.1 or newer.",
     )
-    cache: bool = Field(
-        default=True,
-        description="Reuse outputs of an earlier run if a node's inputs and settings are the same.",
-    )
 
     def of_node(self, name: str) -> NodeResources:
         """Return the resources of a node."""
@@ -257,14 +185,11 @@ class KubeflowConfig(TargetConfig):
 
     section = "cluster.kubeflow"
 
-    server: KserveConfig = Field(
-        default_factory=KserveConfig,
-        description="The KServe server that `serve-manifest` describes; see docs/serving.md.",
-    )
-    baseline_model: str | None = Field(
-        default=None,
-        description="Folder of the model that a new model is compared with; default: the latest "
-        "blessed model in `pipeline_root`.",
+    server: JsonObject = Field(
+        examples=[{"minReplicas": 0, "model": {"resources": {"limits": {"cpu": "2"}}}}],
+        default_factory=dict,
+        description="Fields of the `predictor` that `serve-manifest` writes, in KServe's form; see "
+        "docs/serving.md.",
     )
     environment: dict[str, str] = Field(
         examples=[{"AWS_ENDPOINT_URL": "http://minio:9000"}],
@@ -278,21 +203,12 @@ class KubeflowConfig(TargetConfig):
         description="Kubernetes secrets as environment variables of every node, by the secret's "
         "name: `{mlpipeline-minio-artifact: {accesskey: AWS_ACCESS_KEY_ID, ...}}`.",
     )
-    resources: Mapping[str, KubeflowResources] = Field(
-        examples=[{"default": {"cpu": 4, "memory_gib": 16}}],
-        default_factory=dict,
-        description="Node (Transform, Trainer, ...) -> its resources; `default` is for all others.",
-    )
     pod: _Pod = Field(
         examples=[{"nodeSelector": {"labels": {"pool": "cpu"}}}],
         default_factory=dict,
         description="Scheduling, mounts, pull secrets and annotations of every pod, as fields of "
         f"KFP's KubernetesExecutorConfig: {', '.join(_POD_FIELDS)}. See docs/cluster.md.",
     )
-
-    def of_node(self, name: str) -> KubeflowResources:
-        """Return the resources of a node."""
-        return self.resources.get(name) or self.resources.get(DEFAULT_NODE) or KubeflowResources()
 
     def pod_of(self, node: str) -> JsonObject:
         """Return a copy of a node's pod settings: fields in its `resources`, or the profile's."""
@@ -317,50 +233,28 @@ class VertexConfig(TargetConfig):
         default=None,
         description="Region for `submit`, such as europe-west4; default: $GOOGLE_CLOUD_REGION.",
     )
-    network: str | None = Field(
-        default=None,
-        description="VPC network that the job is peered with: "
-        "`projects/12345/global/networks/name`.",
-    )
     machine_type: str = Field(
         default="n1-standard-8",
         description="Machine type of each worker of the Trainer. Used if `training.workers` is "
-        "above 1, or if `spot` or `boot_disk_gib` is set.",
+        "above 1, or if `spot` is set.",
     )
     spot: bool = Field(
         default=False,
         description="Train on Spot machines, which cost less and may be preempted; also set "
         "`retries`.",
     )
-    boot_disk_gib: int | None = Field(
-        default=None,
-        ge=100,
-        le=64000,
-        description="Boot disk of each machine of the Trainer, in GiB; default: 100.",
-    )
-    encryption_key: str | None = Field(
-        examples=["projects/P/locations/REGION/keyRings/R/cryptoKeys/K"],
-        default=None,
-        pattern=_KMS_KEY,
-        description="Cloud KMS key that encrypts the run and its resources: "
-        "`projects/P/locations/REGION/keyRings/R/cryptoKeys/K`.",
-    )
 
-    @property
-    def needs_custom_job(self) -> bool:
-        """Whether a Trainer on one machine has settings that only a CustomJob has."""
-        return self.spot or self.boot_disk_gib is not None
-
-    @property
-    def key_region(self) -> str | None:
-        """The region of `encryption_key`."""
-        key = re.match(_KMS_KEY, self.encryption_key or "")
-        return key[1] if key else None
+    @pydantic.field_validator("resources")
+    @classmethod
+    def _has_no_pods(cls, resources: Mapping[str, NodeResources]) -> Mapping[str, NodeResources]:
+        if names := [name for name, node in resources.items() if node.pod]:
+            raise ValueError(f"{names[0]}.pod: Vertex has no pods; remove it")
+        return resources
 
     @pydantic.model_validator(mode="before")
     @classmethod
     def _dataflow_is_of_this_profile(cls, value: JsonValue) -> JsonValue:
-        """Fill in Dataflow's options: the profile's image, project, account and key."""
+        """Fill in Dataflow's options: the profile's image, project and account."""
         beam = value.get("beam") if isinstance(value, dict) else None
         if not isinstance(beam, dict) or beam.get("engine") != "dataflow":
             return value
@@ -374,7 +268,6 @@ class VertexConfig(TargetConfig):
             "temp_location": f"{root}/beam-temp" if root else None,
             "sdk_container_image": value.get("image"),
             "service_account_email": value.get("service_account"),
-            "dataflow_kms_key": value.get("encryption_key"),
         }
         names = {option_name(str(argument)) for argument in options}
         more = [f"--{name}={text}" for name, text in own.items() if text and name not in names]

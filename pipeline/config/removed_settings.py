@@ -20,7 +20,20 @@ _POD_FIELDS = (
     *("node_selector", "tolerations", "affinity", "volumes", "scratch_volume", "shm_gib"),
     *("annotations", "field_env", "image_pull_secrets", "image_pull_policy"),
 )
+_SERVING = "give KServe's own fields of the predictor as cluster.kubeflow.server (docs/serving.md)"
+_SERVING_FIELDS = (
+    *("min_replicas", "max_replicas", "cpu", "memory_gib", "accelerator", "accelerator_count"),
+    *("service_account", "version"),
+)
+_JOB = "write {} into the compiled JSON, and start that with submit --spec"
 _REPLACEMENTS = {
+    **{f"cluster.kubeflow.server.{name}": _SERVING for name in _SERVING_FIELDS},
+    **{f"cluster.{name}.cache": "use metadata.cache" for name in ("kubeflow", "vertex")},
+    **{f"cluster.{name}.data_gib": "set memory_gib or beam" for name in ("kubeflow", "vertex")},
+    "cluster.kubeflow.baseline_model": "nothing: it is the latest blessed one in pipeline_root",
+    "cluster.vertex.network": _JOB.format("network"),
+    "cluster.vertex.encryption_key": _JOB.format("encryptionSpec"),
+    "cluster.vertex.boot_disk_gib": _JOB.format("diskSpec"),
     **{f"cluster.kubeflow.{name}": _POD for name in _POD_FIELDS},
     "cluster.vertex.persistent_resource": "use machine_type",
     "cluster.vertex.restart_on_worker_restart": "set retries",

@@ -21,7 +21,6 @@ def create_pipeline(
     config: PipelineConfig,
     *,
     blessed_models: str | None = None,
-    baseline_model: str | None = None,
 ) -> Pipeline:
     """Return the pipeline that a configuration describes.
 
@@ -31,7 +30,6 @@ def create_pipeline(
         config: The checked configuration with absolute paths, from `load_config`.
         blessed_models: Folder of the records of blessed models, for a target without a resolver;
             None: use TFX's resolver.
-        baseline_model: With `blessed_models`: the model to compare with instead of the latest one.
 
     Returns:
         A pipeline for any TFX runner.
@@ -39,7 +37,7 @@ def create_pipeline(
     from tfx.orchestration import metadata
     from tfx.orchestration.pipeline import Pipeline
 
-    context = GraphContext(config, blessed_models, baseline_model)
+    context = GraphContext(config, blessed_models)
     for name, spec in NODES.items():
         if spec.is_used(context):
             node = spec.build(context).with_id(str(name))  # TFX writes the type of a text, too

@@ -25,13 +25,11 @@ class GraphContext:
         config: The checked configuration.
         blessed_models: Folder of the records of blessed models, for a target without a resolver;
             None: use TFX's resolver.
-        baseline_model: With `blessed_models`: the model to compare with instead of the latest one.
         nodes: Id -> node, for the nodes that are built.
     """
 
     config: PipelineConfig
     blessed_models: str | None = None
-    baseline_model: str | None = None
     nodes: dict[str, BaseNode] = field(default_factory=dict)
 
     def output(self, name: NodeName, key: str) -> BaseChannel:
@@ -194,7 +192,7 @@ def _latest_blessed_model(context: GraphContext):
     if context.blessed_models is not None:
         from components import LatestBlessedModel
 
-        return LatestBlessedModel(context.blessed_models, model_uri=context.baseline_model)
+        return LatestBlessedModel(context.blessed_models)
     from tfx.dsl.components.common.resolver import Resolver
     from tfx.dsl.input_resolution.strategies import latest_blessed_model_strategy
     from tfx.types import standard_artifacts

@@ -15,7 +15,7 @@ from pathlib import Path
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.output_file import output_file
-from pipeline.config.cluster import KserveConfig, KubeflowConfig, VertexConfig
+from pipeline.config.cluster import KubeflowConfig, VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.serving.model import (
     SIGNATURES,
@@ -46,8 +46,6 @@ _SCHEMES: dict[ServingTarget, tuple[str, ...]] = {
 _ENDINGS = {"kserve": "kserve.yaml", "vertex": "vertex-upload.json"}
 # KServe's IsvcNameFmt; the longest label of a host name that Kubernetes allows.
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
-# A release of tensorflow/serving; the tag for GPUs ends with -gpu.
-_CPU_TAG = re.compile(r"\d+\.\d+\.\d+")
 _PORT = 8501
 _MODEL = "model"
 
@@ -141,32 +139,26 @@ def _inference_service(
             f"name={name}: KServe takes lower-case letters, digits and `-`, first a letter, at "
             "most 63; use a name such as chicago-taxi."
         )
-    server = profile.server if profile else KserveConfig()
-    account = server.service_account or (profile.service_account if profile else None)
-    release = server.version or _serving_release(model.tensorflow)
-    resources = {"cpu": f"{server.cpu:g}", "memory": f"{round(server.memory_gib * 1024)}Mi"}
-    if server.accelerator:
-        resources[server.accelerator] = str(server.accelerator_count)
-        if server.version is None:
-            release += "-gpu"
-        elif _CPU_TAG.fullmatch(server.version):
-            raise ConfigError(
-                f"cluster.kubeflow.server.version={server.version}: tensorflow/serving of this tag "
-                f"does not use a GPU, and server.accelerator={server.accelerator} asks for one; "
-                f"use version: {server.version}-gpu, or leave the accelerator out."
-            )
-    predictor: JsonObject = {
-        "minReplicas": server.min_replicas,
-        "maxReplicas": server.max_replicas,
-    }
-    if account:
-        predictor["serviceAccountName"] = account
+    given = profile.server if profile else {}
+    model_given = given.get("model", {})
+    if not isinstance(model_given, dict):
+        raise ConfigError(
+            f"cluster.kubeflow.server.model={model_given!r}: give a mapping of KServe's fields, "
+            "such as {runtimeVersion: 2.16.1-gpu}."
+        )
+    release = model_given.get("runtimeVersion") or _serving_release(model.tensorflow)
+    size = {"cpu": "1", "memory": "2Gi"}
+    predictor: JsonObject = {"minReplicas": 1, "maxReplicas": 1}
+    if profile and profile.service_account:
+        predictor["serviceAccountName"] = profile.service_account
+    predictor |= given
     predictor["model"] = {
         "modelFormat": {"name": "tensorflow", "version": "2"},
         "protocolVersion": "v1",
-        "runtimeVersion": release,
         "storageUri": uri,
-        "resources": {"requests": dict(resources), "limits": dict(resources)},
+        "resources": {"requests": dict(size), "limits": dict(size)},
+        **model_given,
+        "runtimeVersion": release,
     }
     labels = {"labels": dict(profile.labels)} if profile and profile.labels else {}
     return {
@@ -182,8 +174,8 @@ def _serving_release(tensorflow: str) -> str:
     release = _SERVING_RELEASES.get(_minor_version(tensorflow))
     if release is None:
         raise ConfigError(
-            f"cluster.kubeflow.server.version: TensorFlow {tensorflow} wrote the model, and no "
-            "release of TensorFlow Serving for it is known here (the newest is "
+            f"cluster.kubeflow.server.model.runtimeVersion: TensorFlow {tensorflow} wrote the "
+            "model, and no release of TensorFlow Serving for it is known here (the newest is "
             f"{max(_SERVING_RELEASES.values())}). Name the tag of a tensorflow/serving image of at "
             "least that version."
         )

@@ -44,7 +44,7 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
     arguments = {}
     if isinstance(profile, KubeflowConfig):
         records = f"{profile.pipeline_root.rstrip('/')}/{config.name}/blessed_models"
-        arguments = {"blessed_models": records, "baseline_model": profile.baseline_model}
+        arguments = {"blessed_models": records}
     graph = create_pipeline(there, **arguments)
     if errors := node_refusals(there, profile, graph):
         raise ConfigError(without_credentials("\n".join(errors)))
@@ -76,7 +76,6 @@ def _at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) ->
     changed: JsonObject = {
         "data": config.data.model_copy(update=data),
         "output": config.output.model_copy(update={"folder": f"{root}/{config.name}"}),
-        "metadata": config.metadata.model_copy(update={"cache": target.cache}),
     }
     training: JsonObject = {}
     given = config.training.model_fields_set

@@ -68,11 +68,6 @@ _FORMS = {
         re.compile(r"[a-z0-9][-a-z0-9]*@[-a-z0-9.]*\bgserviceaccount\.com"),
         "give the account's e-mail, such as name@my-project.iam.gserviceaccount.com",
     ),
-    "network": (
-        re.compile(r"projects/\d+/global/networks/[a-z]([-a-z0-9]{0,61}[a-z0-9])?"),
-        "give projects/NUMBER/global/networks/NAME, with the project's number (gcloud projects "
-        "describe PROJECT --format='value(projectNumber)')",
-    ),
     "region": (
         re.compile(r"([a-z]+-)+[a-z]+\d+"),
         "give a region, not a zone, such as europe-west4",
@@ -142,7 +137,7 @@ def _named_values(profile: TargetConfig) -> Iterator[tuple[str, str, str]]:
     """Yield what a value is, its field for a message, and the value."""
     yield "image reference", f"image={profile.image}", profile.image
     if isinstance(profile, VertexConfig):
-        for name in ("service_account", "network", "region", "project", "machine_type"):
+        for name in ("service_account", "region", "project", "machine_type"):
             if (value := getattr(profile, name)) is not None:
                 yield name, f"{name}={value}", value
     label = "Google Cloud label" if isinstance(profile, VertexConfig) else "Kubernetes label"
@@ -209,9 +204,6 @@ def _places(there: PipelineConfig, profile: TargetConfig) -> list[_Place]:
         places.append(_Place(field, path or "", f"name a remote place as {section}.{own}"))
     push = there.serving.push_folder or ""
     places.append(_Place("serving.push_folder", push, "name a remote folder"))
-    if isinstance(profile, KubeflowConfig):
-        model = profile.baseline_model or ""
-        places.append(_Place(f"{section}.baseline_model", model, "copy it to a remote place"))
     return [place for place in places if place.path]
 
 

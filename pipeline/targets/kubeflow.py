@@ -49,16 +49,10 @@ def compiled(
     spec["defaultPipelineRoot"] = target.pipeline_root
     rename_outputs(spec)
     variables = [{"name": k, "value": v} for k, v in sorted(target.environment.items())]
-    for name, container in containers(spec).items():
+    for container in containers(spec).values():
         container.pop("lifecycle", None)
         if variables:
             container["env"] = variables
-        if gib := target.of_node(name).ephemeral_storage_gib:
-            # KFP has no field for disk. Its driver copies type and count of the accelerator to the
-            # container's limits, for any resource type (initPodSpecPatch in backend/src/v2/driver),
-            # and Kubernetes uses a limit as the request.
-            accelerator = {"type": "ephemeral-storage", "count": str(round(gib * _GIB))}
-            container.setdefault("resources", {})["accelerator"] = accelerator
     for name, task in tasks(spec).items():
         # Without a driver, changes of the files at a path are not detected.
         if name in NODES and NODES[name].reads_outside:

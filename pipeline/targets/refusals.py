@@ -136,11 +136,6 @@ def _vertex(there: PipelineConfig, profile: VertexConfig) -> _Rows:
         f"cluster.vertex.pipeline_root={profile.pipeline_root}: Vertex writes to Cloud Storage "
         "alone; use gs://bucket/folder.",
     )
-    yield (
-        profile.region and profile.key_region not in (None, profile.region),
-        f"cluster.vertex.encryption_key={profile.encryption_key}: a key of {profile.key_region}, "
-        f"and cluster.vertex.region is {profile.region}; use a key of that region.",
-    )
     kind = profile.of_node(NodeName.TRAINER).accelerator
     machine = _ACCELERATORS.get(kind or "", profile.machine_type)
     yield (
@@ -173,7 +168,7 @@ def _vertex_nodes(there: PipelineConfig, profile: VertexConfig) -> _Rows:
         yield (
             is_custom and (node.cpu or node.memory_gib),
             f"{field}: cpu and memory_gib are not asked for by the machines of a Trainer on "
-            "several workers, or with spot or boot_disk_gib; leave them out and name "
+            "several workers, or with spot; leave them out and name "
             f"cluster.vertex.machine_type (now {profile.machine_type}).",
         )
 
@@ -211,24 +206,24 @@ def _data_in_memory(
     config: PipelineConfig, there: PipelineConfig, profile: TargetConfig
 ) -> Iterator[str]:
     """Yield an error if Beam's runner, which stores all shuffled rows, needs too much memory."""
-    gib, size = profile.data_gib, f"{profile.section}.data_gib={profile.data_gib}"
-    if gib is None and not is_remote(config.data.path):
-        data = config.data
-        try:
-            paths = files(data.path, "data.path", source=data.source, spans=data.spans)
-        except ConfigError:
-            return  # `run` reports it
-        gib = sum(path.stat().st_size for path in paths) / _GIB
-        size = f"data.path={data.path} has {gib:.1f} GiB on this machine"
-    needed = _GIB_OF_A_PROCESS + _GIB_PER_GIB * (gib or 0)
+    data = config.data
+    if is_remote(data.path):
+        return
+    try:
+        paths = files(data.path, "data.path", source=data.source, spans=data.spans)
+    except ConfigError:
+        return  # `run` reports it
+    gib = sum(path.stat().st_size for path in paths) / _GIB
+    needed = _GIB_OF_A_PROCESS + _GIB_PER_GIB * gib
     memory = profile.of_node(NodeName.EXAMPLE_GEN).memory_gib
     is_local = there.beam.engine in ("in_memory", "multi_processing")
     if is_local and needed > (memory or _GIB_OF_A_POD):
         has = f"gets {memory:g}" if memory else f"is assumed to get {_GIB_OF_A_POD:g}"
         node = NodeName.EXAMPLE_GEN
         yield (
-            f"beam.engine={there.beam.engine}: {size}, which Beam's own runner keeps in the memory "
-            f"of one container, about {needed:.0f} GiB, and {node} {has}: give "
+            f"beam.engine={there.beam.engine}: data.path={data.path} has {gib:.1f} GiB on this "
+            f"machine, which Beam's own runner keeps in the memory of one container, about "
+            f"{needed:.0f} GiB, and {node} {has}: give "
             f"{profile.section}.resources.{node}.memory_gib={math.ceil(needed)}, or an engine "
             f"with more machines as {profile.section}.beam (docs/beam-engines.md)."
         )

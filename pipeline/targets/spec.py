@@ -58,7 +58,7 @@ def job_of(
         compress_properties(task)
         if target.retries:
             task["retryPolicy"] = {"maxRetryCount": target.retries}
-        if not target.cache:
+        if not pipeline.enable_cache:
             task.pop("cachingOptions", None)
         task["taskInfo"] = {"name": name}
     return job

@@ -18,7 +18,7 @@ from trainer_module import TrainerConfig
 
 def is_custom_job(training: TrainerConfig, target: VertexConfig) -> bool:
     """Return whether the Trainer is a CustomJob: several workers, or settings that only it has."""
-    return (training.workers or 1) > 1 or target.needs_custom_job
+    return (training.workers or 1) > 1 or target.spot
 
 
 def compiled(
@@ -43,10 +43,6 @@ def compiled(
     job["labels"] = {**job.get("labels", {}), **target.labels}
     if target.service_account:
         job["serviceAccount"] = target.service_account
-    if target.network:
-        job["network"] = target.network
-    if target.encryption_key:
-        job["encryptionSpec"] = {"kmsKeyName": target.encryption_key}
     if is_custom_job(config.training, target):
         label = spec["components"][NodeName.TRAINER]["executorLabel"]
         pools = worker_pools(config.training)
@@ -86,8 +82,6 @@ def _custom_job(executor: JsonObject, target: VertexConfig, pools: tuple[int, ..
             "args": container["args"],
         },
     }
-    if target.boot_disk_gib:
-        pool["diskSpec"] = {"bootDiskSizeGb": target.boot_disk_gib}
     job: JsonObject = {"workerPoolSpecs": [{**pool, "replicaCount": str(count)} for count in pools]}
     if node.timeout_minutes:
         job["scheduling"] = {"timeout": f"{max(1, round(60 * node.timeout_minutes))}s"}

@@ -135,7 +135,6 @@ def test_a_pipeline_compiled_in_it_is_replayed_in_it(image: Image, tmp_path):
         "cluster.kubeflow.image": image.name,
         "cluster.kubeflow.pipeline_root": "s3://bucket/root",
         "cluster.kubeflow.data_path": "s3://bucket/data/data.csv",
-        "cluster.kubeflow.data_gib": "0.01",
         # Replayed without a GPU.
         "cluster.kubeflow.resources.Trainer.accelerator": "nvidia.com/gpu",
     }

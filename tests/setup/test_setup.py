@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -130,7 +129,7 @@ def test_an_interrupted_setup_is_finished_by_the_next(small, own_environment):
     # Without PYTHON, the one of the broken .venv is found through its link.
     without_python = {k: v for k, v in own_environment.items() if k != "PYTHON"}
     environment = own_environment
-    for moment in ("bin/python", "bin/uv", "bin/hatchling"):
+    for moment in ("bin/python", "bin/hatchling"):
         process = subprocess.Popen(
             ["make", "setup"],
             cwd=small.path,
@@ -174,22 +173,3 @@ def test_a_package_that_cannot_be_had(small, own_environment):
     assert "there is no version of iniconfig" in done.stderr
     assert "make setup: not installed; the reason is above" in done.stderr
     assert not (small.venv / "setup-complete").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("index")
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
-def test_a_full_disk(small, own_environment, tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(disk)]
-    if subprocess.run(mount, check=False).returncode:
-        pytest.skip("this machine cannot mount")
-    try:
-        full = Checkout(disk / "checkout")
-        shutil.copytree(small.path, full.path)
-        done = full.make("setup", own_environment)
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-    assert done.returncode != 0
-    assert "No space left on device" in done.stderr

@@ -26,7 +26,7 @@ CRD = json.loads(
 )
 TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
 FOLDER = "s3://bucket/taxi/serving_model"
-VERSION = "--set=cluster.kubeflow.server.version=2.99.0"
+VERSION = "--set=cluster.kubeflow.server.model.runtimeVersion=2.99.0"
 WRITTEN_BY = _minor_version(tf.__version__)
 HAS_SERVER = pytest.mark.skipif(
     WRITTEN_BY not in _SERVING_RELEASES, reason="no TensorFlow Serving is known for this TensorFlow"
@@ -90,10 +90,9 @@ def test_the_manifest_is_valid_and_names_the_servers_version(manifest):
 def test_the_manifest_has_what_the_profile_says(manifest):
     settings = {
         "service_account": "pipeline-runner",
-        "server.cpu": 0.5,
-        "server.memory_gib": 1.5,
-        "server.max_replicas": 4,
-        "server.version": "2.99.0",
+        "server.maxReplicas": 4,
+        "server.model.resources": "{limits: {cpu: 500m, nvidia.com/gpu: '1'}}",
+        "server.model.runtimeVersion": "2.99.0",
         "labels.team": "taxi",
     }
     found = manifest(*(f"--set=cluster.kubeflow.{k}={v}" for k, v in settings.items()))
@@ -102,29 +101,15 @@ def test_the_manifest_has_what_the_profile_says(manifest):
     predictor = found["spec"]["predictor"]
     assert predictor["serviceAccountName"] == "pipeline-runner"
     assert (predictor["minReplicas"], predictor["maxReplicas"]) == (1, 4)
-    resources = {"cpu": "0.5", "memory": "1536Mi"}
-    assert predictor["model"]["resources"] == {"requests": resources, "limits": resources}
+    assert predictor["model"]["resources"] == {"limits": {"cpu": "500m", "nvidia.com/gpu": "1"}}
     assert predictor["model"]["runtimeVersion"] == "2.99.0"
     own = manifest(
-        "--set=cluster.kubeflow.server.service_account=kserve-s3",
+        "--set=cluster.kubeflow.server.serviceAccountName=kserve-s3",
         "--set=name=other",
-        "--set=cluster.kubeflow.server.version=2.99.0",
+        VERSION,
     )
     assert own["spec"]["predictor"]["serviceAccountName"] == "kserve-s3"
     assert own["metadata"]["name"] == "other"
-
-
-@HAS_SERVER
-def test_a_gpu_takes_the_image_that_has_cuda(manifest, capsys):
-    gpu = "--set=cluster.kubeflow.server.accelerator=nvidia.com/gpu"
-    found = manifest(gpu)
-    assert violations(found, CRD["schema"]) == []
-    served = found["spec"]["predictor"]["model"]
-    assert served["resources"]["limits"]["nvidia.com/gpu"] == "1"
-    assert served["runtimeVersion"] == f"{_SERVING_RELEASES[WRITTEN_BY]}-gpu"
-    manifest(gpu, "--set=cluster.kubeflow.server.version=2.16.1-gpu")
-    manifest(gpu, "--set=cluster.kubeflow.server.version=2.16.1", code=2)
-    assert "use version: 2.16.1-gpu" in capsys.readouterr().err
 
 
 def test_the_schema_of_this_test_refuses_what_kserve_drops():
@@ -159,6 +144,7 @@ def test_what_kserve_cannot_serve_is_refused(manifest, model, tmp_path, capsys):
         ((), {"place": f"{FOLDER}/9"}, "which is 12, not 9"),
         ((), {"place": f"{FOLDER}/13"}, "no SavedModel there"),
         (("--map", "s3://bucket"), {}, "--map"),
+        (("--set=cluster.kubeflow.server.model=2.16",), {}, "server.model=2.16: give"),
         (("--rows", "none.csv", VERSION), {}, "none.csv"),
         ((), {"versions": tmp_path / "best"}, f"move the model to {FOLDER}/1, and give {FOLDER}"),
     ):
@@ -170,4 +156,4 @@ def test_a_model_of_a_tensorflow_without_a_known_server_is_refused(manifest, cap
     monkeypatch.setattr("pipeline.serving.manifest._SERVING_RELEASES", {"2.1": "2.1.0"})
     manifest(code=2)
     error = capsys.readouterr().err
-    assert f"cluster.kubeflow.server.version: TensorFlow {tf.__version__} wrote the model" in error
+    assert f"server.model.runtimeVersion: TensorFlow {tf.__version__} wrote the model" in error

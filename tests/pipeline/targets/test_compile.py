@@ -37,7 +37,6 @@ from pipeline.graph.user_nodes import _CODE
 from pipeline.targets.compile import compile_pipeline
 from pipeline.targets.long_values import _LONGEST_ARGUMENT, expand
 
-KEY = "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"
 ACCOUNT = "runs@my-project.iam.gserviceaccount.com"
 both_targets = pytest.mark.parametrize("target", BUCKETS)
 
@@ -188,25 +187,23 @@ def test_several_workers_are_pools_of_a_custom_job():
 
 
 def test_machines_of_vertex_make_the_trainer_a_custom_job():
-    text = compiled("vertex", ".spot=true", ".boot_disk_gib=200", f".encryption_key={KEY}")
+    text = compiled("vertex", ".spot=true")
     read = aiplatform_v1.PipelineJob.pb(aiplatform_v1.PipelineJob())
     job = {**json.loads(text), "pipelineSpec": {}}
     json_format.ParseDict(job, read, ignore_unknown_fields=False)
-    assert read.encryption_spec.kms_key_name == KEY
     spec, _ = custom_job(text)
     assert spec.scheduling.strategy == aiplatform_v1.Scheduling.Strategy.SPOT
     (pool,) = spec.worker_pool_specs
-    assert (pool.replica_count, pool.disk_spec.boot_disk_size_gb) == (1, 200)
+    assert pool.replica_count == 1
     assert "container" in executor_of(spec_of(text), "Transform")
 
 
-def test_dataflow_runs_the_same_image_in_the_same_project_with_the_same_key():
+def test_dataflow_runs_the_same_image_in_the_same_project():
     text = compiled(
         "vertex",
         ".project=my-project",
         ".region=europe-west4",
         f".service_account={ACCOUNT}",
-        f".encryption_key={KEY}",
         ".beam={engine: dataflow, options: [--max_num_workers=8, --machine_type=n1-highmem-4]}",
     )
     assert {
@@ -218,7 +215,6 @@ def test_dataflow_runs_the_same_image_in_the_same_project_with_the_same_key():
         "--max_num_workers=8",
         "--machine_type=n1-highmem-4",
         f"--service_account_email={ACCOUNT}",
-        f"--dataflow_kms_key={KEY}",
     } <= set(executor_of(spec_of(text), "Transform")["container"]["args"])
 
 
@@ -228,7 +224,7 @@ def test_the_command_writes_the_file_and_proposes_a_replay(tmp_path, capsys):
     given = settings(
         "kubeflow",
         ".pipeline_root=gs://bucket/root",
-        ".resources.default={ephemeral_storage_gib: 4, cpu: 1}",
+        ".resources.default={cpu: 1}",
         ".resources.Trainer={accelerator: nvidia.com/gpu}",
     )
     arguments = ["--config", str(TAXI), "--output", str(output), *(f"--set={e}" for e in given)]
@@ -237,11 +233,7 @@ def test_the_command_writes_the_file_and_proposes_a_replay(tmp_path, capsys):
     assert f"replay --spec {output}" in printed
     text = output.read_text()
     spec = spec_of(text)
-    kind, count = "ephemeral-storage", str(4 * 2**30)
-    assert executor_of(spec, "Transform")["container"]["resources"] == {
-        "cpuLimit": 1.0,
-        "accelerator": {"type": kind, "count": count, "resourceType": kind, "resourceCount": count},
-    }
+    assert executor_of(spec, "Transform")["container"]["resources"] == {"cpuLimit": 1.0}
     trainer = executor_of(spec, "Trainer")["container"]["resources"]
     assert trainer["accelerator"]["type"] == "nvidia.com/gpu"
 

@@ -109,6 +109,3 @@ def test_an_unknown_field_of_a_pod_is_an_error():
     ):
         with pytest.raises(pydantic.ValidationError, match=message):
             plain(pod=pod)
-    disk = {"accelerator": "nvidia.com/gpu", "ephemeral_storage_gib": 9}
-    with pytest.raises(pydantic.ValidationError, match=r"_gib=9: KFP .*genericEphemeralVolume"):
-        plain(resources={"Trainer": disk})

@@ -16,7 +16,6 @@ from pipeline.targets.refusals import refusals
 
 both_targets = pytest.mark.parametrize("target", BUCKETS)
 TRAINER = "trainer@my-project.iam.gserviceaccount.com"
-KEY = "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"
 
 # A target and values of --set -> a pattern of the message. A leading dot is `cluster.<target>`.
 REFUSED = r"""
@@ -31,7 +30,6 @@ kubeflow .pipeline_root=s3://key:tell-nobody@bucket_/x -> root: its value has a 
 kubeflow .pipeline_root=s3://bucket/x?endpoint=minio:9000
   -> pipeline_root=s3://bucket/x\?end.* use s3://bucket/x\. .*AWS_ENDPOINT_URL
 vertex .pipeline_root=gs://bucket/x#y -> pipeline_root=gs://bucket/x#y: #y .* use gs://bucket/x\.
-kubeflow .baseline_model=s3://bucket/m?versionId=1 -> baseline_model=.* use s3://bucket/m\.
 kubeflow .data_path=s3://bucket/x.csv?versionId=1 -> data_path=.* use s3://bucket/x\.csv\.
 kubeflow .data_path=file:///data/x.csv -> data_path=file:///data/x\.csv: .*use gs://bucket/.*s3://
 kubeflow .eval_path=FILE:///x.csv -> eval_path=FILE:///x\.csv: .*copy it to a bucket
@@ -41,7 +39,6 @@ kubeflow .retries=true -> retries=True: Use a whole number
 kubeflow .pipeline_root=s3://10.0.0.1/x -> 10\.0\.0\.1 is not a bucket name
 kubeflow .pipeline_root=s3://my_bucket/x -> my_bucket is not
 kubeflow .pipeline_root=s3://a..b/x -> a\.\.b is not
-kubeflow .baseline_model=/models/1 -> baseline_model=/models/1: a path of this machine
 vertex .eval_path=gs://b/x -> eval_path=gs://b/x: b is not a bucket name
 vertex .schema_path=gs://LONG/x -> schema_path=.*3 to 63
 vertex .data_path=rides.csv -> path of this machine, which no pod
@@ -87,14 +84,9 @@ vertex training.workers=2 | .resources.Trainer.accelerator=NVIDIA_L4
 vertex training.workers=2 | .resources.Trainer.cpu=4
   -> Trainer: cpu and memory_gib are not .*name cluster\.vertex\.machine_type
 vertex .resources.Transform.timeout_minutes=5 -> timeout_minutes=5: .*a Trainer on several
-vertex .boot_disk_gib=50 -> boot_disk_gib=50: .*at least 100
-vertex .encryption_key=k -> encryption_key='k': .*projects/P/locations/
-vertex .encryption_key=KEY | .region=us-east1
-  -> a key of europe-west4, and cluster\.vertex\.region is us-east1
-vertex .resources.Trainer.pod={a: b} -> resources\.Trainer\.pod: unknown key
+vertex .resources.Trainer.pod={nodeSelector: {}} -> resources: Trainer\.pod: Vertex has no pods
 kubeflow .tolerations=[] -> tolerations: removed in 0\.3\.0\. Instead, .*cluster\.kubeflow\.pod
 vertex .pod={} -> cluster\.vertex\.pod: unknown key
-vertex .network=default -> network=default.*projects/NUMBER/global/networks/
 vertex .service_account=trainer -> service_account=trainer.*e-mail
 vertex .service_account=trainer@my-project.iam.gserviceaccount.com.evil.com -> e-mail
 vertex .region=europe-west4-a -> region=europe-west4-a.*not a zone
@@ -116,10 +108,6 @@ kubeflow .environment={DATABASE: 'postgres://me:tell-nobody@host/db'}
 kubeflow .secrets={My_Secret: {k: A}} -> secrets\.My_Secret: .*lower-case
 kubeflow .secrets={s: {a key: A}} -> secrets\.s\.a key: not a valid key of
 kubeflow .environment={A: x} | .secrets={s: {k: A}} -> variable A is set twice
-kubeflow .data_gib=4 | .resources.default.memory_gib=8
-  -> data_gib=4.* keeps in the memory of one container.*ArrowExampleGen gets 8: give
-kubeflow .data_gib=10 -> about 81 GiB.* give .*memory_gib=81, or an engine
-vertex .data_gib=40 -> 40.*ArrowExampleGen is assumed to get 16
 vertex training.loss=nowhere.loss -> training.loss=nowhere.loss: there is no Python module
 """
 GITHUB = "ghp_tellnobody0123456789abcdefghijklmnop"  # of no account
@@ -127,7 +115,6 @@ LONG = {
     "GHP": GITHUB,
     "MANY": ", ".join(f"label{n}: x" for n in range(62)),
     "LONG": "b" * 64,
-    "=KEY": f"={KEY}",
 }
 ROW = re.compile(r"^(kubeflow|vertex) (.+?)\s+-> (.+)$", re.MULTILINE)
 
@@ -157,7 +144,6 @@ kubeflow .secrets={{minio.v1: {{access-key_1.x: A, secretkey: B}}}}
 kubeflow .resources.default={{cpu: 384, memory_gib: 32768, timeout_minutes: 1000000.0}}
 kubeflow .resources.Trainer={{accelerator: nvidia.com/gpu, accelerator_count: 16}}
 kubeflow .resources.Tuner={{accelerator: aws.amazon.com/neuroncore, accelerator_count: 32}}
-kubeflow .baseline_model=gs://bucket/model
 kubeflow .image=localhost:5000/a__b/c-d.e@sha256:{"0" * 64}
 kubeflow .image=registry.example:5000/ml/x:1.0@sha256:{"a" * 64}
 kubeflow .image=name:latest
@@ -165,7 +151,6 @@ kubeflow .data_path=s3://bucket/rows-?.csv
 vertex .service_account={TRAINER}
 vertex .service_account=12345-compute@developer.gserviceaccount.com
 vertex .service_account=x@my-project.eu0.iam.gserviceaccount.com
-vertex .network=projects/12345/global/networks/default
 vertex .region=northamerica-northeast1
 vertex .region=us-central1
 vertex .project=example.com:my-project
@@ -173,7 +158,7 @@ vertex .project="123456"
 vertex .machine_type=n1-custom-8-30720
 vertex .resources.Trainer={{cpu: 96, memory_gib: 580}}
 vertex .pipeline_root=gs://my_bucket.example.com/root
-vertex .project=my-project | .region=europe-west4 | .encryption_key={KEY} | .beam.engine=dataflow
+vertex .project=my-project | .region=europe-west4 | .beam.engine=dataflow
 """
 
 
