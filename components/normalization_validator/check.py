@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from components.normalization_validator.limits import SECTION, NormalizationLimits
+from components.normalization_validator.limits import SECTION, TRAIN_SPLIT, NormalizationLimits
 from components.normalization_validator.report import (
     ColumnStatistics,
     RawColumn,
@@ -14,6 +14,8 @@ from components.normalization_validator.report import (
     Violation,
 )
 
+# Allowance for the rounding of float32.
+_ROUNDING = 1e-6
 _CHAIN = ": chain it with what scales its values, as scale: [log1p, z_score]"
 
 
@@ -54,17 +56,17 @@ def find_violations(
         The violations, by column, train split first.
 
     Raises:
-        ValueError: `limits.train_split` is not a split of the examples.
+        ValueError: `train` is not a split of the examples.
     """
     limits.check_splits(list(statistics))
-    splits = sorted(statistics, key=lambda name: (name != limits.train_split, name))
+    splits = sorted(statistics, key=lambda name: (name != TRAIN_SPLIT, name))
     violations: list[Violation] = []
     for columns in zip(*(statistics[split] for split in splits), strict=True):
         for column in columns:
             if limits.ignores(column.name):
                 continue
             bounds = [*_in_any_split(column, limits)]
-            if column.split == limits.train_split:
+            if column.split == TRAIN_SPLIT:
                 bounds += _of_rule(column, limits)
                 if column.constant and not limits.allow_constant:
                     what = f"every value is {_number(column.mean)}, and constant columns are not"
@@ -81,68 +83,64 @@ def _in_any_split(column: ColumnStatistics, limits: NormalizationLimits) -> Iter
     yield _Bound("max_non_finite_share", "non_finite_share", high=most, note=note)
     if limits.max_imputed_share is not None:
         yield _Bound("max_imputed_share", "imputed_share", high=limits.max_imputed_share)
-    if limits.ids_in_range and column.vocabulary_size is not None:
-        yield _Bound("ids_in_range", "min", low=0, note=", the first id")
-        yield _Bound("ids_in_range", "max", high=column.vocabulary_size - 1, note=", the last id")
+    if column.vocabulary_size is not None:
+        yield _Bound("ignore", "min", low=0, note=", the first id")
+        yield _Bound("ignore", "max", high=column.vocabulary_size - 1, note=", the last id")
 
 
 def _of_rule(column: ColumnStatistics, limits: NormalizationLimits) -> Sequence[_Bound]:
     rule = column.validation_rule
     if rule in RULES:
-        accepted = getattr(limits, rule)
-        return () if accepted is None else RULES[rule](accepted, column)
-    if limits.bounds is None:
-        return ()
-    field, note = "bounds.tolerance", f", the bound of {rule}"
+        return RULES[rule](column, limits)
+    note = f", the bound of {rule}"
     return [
         _Bound(
-            field,
+            "ignore",
             statistic,
             -math.inf if low is None else low,
             math.inf if high is None else high,
-            limits.bounds.tolerance,
+            _ROUNDING,
             note,
         )
         for statistic, (low, high) in (column.bounds or {}).items()
     ]
 
 
-def _z_score(z: Any, column: ColumnStatistics) -> Sequence[_Bound]:
+def _z_score(column: ColumnStatistics, limits: NormalizationLimits) -> Sequence[_Bound]:
+    z = limits.z_score
     return (
         _Bound("z_score.max_abs_mean", "mean", -z.max_abs_mean, z.max_abs_mean),
         _Bound("z_score.max_std_error", "std", 1 - z.max_std_error, 1 + z.max_std_error),
     )
 
 
-def _gaussian(g: Any, column: ColumnStatistics) -> Sequence[_Bound]:
+def _gaussian(column: ColumnStatistics, limits: NormalizationLimits) -> Sequence[_Bound]:
+    # Frequent values share a score, which moves the mean a little and takes from the std.
+    return _Bound("ignore", "mean", -0.1, 0.1), _Bound("ignore", "std", high=1.05)
+
+
+def _min_max(column: ColumnStatistics, limits: NormalizationLimits) -> Sequence[_Bound]:
     return (
-        _Bound("gaussian.max_abs_mean", "mean", -g.max_abs_mean, g.max_abs_mean),
-        _Bound("gaussian.max_std", "std", high=g.max_std),
+        _Bound("ignore", "min", low=0, tolerance=_ROUNDING),
+        _Bound("ignore", "max", high=1, tolerance=_ROUNDING),
     )
 
 
-def _min_max(m: Any, column: ColumnStatistics) -> Sequence[_Bound]:
-    return (
-        _Bound("min_max.low", "min", low=m.low, tolerance=m.tolerance),
-        _Bound("min_max.high", "max", high=m.high, tolerance=m.tolerance),
-    )
-
-
-def _pointwise(p: Any, column: ColumnStatistics) -> Sequence[_Bound]:
+def _pointwise(column: ColumnStatistics, limits: NormalizationLimits) -> Sequence[_Bound]:
+    # Nothing was learned of these columns: where they lie far from 0, or all close together, a
+    # model learns little of them.
     if column.std is None or column.constant:
         return ()
-    far = p.max_abs_mean * column.std
-    note = f", {_number(p.max_abs_mean)} standard deviations from 0{_CHAIN}"
+    far = 10 * column.std
+    note = f", 10 standard deviations from 0{_CHAIN}"
     return (
-        _Bound("pointwise.min_std", "std", low=p.min_std, note=_CHAIN),
-        _Bound("pointwise.max_std", "std", high=p.max_std, note=_CHAIN),
-        _Bound("pointwise.max_abs_mean", "mean", -far, far, note=note),
+        _Bound("ignore", "std", low=0.1, high=10, note=_CHAIN),
+        _Bound("ignore", "mean", -far, far, note=note),
     )
 
 
-#: Rules with limits in the configuration, by the name in Transform's layout. Another rule brings
-#: its bounds.
-RULES: dict[str, Callable[[Any, ColumnStatistics], Sequence[_Bound]]] = {
+#: Rules by the name in Transform's layout. Another rule brings its bounds.
+RULES: dict[str, Callable[[ColumnStatistics, NormalizationLimits], Sequence[_Bound]]] = {
     "z_score": _z_score,
     "min_max": _min_max,
     "gaussian": _gaussian,

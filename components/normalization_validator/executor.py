@@ -18,7 +18,7 @@ from tfx.types.artifact import Artifact
 from components.arrow_example_gen.parquet import damage_named
 from components.normalization_validator.check import find_violations, lost_columns
 from components.normalization_validator.columns import BatchReader, FeatureSet, read_feature_set
-from components.normalization_validator.limits import NormalizationLimits
+from components.normalization_validator.limits import TRAIN_SPLIT, NormalizationLimits
 from components.normalization_validator.report import (
     REPORT_JSON,
     RawColumn,
@@ -78,7 +78,7 @@ class Executor(BaseBeamExecutor):
             statistics = self._compute(examples, feature_set, limits, report_artifact.uri)
         if statistics[0].rows == 0:
             raise ValueError(
-                f"Split {limits.train_split!r} of the transformed examples under {examples.uri} "
+                f"Split {TRAIN_SPLIT!r} of the transformed examples under {examples.uri} "
                 "holds no row, so there is nothing to check: look at ExampleGen's splits and "
                 "Transform's input."
             )
@@ -129,7 +129,7 @@ class Executor(BaseBeamExecutor):
     ) -> list[SplitStatistics]:
         """Compute statistics of every split, train first; Beam's workers return them as files."""
         names = artifact_utils.decode_split_names(examples.split_names)
-        splits = sorted(names, key=lambda name: (name != limits.train_split, name))
+        splits = sorted(names, key=lambda name: (name != TRAIN_SPLIT, name))
         limits.check_splits(splits)
         folder = os.path.join(uri, ".statistics")
         with self._make_beam_pipeline() as pipeline:

@@ -10,10 +10,13 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 #: Section of the pipeline's YAML, so that a message names the field to change.
 SECTION = "normalization"
+
+TRAIN_SPLIT = "train"
+"""The split that Transform analysed."""
 
 
 class _Frozen(BaseModel):
@@ -33,66 +36,14 @@ class ZScoreLimits(_Frozen):
     )
 
 
-class GaussianLimits(_Frozen):
-    """Columns of rule gaussian, train split, over the values that were not imputed.
-
-    Frequent values share a score, which moves the mean by less than 0.1 and takes from the std.
-    """
-
-    max_abs_mean: float = Field(default=0.1, ge=0.0, description="largest |mean|")
-    max_std: float = Field(default=1.05, ge=0.0, description="largest std")
-
-
-class PointwiseLimits(_Frozen):
-    """Columns of rule pointwise (`log1p`, `asinh`): train split, values that were not imputed.
-
-    Nothing was learned of them: where they lie far from 0, or all close together, a model learns
-    little of them. Where a limit does not hold, chain the function: `scale: [log1p, z_score]`.
-    """
-
-    max_abs_mean: float = Field(
-        default=10.0, ge=0.0, description="largest |mean|, in standard deviations"
-    )
-    min_std: float = Field(
-        default=0.1, ge=0.0, description="smallest std; not checked for a constant column"
-    )
-    max_std: float = Field(default=10.0, ge=0.0, description="largest std")
-
-
-class MinMaxLimits(_Frozen):
-    """Columns of rule min_max, train split, over every finite value, imputed ones too."""
-
-    low: float = Field(default=0.0, description="lowest value that scaling may give")
-    high: float = Field(default=1.0, description="highest value that scaling may give")
-    tolerance: float = Field(default=1e-6, ge=0.0, description="allowance for float32 rounding")
-
-    @model_validator(mode="after")
-    def _low_below_high(self) -> MinMaxLimits:
-        if self.low >= self.high:
-            raise ValueError(
-                f"low={self.low:g} is not below high={self.high:g}: give the range that the "
-                "scaling maps to, for example low: 0, high: 1"
-            )
-        return self
-
-
-class BoundsLimits(_Frozen):
-    """Columns whose scaler brings its own bounds (`max_abs`: values in [-1, 1]), train split."""
-
-    tolerance: float = Field(default=1e-6, ge=0.0, description="allowance for float32 rounding")
-
-
 class NormalizationLimits(_Frozen):
-    """What NormalizationValidator accepts; null for a group of limits turns it off.
+    """What NormalizationValidator accepts.
 
     `kinds` says how columns are scaled where Transform's output does not say it itself: names or
     globs, the first match wins (`{"trip_*": "z_score"}`). `ignore` names columns that are reported
     but not checked.
     """
 
-    train_split: str = Field(
-        default="train", description="the split whose statistics Transform used"
-    )
     max_non_finite_share: float = Field(
         default=0.0,
         ge=0.0,
@@ -106,14 +57,7 @@ class NormalizationLimits(_Frozen):
         default=True,
         description="whether a column may be constant on train, where its raw column is too",
     )
-    ids_in_range: bool = Field(
-        default=True, description="whether ids must lie in [0, vocabulary_size), in every split"
-    )
-    z_score: ZScoreLimits | None = ZScoreLimits()
-    min_max: MinMaxLimits | None = MinMaxLimits()
-    gaussian: GaussianLimits | None = GaussianLimits()
-    pointwise: PointwiseLimits | None = PointwiseLimits()
-    bounds: BoundsLimits | None = BoundsLimits()
+    z_score: ZScoreLimits = ZScoreLimits()
     kinds: dict[str, Literal["z_score", "min_max", "gaussian", "none"]] = Field(
         default_factory=dict
     )
@@ -136,10 +80,10 @@ class NormalizationLimits(_Frozen):
 
     def check_splits(self, splits: Sequence[str]) -> None:
         """Raise ValueError if the examples do not have the train split."""
-        if self.train_split not in splits:
+        if TRAIN_SPLIT not in splits:
             raise ValueError(
-                f"{SECTION}.train_split={self.train_split!r} is not a split of the transformed "
-                f"examples; they have {', '.join(map(repr, sorted(splits)))}."
+                f"The transformed examples have no split {TRAIN_SPLIT!r}, which Transform "
+                f"analyses; they have {', '.join(map(repr, sorted(splits)))}."
             )
 
     def check_names(self, columns: Sequence[str]) -> None:

