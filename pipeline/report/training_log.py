@@ -145,16 +145,14 @@ def history_of(checkpoints: Path) -> TrainingHistory | None:
     if reader is None or not reader.has_tensor("position"):
         return None
     position = json.loads(reader.get_tensor("position"))
-    calls = position.get("calls") or [{}]
-    result = calls[-1].get("result") or {}
     logs = position.get("history") or {}
     return TrainingHistory(
         logs=logs,
-        steps=result.get("steps"),
-        epochs=result.get("epochs", position.get("epoch")),
-        kept=_kept(logs, result.get("metrics") or {}),
-        stopped=result.get("stopped") or "",
-        skipped=result.get("skipped") or {},
+        steps=position.get("steps"),
+        epochs=position.get("epoch", 0) + bool(position.get("step_in_epoch")),
+        kept=_kept(logs, position.get("metrics") or {}),
+        stopped=position.get("stopped") or "",
+        skipped=position.get("skipped") or {},
     )
 
 

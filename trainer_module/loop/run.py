@@ -281,6 +281,8 @@ class Run:
         assert checkpoints is not None
         position = {
             **dataclasses.asdict(self.state),
+            "steps": self.step,
+            "skipped": self.train_step.skipped,
             "data": self.data.place,
             "facts": self.fingerprint,
             "callbacks": self.callbacks.states(),
