@@ -65,7 +65,9 @@ def test_a_path_that_leads_nowhere_is_refused():
 
 
 def test_hyperparameters_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match=r"do not fit the Trainer: .*clip_norm=-1: use a value greater"):
+    with pytest.raises(
+        ValueError, match=r"do not fit the Trainer: .*clip_norm=-1: use a value greater"
+    ):
         with_hyperparameters(TrainerConfig(epochs=1), {"values": {"clip_norm": -1}})
     with pytest.raises(ValueError, match="have no 'values'"):
         with_hyperparameters(TrainerConfig(epochs=1), {"learning_rate": 0.1})
