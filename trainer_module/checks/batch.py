@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -39,23 +39,6 @@ def check_batch(features: Tensors, labels: Tensors, sample_weight: Tensors = Non
                     "one per row."
                 )
             found = rows if found is None else found
-
-
-def check_xla_types(features: Tensors) -> None:
-    """Check that XLA can compile the dtypes of the features.
-
-    Raises:
-        ValueError: A feature is text.
-    """
-    named = features.items() if isinstance(features, Mapping) else [("", features)]
-    for name, structure in named:
-        if any(tensor.dtype == tf.string for tensor in tf.nest.flatten(structure)):
-            which = f"feature {name!r} is" if name else "the features are"
-            raise ValueError(
-                f"jit_compile=True, and {which} text, which XLA does not support: convert it to "
-                "numbers before the model, in Transform or in the input pipeline (dataset.map), "
-                "or set jit_compile=False."
-            )
 
 
 def count_rows(features: Tensors, labels: Tensors, sample_weight: Tensors = None) -> tf.Tensor:

@@ -6,13 +6,13 @@ state that it updates when called, because a window calls it many times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import keras
 import tensorflow as tf
 
 from trainer_module.checks.warn_once import warn_once
-from trainer_module.common.tensors import Variable, VariableValues
+from trainer_module.common.tensors import Tensors, Variable, VariableValues
 
 
 def _compute_dtypes(model: keras.Model) -> set[str]:
@@ -91,8 +91,8 @@ def _stateful_layers(model: keras.Model) -> list[str]:
     ]
 
 
-def check_jit_compile(model: keras.Model) -> None:
-    """Raise ValueError for a model that must not be compiled with XLA.
+def why_not_compiled(model: keras.Model, features: Tensors) -> str | None:
+    """Return why XLA must not or cannot compile a model with these features; None if it may.
 
     Such a model, one of its layers or the layer's `call` has the reason as an attribute
     `jit_compile_error`.
@@ -101,7 +101,16 @@ def check_jit_compile(model: keras.Model) -> None:
         for thing in (layer, getattr(layer, "call", None)):
             reason = getattr(thing, "jit_compile_error", None)
             if reason is not None:
-                raise ValueError(f"jit_compile=True: {reason}")
+                return reason
+    named = features.items() if isinstance(features, Mapping) else [("", features)]
+    for name, structure in named:
+        if any(tensor.dtype == tf.string for tensor in tf.nest.flatten(structure)):
+            which = f"feature {name!r} is" if name else "the features are"
+            return (
+                f"{which} text, which XLA does not support; convert it to numbers before the "
+                "model, in Transform or in the input pipeline (dataset.map)."
+            )
+    return None
 
 
 _INSTEAD = {

@@ -1,4 +1,4 @@
-"""Log a warning once per text, or once per object and topic."""
+"""Log a text once, or once per object and topic."""
 
 from __future__ import annotations
 
@@ -19,12 +19,22 @@ _logged_about: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDict
 
 def warn_once(message: str, *, about: object = None, topic: str | None = None) -> None:
     """Log a warning unless it was logged before."""
-    logged = _logged if about is None else _logged_about.setdefault(about, set())
-    key = topic or message
-    if key not in logged:
-        logged.add(key)
+    if _is_new(topic or message, about):
         _texts.append(message)
         logging.warning("%s", message)
+
+
+def log_once(message: str, *, about: object) -> None:
+    """Log a fact about an object unless it was logged before."""
+    if _is_new(message, about):
+        logging.info("%s", message)
+
+
+def _is_new(key: str, about: object) -> bool:
+    logged = _logged if about is None else _logged_about.setdefault(about, set())
+    is_new = key not in logged
+    logged.add(key)
+    return is_new
 
 
 def write_warnings(folder: str) -> None:

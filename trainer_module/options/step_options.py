@@ -53,8 +53,13 @@ class UpdateOptions(Settings):
             "with an error; skip: do not apply the window."
         ),
     )
-    jit_compile: bool = Field(
-        default=False, description="Compile the computation of a micro-batch with XLA."
+    jit_compile: Annotated[bool | Literal["auto"], RUNTIME_ONLY] = Field(
+        default="auto",
+        description=(
+            "Compile the computation of a window with XLA. It does not change the result beyond "
+            "rounding. auto: on a GPU, and on a CPU for a model with recurrent layers, if XLA can "
+            "compile the model and all axes but the rows have a fixed size."
+        ),
     )
     gradient_noise_scale: Annotated[int | None, COUNT] = Field(
         default=None,
@@ -90,7 +95,6 @@ class StepOptions(UpdateOptions):
     expected_rows: Annotated[int | None, COUNT, RUNTIME_ONLY] = None
     # A run that stopped after too many skips can resume with a larger number.
     max_consecutive_skips: Annotated[int, COUNT, RUNTIME_ONLY] = 100
-    jit_compile: Annotated[bool, RUNTIME_ONLY] = False
 
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> StepOptions:

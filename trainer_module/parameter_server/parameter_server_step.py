@@ -32,7 +32,6 @@ from trainer_module.options.step_options import StepOptions
 from trainer_module.step.reports import LoopReport, ServerLost, StepReport, non_finite_error
 from trainer_module.step.setup import StepSetup
 from trainer_module.step.state import StepCounters
-from trainer_module.window.describe import Description
 from trainer_module.window.spec import Batch, StepInputs, unpack_batch
 from trainer_module.window.update import Update, mean_gradients
 
@@ -208,7 +207,8 @@ class ParameterServerStep:
             loss_fn: See `TrainStep`.
             cluster: The strategy of chief, workers and servers.
             **options: The fields of `StepOptions`, except `ema_momentum`, `clip_per_example`
-                and `gradient_noise_scale`.
+                and `gradient_noise_scale`. `jit_compile` is off unless it is true, because the
+                chief does not know the workers' devices.
 
         Raises:
             ValueError: See `TrainStep`. Also, an option requires ordered steps.
@@ -224,6 +224,7 @@ class ParameterServerStep:
             )
         # The strategy of what the chief computes: evaluation and the checks of a step.
         self.strategy = tf.distribute.get_strategy()
+        options["jit_compile"] = options.get("jit_compile") is True
         self._setup = StepSetup(model, optimizer, loss_fn, options, self.strategy)
         self.model = model
         self.optimizer = optimizer
@@ -322,29 +323,26 @@ class ParameterServerStep:
         structure = with_leaves(batch, [True] * len(tensors))
         key = (str(structure), shapes)
         if key not in self._functions:
-            description = self._setup.describe(batch)
-            self._functions[key] = self._function(structure, tensors, description)
+            self._setup.describe(batch)
+            self._functions[key] = self._function(structure, tensors)
         numbers = (tf.constant(step, tf.int64), tf.constant(update, tf.int64))
         return self._coordinator.schedule(self._functions[key], args=(*numbers, *tensors))
 
-    def _function(
-        self, structure: Batch, tensors: list[tf.Tensor], description: Description
-    ) -> Callable[..., _Done]:
+    def _function(self, structure: Batch, tensors: list[tf.Tensor]) -> Callable[..., _Done]:
         def window(step: tf.Tensor, update: tf.Tensor, *tensors: tf.Tensor) -> _Done:
             batch = with_leaves(structure, tensors)
-            return self._window_on_worker(step, update, batch, description)
+            return self._window_on_worker(step, update, batch)
 
         specs = [tf.TensorSpec([], tf.int64)] * 2
         specs += [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in tensors]
         return tf.function(window, specs, autograph=False)
 
-    def _window_on_worker(
-        self, step: tf.Tensor, update_number: tf.Tensor, batch: Batch, description: Description
-    ) -> _Done:
+    def _window_on_worker(self, step: tf.Tensor, update_number: tf.Tensor, batch: Batch) -> _Done:
         inputs = StepInputs(random_position=(step, 0), values=self._variables_there.values())
 
         def on_worker() -> Update:
-            sums = self._setup.sum_micro_batches(batch, inputs, description)
+            passes = self._setup.passes(batch)
+            sums = passes.sum(passes.split(batch, inputs), inputs)
             mean = mean_gradients(sums, self._setup.spec.model, values=inputs.values)
             return self._setup.update(mean, sums, sums, inputs, step)
 

@@ -19,7 +19,7 @@ from trainer_module.devices.multi_worker import GraphMarks
 from trainer_module.gradients.layer_gradients import check_placement, plan_clipping
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.options.step_options import StepOptions
-from trainer_module.window.accumulation import sum_window
+from trainer_module.window.accumulation import Passes
 from trainer_module.window.describe import Description, check_rows, describe
 from trainer_module.window.gradient_sum import GradientSum, default_added_losses
 from trainer_module.window.micro_batch import micro_batch_gradients
@@ -66,14 +66,17 @@ class StepSetup:
         self.options = given.model_copy(update={"added_losses": added_losses})
         expected_rows = given.expected_rows
         if expected_rows is not None:
-            expected_rows = -(-expected_rows // strategy.num_replicas_in_sync)
+            expected_rows = max(1, expected_rows // strategy.num_replicas_in_sync)
         self.loss_fn = loss_fn
         self.spec = WindowSpec(
             model=model,
             loss_fn=loss_fn,
             added_losses=added_losses,
             micro_batch_size=given.micro_batch_size,
-            jit_compile=given.jit_compile,
+            # "auto" is off where XLA would need the gradient of each row.
+            jit_compile=given.jit_compile
+            if given.clip_per_example is None
+            else given.jit_compile is True,
             expected_rows=expected_rows,
         )
         self.optimizer = optimizer
@@ -100,6 +103,11 @@ class StepSetup:
                 "(and optimizer)."
             )
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether XLA compiles the windows; known after the first one."""
+        return self._description is not None and self._description.is_compiled
+
     def describe(self, batch: Batch) -> Description:
         """Return the description of windows of the batch's shapes, traced if needed."""
         # Longer rows take more memory, and whether outputs share one Σ w depends on their shapes.
@@ -125,17 +133,20 @@ class StepSetup:
             description = self.describe(specs or batch)
             self.rows_checked = check_rows(self.spec, batch, description)
 
-    def sum_micro_batches(
-        self, batch: Batch, inputs: StepInputs, description: Description
-    ) -> GradientSum:
-        """Return the sums over one replica's part of a global batch, in replica context."""
+    def passes(self, batch: Batch) -> Passes:
+        """Return the passes over windows of the batch's shapes, one replica's part."""
+        description = self.describe(batch)
         gradients, clip_norm = micro_batch_gradients, self.options.clip_per_example
         if clip_norm is not None:
             gradients = plan_clipping(self.spec, batch, description, clip_norm)
             description = description._replace(bytes_per_row=gradients.row_bytes)
-        local = sum_window(self.spec, batch, inputs, description, gradients)
-        self.marks.summing(local)
-        return local
+        return Passes.of(
+            self.spec,
+            batch,
+            description,
+            gradients,
+            merge_micro_batches=self.options.gradient_noise_scale is None,
+        )
 
     def update(
         self,

@@ -42,6 +42,7 @@ from trainer_module.step.scaled_learning_rate import follow_steps
 from trainer_module.step.setup import StepSetup
 from trainer_module.step.state import LossScale, MovingAverage, NoiseAverage, StepCounters
 from trainer_module.step.window_loop import LoopTotals, StepFunctions, take_windows
+from trainer_module.window.accumulation import FullPasses
 from trainer_module.window.gradient_sum import apply_gradients, sum_dtype, sum_over_replicas
 from trainer_module.window.spec import Batch, StepInputs, unpack_batch, unpack_share
 from trainer_module.window.trace import phase_scope
@@ -188,6 +189,11 @@ class TrainStep:
         )
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether XLA compiles the windows; known after the first one."""
+        return self._setup.is_compiled
+
+    @property
     def skipped(self) -> dict[str, int]:
         """The number of windows that updated nothing, by reason."""
         return self._counters.skipped
@@ -282,31 +288,32 @@ class TrainStep:
     def _window(self, batch: Tensors) -> StepReport:
         """Take one optimizer step in cross-replica context: from a global batch to the variables.
 
-        All changes of variables start here.
+        With XLA, the sums of a replica are one computation; those of a single replica, its update
+        and the counters are one.
         """
         self._setup.marks.computing(batch)
-        parts = per_replica(batch, self.strategy)
-        description = self._setup.describe(Batch(*_first_replica(self.strategy, parts)))
+        rows = per_replica(batch, self.strategy)
+        passes = self._setup.passes(Batch(*_first_replica(self.strategy, rows)))
+
+        def split(rows: Tensors, step: tf.Tensor, scale: tf.Tensor | None) -> Batch | FullPasses:
+            return passes.split(Batch(*rows), self._inputs(step, scale))
 
         def on_replica(
-            parts: Tensors, step: tf.Tensor, scale: tf.Tensor | None
+            rows: Tensors, step: tf.Tensor, scale: tf.Tensor | None
         ) -> tuple[Update, tf.Tensor]:
-            replica = replica_index()
-            measures_noise = None if self._noise is None else self._noise.is_due(step)
-            inputs = StepInputs((step, replica), scale, measures_noise=measures_noise)
-            local = self._setup.sum_micro_batches(Batch(*parts), inputs, description)
+            inputs = self._inputs(step, scale)
+            local = passes.sum(rows, inputs)
+            self._setup.marks.summing(local)
             with phase_scope("reduction"):
                 total = sum_over_replicas(local)
             with phase_scope("update"):
                 # Divide by Σ w and add ∇R; then transform, check that it is finite, and clip.
                 mean = mean_gradients(total, self.model, loss_scale=scale)
                 update = self._setup.update(mean, total, local, inputs, step)
-            return update, tf.convert_to_tensor(replica, tf.int32)
+            return update, tf.convert_to_tensor(replica_index(), tf.int32)
 
-        with self.strategy.scope():
-            step = self.step.read_value()
-            scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
-            updates, numbers = self.strategy.run(on_replica, args=(parts, step, scale))
+        def take(rows: Tensors, step: tf.Tensor, scale: tf.Tensor | None) -> StepReport:
+            updates, numbers = self.strategy.run(on_replica, args=(rows, step, scale))
             update = _first_replica(self.strategy, updates)
             with phase_scope("update"):
                 report = self._report(update, updates.finite_here, numbers, scale)
@@ -322,7 +329,22 @@ class TrainStep:
                     self.loss_scale.update(update.is_finite)
                 if self._noise is not None and update.noise is not None:
                     self._noise.update(update.noise)
-        return report
+            return report
+
+        with self.strategy.scope():
+            step = self.step.read_value()
+            scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
+            if not passes.is_compiled:
+                return take(rows, step, scale)
+            rows = self.strategy.run(split, args=(rows, step, scale))
+            if self.strategy.num_replicas_in_sync > 1:
+                return take(rows, step, scale)
+            with phase_scope("compiled"):
+                return tf.function(take, jit_compile=True, autograph=False)(rows, step, scale)
+
+    def _inputs(self, step: tf.Tensor, scale: tf.Tensor | None) -> StepInputs:
+        measures_noise = None if self._noise is None else self._noise.is_due(step)
+        return StepInputs((step, replica_index()), scale, measures_noise=measures_noise)
 
     def _results(self, values: PerReplica) -> Sequence[tf.Tensor]:
         return self.strategy.experimental_local_results(values)

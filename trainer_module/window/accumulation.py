@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import keras
 import tensorflow as tf
 
-from trainer_module.checks.batch import check_xla_types, count_rows
+from trainer_module.checks.batch import count_rows
 from trainer_module.checks.compiled import warn_compile_args_ignored
-from trainer_module.checks.model import check_built, check_jit_compile, reject_custom_train_step
+from trainer_module.checks.model import check_built, reject_custom_train_step
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import (
     Gradient,
@@ -33,7 +33,7 @@ from trainer_module.window.gradient_sum import (
     pass_squares,
 )
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
-from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec, plan_passes
+from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec, even_size, plan_passes
 from trainer_module.window.trace import phase_scope
 
 
@@ -64,7 +64,7 @@ def accumulate_gradients(
 ) -> GradientSum:
     """Return the sums over all rows, with the activations of one micro-batch in memory at a time.
 
-    Small micro-batches are merged up to 128 MiB, on a GPU up to 256 MiB (see `Passes`). Rows are
+    Small micro-batches are merged up to 128 MiB, on a GPU up to 1/64 of its memory. Rows are
     never padded: the last pass has the remaining rows only, so that no synthetic row causes a NaN
     or counts in an activity regulariser. Call it inside a `tf.function`.
 
@@ -77,8 +77,8 @@ def accumulate_gradients(
         sample_weight: `[rows]`, at least 0; None: 1 for each row.
         micro_batch_size: Number of rows of one micro-batch. If it is larger than `rows`, there is
             one micro-batch.
-        jit_compile: Whether to compile full micro-batches with XLA, each as one pass. A shorter
-            last micro-batch runs without XLA.
+        jit_compile: Whether to compile the sums with XLA. A shorter last micro-batch runs without
+            XLA.
         added_losses: "mean" if the losses that layers pass to `add_loss` are means over rows, each
             pass then weighted by its number of rows; "sum" if they are sums over rows. None: the
             result of `default_added_losses`.
@@ -111,90 +111,206 @@ def accumulate_gradients(
     batch = Batch(features, labels, sample_weight)
     description = describe(spec, batch)
     check_rows(spec, batch, description)
-    return sum_window(spec, batch, StepInputs(random_position, loss_scale), description)
+    inputs = StepInputs(random_position, loss_scale)
+    passes = Passes.of(spec, batch, description)
+    return passes.sum(passes.split(batch, inputs), inputs)
 
 
-def sum_window(
-    spec: WindowSpec,
-    batch: Batch,
-    inputs: StepInputs,
-    description: Description,
-    gradients: _MicroBatchFunction = micro_batch_gradients,
-) -> GradientSum:
-    """Return the sums over one replica's rows of a window; see `accumulate_gradients`."""
-    rows = count_rows(*batch)
-    zeros = _zeros(spec, description, inputs)
+class FullPasses(NamedTuple):
+    """The rows of a window's passes of equal size, and the sums of the rows that are left.
 
-    def of_rows(index: Index, part: Batch) -> MicroBatchGradients:
+    Attributes:
+        rest: Sums of the rows that are left.
+        batch: The rows of the passes. Shapes are constants in XLA, so there may be more rows than
+            the passes take: no pass reads them, and windows with fewer passes need no other
+            compilation.
+        count: Number of passes, scalar int32.
+    """
+
+    rest: GradientSum
+    batch: Batch
+    count: tf.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Passes:
+    """How the rows of a window on one replica are summed: in passes of equal size, and a rest.
+
+    Attributes:
+        spec: The model, the loss and the micro-batch size.
+        description: Of the window's batch.
+        gradients: Computes the sums of a pass.
+        size: Rows of a pass.
+        parallel: Number of passes that run in parallel without XLA.
+        expected_rows: Number of rows of most windows; None if unknown.
+    """
+
+    spec: WindowSpec
+    description: Description
+    gradients: _MicroBatchFunction
+    size: int
+    parallel: int
+    expected_rows: int | None
+
+    @classmethod
+    def of(
+        cls,
+        spec: WindowSpec,
+        batch: Batch,
+        description: Description,
+        gradients: _MicroBatchFunction = micro_batch_gradients,
+        *,
+        merge_micro_batches: bool = True,
+    ) -> Passes:
+        """Return the passes of windows with the shapes of a batch."""
+        compiled, rows = description.is_compiled, spec.micro_batch_size
+        plan = plan_passes(
+            description.bytes_per_row * rows,
+            kind=replica_kind(tf.distribute.get_strategy()),
+            merge_micro_batches=merge_micro_batches,
+            has_loops=description.has_loops,
+            concurrent_passes=spec.placement.concurrent_passes,
+        )
+        expected = present_leaves(batch)[0].shape[0] or spec.expected_rows
+        size = rows * plan.micro_batches
+        if compiled:
+            # XLA computes one pass after another. If four micro-batches were one pass, a window of
+            # three would not be compiled, so that merging needs the number of rows.
+            most = size * plan.parallel_passes if merge_micro_batches else rows
+            size = rows if expected is None else even_size(expected, most)
+        return cls(spec, description, gradients, size, plan.parallel_passes, expected)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether XLA computes the passes."""
+        return self.description.is_compiled
+
+    def split(self, batch: Batch, inputs: StepInputs) -> Batch | FullPasses:
+        """Return what `sum` takes; with XLA, sum the rows of a shorter pass without it."""
+        if not self.is_compiled:
+            return batch
+        rows, size, zeros = count_rows(*batch), self.size, self._zeros(inputs)
+        known, count = present_leaves(batch)[0].shape[0], rows // size
+        if known is not None and known % size == 0:
+            return FullPasses(zeros, batch, count)
+        rest = tf.cond(
+            rows % size > 0,
+            _one_operation(lambda: present_leaves(self._add_rest(batch, rows, zeros, inputs))),
+            lambda: present_leaves(zeros),
+        )
+        # As many passes as expected, or a power of two: in a window of fewer, zeros follow its
+        # rows, which no pass reads.
+        powers = tf.constant([2**i for i in range(31)])
+        capacity = tf.reduce_min(tf.where(powers >= count, powers, powers[-1]))
+        if self.expected_rows is not None:
+            usual = self.expected_rows // size
+            capacity = tf.where(count <= usual, usual, capacity)
+
+        def padded(tensor: tf.Tensor) -> tf.Tensor:
+            spare = [[0, (capacity - count) * size], *([0, 0] for _ in tensor.shape[1:])]
+            return tf.pad(tensor[: count * size], spare)
+
+        return FullPasses(with_leaves(zeros, rest), map_present(padded, batch), count)
+
+    def sum(self, rows: Batch | FullPasses, inputs: StepInputs) -> GradientSum:
+        """Return the sums over one replica's rows of a window."""
+        if isinstance(rows, FullPasses):
+            return self._with_xla(rows, inputs)
+        return self._sum(rows, inputs)
+
+    def _with_xla(self, passes: FullPasses, inputs: StepInputs) -> GradientSum:
+        def sums(leaves: list[tf.Tensor], count: tf.Tensor) -> list[tf.Tensor]:
+            rest, batch, _ = with_leaves(passes, [*leaves, count])
+
+            def add(k: Index, total: GradientSum) -> GradientSum:
+                part = _rows_from(batch, k * self.size, self.size)
+                return self._plus(total, k, part, self.size, inputs)
+
+            return present_leaves(_loop(count, add, rest, parallel_passes=1))
+
+        *leaves, count = present_leaves(passes)
+        with phase_scope("compiled"):
+            compiled = tf.function(sums, jit_compile=True, autograph=False)
+            return with_leaves(passes.rest, compiled(leaves, count))
+
+    def _sum(self, batch: Batch, inputs: StepInputs) -> GradientSum:
+        zeros = self._zeros(inputs)
+        rows, size = count_rows(*batch), self.size
+        full = rows // size
+
+        def many_passes() -> GradientSum:
+            # A static number of rows, so that the shapes in the loop are constants.
+            def add(k: Index, total: GradientSum) -> GradientSum:
+                part = _rows_from(batch, k * size, size)
+                return self._plus(total, k, part, size, inputs)
+
+            total = self._add_rest(batch, rows, zeros, inputs)
+            return _loop(full, add, total, parallel_passes=self.parallel)
+
+        def one_pass() -> list[tf.Tensor]:
+            sums = self._of_rows(0, batch, inputs)
+            with phase_scope("backward"):
+                sums = _with_tables(sums, zeros)
+                total = _add(zeros, sums, rows, self.spec, inputs.measures_noise)
+            return present_leaves(total)
+
+        known = present_leaves(batch)[0].shape[0]
+        if known is not None and 0 < known <= size:
+            return with_leaves(zeros, one_pass())
+        if self.expected_rows is None or self.expected_rows > size:
+            return many_passes()
+        is_one = tf.logical_and(rows > 0, rows <= size)
+        otherwise = _one_operation(lambda: present_leaves(many_passes()))
+        return with_leaves(zeros, tf.cond(is_one, one_pass, otherwise))
+
+    def _of_rows(self, index: Index, part: Batch, inputs: StepInputs) -> MicroBatchGradients:
         at = inputs._replace(random_position=(*inputs.random_position, index))
         with phase_scope("forward"):
-            return gradients(spec, Batch(*part), at, separate=description.separate)
+            return self.gradients(self.spec, Batch(*part), at, separate=self.description.separate)
 
-    of_full_rows = of_rows
-    if spec.jit_compile:
-        check_jit_compile(spec.model)
-        check_xla_types(batch.features)
-        of_full_rows = tf.function(of_rows, jit_compile=True, autograph=False)
-    # XLA compiles single micro-batches: if four were merged, nothing in a window of three
-    # micro-batches would be compiled.
-    plan = plan_passes(
-        description.bytes_per_row * spec.micro_batch_size,
-        kind=replica_kind(tf.distribute.get_strategy()),
-        merge_micro_batches=not spec.jit_compile and inputs.measures_noise is None,
-        has_loops=description.has_loops,
-        concurrent_passes=spec.placement.concurrent_passes,
-    )
-    size = spec.micro_batch_size * plan.micro_batches
-    full = rows // size
-
-    def add(total: GradientSum, sums: MicroBatchGradients, count: tf.Tensor | int) -> GradientSum:
+    def _plus(
+        self,
+        total: GradientSum,
+        index: Index,
+        part: Batch,
+        rows: tf.Tensor | int,
+        inputs: StepInputs,
+    ) -> GradientSum:
+        sums = self._of_rows(index, part, inputs)
         with phase_scope("backward"):
-            count = tf.cast(count, zeros.rows.dtype)
-            return _add(total, sums, count, spec, inputs.measures_noise)
+            return _add(total, sums, rows, self.spec, inputs.measures_noise)
 
-    def add_full_pass(k: Index, total: GradientSum) -> GradientSum:
-        # A static number of rows, so that the shapes in the loop are constants.
-        part = _rows_between(batch, k * size, (k + 1) * size, size)
-        with phase_scope("compiled") if spec.jit_compile else contextlib.nullcontext():
-            sums = of_full_rows(k, part)
-        return add(total, sums, size)
+    def _add_rest(
+        self, batch: Batch, rows: tf.Tensor, total: GradientSum, inputs: StepInputs
+    ) -> GradientSum:
+        """Add the rows that are left behind the passes of equal size, if any."""
+        full = rows // self.size
 
-    def add_ragged_rest(_: Index, total: GradientSum) -> GradientSum:
-        part = _rows_between(batch, full * size, rows, None)
-        return add(total, of_rows(full, part), rows - full * size)
+        def add(_: Index, total: GradientSum) -> GradientSum:
+            part = _rows_from(batch, full * self.size)
+            return self._plus(total, full, part, rows - full * self.size, inputs)
 
-    def many_passes() -> GradientSum:
-        total = _loop(full, add_full_pass, zeros, parallel_passes=plan.parallel_passes)
-        has_rest = tf.cast(rows % size > 0, tf.int32)
-        return _loop(has_rest, add_ragged_rest, total, parallel_passes=1)
+        return _loop(tf.cast(rows % self.size > 0, tf.int32), add, total, parallel_passes=1)
 
-    def one_pass() -> list[tf.Tensor]:
-        sums = of_rows(0, batch)
-        with phase_scope("backward"):
-            sums = _with_tables(sums, zeros)
-        return present_leaves(add(zeros, sums, rows))
-
-    known = present_leaves(batch)[0].shape[0]
-    if not spec.jit_compile and known is not None and 0 < known <= size:
-        return with_leaves(zeros, one_pass())
-    if spec.jit_compile or spec.expected_rows is None or spec.expected_rows > size:
-        return many_passes()
-
-    # A branch that is not taken costs time too, because the executor visits each of its operations.
-    # A function that is not inlined is one operation.
-    otherwise = tf.function(
-        lambda: present_leaves(many_passes()),
-        autograph=False,
-        experimental_attributes={"_noinline": True},
-    )
-    is_one = tf.logical_and(rows > 0, rows <= size)
-    return with_leaves(zeros, tf.cond(is_one, one_pass, otherwise))
+    def _zeros(self, inputs: StepInputs) -> GradientSum:
+        return _zeros(self.spec, self.description, inputs)
 
 
-def _rows_between(batch: Batch, start: Index, stop: Index, count: int | None) -> Batch:
-    """Return rows of a batch; `count` is their number, or None if it is not static."""
+def _one_operation(function: Callable[[], list[tf.Tensor]]) -> Callable[[], list[tf.Tensor]]:
+    """Return a branch as one operation: the executor visits each operation of an inlined one."""
+    return tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
+
+
+def _rows_from(batch: Batch, start: Index, count: int | None = None) -> Batch:
+    """Return `count` rows of a batch, a static number as in XLA; None: all rows from `start`."""
+
+    def rows(tensor: tf.Tensor) -> tf.Tensor:
+        others = tensor.shape.rank - 1
+        part = tf.slice(tensor, [start] + [0] * others, [count or -1] + [-1] * others)
+        return tf.ensure_shape(part, [count, *tensor.shape[1:]])
+
     with phase_scope("forward"):
-        return map_present(lambda t: tf.ensure_shape(t[start:stop], [count, *t.shape[1:]]), batch)
+        return map_present(rows, batch)
 
 
 def _zeros(spec: WindowSpec, description: Description, inputs: StepInputs) -> GradientSum:
@@ -247,11 +363,12 @@ def _loop(
 def _add(
     total: GradientSum,
     part: MicroBatchGradients,
-    rows: tf.Tensor,
+    rows: tf.Tensor | int,
     spec: WindowSpec,
     measures_noise: tf.Tensor | None,
 ) -> GradientSum:
     dtype = total.numerator.dtype
+    rows = tf.cast(rows, total.rows.dtype)
     added, added_gradients = total.added_loss, total.added_gradients
     added_rows = total.added_rows
     if added is not None and added_gradients is not None:

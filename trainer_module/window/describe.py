@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch
-from trainer_module.checks.model import reject_assignments
+from trainer_module.checks.model import reject_assignments, why_not_compiled
 from trainer_module.checks.randomness import reject_stateful_draws
 from trainer_module.checks.row_independence import MOST_ROWS, check_rows_are_independent
+from trainer_module.checks.warn_once import log_once
 from trainer_module.common.tensors import Tensors, present_leaves, with_leaves
+from trainer_module.devices.replicas import replica_kind
 from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
@@ -33,6 +36,7 @@ class Description(NamedTuple):
             bytes. It is infinite if the trace does not show it, such as for loops whose number of
             iterations depends on the data. An axis of unknown length counts as 1.
         has_loops: Whether the model has loops, as recurrent layers do.
+        is_compiled: Whether XLA compiles the passes.
     """
 
     has_gradient: tuple[bool, ...]
@@ -41,6 +45,7 @@ class Description(NamedTuple):
     outputs: int | None
     bytes_per_row: float
     has_loops: bool
+    is_compiled: bool
 
     @property
     def separate(self) -> bool:
@@ -52,14 +57,16 @@ def describe(spec: WindowSpec, batch: Batch) -> Description:
     """Trace one micro-batch of the batch's shapes, check it, and return its description.
 
     Raises:
-        ValueError: The loss depends on no trainable variable, the model assigns to a variable, or
-            the model draws random numbers that no seed determines.
+        ValueError: The loss depends on no trainable variable, the model assigns to a variable, the
+            model draws random numbers that no seed determines, or `jit_compile` is true and XLA
+            cannot compile the model.
     """
     check_batch(*batch)
     signature = _signature(batch)
     sums, graph = _trace(spec, signature, separate=False)
     numerator = sums.numerator
-    if sums.added_loss is not None or numerator.shape.rank:
+    separate = sums.added_loss is not None or bool(numerator.shape.rank)
+    if separate:
         sums, graph = _trace(spec, signature, separate=True)
     gradients, added = sums.gradients, sums.added_gradients
     if all(gradient is None for gradient in (*gradients, *(added or ()))):
@@ -69,13 +76,15 @@ def describe(spec: WindowSpec, batch: Batch) -> Description:
         )
     reject_assignments(graph)
     reject_stateful_draws(graph)
+    loops = has_loops(graph)
     return Description(
         has_gradient=tuple(g is not None for g in gradients),
         has_added_gradient=None if added is None else tuple(g is not None for g in added),
         accumulator_dtype=sum_dtype(spec.model),
         outputs=numerator.shape[0] if numerator.shape.rank else None,
         bytes_per_row=bytes_per_row(graph),
-        has_loops=has_loops(graph),
+        has_loops=loops,
+        is_compiled=_is_compiled(spec, batch, has_loops=loops, separate=separate),
     )
 
 
@@ -98,8 +107,51 @@ def check_rows(spec: WindowSpec, batch: Batch, description: Description) -> bool
     )
 
 
-def _signature(batch: Batch) -> Batch:
-    specs = [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in present_leaves(batch)]
+def _is_compiled(spec: WindowSpec, batch: Batch, *, has_loops: bool, separate: bool) -> bool:
+    """Return whether XLA compiles the passes; "auto": on a GPU or with loops, if it can."""
+    if spec.jit_compile is False:
+        return False
+    kind = replica_kind(tf.distribute.get_strategy())
+    if spec.jit_compile == "auto" and kind == "CPU" and not has_loops:
+        return False
+    reason = why_not_compiled(spec.model, batch.features)
+    if spec.jit_compile is True and reason is not None:
+        raise ValueError(f'jit_compile=True: {reason} jit_compile="auto" is XLA where it can be.')
+    if spec.jit_compile == "auto" and reason is None:
+        reason = _error_of_xla(spec, batch, separate=separate)
+    what = ", recurrent layers" if kind == "CPU" and has_loops else ""
+    state = f"compiled with XLA ({kind}{what})" if reason is None else f"without XLA: {reason}"
+    log_once(f"step: {state}", about=spec.model)
+    return reason is None
+
+
+def _error_of_xla(spec: WindowSpec, batch: Batch, *, separate: bool) -> str | None:
+    """Return why XLA cannot compile a micro-batch; None if it can."""
+    specs = present_leaves(_signature(batch, rows=2))
+    if not all(spec.shape.is_fully_defined() for spec in specs):
+        return "axes of the rows differ in size from batch to batch."
+
+    def probe(*leaves: tf.Tensor) -> list[tf.Tensor]:
+        inputs = StepInputs(random_position=(0,))
+        sums = micro_batch_gradients(spec, with_leaves(batch, leaves), inputs, separate=separate)
+        return [x for x in tf.nest.flatten(sums, expand_composites=True) if x is not None]
+
+    compiled = tf.function(probe, autograph=False, jit_compile=True)
+    try:
+        with tf.init_scope():
+            compiled.experimental_get_compiler_ir(*specs)(stage="hlo")
+    except (ValueError, tf.errors.OpError) as error:
+        found = _UNSUPPORTED.search(str(error))
+        return f"XLA does not support {found[1]}." if found else str(error).splitlines()[0]
+    return None
+
+
+# An operation in an error of XLA.
+_UNSUPPORTED = re.compile(r"unsupported operations .*?: (\w+) \(", re.DOTALL)
+
+
+def _signature(batch: Batch, rows: int | None = None) -> Batch:
+    specs = [tf.TensorSpec([rows, *t.shape[1:]], t.dtype) for t in present_leaves(batch)]
     return with_leaves(batch, specs)
 
 

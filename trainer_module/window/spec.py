@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import keras
 import tensorflow as tf
@@ -64,7 +64,8 @@ class WindowSpec:
         loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`.
         added_losses: Whether what layers pass to `add_loss` is a mean or a sum over rows.
         micro_batch_size: Number of rows of one micro-batch.
-        jit_compile: Whether to compile full micro-batches with XLA.
+        jit_compile: Whether to compile with XLA all micro-batches but a shorter last one; "auto":
+            where it pays (see `describe`).
         expected_rows: Number of rows of most batches on one replica, or None.
     """
 
@@ -72,7 +73,7 @@ class WindowSpec:
     loss_fn: LossFunction
     added_losses: AddedLosses = "mean"
     micro_batch_size: int = 1
-    jit_compile: bool = False
+    jit_compile: bool | Literal["auto"] = False
     expected_rows: int | None = None
 
     @property
@@ -201,3 +202,13 @@ def plan_passes(
     parallel = int(min(room, limits.parallel_passes))
     most = min(room // parallel, limits.micro_batches) if merge_micro_batches else 1
     return _Passes(2 ** int(math.log2(most)), parallel)
+
+
+def even_size(rows: int, most: int) -> int:
+    """Return the size of equal passes over so many rows, of at most `most` rows each.
+
+    If no size from half of `most` divides the rows, a shorter pass is left.
+    """
+    if rows <= most:
+        return rows
+    return next((size for size in range(most, most // 2, -1) if rows % size == 0), most)
