@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Literal, NamedTuple
 
 import tensorflow as tf
@@ -25,6 +26,17 @@ def replica_kind(strategy: tf.distribute.Strategy) -> DeviceKind:
     return (
         "GPU" if any("GPU" in name.upper() for name in strategy.extended.worker_devices) else "CPU"
     )
+
+
+@functools.cache
+def gpu_memory() -> int:
+    """Return the memory that TensorFlow may use of the smallest GPU, in bytes; 0 without GPUs."""
+    if not tf.config.list_logical_devices("GPU"):
+        return 0
+    from tensorflow.python.client import device_lib  # no public function has it
+
+    devices = device_lib.list_local_devices()
+    return min(each.memory_limit for each in devices if each.device_type == "GPU")
 
 
 def local_replicas(strategy: tf.distribute.Strategy) -> int:

@@ -17,7 +17,12 @@ from trainer_module.devices.replicas import replica_kind
 from trainer_module.window.gradient_sum import buckets
 from trainer_module.window.micro_batch import micro_batch_gradients
 from trainer_module.window.spec import LIMITS, Batch, StepInputs, WindowSpec
-from trainer_module.window.trace import bytes_per_row, has_loops, operation_types
+from trainer_module.window.trace import (
+    bytes_per_row,
+    has_loops,
+    is_compiled_by_xla,
+    operation_types,
+)
 
 # Number of rows in memory at a time, or "auto".
 ChunkSize: TypeAlias = int | Literal["auto"]
@@ -128,7 +133,7 @@ def sum_tensors_over_replicas(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
 
 
 def _rows_from(data: Tensors, start: Any, chunk_size: int) -> Tensors:
-    compiled = _is_compiled_by_xla()
+    compiled = is_compiled_by_xla()
 
     def rows_of(tensor: Any) -> Any:
         if tensor is None:
@@ -142,25 +147,12 @@ def _rows_from(data: Tensors, start: Any, chunk_size: int) -> Tensors:
     return tf.nest.map_structure(rows_of, data)
 
 
-def _is_compiled_by_xla() -> bool:
-    """Return whether the function that is being traced has `jit_compile=True`, or its caller."""
-    graph: Any = tf.compat.v1.get_default_graph()
-    while graph is not None:
-        context = graph._get_control_flow_context()
-        while context is not None:
-            if context.IsXLAContext():
-                return True
-            context = context.outer_context
-        graph = getattr(graph, "outer_graph", None)
-    return False
-
-
 def _rows_of_chunk(data: Tensors, chunk_size: int) -> int:
     """Return the number of rows of each chunk; in XLA, it divides the number of rows.
 
     XLA pads a smaller last chunk to the size of the others, which would add rows to the result.
     """
-    if not _is_compiled_by_xla():
+    if not is_compiled_by_xla():
         return min(chunk_size, _MOST_CHUNK_ROWS)
     rows = next(t for t in tf.nest.flatten(data) if t is not None).shape[0]
     if rows is None:
@@ -204,7 +196,7 @@ def chunk_function(
     # XLA has no kernel for the vectorised loop, and compiles the loop per row for a minute or more.
     loops = has_loops(traced.graph)
     # It pads tensors whose shape depends on values, which changes the gradients.
-    if (loops or not has_fixed_shapes(traced.graph)) and _is_compiled_by_xla():
+    if (loops or not has_fixed_shapes(traced.graph)) and is_compiled_by_xla():
         raise ValueError(
             "jit_compile=True, and the model has a loop, such as that of LSTM, or a shape that "
             "depends on values, as of tf.boolean_mask: compute gradients of rows without "

@@ -74,7 +74,9 @@ class StepOptions(UpdateOptions):
     """The options of `TrainStep`; its other arguments are model, optimizer, loss and strategy.
 
     Attributes:
-        micro_batch_size: Rows of one micro-batch on one replica.
+        micro_batch_size: Rows of one micro-batch on one replica. A step needs the memory of one
+            micro-batch; small ones are computed together, up to 128 MiB, on a GPU 1/64 of its
+            memory (at least 256 MiB).
         max_consecutive_skips: With `non_finite="skip"`, most windows to skip in a row; the next one
             stops the training.
         added_losses: Whether the values that layers pass to `add_loss` are a "mean" or a "sum" over

@@ -129,7 +129,8 @@ def profile_step(
     data = as_batches(batches, batch_size=batch_size, shuffle=None, seed=None)
     before = SavedState(train_step)
     try:
-        runner = _Runner(_copy(train_step), data)
+        copy = _copy(train_step)
+        runner = _Runner(copy, data)
         per_call = _steps_per_call(runner, steps, steps_per_loop)
         reset_peak()
         seconds, rows = runner.run(steps, per_call)
@@ -142,10 +143,11 @@ def profile_step(
         before.restore()
         follow_steps(train_step.optimizer, train_step.step)  # not the copy's
     parts = {name: each / steps for name, each in divide_wall_time(events).items()}
-    if train_step.options.jit_compile and not parts[XLA_PART]:
+    if copy.is_compiled and not parts[XLA_PART]:
         raise ValueError(
-            f"jit_compile=True: TensorFlow {tf.__version__} does not record the operations of XLA, "
-            "whose time would count as host overhead; profile with jit_compile=False."
+            f"TensorFlow {tf.__version__} does not record the operations of XLA, with which the "
+            "step is compiled: their time would count as host overhead; profile with "
+            "jit_compile=False."
         )
     return StepProfile(
         parts=parts,

@@ -27,7 +27,7 @@ _FIELDS = {
 }
 CALL, OPEN = "trainer_module.call", "trainer_module.open_data"
 """Markers in the trace: a call of the graph, and the creation of an iterator."""
-XLA_PART = "forward and backward (XLA)"
+XLA_PART = "window (XLA)"
 _PARTS: tuple[str, ...] = (
     "reading",
     "forward",

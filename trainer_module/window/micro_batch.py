@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
 from trainer_module.checks.model import computes_in_float16, reject_updates
+from trainer_module.common.layers import replaced_calls
 from trainer_module.common.tensors import Gradient, Variable, VariableValues
 from trainer_module.losses.weighted_loss import loss_sums
 from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
-from trainer_module.window.trace import phase_scope, window_forward_pass
+from trainer_module.window.trace import is_compiled_by_xla, phase_scope, window_forward_pass
 
 # Number of draws of one layer in a micro-batch before two micro-batches share a key.
 _DRAWS_PER_MICRO_BATCH = 1024
@@ -85,7 +86,7 @@ def micro_batch_gradients(
     with tf.GradientTape(persistent=separate) as tape:
         if values:
             tape.watch(variables)
-        with scope, window_forward_pass(), record(tape) as tensors:
+        with scope, window_forward_pass(), record(tape) as tensors, _unknown_ids_as_nan(model):
             outputs = model(batch.features, training=True)
         numerator, denominator = loss_sums(spec.loss_fn, batch.labels, outputs, batch.sample_weight)
         added = _sum([upcast_to_float32(loss) for loss in scope.losses]) if scope.losses else None
@@ -123,6 +124,27 @@ def micro_batch_gradients(
         added_gradients=(None if scaled_added is None else gradients(scaled_added, added_divisor)),
         recorded=of_rows[len(variables) :],
     )
+
+
+@contextlib.contextmanager
+def _unknown_ids_as_nan(model: keras.Model) -> Iterator[None]:
+    """Make what an Embedding returns for an id that it does not have NaN, where XLA compiles.
+
+    XLA would return its first or last row; without XLA, TensorFlow raises an error on a CPU.
+    """
+
+    def checked(layer: keras.layers.Embedding, call: Callable[..., tf.Tensor]) -> object:
+        def look_up(ids: tf.Tensor) -> tf.Tensor:
+            found, ids = call(ids), tf.cast(ids, tf.int64)
+            size = layer.input_dim  # Keras counts negative ids from the end
+            is_known = tf.logical_and(ids >= -size, ids < size)[..., tf.newaxis]
+            return tf.where(is_known, found, tf.constant(float("nan"), found.dtype))
+
+        return look_up
+
+    tables = [x for x in model._flatten_layers() if isinstance(x, keras.layers.Embedding)]
+    with replaced_calls((x, checked(x, x.call)) for x in tables if is_compiled_by_xla()):
+        yield
 
 
 def _stacked(of_outputs: list[list[Gradient]]) -> list[Gradient]:

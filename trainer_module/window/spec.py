@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.common.tensors import AddedLosses, LossFunction, Tensors, VariableValues
-from trainer_module.devices.replicas import DeviceKind, Share
+from trainer_module.devices.replicas import DeviceKind, Share, gpu_memory
 
 # An int, or an integer scalar tensor.
 Index: TypeAlias = tf.Tensor | int
@@ -148,7 +148,8 @@ class _Limits(NamedTuple):
 # Measured gain: compare with `ours, one by one` of benchmarks/step_time.py.
 LIMITS: dict[DeviceKind, _Limits] = {
     "CPU": _Limits(128 * 2**20, micro_batches=4, parallel_passes=2),
-    # A GPU runs one kernel after another, so parallel passes gain little.
+    # A GPU runs one kernel after another, so parallel passes gain little. The bytes are the least:
+    # 1/64 of its memory may be more.
     "GPU": _Limits(256 * 2**20, micro_batches=32, parallel_passes=1),
 }
 
@@ -194,6 +195,9 @@ def plan_passes(
     if concurrent_passes > 1:
         return _Passes(1, concurrent_passes)
     limits = LIMITS[kind]
+    if kind == "GPU":
+        room = max(limits.bytes_at_once, gpu_memory() // 64)
+        limits = limits._replace(bytes_at_once=room)
     if has_loops:
         limits = limits._replace(micro_batches=8 * limits.micro_batches, parallel_passes=1)
     if size <= 0:

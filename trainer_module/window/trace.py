@@ -36,6 +36,19 @@ def phase_of(name: str) -> _Phase | None:
     return "backward" if found[-1] == "forward" and _GRADIENT in name else found[-1]
 
 
+def is_compiled_by_xla() -> bool:
+    """Return whether the function that is being traced has `jit_compile=True`, or its caller."""
+    graph: Any = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        context = graph._get_control_flow_context()
+        while context is not None:
+            if context.IsXLAContext():
+                return True
+            context = context.outer_context
+        graph = getattr(graph, "outer_graph", None)
+    return False
+
+
 _LOOPS = ("While", "StatelessWhile")
 # Operations that pass tensors between iterations of a loop, or to the gradient's loop.
 _LISTS = (*_LOOPS, "EmptyTensorList", "TensorList", "Identity", "ZerosLike", "Placeholder")

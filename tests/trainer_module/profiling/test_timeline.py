@@ -45,7 +45,7 @@ EXPECTED = {
     "reading": 10 + 5,
     "forward": 8,
     "backward": 6 + 4 / 2,
-    "forward and backward (XLA)": 20,
+    "window (XLA)": 20,
     "reduction over replicas": 4 / 2 + 4,
     "update": 4,
     # Python before the first operation and between the calls, the executor, the step's own.
