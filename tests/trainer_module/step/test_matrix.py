@@ -48,5 +48,6 @@ WHOLE_SPACE = st.builds(
 @given(cell=WHOLE_SPACE, narrow=st.booleans())
 def test_any_cell_on_one_device(strategies, cell, narrow):
     if narrow:
-        cell = dataclasses.replace(cell, precision="float32", optimizer="sgd")
+        # Clipping divides by the norm, which magnifies the rounding of float32.
+        cell = dataclasses.replace(cell, precision="float32", optimizer="sgd", clip_norm=None)
     check(cell, strategies)
