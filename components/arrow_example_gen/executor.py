@@ -259,7 +259,7 @@ def open_input(exec_properties: Mapping[str, Any], split_pattern: str) -> Table:
         table = TfrecordTable(tuple(files))
     else:
         folders = [literal_folder(folder, each) for each in patterns]
-        table = parquet.open_table(files, folders, options.get("shorter_lists", []))
+        table = parquet.open_table(files, folders)
     if table.dropped:
         logging.warning("%s", table.dropped)
     return table

@@ -7,7 +7,6 @@ and pandas write them.
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
 import re
 import traceback
@@ -26,13 +25,12 @@ import pyarrow.types as types
 from components.arrow_example_gen.columns import (
     Agreed,
     Block,
-    Hole,
     Kind,
     Part,
     Table,
     as_lists,
     check_time_zone,
-    holes,
+    fits,
     is_list,
     kind_of,
 )
@@ -111,7 +109,6 @@ class ParquetTable(Table):
         left_out: name -> the Arrow type that tf.Example cannot hold.
         groups: file -> the number of rows of each of its row groups.
         keys: file -> columns by the names of its folders.
-        whole: columns of lists of ints that must not lose a value.
     """
 
     columns: Mapping[str, Kind | None]
@@ -120,7 +117,6 @@ class ParquetTable(Table):
     left_out: Mapping[str, str]
     groups: Mapping[str, Sequence[int]]
     keys: Mapping[str, _FolderKeys]
-    whole: frozenset[str] = frozenset()
 
     @property
     def dropped(self) -> str:
@@ -186,80 +182,34 @@ class ParquetTable(Table):
         """Return columns of a block as `as_lists` has them.
 
         Raises:
-            ValueError: a column's values do not fit its kind, or one of `whole` would lose a value:
-                names file, row group, row and type.
+            ValueError: a column's values do not fit its kind, or a value is missing in a list of
+                several ints: names file, row group, row and type.
         """
         lists = []
         for name, kind in kinds.items():
             if kind is None:
                 continue
             column = block.column(name)
-            if name in self.whole and kind == "int" and is_list(column.type):
-                _refuse_holes(name, column, block)
             try:
                 lists.append(as_lists(column, kind))
             except pa.ArrowException as error:
-                row = next(i for i in range(len(column)) if not _converts(column.slice(i, 1), kind))
+                row = next(i for i in range(len(column)) if not fits(column.slice(i, 1), kind))
+                place = block.places[row] % (1 << _GROUP_BITS)
                 raise ValueError(
-                    f"{_place(block, row)}: column {name!r}, {column.type}, cannot be written as "
-                    f"{kind} ({error}). Write it as another type, such as text, or leave it out "
-                    "of the file."
+                    f"{block.part[0]}, row group {block.part[1]}, row {place}: column {name!r}, "
+                    f"{column.type}, cannot be written as {kind} ({error}). Write it as another "
+                    "type, such as text, or floats with NaN in lists, or leave it out of the file."
                 ) from None
         return lists
 
-    def first_hole(self, name: str) -> Hole | None:
-        """Return the first row whose list gets shorter in tf.Example; None without one.
 
-        Reads the whole column, where it is one of lists of ints.
-        """
-        if name not in self.lists or self.columns.get(name) != "int":
-            return None
-        for block in self.all_blocks([name]):
-            column = block.cells[0]
-            rows = block.places[holes(column)] if is_list(column.type) else block.places[:0]
-            if len(rows):
-                number = int(rows[0]) % (1 << _GROUP_BITS)
-                return Hole(block.part[0], block.part[1], number, column.type)
-        return None
-
-
-def _place(block: Block, row: int) -> str:
-    file, number, _ = block.part
-    return f"{file}, row group {number}, row {block.places[row] % (1 << _GROUP_BITS)}"
-
-
-def _refuse_holes(name: str, column: pa.Array, block: Block) -> None:
-    rows = holes(column)
-    if len(rows):
-        raise ValueError(
-            f"{_place(block, int(rows[0]))}: column {name!r}, "
-            f"{column.type}, has a list with a missing value. A list of ints in a tf.Example has "
-            "no missing value: what follows it would move up by one. Write the lists as floats, "
-            "where it is NaN, or, where the order does not matter, name the column in "
-            "ArrowExampleGen(shorter_lists=[...])."
-        )
-
-
-def _converts(column: pa.Array, kind: Kind) -> bool:
-    try:
-        as_lists(column, kind)
-    except pa.ArrowException:
-        return False
-    return True
-
-
-def open_table(
-    files: Sequence[str],
-    folders: str | Sequence[str],
-    shorter_lists: Sequence[str] = ("*",),
-) -> ParquetTable:
+def open_table(files: Sequence[str], folders: str | Sequence[str]) -> ParquetTable:
     """Read the footers.
 
     Args:
         files: paths, on any file system that Beam knows.
         folders: where they were found: `key=value` folders below are columns. Several: of each
             file the deepest that it lies below.
-        shorter_lists: names or globs of columns of ints whose lists may lose missing values.
 
     Raises:
         ValueError: a file is neither; one has two columns of one name; one lacks a column of the
@@ -294,10 +244,7 @@ def open_table(
         is_whole = any(isinstance(dict(each)[name], int) for each in keys.values())
         columns[name] = "int" if is_whole else "string"
     lists = frozenset(name for name, kind in known.items() if is_list(kind))
-    whole = (n for n in lists if not any(fnmatch.fnmatchcase(n, each) for each in shorter_lists))
-    return ParquetTable(
-        tuple(files), columns, lists, empty, left_out, groups, keys, frozenset(whole)
-    )
+    return ParquetTable(tuple(files), columns, lists, empty, left_out, groups, keys)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,6 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.nearest_file import did_you_mean
 from pipeline.common.sources import COLUMNAR, SUFFIXES, Source
 from pipeline.config.config import PACKAGE_SCHEME, DataConfig, is_remote
-from transform.spec.common import OTHERS
 
 if TYPE_CHECKING:
     from tfx.dsl.components.base.base_node import BaseNode
@@ -181,7 +180,7 @@ def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
         return ArrowExampleGen(csv=data.csv, **arguments)
     if data.source == "tfrecord":
         return ArrowExampleGen(tfrecord=True, **arguments)
-    return ArrowExampleGen(shorter_lists=_shorter_lists(data, features), **arguments)
+    return ArrowExampleGen(**arguments)
 
 
 def _window(data: DataConfig) -> Any:
@@ -203,19 +202,6 @@ def split_column(data: DataConfig, features: FeatureSpec) -> str | None:
     if data.split.by == "stratified" and data.split.column is None and features.label is not None:
         return features.label.column
     return data.split.column
-
-
-def _shorter_lists(data: DataConfig, features: FeatureSpec) -> list[str]:
-    """Return the columns whose lists of ints may lose missing values.
-
-    For local data, all columns, because `peek` has checked their use. For remote data, which is not
-    checked, the columns that are used as sets.
-    """
-    if not is_remote(data.path) and not is_remote(data.eval_path or ""):
-        return ["*"]
-    sets = [group for group in features.groups if group.kind == "multi_hot"]
-    names = [name for group in sets for name in group.columns or (OTHERS,)]
-    return ["*" if name == OTHERS else name for name in names]
 
 
 def _input(data: DataConfig) -> tuple[str, Any]:

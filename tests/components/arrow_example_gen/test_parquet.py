@@ -144,16 +144,6 @@ def test_a_damaged_row_group_is_an_error(tmp_path):
         list(table.all_blocks(["x"]))
 
 
-def test_the_first_list_that_a_missing_int_shortens(tmp_path):
-    lists = pa.array([[1], [None], [2, 3], [4, 5], [6], [7, None]])
-    file = write(tmp_path / "a", ints=lists, floats=lists.cast(pa.list_(pa.float64())))
-    table = open_table([file], str(tmp_path))
-    hole = table.first_hole("ints")
-    assert hole is not None
-    assert (Path(hole.file).name, hole.group, hole.row) == ("a", 2, 1)
-    assert table.first_hole("floats") is None
-
-
 def test_columns_of_one_name_are_refused_with_the_name(tmp_path):
     twice = pa.table([[1, 2], [3, 4], [0, 1]], names=["x", "x", "y"])
     pq.write_table(pa.table({"x": [1], "y": [0]}), tmp_path / "0")
