@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -354,47 +353,11 @@ def _merged(
     return merged
 
 
-@contextlib.contextmanager
-def damage_named(*uris: str, beam_args: Iterable[Any]) -> Iterator[None]:
-    """Replace an error of reading the examples under `uris` by one that names the place.
-
-    Beam's and TFX's readers do not. The ends of the files are read before, because Beam takes an
-    empty file for one without rows.
-
-    Args:
-        uris: folders of Examples artifacts.
-        beam_args: of the node: Beam opens remote files with these options.
-
-    Raises:
-        ValueError: a file of the examples is damaged; names it and the row group.
-    """
-    from apache_beam.io.filesystems import FileSystems
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    FileSystems.set_options(PipelineOptions(list(beam_args)))
-    if damage := find_damage(*uris, ends_only=True):
-        raise ValueError(damage)
-    try:
-        yield
-    except Exception as error:
-        damage = find_damage(*uris) if may_be_damage(error) else None
-        if damage is not None:
-            raise ValueError(damage) from error
-        raise
-
-
-def may_be_damage(error: BaseException) -> bool:
-    """Return whether Arrow raised the error, also on a worker: then its text is in the message."""
-    text = "".join(traceback.format_exception(error)).lower()
-    return "pyarrow" in text or "parquet" in text
-
-
-def find_damage(*uris: str, ends_only: bool = False) -> str | None:
+def find_damage(*uris: str) -> str | None:
     """Return a sentence about the first Parquet file that cannot be read; None if all can.
 
     Args:
         uris: folders of Examples artifacts.
-        ends_only: whether to read no rows, only the ends of the files, which say what is in them.
     """
     from tfx.dsl.io import fileio
 
@@ -405,7 +368,7 @@ def find_damage(*uris: str, ends_only: bool = False) -> str | None:
         try:
             with open_raw(file) as stream:
                 parquet = pq.ParquetFile(stream)
-                for number in range(0 if ends_only else parquet.num_row_groups):
+                for number in range(parquet.num_row_groups):
                     place = f"{file}, row group {number}"
                     for _ in parquet.iter_batches(row_groups=[number]):
                         pass
