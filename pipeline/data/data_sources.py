@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from components.arrow_example_gen.decompress import content_name
 from components.arrow_example_gen.spans import (
     Span,
     escape,
@@ -22,7 +23,7 @@ from components.arrow_example_gen.spans import (
 )
 from pipeline.common.errors import ConfigError
 from pipeline.common.nearest_file import did_you_mean
-from pipeline.common.sources import COLUMNAR, SUFFIXES, Source
+from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
 from pipeline.config.config import PACKAGE_SCHEME, DataConfig, is_remote
 
 if TYPE_CHECKING:
@@ -239,11 +240,20 @@ def _common_folder(first: str, second: str) -> str:
     return "/".join(parts) or "/"
 
 
-def source_of_folder(folder: Path) -> Source:
-    """Return the format of the files in a folder or below it; Parquet if there are none."""
-    found = {SUFFIXES.get(file.suffix.lower()) for file in _visible(folder)}
-    present: list[Source] = [source for source in COLUMNAR if source in found]
-    return present[0] if present else "parquet"
+def source_of(path: str) -> Source:
+    """Return the format of a file by its name, or of the files in a folder or below it.
+
+    Raises:
+        ConfigError: The name does not identify the format.
+    """
+    if Path(path).is_dir():
+        found = {SUFFIXES.get(file.suffix.lower()) for file in _visible(Path(path))}
+        present: list[Source] = [source for source in COLUMNAR if source in found]
+        return present[0] if present else "parquet"
+    for suffix in reversed(Path(content_name(path)).suffixes):
+        if suffix.lower() in SUFFIXES:
+            return SUFFIXES[suffix.lower()]
+    raise ConfigError(unknown_format(path))
 
 
 def _pattern_below(folder: Path, path: str, field: str, source: Source) -> str:

@@ -26,9 +26,9 @@ from pipeline.common.sources import SUFFIXES, Source
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.config.config_file import config_of_text
 from pipeline.data.csv_guess import CsvGuess, guess_csv
-from pipeline.data.data_sources import files
+from pipeline.data.data_sources import files, source_of
 from pipeline.data.tables import Rows
-from pipeline.features.column_facts import ColumnFacts, DataFacts, measure, source_of
+from pipeline.features.column_facts import ColumnFacts, DataFacts, measure
 from pipeline.features.feature_rules import is_small_whole, label_of
 from pipeline.features.splits import (
     FEW_ROWS,

@@ -21,11 +21,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
-from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
+from pipeline.common.sources import COLUMNAR, Source
 from pipeline.data import data_sources
-from pipeline.data.data_sources import source_of_folder
 from pipeline.data.tables import open_csv, open_table
 
 if TYPE_CHECKING:
@@ -86,22 +84,8 @@ class InputRows:
 
 
 def format_of(path: str) -> Source:
-    """Return the format of a file by its name.
-
-    Raises:
-        ConfigError: The name does not identify the format, or the compression is not supported.
-    """
-    if path == _STANDARD_INPUT:
-        return "csv"
-    if Path(path).is_dir():
-        return source_of_folder(Path(path))
-    try:
-        suffix = Path(content_name(path)).suffix.lower()
-    except ValueError as error:
-        raise ConfigError(f"--data: {error}") from None
-    if suffix in SUFFIXES:
-        return SUFFIXES[suffix]
-    raise ConfigError(unknown_format(path))
+    """Return the format of a file by its name; CSV for standard input."""
+    return "csv" if path == _STANDARD_INPUT else data_sources.source_of(path)
 
 
 @contextlib.contextmanager

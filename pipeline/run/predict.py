@@ -20,7 +20,7 @@ from pipeline.common.json_types import JsonValue
 from pipeline.common.output_file import output_file
 from pipeline.common.sources import Source
 from pipeline.run.input_rows import InputRows, cell_reading, format_of, input_files, open_rows
-from pipeline.run.predictor import Predictions, Predictor, latest_version
+from pipeline.run.predictor import Predictions, Predictor, find_version
 from pipeline.run.raw_rows import Wrong
 from shared_core.atomic_files import message_stream
 
@@ -97,7 +97,7 @@ def predict(
             another type.
     """
     kind = kind or format_of(source)
-    version = latest_version(model)
+    version = Path(find_version(str(model)))
     with input_files(source, kind) as files:
         if output is not None and output.exists() and any(map(output.samefile, files)):
             raise ConfigError(f"--output={output}: is the input file; name another file.")

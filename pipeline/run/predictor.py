@@ -14,6 +14,7 @@ import numpy as np
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.common.nearest_file import did_you_mean
+from pipeline.common.object_stores import register_file_systems
 from pipeline.run.raw_rows import ModelRows, Wrong, model_rows
 
 if TYPE_CHECKING:
@@ -146,26 +147,34 @@ _TRANSFORM = "transform_features"
 _OF_A_CLASSIFIER = {"outputs", "prediction", "classes", "probabilities"}
 
 
-def latest_version(model: Path) -> Path:
-    """Return the SavedModel, or the highest-numbered version below the folder.
+def find_version(place: str) -> str:
+    """Return the SavedModel at a place, or the highest-numbered version below it.
 
     Raises:
-        ConfigError: There is no SavedModel.
+        ConfigError: There is no SavedModel, or the place cannot be read.
     """
-    if (model / "saved_model.pb").is_file():
-        return model
-    versions = [
-        folder
-        for folder in (model.iterdir() if model.is_dir() else ())
-        if folder.name.isdigit() and (folder / "saved_model.pb").is_file()
-    ]
+    from tensorflow.io import gfile
+
+    register_file_systems(place)
+    place = place.rstrip("/")
+    try:
+        if gfile.exists(f"{place}/saved_model.pb"):
+            return place
+        names = [name.rstrip("/") for name in gfile.listdir(place)] if gfile.isdir(place) else []
+        versions = [n for n in names if n.isdigit() and gfile.exists(f"{place}/{n}/saved_model.pb")]
+    except Exception as error:  # no credentials, no such bucket, no network
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise ConfigError(
+            f"--model={place}: cannot be read ({reason}). Check the credentials of this machine, "
+            "or name a copy on it."
+        ) from None
     if not versions:
         raise ConfigError(
-            f"--model={model}: no SavedModel there, and none in a numbered folder below. "
-            + ("" if model.exists() else did_you_mean(model))
+            f"--model={place}: no SavedModel there, and none in a numbered folder below. "
+            + ("" if "://" in place or gfile.exists(place) else did_you_mean(Path(place)))
             + "`python -m pipeline run` prints where it pushed the model."
         )
-    return max(versions, key=lambda folder: int(folder.name))
+    return f"{place}/{max(versions, key=int)}"
 
 
 class Predictor:

@@ -55,7 +55,6 @@ PIPE_WIDTH = 120
 def run(
     config: PipelineConfig,
     *,
-    file: Path | None = None,
     wait: bool = False,
     quiet: bool = False,
     as_json: bool = False,
@@ -64,7 +63,6 @@ def run(
 
     Args:
         config: The checked configuration.
-        file: Its YAML, for the commands that the run proposes.
         wait: Wait for a run that uses the same output folder (default: exit with code 4).
         quiet: Print only the verdict, and warnings and errors to standard error.
         as_json: Print everything to standard error; the caller prints the outcome's document.
@@ -87,7 +85,7 @@ def run(
     }
     try:
         with exclusive_run(_command(), places, wait=wait, say=say):
-            return _run_alone(config, (out, err), consoles_of, file=file)
+            return _run_alone(config, (out, err), consoles_of)
     except AlreadyRunning as refusal:
         print(refusal, file=sys.stderr)
         return RunOutcome.failure(exit_codes.IN_USE, str(refusal))
@@ -97,8 +95,6 @@ def _run_alone(
     config: PipelineConfig,
     streams: tuple[Console, Console],
     consoles_of: Callable[[Console, Console], views.Consoles],
-    *,
-    file: Path | None,
 ) -> RunOutcome:
     started = datetime.now().astimezone()
     log = config.log_folder / f"run-{started:%Y%m%d-%H%M%S}.log"
@@ -108,7 +104,7 @@ def _run_alone(
     kinds = [(each.is_terminal, each.width) for each in streams]
     with logs_to(log) as terminal, absl_to_stderr():
         consoles = consoles_of(*map(_console, terminal, kinds))
-        return _run(config, consoles, file=file, log=log, started=started)
+        return _run(config, consoles, log=log, started=started)
 
 
 def _console(stream: TextIO, kind: tuple[bool, int]) -> Console:
@@ -126,7 +122,6 @@ def _run(
     config: PipelineConfig,
     consoles: views.Consoles,
     *,
-    file: Path | None,
     log: Path,
     started: datetime,
 ) -> RunOutcome:
@@ -193,7 +188,7 @@ def _run(
         written = write_summary(config, content)
         views.print_text(console, f"summary   {short(written)}")
         views.print_text(console, f"page      {short(record.page)}")
-    show_next_steps(result, file, console)
+    show_next_steps(result, console)
     code = exit_codes.NOT_BLESSED if _is_refused(result, state) else exit_codes.DONE
     return RunOutcome(code, content)
 

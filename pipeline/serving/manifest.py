@@ -17,11 +17,11 @@ from pipeline.common.json_types import JsonObject
 from pipeline.common.output_file import output_file
 from pipeline.config.cluster import KubeflowConfig, VertexConfig
 from pipeline.config.config import PipelineConfig
+from pipeline.run.predictor import find_version
 from pipeline.serving.model import (
     SIGNATURES,
     ExportedModel,
     ServingTarget,
-    find_version,
     mapped,
     read_model,
     request_body,
