@@ -330,8 +330,6 @@ def _split_of(data: DataFacts, facts: ColumnFacts, target: JsonObject) -> _Split
     if not problem:
         follow = f"Rows follow each other in time by {order.column!r}"
         return _Split(section, f"{follow}: the latest {percent} % are held out.")
-    if order.column not in data.values:  # several columns
-        section = {**section, "column": "NAME"}
     warning = RunWarning(
         what=f"rows follow each other in time by {order.column!r}, but {problem}: the split is "
         "random, so that neighbors in time are in both splits",
