@@ -52,9 +52,7 @@ _INT64 = range(-(2**63), 2**63)
 def _folder_keys(files: Sequence[str], folders: Sequence[str]) -> dict[str, _FolderKeys]:
     """Return the keys and values of each file's folders: ints if all values of a key are.
 
-    Args:
-        files: Paths.
-        folders: Where they were found. Of each file the deepest one that it lies below counts.
+    Of the folders where files were found, the deepest one above a file counts.
 
     Raises:
         ValueError: A path names a key twice, or two files have different keys.
@@ -203,12 +201,9 @@ class ParquetTable(Table):
 
 
 def open_table(files: Sequence[str], folders: str | Sequence[str]) -> ParquetTable:
-    """Read the footers.
+    """Read the footers of files, on any file system that Beam knows.
 
-    Args:
-        files: paths, on any file system that Beam knows.
-        folders: where they were found: `key=value` folders below are columns. Several: of each
-            file the deepest that it lies below.
+    `key=value` folders below `folders`, where the files were found, are columns.
 
     Raises:
         ValueError: a file is neither; one has two columns of one name; one lacks a column of the

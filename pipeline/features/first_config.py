@@ -77,12 +77,11 @@ def init_file(
     """Write the YAML for a data file.
 
     Args:
-        path: A CSV, Parquet, Arrow or TFRecord file, a glob of them, or `package://...`.
+        path: A file, a glob of files, or `package://...`.
         label: The column to predict; None: one with a usual name (`target`, `class`), or else the
             last possible one.
         source: The data's format; None: derived from its name.
-        header: Whether the first line of CSV names the columns; None: it does, and a first line
-            that looks like data is an error.
+        header: Whether the first line of CSV names the columns, see `CsvOptions`.
         output: YAML file to write; None: the data's name with `.yaml`, in the working directory.
         force: Overwrite `output` if it exists.
         check: Called with the configuration before it is written; may raise ConfigError.

@@ -38,14 +38,9 @@ _UNKNOWN = "artifacts_without_metadata"
 
 
 def check_artifacts(folder: str, metadata: Path) -> list[str]:
-    """Correct the metadata of an output folder, and move unknown artifacts away.
+    """Correct the metadata of `output.folder`; return a sentence for each change to report.
 
-    Args:
-        folder: `output.folder`.
-        metadata: SQLite file of ML Metadata; may be missing.
-
-    Returns:
-        A sentence for each change that a user should know.
+    Unknown artifacts are moved away. The SQLite file of ML Metadata may be missing.
     """
     places = Places.of(folder, metadata)
     store = open_store(metadata, writable=True) if metadata.is_file() else None

@@ -47,7 +47,7 @@ def exclusive_run(
     Args:
         command: The command of this run, shown to others.
         places: An existing folder, or a file, by field of the configuration.
-        wait: Wait for other runs to end instead of raising AlreadyRunning.
+        wait: Wait for other runs to end.
         say: Receives a line about a run that is waited for or that was killed.
 
     Raises:

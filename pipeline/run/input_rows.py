@@ -73,13 +73,7 @@ class InputRows:
     needed: Mapping[str, Kind] = field(default_factory=dict)
 
     def location(self, column: str, text: str, row: int) -> str:
-        """Return `, line 17` for a cell, or `, row 3` for a format without lines.
-
-        Args:
-            column: Name of the column.
-            text: Text of the cell.
-            row: Number of the row, from 0.
-        """
+        """Return `, line 17` for a cell, or `, row 3` of row 2, from 0, for other formats."""
         return self.place(column, text) or f", row {row + 1}"
 
 
@@ -110,14 +104,10 @@ def input_files(path: str, kind: Source) -> Iterator[list[Path]]:
 def open_rows(
     files: Sequence[Path], shown: str, kind: Source, options: CsvOptions, *, skip: bool
 ) -> InputRows:
-    """Open a file, or the files of one Parquet or Arrow table.
+    """Open a file, or the files of one Parquet or Arrow table, from `input_files`.
 
-    Args:
-        files: Files on this machine, from `input_files`.
-        shown: The path that the user gave, for messages.
-        kind: The format.
-        options: The CSV dialect; how its cells are read holds for the texts of all formats.
-        skip: Skip rows that cannot be read.
+    How `options` say that cells are read holds for the texts of all formats. With `skip`, rows that
+    cannot be read are skipped. `shown` is the path for messages.
 
     Raises:
         ConfigError: The file does not have this format.
@@ -267,16 +257,8 @@ def cell_reading(
 ) -> CsvOptions:
     """Return how to read the cells of rows for a model; print what differs from its training data.
 
-    Words for missing values, number formats and the decimal mark hold for the texts of all formats.
-    What the YAML of `--config` sets wins over what the model says. UTF-8 is read
-    as such where the training data had another encoding.
-
-    Args:
-        version: Folder of the SavedModel, on any file system of TensorFlow.
-        files: The files of rows, on this machine.
-        shown: Their path for messages.
-        kind: Their format.
-        given: `data.csv` of `--config`; None: no `--config`.
+    What the YAML of `--config` sets (`given`) wins over what the model says. UTF-8 is read as such
+    where the training data had another encoding. `shown` is the path of the files for messages.
     """
     from components import CsvOptions
 

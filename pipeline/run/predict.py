@@ -80,17 +80,13 @@ def predict(
 
     Args:
         model: A SavedModel, or the folder of its numbered versions.
-        source: CSV with a header line, Parquet, Arrow or TFRecord of tf.Example; a folder or a
-            glob of Parquet or Arrow files; `-` for standard input. It needs every raw
-            column that the model reads, in any order. `package://` paths work as in the YAML.
-        output: CSV to write, with the kept columns and the predictions. None: show the first rows.
+        source: A file, `package://...`, a folder or glob of Parquet or Arrow files, or `-`. It
+            needs every raw column that the model reads, in any order.
+        output: CSV to write; None: show the first rows.
         kind: Format of `source`; None: derived from its name.
         keep: Columns of the input to write; None: all.
         on_error: Whether a row that the model cannot take is an error, or is skipped and counted.
         csv_options: `data.csv` of a YAML; what it sets wins over what the model says of the cells.
-
-    Returns:
-        0.
 
     Raises:
         ConfigError: The model or the file does not exist, a column is missing, or a cell has

@@ -181,10 +181,7 @@ class Predictor:
     """A loaded SavedModel, the types of its raw columns, and the meaning of its outputs."""
 
     def __init__(self, version: Path):
-        """Load a SavedModel.
-
-        Args:
-            version: Folder of the SavedModel.
+        """Load a SavedModel from its folder.
 
         Raises:
             ConfigError: It cannot be loaded, or was not pushed by this pipeline.
@@ -221,12 +218,8 @@ class Predictor:
     ) -> tuple[Predictions, list[Wrong]]:
         """Return predictions of the rows that the model can take, and errors for the others.
 
-        Args:
-            batch: Has every column of `kinds`, with texts or values.
-            texts: How texts write numbers.
-
-        Returns:
-            Column -> `[rows]`, without the wrong rows; and the first wrong value of each wrong row.
+        The batch has every column of `kinds`, as texts or values. Predictions are column ->
+        `[rows]`, without the wrong rows; of each of these, its first wrong value is returned.
         """
         import tensorflow as tf
 

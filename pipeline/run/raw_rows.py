@@ -58,13 +58,7 @@ class ModelRows:
 
 
 def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], texts: NumberTexts) -> ModelRows:
-    """Convert a batch to the types that a model takes.
-
-    Args:
-        batch: Has every column of `kinds`, with texts or values.
-        kinds: Type of each raw column of the model.
-        texts: How texts write numbers.
-    """
+    """Convert a batch with every column of `kinds`, as texts or values, to the model's types."""
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import as_lists

@@ -43,20 +43,8 @@ class RunOutcome(NamedTuple):
     def failure(
         cls, code: int, message: str, *, node: str | None = None, log: Path | None = None
     ) -> RunOutcome:
-        """Return the end of a run without a summary.
-
-        Args:
-            code: The exit code.
-            message: What is wrong, and how to fix it.
-            node: The node that failed or was interrupted, if one had started.
-            log: The log of the run, if it had started.
-        """
-        error = {
-            "message": message,
-            "node": node,
-            "exit_code": code,
-            "log": None if log is None else str(log),
-        }
+        """Return the end of a run without a summary: its node and log, if these had started."""
+        error = {"message": message, "node": node, "exit_code": code, "log": log and str(log)}
         return cls(code, {"error": error})
 
     def print_json(self) -> None:
@@ -76,14 +64,8 @@ def keep_record(
 ) -> RunRecord | None:
     """Write the record and the page of a run that ended; return None if no node started.
 
-    Args:
-        config: The configuration that ran.
-        state: The nodes of the run.
-        started: The start of the run.
-        command: The command that started it.
-        rows: Returns the number of rows of each split.
-        error: Why the run failed; empty if it did not.
-        result: What the run found; None: it is loaded.
+    `rows` returns the number of rows of each split, and `error` says why the run failed. Without a
+    `result`, it is loaded.
     """
     if all(node.status == "waiting" for node in state.nodes):
         return None

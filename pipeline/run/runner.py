@@ -67,9 +67,6 @@ def run(
         quiet: Print only the verdict, and warnings and errors to standard error.
         as_json: Print everything to standard error; the caller prints the outcome's document.
 
-    Returns:
-        The exit code of the process, and the run as a JSON document.
-
     Raises:
         ConfigError: The preflight found an error; nothing has run.
     """
