@@ -49,17 +49,17 @@ def missing_words(words: Mapping[str, int], values: int) -> list[str] | None:
     """
     if sum(words.values()) > values or len(words) > _FEW_WORDS:
         return None
-    others = {word: cells for word, cells in words.items() if not _means_missing(word)}
+    others = {
+        word: cells
+        for word, cells in words.items()
+        if word.lower() not in _MISSING and not _ZERO_DATE_WORD.fullmatch(word)
+    }
     if sum(others.values()) > _RARE * (values + sum(words.values())):
         return None
     unknown = [word for word in others if word.lower() not in _OFTEN_MISSING]
     if unknown and (values < _ENOUGH or not all(map(_may_mean_missing, unknown))):
         return None
     return list(words)
-
-
-def _means_missing(word: str) -> bool:
-    return word.lower() in _MISSING or _ZERO_DATE_WORD.fullmatch(word) is not None
 
 
 def _may_mean_missing(word: str) -> bool:

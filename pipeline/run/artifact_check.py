@@ -75,7 +75,8 @@ def _correct(store: MetadataStore, places: Places) -> list[str]:
         if PUSHED_DESTINATION in artifact.custom_properties:
             pushed = artifact.custom_properties[PUSHED_DESTINATION]
             pushed.string_value = places.beside(pushed.string_value, artifact.uri)
-            whole = whole and _holds_files_of(pushed.string_value, uri)
+            if whole and "://" not in pushed.string_value:  # a copy, which may have more files
+                whole = _sizes(Path(uri)).items() <= _sizes(Path(pushed.string_value)).items()
         artifact.uri = uri
         if not whole and artifact.state == mlmd.Artifact.LIVE:
             gone[Path(uri).parts[-3]] += 1
@@ -130,13 +131,6 @@ def _is_whole(uri: str, places: Places) -> bool:
     except (OSError, ValueError):
         return path.is_file() or bool(_sizes(path))
     return _sizes(path) == listed
-
-
-def _holds_files_of(copied: str, uri: str) -> bool:
-    """Return whether a copy of an artifact has all its files; it may have more."""
-    if "://" in copied:
-        return True
-    return _sizes(Path(uri)).items() <= _sizes(Path(copied)).items()
 
 
 def _list_files(uri: str, places: Places) -> None:

@@ -216,16 +216,15 @@ def _write(kept: Sequence[str], first: _Batch, rest: Iterator[_Batch], output: P
         writer.writerow([*kept, *names])
         for batch in chain([first], rest):
             cells = [[_cell(value) for value in column] for column in batch.kept]
-            values = [_number_cells(batch.predictions[name]) for name in names]
+            # The shortest text of a float32 (1.700002e+09) is another number.
+            values = [
+                each.astype(np.float64) if each.dtype.kind == "f" else each
+                for each in map(batch.predictions.__getitem__, names)
+            ]
             writer.writerows(zip(*cells, *values, strict=True))
             rows += len(batch.numbers)
             progress.update(task, completed=rows)
     return rows
-
-
-def _number_cells(values: np.ndarray) -> np.ndarray:
-    """Return floats as float64: the shortest text of a float32 (1.700002e+09) is another number."""
-    return values.astype(np.float64) if values.dtype.kind == "f" else values
 
 
 def _cell(value: JsonValue) -> JsonValue:
@@ -246,13 +245,9 @@ def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
     for name, place in zip(kept, places, strict=True):
         columns[name] = [str(_cell(batch.kept[place][i])) for i in rows]
     for name, values in batch.predictions.items():
-        columns[name] = [_shown(values[i]) for i in rows]
+        columns[name] = [v if isinstance(v := values[i], str) else f"{v:.4f}" for i in rows]
     cells = zip(*columns.values(), strict=True)
     headings = [Column(name, True) for name in columns]
     print_table(Console(), Table("", headings, [Row([*map(Cell, row)]) for row in cells]))
     if len(batch.numbers) > _SHOWN_ROWS:
         print(f"(the first {_SHOWN_ROWS} rows; write all of them with --output predictions.csv)")
-
-
-def _shown(value: object) -> str:
-    return str(value) if isinstance(value, str) else f"{value:.4f}"

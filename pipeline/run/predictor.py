@@ -110,33 +110,24 @@ def _rows_of_several_values(rows: ModelRows, takes: Callable[[ModelRows], bool])
         rows: Rows that the model refuses as a whole.
         takes: Whether the model takes some rows. It is called once for each column with such lists.
     """
+    import pyarrow as pa
+
     wrong: dict[int, Wrong] = {}
-    wide = {name: np.flatnonzero(_lengths(lists) > 1) for name, lists in rows.columns.items()}
-    for name, places in wide.items():
+    for name, lists in rows.columns.items():
+        places = np.flatnonzero(np.diff(lists.offsets.to_numpy(zero_copy_only=False)) > 1)
         if not len(places):
             continue
         one = rows.select(np.arange(len(rows.rows)) == places[0])
         others = {
-            other: lists if other == name else _first_values(lists)
-            for other, lists in one.columns.items()
+            other: each if other == name else pa.array([each[0].as_py()[:1]], each.type)
+            for other, each in one.columns.items()
         }
         if takes(ModelRows(one.rows, others, [])):
             continue
         for place in places.tolist():
             row = int(rows.rows[place])
-            values = str(rows.columns[name][place].as_py())
-            wrong.setdefault(row, Wrong(row, name, values, "one value"))
+            wrong.setdefault(row, Wrong(row, name, str(lists[place].as_py()), "one value"))
     return [wrong[row] for row in sorted(wrong)]
-
-
-def _lengths(lists: pa.ListArray) -> np.ndarray:
-    return np.diff(lists.offsets.to_numpy(zero_copy_only=False))
-
-
-def _first_values(lists: pa.ListArray) -> pa.ListArray:
-    import pyarrow as pa
-
-    return pa.array([values[:1] for values in lists.to_pylist()], lists.type)
 
 
 Predictions: TypeAlias = dict[str, np.ndarray]
@@ -259,7 +250,10 @@ class Predictor:
         if not keep.any():
             return {}, wrong
         known = list(compress(examples, keep))
-        found = {name: _flat(value) for name, value in self.outputs(known).items()}
+        found = {
+            name: value[:, 0] if value.ndim == 2 and value.shape[1] == 1 else value
+            for name, value in self.outputs(known).items()
+        }
         return self._named(found), wrong
 
     def _unread_dates(
@@ -313,23 +307,12 @@ class Predictor:
 
     def _probabilities(self, values: np.ndarray) -> np.ndarray | None:
         """Return probabilities `[rows, classes]`; None if the kind of the outputs is unknown."""
+        from scipy.special import expit, softmax
+
         if self._label.get("outputs") not in ("probabilities", "logits"):
             return None
         logits = self._label["outputs"] == "logits"
         if values.ndim == 1:
-            positive = _sigmoid(values) if logits else values
+            positive = expit(values) if logits else values
             return np.stack([1 - positive, positive], axis=1)
-        return _softmax(values) if logits else values
-
-
-def _flat(values: np.ndarray) -> np.ndarray:
-    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-
-
-def _sigmoid(values: np.ndarray) -> np.ndarray:
-    return np.exp(-np.logaddexp(0, -values))
-
-
-def _softmax(values: np.ndarray) -> np.ndarray:
-    powers = np.exp(values - values.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
+        return softmax(values, axis=1) if logits else values
