@@ -127,7 +127,7 @@ def save(
     return folder
 
 
-def config_with(csv_options: str, folder: Path, *, size: str = "size", label: str = "sold") -> Path:
+def config_with(csv_options: str, folder: Path) -> Path:
     """Write a pipeline's YAML with these options of `data.csv`."""
     file = folder / "houses.yaml"
     file.write_text(
@@ -135,8 +135,8 @@ def config_with(csv_options: str, folder: Path, *, size: str = "size", label: st
 name: houses
 data: {{path: rows.csv, csv: {csv_options}}}
 features:
-  groups: [{{name: size, columns: [{size}], scale: z_score}}]
-  label: {{column: {label}, kind: regression}}
+  groups: [{{name: size, columns: [size], scale: z_score}}]
+  label: {{column: sold, kind: regression}}
 training: {{global_batch_size: 2}}
 output: {{folder: out}}
 """
