@@ -32,7 +32,7 @@ def main() -> int:
 
     file = Path(os.environ.get(_CONFIG_VARIABLE) or _ROOT / "examples" / "taxi" / "pipeline.yaml")
     add_import_paths(file)
-    return run(load_config(file), file=file).code
+    return run(load_config(file)).code
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@
     anything else (struct, map, list of lists)   nothing: the column is left out
 
 Zeros, False and empty texts are values. A missing value is a row without any; one within a list is
-NaN or an empty text, which Transform takes as missing, and is left out of a list of ints, which has
-no such value: the list gets shorter (`ParquetTable` refuses that, or looks for it).
+NaN or an empty text, which Transform takes as missing. Among several ints it is an error: there is
+no such int, and what follows would move up by one.
 """
 
 from __future__ import annotations
@@ -64,15 +64,6 @@ class Block(NamedTuple):
     def take(self, rows: np.ndarray) -> Block:
         """Return some of the rows, by number."""
         return Block(self.part, self.places[rows], self.cells.take(pa.array(rows)))
-
-
-class Hole(NamedTuple):
-    """A row with a list of several values of which one is missing."""
-
-    file: str
-    group: int
-    row: int  # in the row group
-    type: pa.DataType
 
 
 @dataclass(frozen=True)
@@ -140,10 +131,6 @@ class Table(ABC):
             for name, kind in kinds.items()
             if kind is not None
         ]
-
-    def first_hole(self, name: str) -> Hole | None:
-        """Return the first row whose list gets shorter in tf.Example; None without one."""
-        return None
 
     def all_blocks(
         self, columns: Sequence[str] | None = None, *, unreadable: list[str] | None = None
@@ -214,7 +201,11 @@ def kind_of(column: pa.DataType) -> Kind | None:
 
 
 def as_lists(column: pa.Array, kind: Kind) -> pa.ListArray:
-    """Return a column as `list<int64 | float | binary>`, an empty list where there is no value."""
+    """Return a column as `list<int64 | float | binary>`, an empty list where there is no value.
+
+    Raises:
+        pa.ArrowException: a value does not fit the kind, or is missing in a list of several ints.
+    """
     if types.is_null(column.type):
         return _lists(np.zeros(len(column) + 1, np.int64), pa.array([], _VALUES[kind]))
     if not is_list(column.type):
@@ -226,6 +217,8 @@ def as_lists(column: pa.Array, kind: Kind) -> pa.ListArray:
     valid = _valid(values)
     if not valid.all():
         if kind == "int":
+            if len(holes(column)):
+                raise pa.ArrowInvalid("a list of ints has a missing value")
             offsets = np.concatenate([[0], np.cumsum(valid)])[offsets]
             return _lists(offsets, _converted(values.drop_null(), kind))
         filled = np.full(len(values), np.nan) if kind == "float" else np.full(len(values), b"")
@@ -234,6 +227,15 @@ def as_lists(column: pa.Array, kind: Kind) -> pa.ListArray:
         missing = pa.array(filled, _VALUES[kind])
         return _lists(offsets, pc.coalesce(taken, missing))
     return _lists(offsets, _converted(values, kind))
+
+
+def fits(column: pa.Array, kind: Kind) -> bool:
+    """Return whether `as_lists` takes a column."""
+    try:
+        as_lists(column, kind)
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def as_batch(

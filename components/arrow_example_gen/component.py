@@ -38,7 +38,6 @@ class ArrowExampleGen(FileBasedExampleGen):
         *,
         csv: CsvOptions | None = None,
         tfrecord: bool = False,
-        shorter_lists: Sequence[str] = (),
         required: Sequence[str] = (),
         splitting: Splitting | None = None,
         **arguments: Any,
@@ -49,9 +48,6 @@ class ArrowExampleGen(FileBasedExampleGen):
             csv: the files are CSV, written so (`CsvOptions()` detects what is not
                 set); None: they are Parquet or Arrow, as each file says, or TFRecord.
             tfrecord: the files are TFRecords of tf.Examples, compressed or not.
-            shorter_lists: names or globs of columns with lists of ints that lose their missing
-                values, which tf.Example cannot hold among ints; such a value in any other list of
-                ints ends the node, since what follows it would move up by one.
             required: columns without a value of which a row is left out.
             splitting: what decides a row's split, among those of `output_config`, in place of a
                 hash of its content (or, with `partition_feature_name`, of a column).
@@ -66,7 +62,7 @@ class ArrowExampleGen(FileBasedExampleGen):
                 "Leave one out."
             )
         options = struct_pb2.Struct()
-        options.update({"shorter_lists": list(shorter_lists), "required": list(required)})
+        options.update({"required": list(required)})
         if splitting is not None:
             options.update({"splitting": splitting.model_dump(mode="json", exclude_none=True)})
         if tfrecord:

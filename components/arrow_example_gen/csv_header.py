@@ -123,7 +123,7 @@ def read_header(file: str, options: CsvOptions) -> CsvHeader:
             "(init: --header)."
         )
     names = tuple(name.strip() for name in first)
-    if _ALIGNED.search(names[0]) if len(names) == 1 else _are_repeated([first, *below]):
+    if len(names) == 1 and _ALIGNED.search(names[0]):
         raise ValueError(
             f"{file} has several signs between two columns: {shown!r}. "
             "Write one sign between them, such as a comma."
@@ -212,11 +212,6 @@ def _delimiter(text: str, options: CsvOptions, *, whole: bool) -> str:
     return max(even, key=even.__getitem__, default=usual)
 
 
-def _are_repeated(rows: Iterable[Sequence[str]]) -> bool:
-    """Return whether each delimiter is there twice: every second cell of all rows is empty."""
-    return all(len(row) > 2 and all(row[::2]) and not any(row[1::2]) for row in rows)
-
-
 def _check_names(names: Sequence[str], file: str) -> None:
     with_nul = next((name for name in names if "\0" in name), None)
     if with_nul is not None:
@@ -237,8 +232,8 @@ def _looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]]) -> boo
     """Return whether the cells of a first line are a row like the `rows` below it.
 
     They are one if a cell is a number or a date as the cells below it are. They are not if anything
-    says that they are names: a text above numbers or dates, a date above numbers, years, a count
-    0, 1, 2, ..., or an empty cell above an index.
+    says that they are names: a text above numbers or dates, a date above numbers, years, or a
+    count 0, 1, 2, ...
     """
     cells = [cell.strip() for cell in first]
     kinds = [_kind(cell) for cell in cells]
@@ -252,12 +247,6 @@ def _looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]]) -> boo
     pairs = list(zip(kinds, under, strict=False))
     if any(a in ("text", "date") and b in ("number", "date") and a != b for a, b in pairs):
         return False
-    if (
-        below
-        and cells[0] == ""
-        and (_counts(columns[0]) or (all(columns[0]) and _counts(cells[1:])))
-    ):
-        return False  # an index as pandas writes it
     alike = [place for place, (a, b) in enumerate(pairs) if a in ("number", "date") and a == b]
     numbers = [place for place in alike if kinds[place] == "number"]
     return bool(alike) and not (numbers == alike and _are_names(cells, columns, numbers))
@@ -287,31 +276,14 @@ def _column_kind(column: Sequence[str]) -> _Kind:
 
 def _are_names(cells: Sequence[str], columns: Sequence[Sequence[str]], places: list[int]) -> bool:
     """Whether numbers above numbers are names: years, or 0, 1, 2, ... as pandas numbers columns."""
-    names = [cells[place] for place in places]
-    rows = list(zip(*(columns[place] for place in places), strict=True))
-    if _counts(names):
-        return len(names) >= _RUN and not any(map(_counts, rows))
-    if not names or not _are_years(names):
-        return False
-    if len(names) >= 3:
-        return not any(map(_are_years, rows))
-    foreign = _YEARS if len(names) == 2 else range(1000, 10_000)
-    return not any(_whole(value) in foreign for row in rows for value in row)
-
-
-def _are_years(cells: Sequence[str]) -> bool:
-    """Return whether cells are years in equal steps, up or down."""
-    years = [_whole(cell) for cell in cells]
-    steps = {b - a for a, b in pairwise(years)}
-    return all(year in _YEARS for year in years) and len(steps) <= 1 and 0 not in steps
-
-
-def _counts(cells: Sequence[str]) -> bool:
-    """Return whether cells are 0, 1, 2, ... or 1, 2, 3, ..."""
-    numbers = [_whole(cell) for cell in cells]
-    return numbers[:1] in ([0], [1]) and numbers == list(
-        range(numbers[0], numbers[0] + len(numbers))
-    )
+    names = [_whole(cells[place]) for place in places]
+    rows = list(zip(*(map(_whole, columns[place]) for place in places), strict=True))
+    steps = {b - a for a, b in pairwise(names)}
+    if names[:1] in ([0], [1]) and steps <= {1}:
+        is_long = len(names) >= _RUN or cells[0] == ""  # an index is beside them
+        return is_long and tuple(names) not in rows
+    is_series = all(name in _YEARS for name in names) and len(steps) <= 1 and 0 not in steps
+    return is_series and not any(value in range(1000, 10_000) for row in rows for value in row)
 
 
 def _whole(cell: str) -> int:

@@ -197,13 +197,7 @@ class ReadRows(beam.PTransform):
     """Reads a table: Pipeline -> `Rows`."""
 
     def __init__(self, table: Table, types: Any, required: Sequence[str] = ()):
-        """Read the parts in parallel.
-
-        Args:
-            table: the files.
-            types: the result of `ReadTypes`.
-            required: columns without a value of which a row is left out.
-        """
+        """Take the result of `ReadTypes`, and the columns that a row needs a value of."""
         super().__init__()
         self._table, self._types, self._required = table, types, list(required)
 
@@ -238,12 +232,7 @@ def _has_value(column: pa.LargeListArray) -> np.ndarray:
 
 
 def open_input(exec_properties: Mapping[str, Any], split_pattern: str) -> Table:
-    """Open the matching files of the node's folder as one table.
-
-    Args:
-        exec_properties: of the node; `input_base` is the folder of the patterns.
-        split_pattern: glob below it; of a window of spans, one for each span.
-    """
+    """Open the files of a split as one table; the pattern of a window has one for each span."""
     folder = exec_properties[standard_component_specs.INPUT_BASE_KEY]
     patterns = split_pattern.split(SEPARATOR)
     files: list[str] = []
@@ -259,7 +248,7 @@ def open_input(exec_properties: Mapping[str, Any], split_pattern: str) -> Table:
         table = TfrecordTable(tuple(files))
     else:
         folders = [literal_folder(folder, each) for each in patterns]
-        table = parquet.open_table(files, folders, options.get("shorter_lists", []))
+        table = parquet.open_table(files, folders)
     if table.dropped:
         logging.warning("%s", table.dropped)
     return table
@@ -279,14 +268,7 @@ class _SpanProcessor(InputProcessor):
     """TFX's interface to a resolved input: span, version, patterns, fingerprint."""
 
     def __init__(self, folder: str, splits: Iterable[_Message], range_config: _Message = None):
-        """Take the input's description; nothing is listed yet.
-
-        Args:
-            folder: `input_base`.
-            splits: Input.Split messages.
-            range_config: RangeConfig: a rolling range of any number of spans, or a static range
-                of them; None: the latest span.
-        """
+        """Take `input_base`, Input.Splits and a RangeConfig of any number of spans, or None."""
         super().__init__(splits=splits, range_config=None)  # TFX's own refuses several spans
         self._folder = folder
         self._patterns = {split.name: split.pattern for split in splits}

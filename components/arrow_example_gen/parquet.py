@@ -7,10 +7,8 @@ and pandas write them.
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
 import re
-import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,13 +24,12 @@ import pyarrow.types as types
 from components.arrow_example_gen.columns import (
     Agreed,
     Block,
-    Hole,
     Kind,
     Part,
     Table,
     as_lists,
     check_time_zone,
-    holes,
+    fits,
     is_list,
     kind_of,
 )
@@ -55,9 +52,7 @@ _INT64 = range(-(2**63), 2**63)
 def _folder_keys(files: Sequence[str], folders: Sequence[str]) -> dict[str, _FolderKeys]:
     """Return the keys and values of each file's folders: ints if all values of a key are.
 
-    Args:
-        files: Paths.
-        folders: Where they were found. Of each file the deepest one that it lies below counts.
+    Of the folders where files were found, the deepest one above a file counts.
 
     Raises:
         ValueError: A path names a key twice, or two files have different keys.
@@ -111,7 +106,6 @@ class ParquetTable(Table):
         left_out: name -> the Arrow type that tf.Example cannot hold.
         groups: file -> the number of rows of each of its row groups.
         keys: file -> columns by the names of its folders.
-        whole: columns of lists of ints that must not lose a value.
     """
 
     columns: Mapping[str, Kind | None]
@@ -120,7 +114,6 @@ class ParquetTable(Table):
     left_out: Mapping[str, str]
     groups: Mapping[str, Sequence[int]]
     keys: Mapping[str, _FolderKeys]
-    whole: frozenset[str] = frozenset()
 
     @property
     def dropped(self) -> str:
@@ -186,80 +179,31 @@ class ParquetTable(Table):
         """Return columns of a block as `as_lists` has them.
 
         Raises:
-            ValueError: a column's values do not fit its kind, or one of `whole` would lose a value:
-                names file, row group, row and type.
+            ValueError: a column's values do not fit its kind, or a value is missing in a list of
+                several ints: names file, row group, row and type.
         """
         lists = []
         for name, kind in kinds.items():
             if kind is None:
                 continue
             column = block.column(name)
-            if name in self.whole and kind == "int" and is_list(column.type):
-                _refuse_holes(name, column, block)
             try:
                 lists.append(as_lists(column, kind))
             except pa.ArrowException as error:
-                row = next(i for i in range(len(column)) if not _converts(column.slice(i, 1), kind))
+                row = next(i for i in range(len(column)) if not fits(column.slice(i, 1), kind))
+                place = block.places[row] % (1 << _GROUP_BITS)
                 raise ValueError(
-                    f"{_place(block, row)}: column {name!r}, {column.type}, cannot be written as "
-                    f"{kind} ({error}). Write it as another type, such as text, or leave it out "
-                    "of the file."
+                    f"{block.part[0]}, row group {block.part[1]}, row {place}: column {name!r}, "
+                    f"{column.type}, cannot be written as {kind} ({error}). Write it as another "
+                    "type, such as text, or floats with NaN in lists, or leave it out of the file."
                 ) from None
         return lists
 
-    def first_hole(self, name: str) -> Hole | None:
-        """Return the first row whose list gets shorter in tf.Example; None without one.
 
-        Reads the whole column, where it is one of lists of ints.
-        """
-        if name not in self.lists or self.columns.get(name) != "int":
-            return None
-        for block in self.all_blocks([name]):
-            column = block.cells[0]
-            rows = block.places[holes(column)] if is_list(column.type) else block.places[:0]
-            if len(rows):
-                number = int(rows[0]) % (1 << _GROUP_BITS)
-                return Hole(block.part[0], block.part[1], number, column.type)
-        return None
+def open_table(files: Sequence[str], folders: str | Sequence[str]) -> ParquetTable:
+    """Read the footers of files, on any file system that Beam knows.
 
-
-def _place(block: Block, row: int) -> str:
-    file, number, _ = block.part
-    return f"{file}, row group {number}, row {block.places[row] % (1 << _GROUP_BITS)}"
-
-
-def _refuse_holes(name: str, column: pa.Array, block: Block) -> None:
-    rows = holes(column)
-    if len(rows):
-        raise ValueError(
-            f"{_place(block, int(rows[0]))}: column {name!r}, "
-            f"{column.type}, has a list with a missing value. A list of ints in a tf.Example has "
-            "no missing value: what follows it would move up by one. Write the lists as floats, "
-            "where it is NaN, or, where the order does not matter, name the column in "
-            "ArrowExampleGen(shorter_lists=[...])."
-        )
-
-
-def _converts(column: pa.Array, kind: Kind) -> bool:
-    try:
-        as_lists(column, kind)
-    except pa.ArrowException:
-        return False
-    return True
-
-
-def open_table(
-    files: Sequence[str],
-    folders: str | Sequence[str],
-    shorter_lists: Sequence[str] = ("*",),
-) -> ParquetTable:
-    """Read the footers.
-
-    Args:
-        files: paths, on any file system that Beam knows.
-        folders: where they were found: `key=value` folders below are columns. Several: of each
-            file the deepest that it lies below.
-        shorter_lists: names or globs of columns of ints whose lists may lose missing values.
+    `key=value` folders below `folders`, where the files were found, are columns.
 
     Raises:
         ValueError: a file is neither; one has two columns of one name; one lacks a column of the
@@ -294,10 +238,7 @@ def open_table(
         is_whole = any(isinstance(dict(each)[name], int) for each in keys.values())
         columns[name] = "int" if is_whole else "string"
     lists = frozenset(name for name, kind in known.items() if is_list(kind))
-    whole = (n for n in lists if not any(fnmatch.fnmatchcase(n, each) for each in shorter_lists))
-    return ParquetTable(
-        tuple(files), columns, lists, empty, left_out, groups, keys, frozenset(whole)
-    )
+    return ParquetTable(tuple(files), columns, lists, empty, left_out, groups, keys)
 
 
 @contextlib.contextmanager
@@ -407,47 +348,11 @@ def _merged(
     return merged
 
 
-@contextlib.contextmanager
-def damage_named(*uris: str, beam_args: Iterable[Any]) -> Iterator[None]:
-    """Replace an error of reading the examples under `uris` by one that names the place.
-
-    Beam's and TFX's readers do not. The ends of the files are read before, because Beam takes an
-    empty file for one without rows.
-
-    Args:
-        uris: folders of Examples artifacts.
-        beam_args: of the node: Beam opens remote files with these options.
-
-    Raises:
-        ValueError: a file of the examples is damaged; names it and the row group.
-    """
-    from apache_beam.io.filesystems import FileSystems
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    FileSystems.set_options(PipelineOptions(list(beam_args)))
-    if damage := find_damage(*uris, ends_only=True):
-        raise ValueError(damage)
-    try:
-        yield
-    except Exception as error:
-        damage = find_damage(*uris) if may_be_damage(error) else None
-        if damage is not None:
-            raise ValueError(damage) from error
-        raise
-
-
-def may_be_damage(error: BaseException) -> bool:
-    """Return whether Arrow raised the error, also on a worker: then its text is in the message."""
-    text = "".join(traceback.format_exception(error)).lower()
-    return "pyarrow" in text or "parquet" in text
-
-
-def find_damage(*uris: str, ends_only: bool = False) -> str | None:
+def find_damage(*uris: str) -> str | None:
     """Return a sentence about the first Parquet file that cannot be read; None if all can.
 
     Args:
         uris: folders of Examples artifacts.
-        ends_only: whether to read no rows, only the ends of the files, which say what is in them.
     """
     from tfx.dsl.io import fileio
 
@@ -458,7 +363,7 @@ def find_damage(*uris: str, ends_only: bool = False) -> str | None:
         try:
             with open_raw(file) as stream:
                 parquet = pq.ParquetFile(stream)
-                for number in range(0 if ends_only else parquet.num_row_groups):
+                for number in range(parquet.num_row_groups):
                     place = f"{file}, row group {number}"
                     for _ in parquet.iter_batches(row_groups=[number]):
                         pass

@@ -63,10 +63,6 @@ class Span(NamedTuple):
     pattern: str
 
 
-class _SpansMissing(ValueError):
-    """No file lies where a pattern with placeholders looks."""
-
-
 def has_placeholders(pattern: str) -> bool:
     """Return whether a pattern has {SPAN}, {VERSION} or a part of a date."""
     return bool(_PLACEHOLDER.search(pattern))
@@ -147,8 +143,7 @@ def latest_spans(
         Split -> its spans, the latest one last.
 
     Raises:
-        _SpansMissing: There is no such span.
-        ValueError: The latest spans of two splits differ; or as of `_find_spans`.
+        ValueError: There is no such span, or the latest spans of two splits differ.
     """
     chosen: dict[str, list[Span]] = {}
     for split, pattern in patterns.items():
@@ -159,7 +154,7 @@ def latest_spans(
         if not chosen[split]:
             asked = "" if last is None else f" from {start} to {until}"
             have = ", ".join(str(span.number) for span in spans[-_LISTED:])
-            raise _SpansMissing(
+            raise ValueError(
                 f"{_below(folder, pattern)}: there is no span{asked}; "
                 + (f"there are spans {have}" if have else _listing(folder, glob))
             )

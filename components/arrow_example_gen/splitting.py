@@ -165,13 +165,10 @@ class SplitRows(beam.PTransform):
     """Files -> a tuple of record batches, an item per split."""
 
     def __init__(self, read: beam.PTransform, splitting: Splitting, shares: Sequence[int]):
-        """Split rows.
+        """Split rows by shares of their sum.
 
-        Args:
-            read: reads the files as `Rows`. It runs twice where the cuts between the splits depend
-                on all rows, so that these are not held between the passes.
-            splitting: by what.
-            shares: of each split, of their sum.
+        `read` reads the files as `Rows`. It runs twice where the cuts between the splits depend on
+        all rows, so that these are not held between the passes.
         """
         super().__init__()
         self._read, self._splitting, self._shares = read, splitting, list(shares)

@@ -48,9 +48,8 @@ class WriteParquet(beam.PTransform):
             prefix: On any file system that Beam knows.
             schema: Of the batches; needed if there may be none.
             compression: A codec of Parquet.
-            shuffles: Whether the rows of a row group get a random order, the same in each run. Who
-                reads several groups in turn then gets a mixture of their rows, even if the rows of
-                the files are sorted.
+            shuffles: Whether the rows of a row group get a random order, the same in each run, so
+                that who reads several groups in turn mixes rows that are sorted in the files.
         """
         super().__init__()
         self._sink = _ParquetFiles(prefix, schema, compression)

@@ -15,7 +15,6 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 
-from components.arrow_example_gen.parquet import damage_named
 from components.normalization_validator.check import find_violations, lost_columns
 from components.normalization_validator.columns import BatchReader, FeatureSet, read_feature_set
 from components.normalization_validator.limits import TRAIN_SPLIT, NormalizationLimits
@@ -74,8 +73,7 @@ class Executor(BaseBeamExecutor):
         feature_set = read_feature_set(graph.uri)
         limits.check_names(feature_set.column_names())
         feature_set = feature_set.with_kinds(limits.kind_of)
-        with damage_named(examples.uri, beam_args=self._beam_pipeline_args or ()):
-            statistics = self._compute(examples, feature_set, limits, report_artifact.uri)
+        statistics = self._compute(examples, feature_set, limits, report_artifact.uri)
         if statistics[0].rows == 0:
             raise ValueError(
                 f"Split {TRAIN_SPLIT!r} of the transformed examples under {examples.uri} "

@@ -21,11 +21,10 @@ from tfx.components.util import examples_utils
 from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
 from tfx.proto import example_gen_pb2
 from tfx.types.artifact import Artifact
-from tfx.types.standard_component_specs import EXAMPLES_KEY, TRANSFORMED_EXAMPLES_KEY
+from tfx.types.standard_component_specs import TRANSFORMED_EXAMPLES_KEY
 from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 from tfx_bsl.tfxio.tfxio import TFXIO
 
-from components.arrow_example_gen.parquet import damage_named
 from components.transform.record_batches import BoundedParquet, WriteTransformed
 
 FORMAT_PARQUET = example_gen_pb2.PayloadFormat.FORMAT_PARQUET  # pyright: ignore
@@ -66,8 +65,7 @@ class Executor(tfx_executor.Executor):
         exec_properties: dict[str, Any],
     ) -> None:
         """Analyze and transform the examples, tf.Examples or Parquet; see TFX's executor."""
-        uris = [examples.uri for examples in input_dict[EXAMPLES_KEY]]
-        with damage_named(*uris, beam_args=self._beam_pipeline_args or ()), _traces_shared():
+        with _traces_shared():
             self._do(input_dict, output_dict, exec_properties)
         for examples in output_dict.get(TRANSFORMED_EXAMPLES_KEY) or ():
             examples_utils.set_payload_format(examples, FORMAT_PARQUET)

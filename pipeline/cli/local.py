@@ -137,7 +137,6 @@ def run(
     try:
         outcome = runner.run(
             load(config, overrides),
-            file=config,
             wait=wait,
             quiet=is_quiet,
             as_json=as_json,

@@ -298,12 +298,7 @@ def _explain_text(column: _Column, guess: CsvGuess) -> None:
 
 
 def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
-    """Detect the options of complete files.
-
-    Args:
-        found: The files.
-        header: Whether the first lines name the columns; None: they do, and a first line that looks
-            like data is an error.
+    """Detect the options of complete files; `header` is that of `CsvOptions`.
 
     Raises:
         ConfigError: A file is not CSV in any encoding that is tried, or its first line looks like

@@ -42,31 +42,24 @@ _CENSORED = re.compile(r"([<>\u2264\u2265~]=?\s*[\d.,]+|[\d.,]+\s*\+)")
 
 
 def missing_words(words: Mapping[str, int], values: int) -> list[str] | None:
-    """Return the words among a column's numbers or dates if all of them represent missing values.
+    """Return the words beside so many numbers or dates; None if any of them may have a meaning.
 
     Words such as `n/a` may fill up to half of the cells. Other words together may fill a tenth, if
     they have no digits (as codes have) or are censored numbers such as `<5`.
-
-    Args:
-        words: Words without surrounding spaces, with the number of their cells.
-        values: Number of cells with numbers or dates.
-
-    Returns:
-        The words, or None if any word may have a meaning.
     """
     if sum(words.values()) > values or len(words) > _FEW_WORDS:
         return None
-    others = {word: cells for word, cells in words.items() if not _means_missing(word)}
+    others = {
+        word: cells
+        for word, cells in words.items()
+        if word.lower() not in _MISSING and not _ZERO_DATE_WORD.fullmatch(word)
+    }
     if sum(others.values()) > _RARE * (values + sum(words.values())):
         return None
     unknown = [word for word in others if word.lower() not in _OFTEN_MISSING]
     if unknown and (values < _ENOUGH or not all(map(_may_mean_missing, unknown))):
         return None
     return list(words)
-
-
-def _means_missing(word: str) -> bool:
-    return word.lower() in _MISSING or _ZERO_DATE_WORD.fullmatch(word) is not None
 
 
 def _may_mean_missing(word: str) -> bool:

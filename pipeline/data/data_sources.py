@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from components.arrow_example_gen.decompress import content_name
 from components.arrow_example_gen.spans import (
     Span,
     escape,
@@ -22,9 +23,8 @@ from components.arrow_example_gen.spans import (
 )
 from pipeline.common.errors import ConfigError
 from pipeline.common.nearest_file import did_you_mean
-from pipeline.common.sources import COLUMNAR, SUFFIXES, Source
+from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
 from pipeline.config.config import PACKAGE_SCHEME, DataConfig, is_remote
-from transform.spec.common import OTHERS
 
 if TYPE_CHECKING:
     from tfx.dsl.components.base.base_node import BaseNode
@@ -181,7 +181,7 @@ def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
         return ArrowExampleGen(csv=data.csv, **arguments)
     if data.source == "tfrecord":
         return ArrowExampleGen(tfrecord=True, **arguments)
-    return ArrowExampleGen(shorter_lists=_shorter_lists(data, features), **arguments)
+    return ArrowExampleGen(**arguments)
 
 
 def _window(data: DataConfig) -> Any:
@@ -203,19 +203,6 @@ def split_column(data: DataConfig, features: FeatureSpec) -> str | None:
     if data.split.by == "stratified" and data.split.column is None and features.label is not None:
         return features.label.column
     return data.split.column
-
-
-def _shorter_lists(data: DataConfig, features: FeatureSpec) -> list[str]:
-    """Return the columns whose lists of ints may lose missing values.
-
-    For local data, all columns, because `peek` has checked their use. For remote data, which is not
-    checked, the columns that are used as sets.
-    """
-    if not is_remote(data.path) and not is_remote(data.eval_path or ""):
-        return ["*"]
-    sets = [group for group in features.groups if group.kind == "multi_hot"]
-    names = [name for group in sets for name in group.columns or (OTHERS,)]
-    return ["*" if name == OTHERS else name for name in names]
 
 
 def _input(data: DataConfig) -> tuple[str, Any]:
@@ -253,11 +240,20 @@ def _common_folder(first: str, second: str) -> str:
     return "/".join(parts) or "/"
 
 
-def source_of_folder(folder: Path) -> Source:
-    """Return the format of the files in a folder or below it; Parquet if there are none."""
-    found = {SUFFIXES.get(file.suffix.lower()) for file in _visible(folder)}
-    present: list[Source] = [source for source in COLUMNAR if source in found]
-    return present[0] if present else "parquet"
+def source_of(path: str) -> Source:
+    """Return the format of a file by its name, or of the files in a folder or below it.
+
+    Raises:
+        ConfigError: The name does not identify the format.
+    """
+    if Path(path).is_dir():
+        found = {SUFFIXES.get(file.suffix.lower()) for file in _visible(Path(path))}
+        present: list[Source] = [source for source in COLUMNAR if source in found]
+        return present[0] if present else "parquet"
+    for suffix in reversed(Path(content_name(path)).suffixes):
+        if suffix.lower() in SUFFIXES:
+            return SUFFIXES[suffix.lower()]
+    raise ConfigError(unknown_format(path))
 
 
 def _pattern_below(folder: Path, path: str, field: str, source: Source) -> str:

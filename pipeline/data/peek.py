@@ -93,21 +93,8 @@ class DataPeek:
         return schema
 
 
-def peek(
-    data: DataConfig,
-    field: Literal["path", "eval_path"] = "path",
-    *,
-    label: str | None = None,
-) -> DataPeek | None:
-    """Read the first rows of the data.
-
-    Args:
-        data: The `data:` section.
-        field: The path to read.
-        label: Name of the path in messages; None: its field in the YAML.
-
-    Returns:
-        The result, or None for data on a remote file system.
+def peek(data: DataConfig, field: Literal["path", "eval_path"] = "path") -> DataPeek | None:
+    """Read the first rows of a path of the data; None for data on a remote file system.
 
     Raises:
         ConfigError: The file does not exist, is empty, has no row, or has another format.
@@ -115,7 +102,7 @@ def peek(
     path = getattr(data, field)
     if is_remote(path):
         return None
-    label = label or f"data.{field}"
+    label = f"data.{field}"
     found = files(path, label, source=data.source, spans=data.spans)
     try:
         if data.source in COLUMNAR:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from components.arrow_example_gen.columns import Block, Hole, Kind, Table, are_usable, as_batch
+from components.arrow_example_gen.columns import Block, Kind, Table, are_usable, as_batch
 from pipeline.data.tables import config_errors
 
 
@@ -87,11 +87,6 @@ class Sample:
         """Return the usable values of a string column."""
         values = self.values(name)
         return values.values.take(pa.array(np.flatnonzero(values.usable))).to_pylist()
-
-    def hole(self, name: str) -> Hole | None:
-        """Return the first row of all with a list of ints that a tf.Example cannot represent."""
-        with config_errors("data: "):
-            return self.table.first_hole(name)
 
     def batch(self, rows: np.ndarray) -> pa.RecordBatch:
         """Return rows, by number, as ExampleGen writes them."""

@@ -46,11 +46,7 @@ def open_table(
 ) -> Table:
     """Return files as one table, as ArrowExampleGen opens them.
 
-    Args:
-        found: The files.
-        source: Their format.
-        csv: The CSV dialect; None: the defaults.
-        folders: Where Parquet or Arrow files were found.
+    `folders` are those where Parquet or Arrow files were found.
 
     Raises:
         ConfigError: A file has another format, or columns that are not those of the first one.
@@ -85,11 +81,7 @@ def all_blocks(table: Table) -> Iterator[Block]:
 
 @contextlib.contextmanager
 def config_errors(label: str = "") -> Iterator[None]:
-    """Convert errors in a file into ConfigErrors.
-
-    Args:
-        label: What the messages begin with.
-    """
+    """Convert errors in a file into ConfigErrors whose messages begin with `label`."""
     try:
         yield
     except ConfigError:

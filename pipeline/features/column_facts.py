@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,11 +22,10 @@ import pyarrow.compute as pc
 
 from components import CsvOptions
 from components.arrow_example_gen.columns import Kind
-from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
-from pipeline.common.sources import SUFFIXES, Source, unknown_format
+from pipeline.common.sources import Source
 from pipeline.config.config import DataConfig
-from pipeline.data.data_sources import files, place, source_of_folder
+from pipeline.data.data_sources import files, place, source_of
 from pipeline.data.tables import (
     ColumnType,
     Rows,
@@ -168,24 +166,6 @@ def measure(
             return _measured(open_table(found, data.source, data.csv, folder), max_rows)
     except ConfigError as error:
         raise ConfigError(str(error).replace("data.source", "--source")) from None
-
-
-def source_of(path: str) -> Source:
-    """Return the format of a file by its name.
-
-    Raises:
-        ConfigError: The name does not identify the format, or the compression is not supported.
-    """
-    if Path(path).is_dir():
-        return source_of_folder(Path(path))
-    try:
-        suffixes = Path(content_name(path)).suffixes
-    except ValueError as error:
-        raise ConfigError(f"--data: {error}") from None
-    for suffix in reversed(suffixes):
-        if suffix.lower() in SUFFIXES:
-            return SUFFIXES[suffix.lower()]
-    raise ConfigError(unknown_format(path))
 
 
 def _measured(table: Table, max_rows: int) -> DataFacts:

@@ -30,7 +30,7 @@ from pipeline.common.json_types import JsonObject
 from pipeline.common.number_text import is_number, short_number
 from pipeline.data.tables import Rows
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
-from pipeline.features.dates import DEFAULT_PARTS, EPOCHS, DateFacts, DateParts
+from pipeline.features.dates import EPOCHS, DateFacts
 from pipeline.features.id_rules import (
     id_reason,
     is_code,
@@ -201,13 +201,11 @@ class TableFacts:
 
     Attributes:
         names: Names of all columns.
-        date_parts: Column of dates -> the chosen parts.
         values: Column -> its rows in a sample.
         keeps_numbers: Whether whole numbers with few values stay numbers; see `keeps_numbers`.
     """
 
     names: Collection[str] = field(default_factory=frozenset)
-    date_parts: Mapping[str, DateParts] = field(default_factory=dict)
     values: Mapping[str, Rows] = field(default_factory=dict)
     keeps_numbers: bool = False
 
@@ -582,13 +580,9 @@ def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:
     options: JsonObject = {} if dates.form is None else {"format": dates.form}
     if dates.unit not in (None, "seconds"):
         options["unit"] = dates.unit
-    default = tuple(part for part in DEFAULT_PARTS if part in dates.varying)
-    chosen = table.date_parts.get(facts.name, DateParts(default))
-    if chosen.dropped:
-        measured += f"; without {', '.join(chosen.dropped)}, which do not help a linear model"
-    if not chosen.parts:
+    if not dates.varying:
         return Proposal(facts.name, None, f"a date whose parts do not vary; {measured}")
-    parts = [part for part in chosen.parts if f"{facts.name}_{part}" not in table.names]
+    parts = [part for part in dates.varying if f"{facts.name}_{part}" not in table.names]
     if not parts:
         return Proposal(facts.name, None, f"a date whose parts are columns already; {measured}")
     step = _Step(

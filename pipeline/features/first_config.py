@@ -26,9 +26,9 @@ from pipeline.common.sources import SUFFIXES, Source
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.config.config_file import config_of_text
 from pipeline.data.csv_guess import CsvGuess, guess_csv
-from pipeline.data.data_sources import files
+from pipeline.data.data_sources import files, source_of
 from pipeline.data.tables import Rows
-from pipeline.features.column_facts import ColumnFacts, DataFacts, measure, source_of
+from pipeline.features.column_facts import ColumnFacts, DataFacts, measure
 from pipeline.features.feature_rules import is_small_whole, label_of
 from pipeline.features.splits import (
     FEW_ROWS,
@@ -77,12 +77,11 @@ def init_file(
     """Write the YAML for a data file.
 
     Args:
-        path: A CSV, Parquet, Arrow or TFRecord file, a glob of them, or `package://...`.
+        path: A file, a glob of files, or `package://...`.
         label: The column to predict; None: one with a usual name (`target`, `class`), or else the
             last possible one.
         source: The data's format; None: derived from its name.
-        header: Whether the first line of CSV names the columns; None: it does, and a first line
-            that looks like data is an error.
+        header: Whether the first line of CSV names the columns, see `CsvOptions`.
         output: YAML file to write; None: the data's name with `.yaml`, in the working directory.
         force: Overwrite `output` if it exists.
         check: Called with the configuration before it is written; may raise ConfigError.
@@ -330,8 +329,6 @@ def _split_of(data: DataFacts, facts: ColumnFacts, target: JsonObject) -> _Split
     if not problem:
         follow = f"Rows follow each other in time by {order.column!r}"
         return _Split(section, f"{follow}: the latest {percent} % are held out.")
-    if order.column not in data.values:  # several columns
-        section = {**section, "column": "NAME"}
     warning = RunWarning(
         what=f"rows follow each other in time by {order.column!r}, but {problem}: the split is "
         "random, so that neighbors in time are in both splits",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -86,13 +86,6 @@ _EQUAL = 0.9  # of the times
 _MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 _NOT_SORTED = "only times like 2013-05-31 can be sorted, and not {!r}"
 _OF_BIRTH = {"birth", "birthday", "birthdate", "born", "dob"}
-_PARTS = {
-    "year": ("year", "yr"),
-    "month": ("month", "mo", "mnth"),
-    "day": ("day", "date_of_month", "day_of_month", "dayofmonth", "mday"),
-    "hour": ("hour", "hr"),
-    "minute": ("minute", "min"),
-}  # part of a time -> names of columns
 
 
 class _TimeOrder(NamedTuple):
@@ -116,14 +109,9 @@ def time_order(
 
 
 def _orders(data: DataFacts, labels: Rows, label: str, held_out: int) -> Iterator[_TimeOrder]:
-    parts = {}
     for facts in data.columns:
         if facts.name == label or facts.several or _OF_BIRTH & set(words_of(facts.name)):
             continue
-        name = "_".join(words_of(facts.name))
-        unit = next((unit for unit, names in _PARTS.items() if name in names), None)
-        if unit is not None and facts.type == "int":
-            parts.setdefault(unit, facts.name)
         if facts.texts and all(_MONTH.fullmatch(text) for text, _ in facts.texts.top):
             rows = data.values[facts.name]
             months = [str(text_of(row[0])) if row else "NaT" for row in rows]
@@ -137,22 +125,6 @@ def _orders(data: DataFacts, labels: Rows, label: str, held_out: int) -> Iterato
             yield _TimeOrder(
                 facts.name, _problem(facts, data.values[facts.name], times, labels, held_out)
             )
-    if {"year", "month"} <= set(parts):
-        parts = {unit: parts[unit] for unit in _PARTS if unit in parts}
-        if _is_ordered(_of_parts({unit: data.values[parts[unit]] for unit in parts}), 0, data):
-            problem = "no column has the whole time, as 2013-05-31T17:30 does"
-            yield _TimeOrder(", ".join(parts.values()), problem)
-
-
-def _of_parts(columns: Mapping[str, Rows]) -> np.ndarray:
-    """Return `datetime64[s]` of rows with a year, a month, ... each; NaT where one is missing."""
-    import pandas as pd
-
-    frame = pd.DataFrame(
-        {unit: [row[0] if row else None for row in rows] for unit, rows in columns.items()}
-    )
-    times = pd.to_datetime(frame.assign(day=frame.get("day", 1)), errors="coerce")
-    return times.to_numpy().astype("M8[s]")
 
 
 def _is_ordered(times: np.ndarray, distinct: int, data: DataFacts) -> bool:

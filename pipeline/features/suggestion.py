@@ -14,7 +14,6 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.common.plain_line import plain_line
 from pipeline.features.column_facts import ColumnFacts, DataFacts
-from pipeline.features.dates import DateParts, date_parts
 from pipeline.features.feature_rules import Proposal, TableFacts, keeps_numbers, propose
 from pipeline.features.leaks import MAY_GIVE_AWAY, choose, find_leaks, warnings_of
 from shared_core.run_warning import RunWarning
@@ -68,7 +67,6 @@ def suggest(
     others = [column for column in data.columns if column is not label]
     table = TableFacts(
         frozenset(column.name for column in data.columns),
-        _date_parts(data, others, label, target),
         data.values,
         keeps_numbers(others, label, target["kind"]),
     )
@@ -96,20 +94,6 @@ def suggest(
         lines += _comment(f"{column}: {reason}", "  #   ")
     by = tuple(p.column for p in proposals if p.group)
     return _Suggestion(lines, left_out, warnings_of(leaks.kept), by)
-
-
-def _date_parts(
-    data: DataFacts, columns: Sequence[ColumnFacts], label: ColumnFacts, target: JsonObject
-) -> dict[str, DateParts]:
-    """Return the parts of each date that help to predict the label."""
-    values, is_number = data.values, target["kind"] == "regression"
-    return {
-        each.name: date_parts(
-            each.dates, values[each.name], values[label.name], is_number=is_number
-        )
-        for each in columns
-        if each.dates is not None and not each.several
-    }
 
 
 def _without(proposal: Proposal, leak: str | None) -> Proposal:

@@ -183,8 +183,6 @@ def check_rows(
         if not derived & set(used):
             raise
         _check_columns(config, groups, [name for name in used if name not in derived], parts)
-    for part in parts:
-        _check_lists_of_derive(config, used, part)
     _check_batch(config, first)
 
 
@@ -195,14 +193,10 @@ def _check_columns(
     parts: Sequence[Part],
 ) -> None:
     targets = {config.label.column, config.features.weight} & set(used)
-    # The order of a set's values does not matter.
-    sets = {name for g in groups if g.group.kind == "multi_hot" for name in g.columns}
     for part in parts:
         for name in used:
             if name not in targets:
                 _check_has_values(name, part)
-            if name not in sets:
-                _check_whole_lists(name, part)
         for group in groups:
             for name in set(group.columns) & set(used):
                 _check_values(group.group, name, part)
@@ -243,30 +237,6 @@ def _check_has_values(name: str, part: Part) -> None:
 def _none_in_train(rows: np.ndarray, part: Part) -> bool:
     is_known = part.splits is not None or len(rows) <= _RARE_ROWS  # of many rows, one trains
     return is_known and not part.in_train(rows).any()
-
-
-def _check_lists_of_derive(config: PipelineConfig, used: Sequence[str], part: Part) -> None:
-    """Check the lists that the user's function reads; tracing it takes seconds."""
-    if config.features.derive is None:
-        return
-    others = {n for n in part.seen.lists if n not in used and part.sample.hole(n) is not None}
-    if others:
-        from transform.columns.derive import derive_reads
-
-        for name in others & derive_reads(config.features.derive, part.seen.schema()):
-            _check_whole_lists(name, part)
-
-
-def _check_whole_lists(name: str, part: Part) -> None:
-    """Reject a list of ints with a missing value, which would be shorter in a tf.Example."""
-    hole = part.sample.hole(name)
-    if hole is not None:
-        raise ConfigError(
-            f"features: column {name!r} of {hole.file} has a list with a missing value in row "
-            f"{hole.row} of row group {hole.group} ({hole.type}). A list of ints in a tf.Example "
-            "cannot have one: the following values would move up by one. Write the lists as "
-            "floats with NaN, or use encode: multi_hot, for which order does not matter."
-        )
 
 
 def _check_values(group: Group, name: str, part: Part) -> None:

@@ -31,10 +31,10 @@ _SPLIT = re.compile(r"[*?\[{]")  # a wildcard or {SPAN} ends the plain folder
 def replay_file(
     spec: Path, *, root: Path, maps: Sequence[str] = (), parameters: Sequence[str] = ()
 ) -> int:
-    """Replay a compiled pipeline, print its progress, and return the exit code, as in `run`.
+    """Replay a file that `compile` wrote, print its progress, and return the exit code of `run`.
 
     Args:
-        spec: A file that `compile` wrote.
+        spec: The file.
         root: Folder that replaces the pipeline root.
         maps: `remote prefix=local folder` for the data that the pipeline reads.
         parameters: `name=value` of the pipeline's parameters, of their declared types.

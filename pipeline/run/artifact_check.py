@@ -38,14 +38,9 @@ _UNKNOWN = "artifacts_without_metadata"
 
 
 def check_artifacts(folder: str, metadata: Path) -> list[str]:
-    """Correct the metadata of an output folder, and move unknown artifacts away.
+    """Correct the metadata of `output.folder`; return a sentence for each change to report.
 
-    Args:
-        folder: `output.folder`.
-        metadata: SQLite file of ML Metadata; may be missing.
-
-    Returns:
-        A sentence for each change that a user should know.
+    Unknown artifacts are moved away. The SQLite file of ML Metadata may be missing.
     """
     places = Places.of(folder, metadata)
     store = open_store(metadata, writable=True) if metadata.is_file() else None
@@ -80,7 +75,8 @@ def _correct(store: MetadataStore, places: Places) -> list[str]:
         if PUSHED_DESTINATION in artifact.custom_properties:
             pushed = artifact.custom_properties[PUSHED_DESTINATION]
             pushed.string_value = places.beside(pushed.string_value, artifact.uri)
-            whole = whole and _holds_files_of(pushed.string_value, uri)
+            if whole and "://" not in pushed.string_value:  # a copy, which may have more files
+                whole = _sizes(Path(uri)).items() <= _sizes(Path(pushed.string_value)).items()
         artifact.uri = uri
         if not whole and artifact.state == mlmd.Artifact.LIVE:
             gone[Path(uri).parts[-3]] += 1
@@ -135,13 +131,6 @@ def _is_whole(uri: str, places: Places) -> bool:
     except (OSError, ValueError):
         return path.is_file() or bool(_sizes(path))
     return _sizes(path) == listed
-
-
-def _holds_files_of(copied: str, uri: str) -> bool:
-    """Return whether a copy of an artifact has all its files; it may have more."""
-    if "://" in copied:
-        return True
-    return _sizes(Path(uri)).items() <= _sizes(Path(copied)).items()
 
 
 def _list_files(uri: str, places: Places) -> None:

@@ -24,18 +24,6 @@ from pipeline.common.errors import ConfigError
 _POLL_SECONDS = 2.0
 _RECORD_SECONDS = 0.2  # from locking until the owner is written
 
-_held: set[TextIO] = set()
-
-
-def _close_in_child() -> None:
-    """Close the files in a forked child, which would hold the lock longer than its parent."""
-    for stream in _held:
-        os.close(stream.fileno())  # not `close`, which would write what the parent has buffered
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_close_in_child)
-
 
 class AlreadyRunning(Exception):
     """Another run holds the lock; the message names it."""
@@ -59,7 +47,7 @@ def exclusive_run(
     Args:
         command: The command of this run, shown to others.
         places: An existing folder, or a file, by field of the configuration.
-        wait: Wait for other runs to end instead of raising AlreadyRunning.
+        wait: Wait for other runs to end.
         say: Receives a line about a run that is waited for or that was killed.
 
     Raises:
@@ -104,16 +92,13 @@ def _locked(
             say(f"Note: {place}: {reason}. Make sure that no other run uses it.")
         elif other := _read(file):
             say(f"Note: {place} was used by {other}, which was killed; its nodes are cached.")
-        _held.add(stream)
         stream.truncate(0)
         stream.write(owner)
         stream.flush()
         try:
             yield
         finally:
-            if stream in _held:  # else this is a forked child
-                _held.discard(stream)
-                stream.truncate(0)
+            stream.truncate(0)
 
 
 def _try_lock(stream: TextIO) -> str:

@@ -21,11 +21,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
-from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
+from pipeline.common.sources import COLUMNAR, Source
 from pipeline.data import data_sources
-from pipeline.data.data_sources import source_of_folder
 from pipeline.data.tables import open_csv, open_table
 
 if TYPE_CHECKING:
@@ -75,33 +73,13 @@ class InputRows:
     needed: Mapping[str, Kind] = field(default_factory=dict)
 
     def location(self, column: str, text: str, row: int) -> str:
-        """Return `, line 17` for a cell, or `, row 3` for a format without lines.
-
-        Args:
-            column: Name of the column.
-            text: Text of the cell.
-            row: Number of the row, from 0.
-        """
+        """Return `, line 17` for a cell, or `, row 3` of row 2, from 0, for other formats."""
         return self.place(column, text) or f", row {row + 1}"
 
 
 def format_of(path: str) -> Source:
-    """Return the format of a file by its name.
-
-    Raises:
-        ConfigError: The name does not identify the format, or the compression is not supported.
-    """
-    if path == _STANDARD_INPUT:
-        return "csv"
-    if Path(path).is_dir():
-        return source_of_folder(Path(path))
-    try:
-        suffix = Path(content_name(path)).suffix.lower()
-    except ValueError as error:
-        raise ConfigError(f"--data: {error}") from None
-    if suffix in SUFFIXES:
-        return SUFFIXES[suffix]
-    raise ConfigError(unknown_format(path))
+    """Return the format of a file by its name; CSV for standard input."""
+    return "csv" if path == _STANDARD_INPUT else data_sources.source_of(path)
 
 
 @contextlib.contextmanager
@@ -126,14 +104,10 @@ def input_files(path: str, kind: Source) -> Iterator[list[Path]]:
 def open_rows(
     files: Sequence[Path], shown: str, kind: Source, options: CsvOptions, *, skip: bool
 ) -> InputRows:
-    """Open a file, or the files of one Parquet or Arrow table.
+    """Open a file, or the files of one Parquet or Arrow table, from `input_files`.
 
-    Args:
-        files: Files on this machine, from `input_files`.
-        shown: The path that the user gave, for messages.
-        kind: The format.
-        options: The CSV dialect; how its cells are read holds for the texts of all formats.
-        skip: Skip rows that cannot be read.
+    How `options` say that cells are read holds for the texts of all formats. With `skip`, rows that
+    cannot be read are skipped. `shown` is the path for messages.
 
     Raises:
         ConfigError: The file does not have this format.
@@ -283,16 +257,8 @@ def cell_reading(
 ) -> CsvOptions:
     """Return how to read the cells of rows for a model; print what differs from its training data.
 
-    Words for missing values, number formats and the decimal mark hold for the texts of all formats.
-    What the YAML of `--config` sets wins over what the model says. UTF-8 is read
-    as such where the training data had another encoding.
-
-    Args:
-        version: Folder of the SavedModel, on any file system of TensorFlow.
-        files: The files of rows, on this machine.
-        shown: Their path for messages.
-        kind: Their format.
-        given: `data.csv` of `--config`; None: no `--config`.
+    What the YAML of `--config` sets (`given`) wins over what the model says. UTF-8 is read as such
+    where the training data had another encoding. `shown` is the path of the files for messages.
     """
     from components import CsvOptions
 

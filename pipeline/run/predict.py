@@ -20,7 +20,7 @@ from pipeline.common.json_types import JsonValue
 from pipeline.common.output_file import output_file
 from pipeline.common.sources import Source
 from pipeline.run.input_rows import InputRows, cell_reading, format_of, input_files, open_rows
-from pipeline.run.predictor import Predictions, Predictor, latest_version
+from pipeline.run.predictor import Predictions, Predictor, find_version
 from pipeline.run.raw_rows import Wrong
 from shared_core.atomic_files import message_stream
 
@@ -80,24 +80,20 @@ def predict(
 
     Args:
         model: A SavedModel, or the folder of its numbered versions.
-        source: CSV with a header line, Parquet, Arrow or TFRecord of tf.Example; a folder or a
-            glob of Parquet or Arrow files; `-` for standard input. It needs every raw
-            column that the model reads, in any order. `package://` paths work as in the YAML.
-        output: CSV to write, with the kept columns and the predictions. None: show the first rows.
+        source: A file, `package://...`, a folder or glob of Parquet or Arrow files, or `-`. It
+            needs every raw column that the model reads, in any order.
+        output: CSV to write; None: show the first rows.
         kind: Format of `source`; None: derived from its name.
         keep: Columns of the input to write; None: all.
         on_error: Whether a row that the model cannot take is an error, or is skipped and counted.
         csv_options: `data.csv` of a YAML; what it sets wins over what the model says of the cells.
-
-    Returns:
-        0.
 
     Raises:
         ConfigError: The model or the file does not exist, a column is missing, or a cell has
             another type.
     """
     kind = kind or format_of(source)
-    version = latest_version(model)
+    version = Path(find_version(str(model)))
     with input_files(source, kind) as files:
         if output is not None and output.exists() and any(map(output.samefile, files)):
             raise ConfigError(f"--output={output}: is the input file; name another file.")
@@ -220,16 +216,15 @@ def _write(kept: Sequence[str], first: _Batch, rest: Iterator[_Batch], output: P
         writer.writerow([*kept, *names])
         for batch in chain([first], rest):
             cells = [[_cell(value) for value in column] for column in batch.kept]
-            values = [_number_cells(batch.predictions[name]) for name in names]
+            # The shortest text of a float32 (1.700002e+09) is another number.
+            values = [
+                each.astype(np.float64) if each.dtype.kind == "f" else each
+                for each in map(batch.predictions.__getitem__, names)
+            ]
             writer.writerows(zip(*cells, *values, strict=True))
             rows += len(batch.numbers)
             progress.update(task, completed=rows)
     return rows
-
-
-def _number_cells(values: np.ndarray) -> np.ndarray:
-    """Return floats as float64: the shortest text of a float32 (1.700002e+09) is another number."""
-    return values.astype(np.float64) if values.dtype.kind == "f" else values
 
 
 def _cell(value: JsonValue) -> JsonValue:
@@ -250,13 +245,9 @@ def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
     for name, place in zip(kept, places, strict=True):
         columns[name] = [str(_cell(batch.kept[place][i])) for i in rows]
     for name, values in batch.predictions.items():
-        columns[name] = [_shown(values[i]) for i in rows]
+        columns[name] = [v if isinstance(v := values[i], str) else f"{v:.4f}" for i in rows]
     cells = zip(*columns.values(), strict=True)
     headings = [Column(name, True) for name in columns]
     print_table(Console(), Table("", headings, [Row([*map(Cell, row)]) for row in cells]))
     if len(batch.numbers) > _SHOWN_ROWS:
         print(f"(the first {_SHOWN_ROWS} rows; write all of them with --output predictions.csv)")
-
-
-def _shown(value: object) -> str:
-    return str(value) if isinstance(value, str) else f"{value:.4f}"

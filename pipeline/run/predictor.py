@@ -14,6 +14,7 @@ import numpy as np
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.common.nearest_file import did_you_mean
+from pipeline.common.object_stores import register_file_systems
 from pipeline.run.raw_rows import ModelRows, Wrong, model_rows
 
 if TYPE_CHECKING:
@@ -109,33 +110,24 @@ def _rows_of_several_values(rows: ModelRows, takes: Callable[[ModelRows], bool])
         rows: Rows that the model refuses as a whole.
         takes: Whether the model takes some rows. It is called once for each column with such lists.
     """
+    import pyarrow as pa
+
     wrong: dict[int, Wrong] = {}
-    wide = {name: np.flatnonzero(_lengths(lists) > 1) for name, lists in rows.columns.items()}
-    for name, places in wide.items():
+    for name, lists in rows.columns.items():
+        places = np.flatnonzero(np.diff(lists.offsets.to_numpy(zero_copy_only=False)) > 1)
         if not len(places):
             continue
         one = rows.select(np.arange(len(rows.rows)) == places[0])
         others = {
-            other: lists if other == name else _first_values(lists)
-            for other, lists in one.columns.items()
+            other: each if other == name else pa.array([each[0].as_py()[:1]], each.type)
+            for other, each in one.columns.items()
         }
         if takes(ModelRows(one.rows, others, [])):
             continue
         for place in places.tolist():
             row = int(rows.rows[place])
-            values = str(rows.columns[name][place].as_py())
-            wrong.setdefault(row, Wrong(row, name, values, "one value"))
+            wrong.setdefault(row, Wrong(row, name, str(lists[place].as_py()), "one value"))
     return [wrong[row] for row in sorted(wrong)]
-
-
-def _lengths(lists: pa.ListArray) -> np.ndarray:
-    return np.diff(lists.offsets.to_numpy(zero_copy_only=False))
-
-
-def _first_values(lists: pa.ListArray) -> pa.ListArray:
-    import pyarrow as pa
-
-    return pa.array([values[:1] for values in lists.to_pylist()], lists.type)
 
 
 Predictions: TypeAlias = dict[str, np.ndarray]
@@ -146,36 +138,41 @@ _TRANSFORM = "transform_features"
 _OF_A_CLASSIFIER = {"outputs", "prediction", "classes", "probabilities"}
 
 
-def latest_version(model: Path) -> Path:
-    """Return the SavedModel, or the highest-numbered version below the folder.
+def find_version(place: str) -> str:
+    """Return the SavedModel at a place, or the highest-numbered version below it.
 
     Raises:
-        ConfigError: There is no SavedModel.
+        ConfigError: There is no SavedModel, or the place cannot be read.
     """
-    if (model / "saved_model.pb").is_file():
-        return model
-    versions = [
-        folder
-        for folder in (model.iterdir() if model.is_dir() else ())
-        if folder.name.isdigit() and (folder / "saved_model.pb").is_file()
-    ]
+    from tensorflow.io import gfile
+
+    register_file_systems(place)
+    place = place.rstrip("/")
+    try:
+        if gfile.exists(f"{place}/saved_model.pb"):
+            return place
+        names = [name.rstrip("/") for name in gfile.listdir(place)] if gfile.isdir(place) else []
+        versions = [n for n in names if n.isdigit() and gfile.exists(f"{place}/{n}/saved_model.pb")]
+    except Exception as error:  # no credentials, no such bucket, no network
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise ConfigError(
+            f"--model={place}: cannot be read ({reason}). Check the credentials of this machine, "
+            "or name a copy on it."
+        ) from None
     if not versions:
         raise ConfigError(
-            f"--model={model}: no SavedModel there, and none in a numbered folder below. "
-            + ("" if model.exists() else did_you_mean(model))
+            f"--model={place}: no SavedModel there, and none in a numbered folder below. "
+            + ("" if "://" in place or gfile.exists(place) else did_you_mean(Path(place)))
             + "`python -m pipeline run` prints where it pushed the model."
         )
-    return max(versions, key=lambda folder: int(folder.name))
+    return f"{place}/{max(versions, key=int)}"
 
 
 class Predictor:
     """A loaded SavedModel, the types of its raw columns, and the meaning of its outputs."""
 
     def __init__(self, version: Path):
-        """Load a SavedModel.
-
-        Args:
-            version: Folder of the SavedModel.
+        """Load a SavedModel from its folder.
 
         Raises:
             ConfigError: It cannot be loaded, or was not pushed by this pipeline.
@@ -212,12 +209,8 @@ class Predictor:
     ) -> tuple[Predictions, list[Wrong]]:
         """Return predictions of the rows that the model can take, and errors for the others.
 
-        Args:
-            batch: Has every column of `kinds`, with texts or values.
-            texts: How texts write numbers.
-
-        Returns:
-            Column -> `[rows]`, without the wrong rows; and the first wrong value of each wrong row.
+        The batch has every column of `kinds`, as texts or values. Predictions are column ->
+        `[rows]`, without the wrong rows; of each of these, its first wrong value is returned.
         """
         import tensorflow as tf
 
@@ -257,7 +250,10 @@ class Predictor:
         if not keep.any():
             return {}, wrong
         known = list(compress(examples, keep))
-        found = {name: _flat(value) for name, value in self.outputs(known).items()}
+        found = {
+            name: value[:, 0] if value.ndim == 2 and value.shape[1] == 1 else value
+            for name, value in self.outputs(known).items()
+        }
         return self._named(found), wrong
 
     def _unread_dates(
@@ -311,23 +307,12 @@ class Predictor:
 
     def _probabilities(self, values: np.ndarray) -> np.ndarray | None:
         """Return probabilities `[rows, classes]`; None if the kind of the outputs is unknown."""
+        from scipy.special import expit, softmax
+
         if self._label.get("outputs") not in ("probabilities", "logits"):
             return None
         logits = self._label["outputs"] == "logits"
         if values.ndim == 1:
-            positive = _sigmoid(values) if logits else values
+            positive = expit(values) if logits else values
             return np.stack([1 - positive, positive], axis=1)
-        return _softmax(values) if logits else values
-
-
-def _flat(values: np.ndarray) -> np.ndarray:
-    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-
-
-def _sigmoid(values: np.ndarray) -> np.ndarray:
-    return np.exp(-np.logaddexp(0, -values))
-
-
-def _softmax(values: np.ndarray) -> np.ndarray:
-    powers = np.exp(values - values.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
+        return softmax(values, axis=1) if logits else values

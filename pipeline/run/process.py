@@ -24,14 +24,8 @@ class _Terminal(NamedTuple):
 def logs_to(file: Path) -> Iterator[_Terminal]:
     """Redirect all output of this process and its children to a file.
 
-    It redirects file descriptors, because C++ libraries and Beam's worker processes write there
-    too.
-
-    Args:
-        file: The log; its folder is created.
-
-    Yields:
-        The real standard output and error.
+    Yields the real standard output and error. It redirects file descriptors, because C++ libraries
+    and Beam's worker processes write there too.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()

@@ -19,12 +19,7 @@ _BEST = "best_hyperparameters.txt"  # as TFX's Tuner names it
 
 
 def profile(config: PipelineConfig, *, steps: int) -> StepProfile:
-    """Take the first steps of the configured training; train and write nothing.
-
-    Args:
-        config: The checked configuration. Its latest run has the transformed rows and, of a Tuner,
-            the best settings.
-        steps: Optimizer steps to profile.
+    """Take the first steps of the configured training, on the rows of its latest run.
 
     Raises:
         ConfigError: The pipeline has not run as far as Transform, or the training cannot be

@@ -58,13 +58,7 @@ class ModelRows:
 
 
 def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], texts: NumberTexts) -> ModelRows:
-    """Convert a batch to the types that a model takes.
-
-    Args:
-        batch: Has every column of `kinds`, with texts or values.
-        kinds: Type of each raw column of the model.
-        texts: How texts write numbers.
-    """
+    """Convert a batch with every column of `kinds`, as texts or values, to the model's types."""
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import as_lists
@@ -88,14 +82,17 @@ def _convert_column(
     """Return a column converted for the model, and the rows whose value it cannot take."""
     import pyarrow as pa
 
-    from components.arrow_example_gen.columns import flat_values, is_list
+    from components.arrow_example_gen.columns import flat_values, holes, is_list
     from components.arrow_example_gen.csv_types import bools_as_digits
 
     if is_list(column.type):
         offsets, values = flat_values(column)
         found, places = _convert_column(name, values, kind, texts)
-        faulty = np.unique(np.searchsorted(offsets, places, side="right") - 1)
-        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), found), faulty.tolist()
+        faulty = np.searchsorted(offsets, places, side="right") - 1
+        if kind == "int":
+            faulty = np.concatenate([faulty, holes(column)])
+        lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), found)
+        return lists, np.unique(faulty).tolist()
     column = _plain_type(column, kind)
     if pa.types.is_string(column.type) and kind != "string":
         return texts.numbers(name, bools_as_digits(column), kind)
@@ -108,7 +105,7 @@ def _convert_values(column: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
     import pyarrow.compute as pc
     import pyarrow.types as types
 
-    from components.arrow_example_gen.columns import as_lists
+    from components.arrow_example_gen.columns import fits
 
     if types.is_temporal(column.type) and not types.is_duration(column.type) and kind != "string":
         faulty = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)).tolist()
@@ -121,14 +118,12 @@ def _convert_values(column: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
             faulty = ~held & ~((values == np.floor(values)) & (np.abs(values) < 2.0**63))
         whole = np.where(held | faulty, 0, values).astype(np.int64)
         return pa.array(whole, mask=held | faulty), np.flatnonzero(faulty).tolist()
-    try:
-        as_lists(column, kind)
+    if fits(column, kind):
         return column, []
-    except pa.ArrowException:
-        faulty = [i for i in range(len(column)) if not _fits(column.slice(i, 1), kind)]
-        kept = np.ones(len(column), bool)
-        kept[faulty] = False
-        return column.take(pa.array(np.arange(len(column)), mask=~kept)), faulty
+    faulty = [i for i in range(len(column)) if not fits(column.slice(i, 1), kind)]
+    kept = np.ones(len(column), bool)
+    kept[faulty] = False
+    return column.take(pa.array(np.arange(len(column)), mask=~kept)), faulty
 
 
 def _plain_type(column: pa.Array, kind: Kind) -> pa.Array:
@@ -151,15 +146,3 @@ def _plain_type(column: pa.Array, kind: Kind) -> pa.Array:
     if not types.is_large_string(column.type):
         texts = [text if text is None else text.decode(errors="replace") for text in texts]
     return pa.array(texts, pa.string())
-
-
-def _fits(value: pa.Array, kind: Kind) -> bool:
-    import pyarrow as pa
-
-    from components.arrow_example_gen.columns import as_lists
-
-    try:
-        as_lists(value, kind)
-    except pa.ArrowException:
-        return False
-    return True

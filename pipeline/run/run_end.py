@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import json
 import logging
-import shlex
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -19,8 +18,7 @@ from pipeline.common.json_types import JsonObject
 from pipeline.common.program import program, shell_argument
 from pipeline.common.sources import COLUMNAR
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
-from pipeline.config.config_file import load_config
-from pipeline.data import data_sources
+from pipeline.data.data_sources import files, source_of
 from pipeline.graph.node_names import NodeName
 from pipeline.report.progress import RunState
 from pipeline.report.records import latest_run_id, run_by_id
@@ -28,7 +26,6 @@ from pipeline.report.result import RunResult
 from pipeline.report.run_record import RUNS, RunRecord, made_by, write_record
 from pipeline.report.summary_file import summary_of
 from pipeline.report.tables import short
-from pipeline.run.input_rows import format_of
 
 
 class RunOutcome(NamedTuple):
@@ -46,20 +43,8 @@ class RunOutcome(NamedTuple):
     def failure(
         cls, code: int, message: str, *, node: str | None = None, log: Path | None = None
     ) -> RunOutcome:
-        """Return the end of a run without a summary.
-
-        Args:
-            code: The exit code.
-            message: What is wrong, and how to fix it.
-            node: The node that failed or was interrupted, if one had started.
-            log: The log of the run, if it had started.
-        """
-        error = {
-            "message": message,
-            "node": node,
-            "exit_code": code,
-            "log": None if log is None else str(log),
-        }
+        """Return the end of a run without a summary: its node and log, if these had started."""
+        error = {"message": message, "node": node, "exit_code": code, "log": log and str(log)}
         return cls(code, {"error": error})
 
     def print_json(self) -> None:
@@ -79,14 +64,8 @@ def keep_record(
 ) -> RunRecord | None:
     """Write the record and the page of a run that ended; return None if no node started.
 
-    Args:
-        config: The configuration that ran.
-        state: The nodes of the run.
-        started: The start of the run.
-        command: The command that started it.
-        rows: Returns the number of rows of each split.
-        error: Why the run failed; empty if it did not.
-        result: What the run found; None: it is loaded.
+    `rows` returns the number of rows of each split, and `error` says why the run failed. Without a
+    `result`, it is loaded.
     """
     if all(node.status == "waiting" for node in state.nodes):
         return None
@@ -119,18 +98,12 @@ def _new_folder(config: PipelineConfig, started: datetime) -> Path:
     return folder
 
 
-def show_next_steps(run: RunResult, file: Path | None, console: Console) -> None:
-    """Print the next commands for a user.
-
-    Args:
-        run: The run that ended.
-        file: The YAML of the configuration.
-        console: The console to print to.
-    """
+def show_next_steps(run: RunResult, console: Console) -> None:
+    """Print the commands that predict with a run's model and show its curves."""
     commands = []
     pushed = run.pushed_model
     if pushed and pushed.exists():
-        commands.append(("predict", _predict_command(run.config, pushed, file)))
+        commands.append(("predict", _predict_command(run.config, pushed)))
     if logs := run.uri(NodeName.TRAINER, "model_run"):
         commands.append(("curves", f"tensorboard --logdir {_path(logs)}"))
     for name, command in commands:
@@ -138,36 +111,17 @@ def show_next_steps(run: RunResult, file: Path | None, console: Console) -> None
         console.file.write(f"{name:<10}{command}\n")
 
 
-def _predict_command(config: PipelineConfig, model: Path, file: Path | None) -> str:
-    """Return the command that predicts with a pushed model, if possible on its evaluated rows.
-
-    It reads the data as the run did: format, encoding, delimiter.
-    """
+def _predict_command(config: PipelineConfig, model: Path) -> str:
+    """Return the command that predicts with a pushed model, if possible on its evaluated rows."""
     path = _data_path(config)
     parts = [program(), "predict", "--model", _path(model), "--data", _path(path)]
     try:
-        known = format_of(path) == config.data.source
+        known = source_of(path) == config.data.source
     except ConfigError:
         known = False
     if not known:
         parts += ["--source", config.data.source]
-    if config.data.source == "csv" and file is not None:
-        parts += _csv_options(config, file)
     return " ".join(parts)
-
-
-def _csv_options(config: PipelineConfig, file: Path) -> list[str]:
-    wanted = config.data.csv.model_dump(mode="json")
-    default = type(config.data.csv)().model_dump(mode="json")
-    if wanted == default:
-        return []
-    written = load_config(file).data.csv.model_dump(mode="json")
-    overrides = [
-        shlex.quote(f"data.csv.{name}={json.dumps(value, ensure_ascii=False)}")
-        for name, value in wanted.items()
-        if written[name] != value
-    ]
-    return ["--config", _path(file), *(f"--set {each}" for each in overrides)]
 
 
 def _data_path(config: PipelineConfig) -> str:
@@ -176,9 +130,7 @@ def _data_path(config: PipelineConfig) -> str:
     path = config.data.eval_path or config.data.path
     if is_remote(path) or (config.data.source in COLUMNAR and not has_placeholders(path)):
         return path
-    found = data_sources.files(
-        path, f"data.{field}", source=config.data.source, spans=config.data.spans
-    )
+    found = files(path, f"data.{field}", source=config.data.source, spans=config.data.spans)
     if path.startswith(PACKAGE_SCHEME) and len(found) == 1:
         return path
     return glob.escape(str(found[-1]))

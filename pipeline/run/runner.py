@@ -8,6 +8,7 @@ import logging
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -54,7 +55,6 @@ PIPE_WIDTH = 120
 def run(
     config: PipelineConfig,
     *,
-    file: Path | None = None,
     wait: bool = False,
     quiet: bool = False,
     as_json: bool = False,
@@ -63,13 +63,9 @@ def run(
 
     Args:
         config: The checked configuration.
-        file: Its YAML, for the commands that the run proposes.
         wait: Wait for a run that uses the same output folder (default: exit with code 4).
         quiet: Print only the verdict, and warnings and errors to standard error.
         as_json: Print everything to standard error; the caller prints the outcome's document.
-
-    Returns:
-        The exit code of the process, and the run as a JSON document.
 
     Raises:
         ConfigError: The preflight found an error; nothing has run.
@@ -86,7 +82,7 @@ def run(
     }
     try:
         with exclusive_run(_command(), places, wait=wait, say=say):
-            return _run_alone(config, (out, err), consoles_of, file=file)
+            return _run_alone(config, (out, err), consoles_of)
     except AlreadyRunning as refusal:
         print(refusal, file=sys.stderr)
         return RunOutcome.failure(exit_codes.IN_USE, str(refusal))
@@ -96,8 +92,6 @@ def _run_alone(
     config: PipelineConfig,
     streams: tuple[Console, Console],
     consoles_of: Callable[[Console, Console], views.Consoles],
-    *,
-    file: Path | None,
 ) -> RunOutcome:
     started = datetime.now().astimezone()
     log = config.log_folder / f"run-{started:%Y%m%d-%H%M%S}.log"
@@ -107,7 +101,7 @@ def _run_alone(
     kinds = [(each.is_terminal, each.width) for each in streams]
     with logs_to(log) as terminal, absl_to_stderr():
         consoles = consoles_of(*map(_console, terminal, kinds))
-        return _run(config, consoles, file=file, log=log, started=started)
+        return _run(config, consoles, log=log, started=started)
 
 
 def _console(stream: TextIO, kind: tuple[bool, int]) -> Console:
@@ -125,7 +119,6 @@ def _run(
     config: PipelineConfig,
     consoles: views.Consoles,
     *,
-    file: Path | None,
     log: Path,
     started: datetime,
 ) -> RunOutcome:
@@ -192,7 +185,7 @@ def _run(
         written = write_summary(config, content)
         views.print_text(console, f"summary   {short(written)}")
         views.print_text(console, f"page      {short(record.page)}")
-    show_next_steps(result, file, console)
+    show_next_steps(result, console)
     code = exit_codes.NOT_BLESSED if _is_refused(result, state) else exit_codes.DONE
     return RunOutcome(code, content)
 
@@ -256,9 +249,11 @@ def _print_failure(error: Exception, config: PipelineConfig, console: Console) -
 
 def _damage(error: Exception, config: PipelineConfig) -> str | None:
     """Return which file of the run's examples a node could not read, if that may be the cause."""
-    from components.arrow_example_gen.parquet import find_damage, may_be_damage
+    from components.arrow_example_gen.parquet import find_damage
 
-    if not may_be_damage(error):
+    # Also on a worker: then the text of Arrow's error is in the message.
+    text = "".join(traceback.format_exception(error)).lower()
+    if "pyarrow" not in text and "parquet" not in text:
         return None
     run = RunResult.latest(config)
     uris = (

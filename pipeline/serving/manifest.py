@@ -17,11 +17,11 @@ from pipeline.common.json_types import JsonObject
 from pipeline.common.output_file import output_file
 from pipeline.config.cluster import KubeflowConfig, VertexConfig
 from pipeline.config.config import PipelineConfig
+from pipeline.run.predictor import find_version
 from pipeline.serving.model import (
     SIGNATURES,
     ExportedModel,
     ServingTarget,
-    find_version,
     mapped,
     read_model,
     request_body,
@@ -59,7 +59,7 @@ def write_manifest(
     output: Path | None = None,
     rows: str | None = None,
 ) -> list[str]:
-    """Write the manifest of a model, and a request for it if rows are given.
+    """Write the manifest of a model; return lines that say how to deploy and call it.
 
     Args:
         target: The server.
@@ -68,9 +68,6 @@ def write_manifest(
         maps: Remote place -> folder that replaces it on this machine.
         output: File to write; None: `<name>-<target>` in the current folder.
         rows: File whose first rows become a request; None: no request is written.
-
-    Returns:
-        Lines that say what was written, and how to deploy and call it.
 
     Raises:
         ConfigError: The model cannot be read, or the target cannot serve it from that place.

@@ -18,7 +18,6 @@ import numpy as np
 
 from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.json_types import JsonObject, JsonValue
-from pipeline.common.object_stores import register_file_systems
 from pipeline.run.input_rows import cell_reading, format_of, input_files, open_rows
 from pipeline.run.predictor import KINDS
 from pipeline.run.raw_rows import ModelRows, model_rows
@@ -54,34 +53,6 @@ class ExportedModel:
     place: str
     tensorflow: str
     columns: Sequence[_RawColumn]
-
-
-def find_version(place: str) -> str:
-    """Return the SavedModel at a place, or the highest-numbered version below it.
-
-    Raises:
-        ConfigError: There is no SavedModel, or the place cannot be read.
-    """
-    from tensorflow.io import gfile
-
-    register_file_systems(place)
-    place = place.rstrip("/")
-    try:
-        if gfile.exists(f"{place}/saved_model.pb"):
-            return place
-        names = [name.rstrip("/") for name in gfile.listdir(place)] if gfile.isdir(place) else []
-        versions = [n for n in names if n.isdigit() and gfile.exists(f"{place}/{n}/saved_model.pb")]
-    except Exception as error:  # no credentials, no such bucket, no network
-        raise ConfigError(
-            f"--model={place}: cannot be read ({_first_line(error)}). Check the credentials of "
-            "this machine, or name a copy with --map PREFIX=FOLDER."
-        ) from None
-    if not versions:
-        raise ConfigError(
-            f"--model={place}: no SavedModel there, and none in a numbered folder below. A run "
-            "prints where it pushed the model; --map PREFIX=FOLDER names a copy on this machine."
-        )
-    return f"{place}/{max(versions, key=int)}"
 
 
 def read_model(version: str) -> ExportedModel:

@@ -80,13 +80,6 @@ def derived_types(path: str, schema: schema_pb2.Schema) -> dict[str, SeenType]:
         return {name: tensor_type(tensor) for name, tensor in columns.items()}
 
 
-def derive_reads(path: str, schema: schema_pb2.Schema) -> set[str]:
-    """Return the raw columns that any derived column is computed from, by tracing as well."""
-    with tf.Graph().as_default():
-        placeholders = _placeholders(schema)
-        return _raw_sources(derived_columns(path, placeholders).values(), placeholders)
-
-
 def _placeholders(schema: schema_pb2.Schema) -> dict[str, ColumnTensor]:
     from tensorflow_transform.tf_metadata import schema_utils
 

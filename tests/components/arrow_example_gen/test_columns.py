@@ -39,11 +39,11 @@ VALUES = [
     (pa.array([MOMENT], pa.timestamp("s", "UTC")), "string", [[b"2013-05-06 17:30:00Z"]]),
     (pa.array([datetime.timedelta(seconds=3)], pa.duration("ms")), "int", [[3000]]),
     (pa.array(["a", None, "a"]).dictionary_encode(), "string", [[b"a"], [], [b"a"]]),
-    (pa.array([[0, None], None, []]), "int", [[0], [], []]),
+    (pa.array([[0], [None], None, []]), "int", [[0], [], [], []]),
     (pa.array([[None, 1.0], None, [0.0]]), "float", [[NAN, 1.0], [], [0.0]]),
     (pa.array([["a", None], None]), "string", [[b"a", b""], []]),
     (pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2)), "float", [[1.0, 2.0], []]),
-    (pa.array([[9], [1, 2], [None, 3]])[1:], "int", [[1, 2], [3]]),
+    (pa.array([[9], [1, 2], [3]])[1:], "int", [[1, 2], [3]]),
 ]
 
 

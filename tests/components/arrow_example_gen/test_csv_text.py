@@ -8,9 +8,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import os
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -210,46 +207,6 @@ def test_bytes_that_are_no_text_are_named_with_their_line(tmp_path):
         options = CsvOptions(encoding=None if encoding == "utf-8" else encoding)
         with pytest.raises(ValueError, match=rf"line 40002: byte 0xff is not text in {encoding}"):
             rows_of(file, options)
-
-
-READER = """
-import sys
-from components.arrow_example_gen import csv_table
-from components.arrow_example_gen.csv_options import CsvOptions
-
-sys.setswitchinterval(1e-5)
-"""
-GIVEN_UP = """
-for file in ("whole.csv", "ragged.csv") * 10:
-    table = csv_table.open_table([file], CsvOptions())
-    first = table.all_blocks()
-    next(first)
-    del first
-    try:
-        list(table.all_blocks())
-    except ValueError as error:
-        assert file == "ragged.csv" and "line 100002" in str(error), error
-"""
-ENDS_EARLY = "next(csv_table.open_table(['long.csv'], CsvOptions()).all_blocks())"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("code", [GIVEN_UP, ENDS_EARLY], ids=["given up", "ends early"])
-def test_no_thread_of_a_reader_hangs_or_outlives_python(tmp_path, code):
-    """In a separate process: one that hangs in Arrow cannot be ended from Python."""
-    rows = [f"{i},{i / 2},abcdefg" for i in range(400_000)]
-    (tmp_path / "whole.csv").write_text("\n".join(["a,b,c", *rows]))
-    (tmp_path / "long.csv").write_text("a,b\n1," + "y" * 3_000_000 + "\n" + "2,x\n" * 200_000)
-    rows[100_000] = "1,2"
-    (tmp_path / "ragged.csv").write_text("\n".join(["a,b,c", *rows]))
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-    subprocess.run(
-        [sys.executable, "-c", READER + code],
-        cwd=tmp_path,
-        env=environment,
-        check=True,
-        timeout=240,
-    )
 
 
 LINES = [f"{i % 7},é {i % 5}\n" for i in range(200)]  # equal rows, so that their places count

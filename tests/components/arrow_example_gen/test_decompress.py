@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from components.arrow_example_gen import decompress
 from components.arrow_example_gen.decompress import content_name, open_decompressed
@@ -66,24 +64,6 @@ def test_a_file_that_is_cut_off_or_a_text(tmp_path, codec):
         file = written(tmp_path, content, f"rows.csv.{codec}")
         with pytest.raises(ValueError, match=rf"rows\.csv\.{codec} cannot be decompressed"):
             content_of(file)
-
-
-@pytest.mark.parametrize("codec", CODECS)
-@settings(
-    max_examples=25,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(place=st.floats(0, 1, exclude_max=True), byte=st.integers(1, 255), rest=st.binary())
-def test_damage_is_no_traceback(tmp_path, codec, place, byte, rest):
-    packed = bytearray(CODECS[codec](CONTENT[:3000]))
-    packed[int(place * len(packed))] ^= byte
-    file = written(tmp_path, bytes(packed) + rest, f"rows.csv.{codec}")
-    printed = f"rows.csv.{codec}"
-    try:
-        content_of(file)
-    except ValueError as error:
-        printed = str(error)
-    assert f"rows.csv.{codec}" in printed
 
 
 def test_texts_that_begin_nearly_as_compressed_files(tmp_path):

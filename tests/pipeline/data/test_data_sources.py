@@ -23,12 +23,12 @@ from components.arrow_example_gen.row_hash import row_hashes
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig, SplitConfig
 from pipeline.data import data_sources, peek
-from pipeline.data.data_sources import column_folders, files, place, source_of_folder
+from pipeline.data.data_sources import column_folders, files, place, source_of
 from pipeline.data.tables import open_table as open_any
 from pipeline.engines.engine import BeamConfig
-from pipeline.features.column_facts import measure, source_of
+from pipeline.features.column_facts import measure
 from pipeline.preflight.preflight_rows import Part
-from pipeline.run.input_rows import format_of, input_files, open_rows
+from pipeline.run.input_rows import input_files, open_rows
 from transform import FeatureSpec, Label
 
 ROWS: list[dict[str, Any]] = [
@@ -330,7 +330,7 @@ def test_the_name_of_a_compressed_file_says_its_format(tmp_path):
     write_csv(tmp_path / "rows.csv", ROWS)
     (tmp_path / "rows.csv.GZ").write_bytes(gzip.compress((tmp_path / "rows.csv").read_bytes()))
     path = str(tmp_path / "rows.csv.GZ")
-    assert source_of(path) == format_of(path) == "csv"
+    assert source_of(path) == "csv"
     assert measure(path).rows == len(ROWS)
 
 
@@ -361,17 +361,6 @@ def test_folders_of_two_depths(tmp_path):
     data = DataConfig(source="parquet", path=str(tmp_path))
     with pytest.raises(ValueError, match=r"folders of .*month=1/0\.parquet differ"):
         peek.peek(data)
-
-
-@pytest.mark.parametrize(
-    ("path", "named"), [("a.parquet", "*"), ("gs://bucket/a.parquet", "tags_*")]
-)
-def test_remote_lists_of_ints_may_only_lose_values_where_they_are_sets(path, named):
-    """What is on this machine, the look at the data has judged by its use."""
-    node = data_sources.example_gen(DataConfig(source="parquet", path=path), FEATURES)
-    assert f'["{named}"]' in node.exec_properties["custom_config"].replace("\n", "").replace(
-        " ", ""
-    )
 
 
 def test_a_path_with_a_date_is_the_files_of_the_latest_days(tmp_path):
@@ -442,7 +431,7 @@ def test_folders_that_are_no_table(tmp_path, names, message):
 
 def test_arrow_folders(tmp_path):
     feather.write_feather(pa.table({"x": [1]}), tmp_path / "a.feather")
-    assert source_of(str(tmp_path)) == format_of(str(tmp_path)) == "arrow"
+    assert source_of(str(tmp_path)) == "arrow"
     assert found(tmp_path, "arrow") == [tmp_path / "a.feather"]
     feather.write_feather(pa.table({"x": [1]}), tmp_path / "b.arrow")
     with pytest.raises(ConfigError, match=r"\*\.arrow and \*\.feather files"):
@@ -450,11 +439,11 @@ def test_arrow_folders(tmp_path):
 
 
 def test_the_format_of_a_folder(tmp_path):
-    assert source_of_folder(tmp_path) == "parquet"
+    assert source_of(str(tmp_path)) == "parquet"
     write(tmp_path / "_hidden" / "a.arrow")
-    assert source_of_folder(tmp_path) == "parquet"
+    assert source_of(str(tmp_path)) == "parquet"
     file = write(tmp_path / "A.PARQUET")
-    assert source_of(str(tmp_path)) == format_of(str(tmp_path)) == "parquet"
+    assert source_of(str(tmp_path)) == "parquet"
     assert found(tmp_path) == [file]
 
 

@@ -89,39 +89,6 @@ def test_a_header_is_asked_about_unless_it_is_said(tmp_path, capsys):
     assert "--no-header: only for CSV" in capsys.readouterr().err
 
 
-def test_the_node_reads_what_the_look_at_the_data_does(tmp_path):
-    """Without a header, with a word for missing values in one column, and amounts in another."""
-    import apache_beam as beam
-    from apache_beam.testing.util import assert_that, equal_to
-
-    from components import ArrowExampleGen, CsvOptions
-    from components.arrow_example_gen.executor import ReadRows, ReadTypes, open_input
-
-    (tmp_path / "rows.csv").write_text('"$1,234",x,2.520\n($6),y,948\nn/a,n/a,-1.234.567\n')
-    options = CsvOptions.model_validate(
-        {
-            "header": False,
-            "missing_in": {"column_1": ["n/a"]},
-            "formatted": {
-                "column_1": {"unit": "$", "thousands": ","},
-                "column_3": {"thousands": ".", "decimal": ","},
-            },
-        }
-    )
-    node = ArrowExampleGen(input_base=str(tmp_path), csv=options)
-    table = open_input(dict(node.exec_properties), "rows.csv")
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        types = pipeline | "Types" >> ReadTypes(table)
-        batches = pipeline | "Rows" >> ReadRows(table, types)
-        columns = batches | beam.Map(lambda rows: rows[1].to_pydict())
-        expected = {
-            "column_1": [[1234], [-6], []],
-            "column_2": [[b"x"], [b"y"], [b"n/a"]],
-            "column_3": [[2520], [948], [-1234567]],
-        }
-        assert_that(columns, equal_to([expected]))
-
-
 def table(**columns: list[str]) -> str:
     """CSV of quoted cells, with a feature of plain numbers before and a class behind."""
     rows = len(next(iter(columns.values())))

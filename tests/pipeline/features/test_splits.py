@@ -98,32 +98,6 @@ def test_a_split_by_time_that_cannot_be(
     assert problem in why
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {"year": DAYS.year, "month": DAYS.month, "date_of_month": DAYS.day},
-        {"Year": MONTHS.year, "Month": MONTHS.month},
-        {
-            "year": FIVE_MINUTES.year,
-            "month": FIVE_MINUTES.month,
-            "day": FIVE_MINUTES.day,
-            "hour": FIVE_MINUTES.hour,
-            "minute": FIVE_MINUTES.minute,
-        },
-    ],
-)
-def test_times_in_several_columns(tmp_path: Path, parts: dict[str, Any]) -> None:
-    frame = pd.DataFrame({**parts, "y": RANDOM.normal(size=ROWS)}).iloc[SHUFFLED]
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    found = time_order(measure(str(tmp_path / "t.csv")), "y", held_out=20)
-    assert found is not None
-    assert found.column == ", ".join(parts)
-    assert "no column has the whole time" in found.problem
-    frame["year" if "year" in frame else "Year"] = RANDOM.integers(1990, 2020, ROWS)
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    assert time_order(measure(str(tmp_path / "t.csv")), "y", held_out=20) is None
-
-
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_init_writes_the_split_or_why_not(tmp_path: Path, capsys: Any, ending: str) -> None:
     """Also of Parquet, whose timestamps become ISO texts."""

@@ -39,18 +39,6 @@ def with_default(x, times=2):
     return x * times
 
 
-@pytest.mark.parametrize("step", [Number(), core.CallableWrapperDoFn(with_default)])
-def test_methods_have_the_same_arguments(step):
-    names = [name for name in dir(step) if callable(getattr(step, name)) and name[:2] != "__"]
-    expected = [core.get_function_args_defaults(getattr(step, name)) for name in names]
-    with reflection_remembered():
-        for _ in range(2):
-            found = [core.get_function_args_defaults(getattr(step, name)) for name in names]
-            assert found == expected
-        core.get_function_args_defaults(step.process)[0].clear()
-        assert core.get_function_args_defaults(step.process) == expected[names.index("process")]
-
-
 def test_views_share_the_values_of_their_options():
     with reflection_remembered():
         options = PipelineOptions(["--direct_num_workers=3"])

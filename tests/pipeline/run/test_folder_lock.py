@@ -1,11 +1,9 @@
-"""One run at a time in an output folder: real processes that hold a lock, die, fork and wait."""
+"""One run at a time in an output folder: real processes that hold a lock, die and wait."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,19 +19,14 @@ from pipeline.common.errors import ConfigError
 from pipeline.run import folder_lock
 from pipeline.run.folder_lock import _lock_file, exclusive_run
 
-# Holds a lock until it reads a line; with "fork", a child outlives it by a minute.
+# Holds a lock until it reads a line.
 SCRIPT = """
-import os, signal, sys, time
+import sys
 from pathlib import Path
 from pipeline.run.folder_lock import exclusive_run
-field, path, how = sys.argv[1:]
+field, path = sys.argv[1:]
 with exclusive_run("the other run", {field: Path(path)}):
-    child = os.fork() if how == "fork" else None
-    if child == 0:
-        os.closerange(0, 3)
-        time.sleep(60)
-        os._exit(0)
-    print(child, flush=True)
+    print("locked", flush=True)
     sys.stdin.readline()
 """
 ME = "this run"
@@ -42,15 +35,15 @@ ME = "this run"
 class Other:
     """The process of another run, which holds its lock."""
 
-    def __init__(self, field: str, path: Path, how: str = "hold"):
+    def __init__(self, field: str, path: Path):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, field, str(path), how],
+            [sys.executable, "-c", SCRIPT, field, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         assert self.process.stdout is not None
-        self.child = self.process.stdout.readline().strip()
+        assert self.process.stdout.readline() == "locked\n"
 
     def end(self) -> None:
         self.process.communicate("\n", timeout=60)
@@ -71,9 +64,6 @@ def other() -> Iterator[Callable[..., Other]]:
     yield start
     for one in started:
         one.kill()
-        if one.child.isdigit():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(one.child), signal.SIGKILL)
 
 
 def holds(folder: Path, **options: Any) -> list[str]:
@@ -126,13 +116,6 @@ def test_the_lock_of_a_killed_run_is_taken_with_a_note(other: Any, tmp_path: Pat
     )
     assert "was killed; its nodes are cached" in said
     assert holds(tmp_path) == []
-
-
-def test_forked_children_do_not_keep_the_lock_of_a_killed_run(other: Any, tmp_path: Path) -> None:
-    killed = other("output.folder", tmp_path, "fork")
-    killed.kill()
-    os.kill(int(killed.child), 0)  # still there
-    assert len(holds(tmp_path)) == 1
 
 
 def test_the_next_run_waits(other: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

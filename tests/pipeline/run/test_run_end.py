@@ -16,7 +16,6 @@ import pytest
 from rich.console import Console
 from run_inputs import result_of
 
-from pipeline.cli.base import load
 from pipeline.cli.cli import main
 from pipeline.cli.local import predict
 from pipeline.common.program import program, shell_argument
@@ -49,14 +48,14 @@ def test_names_survive_the_shell(
     monkeypatch.chdir(tmp_path)
     model = tmp_path / f"out {name}" / "1"
     model.mkdir(parents=True)
-    file = write()
+    write()
     (tmp_path / name).write_bytes((tmp_path / "rows.csv").read_bytes())
     config = load_config(write())
     data = config.data.model_copy(update={"path": str(tmp_path / glob.escape(name))})
     pushed = {"pushed": 1, "pushed_destination": str(model)}
     run = result_of(config.model_copy(update={"data": data}), {("Pusher", "pushed_model"): pushed})
     out = io.StringIO()
-    show_next_steps(run, file, Console(file=out, width=40))
+    show_next_steps(run, Console(file=out, width=40))
     kind, _, command = out.getvalue().removesuffix("\n").partition("   ")
     assert kind == "predict"
     found = arguments_of(command.strip())
@@ -65,33 +64,24 @@ def test_names_survive_the_shell(
 
 
 @pytest.mark.parametrize(
-    ("change", "sets", "wanted"),
+    ("change", "wanted"),
     [
-        ({}, [], {"config": None, "source": None}),
-        ({"csv": {"encoding": "cp1252"}}, [], {"source": None}),
-        (
-            {"csv": {"delimiter": ";"}},
-            ["data.csv.encoding=cp1252"],
-            {"source": None, "overrides": ('data.csv.encoding="cp1252"',)},
-        ),
-        ({"path": "rows.dat"}, [], {"config": None, "source": "csv"}),
-        ({"path": "part-*.csv"}, [], {"config": None, "data": "part-2.csv"}),
-        ({"eval_path": "part-1.csv"}, [], {"config": None, "data": "part-1.csv"}),
-        ({"path": "part-{SPAN}.csv"}, [], {"config": None, "data": "part-2.csv"}),
+        ({}, {"source": None}),
+        ({"path": "rows.dat"}, {"source": "csv"}),
+        ({"path": "part-*.csv"}, {"data": "part-2.csv"}),
+        ({"eval_path": "part-1.csv"}, {"data": "part-1.csv"}),
+        ({"path": "part-{SPAN}.csv"}, {"data": "part-2.csv"}),
     ],
 )
 def test_the_data_are_read_as_by_the_run(
-    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any, sets: Any, wanted: Any
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any, wanted: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = write(lambda config: config["data"].update(change))
     for name in ("rows.dat", "part-1.csv", "part-2.csv"):
         (tmp_path / name).write_bytes((tmp_path / "rows.csv").read_bytes())
-    config = load_config(file, sets)
-    found = arguments_of(_predict_command(config, tmp_path / "model", file))
+    found = arguments_of(_predict_command(load_config(file), tmp_path / "model"))
     assert {name: found[name] for name in wanted} == wanted
-    if found["config"] is not None:
-        assert load(found["config"], found["overrides"]).data.csv == config.data.csv
 
 
 @pytest.mark.parametrize(

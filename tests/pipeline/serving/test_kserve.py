@@ -112,22 +112,6 @@ def test_the_manifest_has_what_the_profile_says(manifest):
     assert own["metadata"]["name"] == "other"
 
 
-def test_the_schema_of_this_test_refuses_what_kserve_drops():
-    wrong = {
-        "spec": {
-            "predictor": {
-                "minReplicas": "1",
-                "model": {"modelFormat": {"version": "2"}, "storageURI": "x"},
-            }
-        }
-    }
-    assert violations(wrong, CRD["schema"]) == [
-        "manifest.spec.predictor.minReplicas='1' is no integer",
-        "manifest.spec.predictor.model.modelFormat.name is missing",
-        "manifest.spec.predictor.model.storageURI is unknown",
-    ]
-
-
 def test_the_request_is_what_the_server_takes(manifest, tmp_path):
     (tmp_path / "rows.csv").write_text(ROWS, encoding="utf-8")
     manifest("--rows", str(tmp_path / "rows.csv"), VERSION)

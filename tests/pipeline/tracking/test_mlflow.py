@@ -99,7 +99,7 @@ def file(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     config["tracking"] = {"mlflow": server.uri}
     path = folder / "pipeline.yaml"
     path.write_text(yaml.safe_dump(config))
-    assert run(load_config(path), file=path).code == exit_codes.DONE
+    assert run(load_config(path)).code == exit_codes.DONE
     return path
 
 
@@ -144,7 +144,7 @@ def test_files(exported, config, client, tmp_path):
 
 
 def test_a_cached_run_is_a_run(exported, config, client, file):
-    assert run(config, file=file).code == exit_codes.DONE
+    assert run(config).code == exit_codes.DONE
     second = latest(client, config)
     assert second.info.run_id != exported.info.run_id
     assert second.info.status == "FINISHED"
@@ -153,7 +153,7 @@ def test_a_cached_run_is_a_run(exported, config, client, file):
 
 def test_a_failed_run(file, client):
     config = load_config(file, ["normalization.z_score.max_std_error=1e-9"])
-    assert run(config, file=file).code == exit_codes.FAILED
+    assert run(config).code == exit_codes.FAILED
     failed = latest(client, config)
     assert failed.info.status == "FAILED"
     assert failed.data.tags["failed_node"] == "NormalizationValidator"
@@ -175,7 +175,7 @@ def test_a_server_that_stops_during_a_run(config, file, server, monkeypatch, cap
     monkeypatch.setattr(runner, "keep_record", keep_and_stop)
     summary = Path(config.output.folder, "summary.json")
     before = summary.read_bytes()
-    assert run(config, file=file).code == exit_codes.DONE
+    assert run(config).code == exit_codes.DONE
     assert summary.read_bytes() != before
     printed = capfd.readouterr().out
     assert f"not exported to tracking.mlflow={server.uri}: Connection refused" in printed

@@ -20,7 +20,6 @@ from tensorflow_metadata.proto.v0 import schema_pb2  # noqa: E402
 from transform.columns.derive import (  # noqa: E402
     _load,
     _raw_sources,
-    derive_reads,
     derived_columns,
     derived_types,
     refuse_leaks,
@@ -48,10 +47,9 @@ def _schema() -> schema_pb2.Schema:
     return schema
 
 
-def test_types_and_sources_come_from_a_trace(named: Any) -> None:
+def test_types_come_from_a_trace(named: Any) -> None:
     path = named(lambda inputs: {"double": tf.sparse.to_dense(inputs["fare"]) * 2.0})
     assert derived_types(path, _schema()) == {"double": "float"}
-    assert derive_reads(path, _schema()) == {"fare"}
 
 
 def test_errors_of_a_function_name_it(named: Any) -> None:
