@@ -74,7 +74,7 @@ def test_text_features_are_rejected_with_xla():
         TrainStep(model, optimizer, "mse", micro_batch_size=2)(batch)
         step = TrainStep(model, optimizer, "mse", micro_batch_size=2, jit_compile=True)
         which = "feature 'company' is text" if named else "the features are text"
-        with pytest.raises(ValueError, match=f"jit_compile=True: {which}.*jit_compile=\"auto\""):
+        with pytest.raises(ValueError, match=f'jit_compile=True: {which}.*jit_compile="auto"'):
             step(batch)
 
 

@@ -1,0 +1,149 @@
+"""Windows that XLA compiles: which ones are, how often, and what they refuse."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module import TrainStep
+from trainer_module.step.reports import NonFiniteError
+from trainer_module.window.spec import even_size
+
+layers = keras.layers
+
+
+def recurrent(*, length=6):
+    return keras.Sequential([keras.Input((length, 3)), layers.GRU(4), layers.Dense(1)])
+
+
+def rows_of(count, *shape):
+    return np.ones((count, *shape), "float32"), np.ones((count, 1), "float32")
+
+
+def compiled(model, batch, **options):
+    step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=4, **options)
+    step(batch)
+    return step.is_compiled
+
+
+def texts():
+    inputs = keras.Input((1,), dtype="string", name="zone")
+    ids = layers.StringLookup(vocabulary=["a", "b"])(inputs)
+    outputs = layers.Dense(1)(layers.GRU(4)(layers.Embedding(3, 2)(ids)))
+    return keras.Model({"zone": inputs}, outputs)
+
+
+class Printed(layers.Layer):
+    """Calls an operation that XLA does not have."""
+
+    def call(self, x):
+        return x + tf.strings.to_number(tf.strings.as_string(x * 0))
+
+
+def test_auto_compiles_recurrent_models_on_a_cpu_if_xla_can(caplog):
+    """The log says once what is compiled, or why it is not."""
+    caplog.set_level(logging.INFO, "absl")
+    printed = keras.Sequential([keras.Input((6, 3)), layers.GRU(4), Printed(), layers.Dense(1)])
+    recurrent_rows = rows_of(9, 6, 3)
+    for model, batch, options, is_compiled, log in [
+        (recurrent(), recurrent_rows, {}, True, "compiled with XLA (CPU, recurrent layers)"),
+        (recurrent(), recurrent_rows, {"jit_compile": False}, False, ""),
+        (recurrent(), recurrent_rows, {"clip_per_example": 1.0}, False, ""),
+        (full_batch.mlp(), rows_of(9, 5), {}, False, ""),
+        (full_batch.mlp(), rows_of(9, 5), {"jit_compile": True}, True, "compiled with XLA (CPU)"),
+        (printed, recurrent_rows, {}, False, "without XLA: XLA does not support AsString."),
+        (
+            texts(),
+            ({"zone": np.array([["a"], ["b"]], object)}, np.ones((2, 1), "float32")),
+            {},
+            False,
+            "without XLA: feature 'zone' is text",
+        ),
+    ]:
+        caplog.clear()
+        assert compiled(model, batch, **options) is is_compiled
+        logged = [record.getMessage() for record in caplog.records if "XLA" in record.getMessage()]
+        assert len(logged) == bool(log)
+        assert all(line.startswith(f"step: {log}") for line in logged)
+
+
+def test_rows_of_different_lengths_are_not_compiled_by_auto(caplog):
+    caplog.set_level(logging.INFO, "absl")
+    step = TrainStep(recurrent(length=None), keras.optimizers.SGD(), "mse", micro_batch_size=4)
+    batches = tf.data.Dataset.from_generator(
+        lambda: (rows_of(5, length, 3) for length in (4, 7)),
+        output_signature=(tf.TensorSpec([None, None, 3]), tf.TensorSpec([None, 1])),
+    )
+    assert step.run(iter(batches), 2).steps == 2
+    assert not step.is_compiled
+    assert "axes of the rows differ in size" in caplog.text
+
+
+_EPOCHS = """
+import numpy as np, keras, tensorflow as tf
+from trainer_module import TrainStep, TrainingLoop
+keras.utils.set_random_seed(0)
+model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
+step = TrainStep(model, keras.optimizers.Adam(), "mse", micro_batch_size=4, jit_compile=True{more})
+x, y = np.ones((93, 5), "float32"), np.ones((93, 1), "float32")
+TrainingLoop(step, (x, y), batch_size=20, epochs=3, progress=False).fit()
+"""
+
+
+def test_epochs_with_a_ragged_end_need_one_compilation(tmp_path):
+    """Windows of 20, 20, 20, 20 and 13 rows, three times: 5 passes of 4, or 3 and a rest of 1."""
+    counts = {}
+    for more in ("", ", expected_rows=20"):
+        folder = tmp_path / str(len(more))
+        environment = {**os.environ, "XLA_FLAGS": f"--xla_dump_to={folder}"}
+        subprocess.run(
+            [sys.executable, "-c", _EPOCHS.format(more=more)], env=environment, check=True
+        )
+        modules = [p.name for p in folder.glob("*before_optimizations.txt")]
+        counts[more] = sum("take" in name for name in modules)
+    # Without the expected number of rows: 8 passes for the windows of 5, and 4 for those of 3.
+    assert counts == {"": 2, ", expected_rows=20": 1}
+
+
+def test_passes_divide_a_window_evenly():
+    for rows, most, size in [
+        (20, 32, 20),
+        (32, 8, 8),
+        (1000, 512, 500),
+        (96, 32, 32),
+        (90, 32, 30),
+        (1009, 256, 256),  # a prime number
+        (5, 4, 4),
+        (1, 1, 1),
+    ]:
+        assert even_size(rows, most) == size
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_an_id_that_no_table_has_stops_the_training(jit_compile):
+    """Without XLA, TensorFlow raises an error. Keras counts negative ids from the end."""
+    table = layers.Embedding(10, 2)
+    model = keras.Sequential([keras.Input((3,), dtype="int32"), table, layers.Flatten()])
+    model.add(layers.Dense(1))
+    step = TrainStep(
+        model, keras.optimizers.SGD(), "mse", micro_batch_size=2, jit_compile=jit_compile
+    )
+    ids, labels = np.tile(np.array([[0, 9, -10]], "int32"), (4, 1)), np.ones((4, 1), "float32")
+    assert step((ids, labels)).applied
+    for wrong in (10, -11):
+        before = model.get_weights()
+        bad = ids.copy()
+        bad[2, 1] = wrong
+        error = NonFiniteError if jit_compile else ValueError
+        with pytest.raises(error, match=r"ids? "):
+            step((bad, labels))
+        for one, other in zip(before, model.get_weights(), strict=True):
+            np.testing.assert_array_equal(one, other)
