@@ -40,7 +40,6 @@ def lines(
     y: str,
     *,
     series: str | None = None,
-    points: bool = False,
     kept: int | None = None,
 ) -> JsonObject:
     """Return a line chart of the fields `x`, `y` and, for several lines, `series`.
@@ -49,7 +48,6 @@ def lines(
         x: Title of the horizontal axis; the field is `x`.
         y: Title of the vertical axis; the field is `y`.
         series: Title of the legend; None: one line, no field `series`.
-        points: Also draw the points.
         kept: Where to draw a vertical line; None: nowhere.
     """
     scale: JsonObject = {"zero": False}
@@ -60,7 +58,7 @@ def lines(
     }
     if series is not None:
         encoding["color"] = encoding["strokeDash"] = _text("series", series)
-    mark = {"type": "line", "point": points, "tooltip": True}
+    mark = {"type": "line", "point": True, "tooltip": True}
     if kept is None:
         return _chart(220, mark, encoding)
     rule: JsonObject = {
