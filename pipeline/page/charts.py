@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.normalization_validator.report import ColumnStatistics, RawColumn
+from components.normalization_validator.report import BIN_WIDTH, ColumnStatistics, RawColumn
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.page.elements import Block, Chart, Text, rounded, short
 
@@ -235,19 +235,25 @@ def transformed_chart(column: ColumnStatistics, splits: Sequence[ColumnStatistic
         return Text(f"{title}: no finite value.", "quiet")
     if column.constant and column.mean is not None:
         return Text(f"{title}: every value is {short(column.mean, 6)}.")
-    known = [each.histogram for each in splits if each.histogram is not None]
-    exponent = max(each.exponent for each in known)
-    ends = [(each.first_bin, len(each.observed), exponent - each.exponent) for each in known]
-    first = min(start >> shift for start, _, shift in ends)
-    last = max((start + bins - 1) >> shift for start, bins, shift in ends)
+    outside = [
+        f"{count:,} {'value lies' if count == 1 else 'values lie'} {where} the chart"
+        for count, where in ((histogram.below, "below"), (histogram.above, "above"))
+        if count
+    ]
+    title += f" ({' and '.join(outside)})" if outside else ""
+    known = [each.histogram for each in splits if each.histogram and each.histogram.observed]
+    if not histogram.observed:
+        return Text(f"{title}.", "quiet")
+    first = min(each.first_bin for each in known)
+    last = max(each.first_bin + len(each.observed) - 1 for each in known)
     wider = max(0, math.ceil(math.log2((last - first + 1) / _MOST_BINS)))
     counts = np.array([histogram.observed, histogram.imputed])
     filled = np.flatnonzero(counts.sum(axis=0))
-    bins = (histogram.first_bin + filled) >> (exponent - histogram.exponent + wider)
     # The ends, too, so that all splits have one axis.
-    bins, place = np.unique(np.r_[first >> wider, last >> wider, bins], return_inverse=True)
+    bins = np.r_[first, last, histogram.first_bin + filled] >> wider
+    bins, place = np.unique(bins, return_inverse=True)
     counts = [np.bincount(place[2:], each[filled], len(bins)) for each in counts]
-    width = 2.0 ** (exponent + wider)
+    width = BIN_WIDTH * 2**wider
     data: dict[str, Sequence[JsonValue]] = {
         "low": rounded(bins * width),
         "high": rounded((bins + 1) * width),
@@ -255,12 +261,6 @@ def transformed_chart(column: ColumnStatistics, splits: Sequence[ColumnStatistic
     }
     if counts[1].any():
         data["imputed"] = rounded(counts[1], 12)
-    outside = [
-        f"{count:,} {'value lies' if count == 1 else 'values lie'} {where} the chart"
-        for count, where in ((histogram.below, "below"), (histogram.above, "above"))
-        if count
-    ]
-    title += f" ({' and '.join(outside)})" if outside else ""
     return Chart(title, _overlaid(list(data)[2:], "rows", {}), data)
 
 
