@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
-from click.shell_completion import CompletionItem
 from rich_click import RichContext, RichHelpFormatter
 
 from pipeline.common.program import program
@@ -65,15 +64,7 @@ class _Value(click.RichOption):
 
 
 class _Command(click.RichCommand):
-    """A command that completes values without a name, and prints its epilog as it is."""
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete options, or the next value that needs no name."""
-        for param in self.get_params(ctx):
-            is_free = isinstance(param, _Value) and ctx.params.get(param.name or "") is None
-            if is_free and not incomplete.startswith("-"):
-                return param.shell_complete(ctx, incomplete)
-        return super().shell_complete(ctx, incomplete)
+    """A command that prints its epilog as it is."""
 
     def format_epilog(self, ctx: RichContext, formatter: RichHelpFormatter) -> None:
         """Write examples and exit codes with their line breaks."""
