@@ -39,10 +39,8 @@ _TRAINING = (
 )
 _FIELDS = (
     *("data.path", *(f"training.{key}" for key in _TRAINING)),
-    *("evaluation.thresholds.METRIC.lower_bound", "evaluation.thresholds.METRIC.upper_bound"),
     "nodes.N.parameters.NAME",
 )
-_THRESHOLD = re.compile(r"evaluation\.thresholds\.(\w+)\.((?:lower|upper)_bound)")
 _NODE_PARAMETER = re.compile(r"nodes\.(\d+)\.parameters\.(\w+)")
 
 
@@ -100,7 +98,7 @@ def declare_parameters(spec: JsonObject, config: PipelineConfig, profile: Target
                 raise ConfigError(f"named {name}, as {names[name]} is: name one of them.")
             names[name] = field
             default = _default(values, field)
-            places = [each for each in _places(spec, config, field) if _has_value(spec, *each)]
+            places = [each for each in _places(config, field) if _has_value(spec, *each)]
             if default is None or not places:
                 raise ConfigError("no value in the YAML. Write the default there.")
             for node, property_, keys in places:
@@ -150,9 +148,7 @@ def _default(values: JsonObject, field: str) -> JsonValue:
     return node
 
 
-def _places(
-    spec: JsonObject, config: PipelineConfig, field: str
-) -> list[tuple[str, str, list[str | int]]]:
+def _places(config: PipelineConfig, field: str) -> list[tuple[str, str, list[str | int]]]:
     """Return node, execution property and keys of each place that a field may have."""
     section, _, key = field.partition(".")
     if field == "data.path":
@@ -162,9 +158,6 @@ def _places(
     if section == "training" and key in _TRAINING:
         keys: list[str | int] = ["trainer", *key.split(".")]
         return [(node, "custom_config", keys) for node in (NodeName.TRAINER, NodeName.TUNER)]
-    if match := _THRESHOLD.fullmatch(field):
-        keys = _threshold_keys(spec, *match.groups())
-        return [(NodeName.EVALUATOR, "eval_config", keys)] if keys else []
     if (match := _NODE_PARAMETER.fullmatch(field)) and int(match[1]) < len(config.nodes):
         return [(config.nodes[int(match[1])].id, match[2], [])]
     raise ConfigError(f"a run cannot set it; {nearest(field, _FIELDS)}")
@@ -181,18 +174,6 @@ def _has_value(spec: JsonObject, node: str, name: str, keys: list[str | int]) ->
     return text is not None
 
 
-def _threshold_keys(spec: JsonObject, metric: str, bound: str) -> list[str | int]:
-    """Return the keys of a metric's bound on all rows in TFMA's EvalConfig; [] without it."""
-    inputs = tasks(spec)[NodeName.EVALUATOR]["inputs"]["parameters"]
-    config = json.loads(expand(inputs["eval_config"]["runtimeValue"]["constant"]))
-    for i, group in enumerate(config["metrics_specs"]):
-        for j, each in enumerate(group.get("metrics", [])):
-            if f'"name": "{metric}"' in each.get("config", ""):
-                keys = ["metrics_specs", i, "metrics", j, "per_slice_thresholds", 0, "threshold"]
-                return [*keys, "value_threshold", bound]
-    return []
-
-
 def _at(node: JsonValue, keys: Iterable[str | int]) -> Any:
     for key in keys:
         node = node[key]
@@ -202,13 +183,7 @@ def _at(node: JsonValue, keys: Iterable[str | int]) -> Any:
 def _put(text: str, keys: list[str | int], value: JsonValue) -> str:
     """Return JSON with another value at the keys, in the form of TFX's compiler."""
     content = json.loads(expand(text))
-    parent = _at(content, keys[:-1])
-    parent[keys[-1]] = value
-    low, high = parent.get("lower_bound"), parent.get("upper_bound")
-    if keys[-2] == "value_threshold" and low is not None and high is not None and low > high:
-        raise ConfigError(
-            f"run-time parameters: lower_bound={low:g} is above upper_bound={high:g}; swap them."
-        )
+    _at(content, keys[:-1])[keys[-1]] = value
     return json.dumps(content, sort_keys=True, indent=2 if "\n" in text else None)
 
 
