@@ -148,11 +148,7 @@ class Seconds(click.ParamType):
 
 
 def list_exit_codes(codes: Mapping[int, str]) -> str:
-    """Return the lines of `--help` about exit codes.
-
-    Args:
-        codes: exit code -> meaning.
-    """
+    """Return the lines of `--help` about exit codes and their meanings."""
     lines = [
         textwrap.fill(meaning, 78, initial_indent=f"  {code:>3}  ", subsequent_indent=" " * 7)
         for code, meaning in codes.items()
@@ -164,9 +160,6 @@ def load(file: Path, overrides: Sequence[str] = ()) -> PipelineConfig:
     """Return the checked configuration of `--config` and `--set`.
 
     Adds the YAML's folder to the import path, for the functions that it names.
-
-    Raises:
-        ConfigError: The configuration is wrong.
     """
     from pipeline.config.config_file import load_config
     from pipeline.run.runner import add_import_paths

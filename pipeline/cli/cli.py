@@ -56,14 +56,7 @@ for _panel, _commands in _COMMANDS.items():
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run the command.
-
-    Args:
-        argv: the arguments without the program's name; None: those of this process.
-
-    Returns:
-        The exit code: see `pipeline.common.exit_codes`.
-    """
+    """Parse the command line and run the command; return the code, see `exit_codes`."""
     try:
         with interrupts_kept():
             code = _run(list(sys.argv[1:] if argv is None else argv))

@@ -100,12 +100,9 @@ class _Accepted(NamedTuple):
 
 
 def accepted(model: type[BaseModel], keys: tuple[int | str, ...], raw: JsonValue) -> _Accepted:
-    """Return what a model of the whole YAML accepts at a place.
+    """Return what a model of the whole YAML accepts at the place that `keys` lead to.
 
-    Args:
-        model: The model.
-        keys: Keys and indices that lead to the place.
-        raw: The values of the YAML; `engine` in them selects the model of a section.
+    `engine` in the values `raw` of the YAML selects the model of a section.
     """
     place = _place(model, "", _schema(model))
     for key in keys:

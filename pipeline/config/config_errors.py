@@ -35,13 +35,8 @@ def check_fields(
 ) -> Model:
     """Return the checked values as a model.
 
-    Args:
-        model: The model of the whole YAML.
-        raw: The values.
-        path: The YAML, or another source of the values.
-        tree: The YAML's nodes, which know their lines; None without a file.
-        overrides: `section.field=value` of each `--set`; a field that one of them set is identified
-            by that option, not by a line of the file.
+    `tree` has the lines of the YAML `path`; a field that one of `overrides` (`section.field=value`)
+    set is identified by that option instead.
 
     Raises:
         ConfigError: One line per wrong field: file, line, field, value and fix.

@@ -107,13 +107,9 @@ def import_callable(dotted: str, field: str) -> Any:
 
 
 def add_user_nodes(context: GraphContext) -> None:
-    """Build the nodes of `nodes:` and add them to a graph, in place.
+    """Build the nodes of `nodes:` and add them to a graph with all built-in nodes, in place.
 
-    Args:
-        context: The graph, with all built-in nodes.
-
-    Raises:
-        ConfigError: A row is wrong; the message has its line, value and fix.
+    A ConfigError: a row is wrong; the message has its line, value and fix.
     """
     users = {
         row.id: _UserNode(i, row, context.config) for i, row in enumerate(context.config.nodes)
@@ -209,10 +205,7 @@ def _make_component(
 ) -> BaseNode:
     """Return the component of a row, not yet added to the graph.
 
-    Args:
-        user: The row.
-        nodes: Id -> node, for the nodes that are built.
-        before: Those of them that do not wait for this one.
+    `before` are those of the built `nodes` that do not wait for this one.
     """
     from tfx.dsl.components.base.base_component import BaseComponent
     from tfx.dsl.components.base.base_node import BaseNode

@@ -44,11 +44,7 @@ def lines(
 ) -> JsonObject:
     """Return a line chart of the fields `x`, `y` and, for several lines, `series`.
 
-    Args:
-        x: Title of the horizontal axis; the field is `x`.
-        y: Title of the vertical axis; the field is `y`.
-        series: Title of the legend; None: one line, no field `series`.
-        kept: Where to draw a vertical line; None: nowhere.
+    Each is given the title of its axis, or of the legend; `kept` is where a vertical line stands.
     """
     scale: JsonObject = {"zero": False}
     encoding: JsonObject = {
@@ -89,12 +85,8 @@ _DIAGONAL: JsonObject = {
 def threshold_curve(x: str, y: str, *, diagonal: bool = False) -> JsonObject:
     """Return a curve of the fields `x` and `y` from 0 to 1, with the point at a threshold marked.
 
-    Args:
-        x: Title of the horizontal axis.
-        y: Title of the vertical axis.
-        diagonal: Also draw the line from (0, 0) to (1, 1).
-
     Each point has its threshold in the field `t`; the parameter `threshold` selects one.
+    `diagonal`: also draw the line from (0, 0) to (1, 1).
     """
     unit: JsonObject = {"domain": [0, 1], "nice": False}
     encoding = {"x": _number("x", x, scale=unit), "y": _number("y", y, scale=unit)}
@@ -158,10 +150,7 @@ def confusions(counted: str, order: Sequence[str]) -> JsonObject:
 def raw_chart(columns: Sequence[RawColumn], title: str) -> Block:
     """Return the values of a raw column, as shares of the rows with a value in each split.
 
-    Args:
-        columns: The column in each split that has a value of it, the first one being that whose
-            most frequent values are shown.
-        title: Title of the chart.
+    The most frequent values are those of the first split of `columns`.
     """
     numbers = [column for column in columns if column.labels is None]
     if not columns:
@@ -223,12 +212,7 @@ def _texts(columns: Sequence[RawColumn], title: str) -> Block:
 
 
 def transformed_chart(column: ColumnStatistics, splits: Sequence[ColumnStatistics]) -> Block:
-    """Return the values of a transformed column in a split, in bins that all splits have.
-
-    Args:
-        column: The column in one split.
-        splits: The column in every split.
-    """
+    """Return the values of a transformed column in a split, in bins that all splits have."""
     title = f"Transformed, {column.split}"
     histogram = column.histogram
     if histogram is None:

@@ -122,9 +122,7 @@ def _named_files(message: str) -> Iterator[Path]:
 def report_blocks(report: Report, chains: Mapping[str, Explained]) -> list[Block]:
     """Return what a report of NormalizationValidator holds: tiles, violated limits, a table.
 
-    Args:
-        report: The content of report.json.
-        chains: Transformed column -> the chain of its source, where it is known.
+    `chains`: transformed column -> the chain of its source, where it is known.
     """
     train = report.split(TRAIN_SPLIT)
     sources = [report.sources.get(column.name, column.name) for column in train.columns]

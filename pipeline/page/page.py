@@ -69,10 +69,6 @@ def write_page(record: RunRecord, result: RunResult | None = None) -> Path:
     """Write `report.html` into the folder of a run's record, atomically, and return the file.
 
     A section that cannot be made says so on the page and in the log; the others are complete.
-
-    Args:
-        record: The record of the run.
-        result: What the run found; None: it is loaded.
     """
     run = page_run(record, result)
     started = datetime.fromisoformat(record.summary["run"]["started"])

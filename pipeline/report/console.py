@@ -51,11 +51,8 @@ class Consoles(NamedTuple):
     def of(cls, out: Console, err: Console, *, quiet: bool, as_json: bool) -> Consoles:
         """Return the consoles of a run.
 
-        Args:
-            out: Standard output.
-            err: Standard error.
-            quiet: Print only warnings and errors, to `err`, and the verdict.
-            as_json: Keep `out` free for a JSON document, which has the verdict.
+        `quiet`: only warnings and errors, to `err`, and the verdict. `as_json`: `out` is free for a
+        JSON document, which has the verdict.
         """
         if not quiet:
             every = err if as_json else out

@@ -204,12 +204,7 @@ def _check_path(path: str, *, has_window: bool) -> None:
 def set_parameters(executor_input: JsonObject, packed: str) -> JsonObject:
     """Return the ExecutorInput of a node with the values of its parameters in its properties.
 
-    Args:
-        executor_input: The platform's ExecutorInput; long properties may be compressed.
-        packed: The value of `--run_time_parameters`.
-
-    Raises:
-        ConfigError: A value is wrong.
+    `packed` is the value of `--run_time_parameters`. A ConfigError: a value is wrong.
     """
     inputs = {**executor_input.get("inputs", {})}
     values = dict(inputs.get("parameterValues", {}))
@@ -235,13 +230,8 @@ def _parameter_name(field: str) -> str:
 def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> JsonObject:
     """Return the value of every parameter: from `texts`, from the compiled job, or its default.
 
-    Args:
-        compiled: The pipeline; its root declares the parameters.
-        texts: Name, or field of the YAML (`training.epochs`) -> text of the value for this run.
-
-    Raises:
-        ConfigError: The pipeline does not have a parameter, a parameter has neither a value nor a
-            default, or its type or its node does not accept the value.
+    Keys of `texts` are names, or fields of the YAML (`training.epochs`). A ConfigError: an unknown
+    parameter, one without a value, or a value that its type or its node does not accept.
     """
     declared = compiled.spec["root"].get("inputDefinitions", {}).get("parameters", {})
     texts = {declared_name(name, declared): text for name, text in texts.items()}

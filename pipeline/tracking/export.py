@@ -68,11 +68,7 @@ def export_run(
 ) -> None:
     """Export a run that ended, if its configuration has `tracking`.
 
-    Args:
-        config: The configuration that ran.
-        record: The record of the run.
-        say: Prints the address of the run's page on the server.
-        warn: Prints that the run is not exported, or what of it.
+    `say` prints the address of the run's page on the server, `warn` what is not exported.
     """
     if config.tracking is None:
         return
