@@ -86,11 +86,7 @@ class _UserNode(NamedTuple):
 
 
 def import_callable(dotted: str, field: str) -> Any:
-    """Return the class or function that a dotted path of the YAML names.
-
-    Raises:
-        ConfigError: It cannot be imported, or nothing callable has this name.
-    """
+    """Return the class or function that a dotted path of the YAML names, or a ConfigError."""
     try:
         target = import_dotted(dotted, field=field)
     except (Exception, SystemExit) as error:  # whatever the user's module raises at its import
@@ -164,11 +160,7 @@ def _wrong_names(context: GraphContext, users: Mapping[str, _UserNode]) -> Itera
 
 
 def _in_order(edges: Mapping[str, list[str]], users: Mapping[str, _UserNode]) -> list[str]:
-    """Return the nodes, each after those that it runs after.
-
-    Raises:
-        ConfigError: Nodes wait for each other.
-    """
+    """Return the nodes, each after those that it runs after; a ConfigError for a circle."""
     try:
         return list(graphlib.TopologicalSorter(edges).static_order())
     except graphlib.CycleError as error:

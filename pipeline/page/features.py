@@ -69,7 +69,8 @@ def section_of(run: PageRun) -> Section:
         blocks.append(Text(text, "quiet"))
     else:
         try:
-            unused = _unused(run, FeatureLayout.from_transform_graph(str(graph)))
+            if layout := FeatureLayout.from_transform_graph(str(graph)):
+                unused = _unused(run, layout)
             explained = explain_columns(run.result.nodes)
         except (ConfigError, OSError, ValueError) as error:  # damaged, or another version's
             blocks.append(Text(f"The steps of the columns are not known: {error}", "quiet"))

@@ -61,11 +61,7 @@ class TrainingHistory:
 
 
 def history_of(checkpoints: Path) -> TrainingHistory | None:
-    """Return the history in the newest checkpoint below a folder; None if it has none.
-
-    Args:
-        checkpoints: Folder of the Trainer's checkpoints, with a folder for each fingerprint.
-    """
+    """Return the history in the newest checkpoint of the Trainer's folder; None if it has none."""
     # TensorFlow names the latest checkpoint of a folder in the file `checkpoint`.
     states = sorted(checkpoints.glob("*/checkpoint"), key=lambda file: file.stat().st_mtime)
     if not states:

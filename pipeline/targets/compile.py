@@ -93,11 +93,7 @@ def _at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) ->
 
 
 def profile_of(config: PipelineConfig, target: Target) -> KubeflowConfig | VertexConfig:
-    """Return the target's section of `cluster:`.
-
-    Raises:
-        ConfigError: The section is missing. Shows the lines to add.
-    """
+    """Return the target's section of `cluster:`; a ConfigError shows the lines to add."""
     profile = getattr(config.cluster, target) if config.cluster else None
     if profile is None:
         example = "gs://bucket/pipelines" if target == "vertex" else "s3://bucket/pipelines"

@@ -84,8 +84,7 @@ def _typed(name: str, value: JsonValue, kind: str) -> JsonValue:
 def declare_parameters(spec: JsonObject, config: PipelineConfig, profile: TargetConfig) -> None:
     """Declare the fields of `parameters` in a pipelineSpec, in place, and pass them to the nodes.
 
-    Raises:
-        ConfigError: Some fields cannot be parameters. Names all of them with the reasons.
+    A ConfigError names all fields that cannot be parameters, with the reasons.
     """
     reasons: list[str] = []
     taken: dict[str, list[_Parameter]] = {}

@@ -41,11 +41,7 @@ def _client(uri: str) -> Any:
 
 
 def check_server(config: PipelineConfig) -> None:
-    """Check that the server of `tracking.mlflow`, if any, answers.
-
-    Raises:
-        ConfigError: The package mlflow is not installed, or the server does not answer.
-    """
+    """Raise ConfigError if the server of `tracking.mlflow` does not answer, or without mlflow."""
     if config.tracking is None:
         return
     uri = config.tracking.mlflow

@@ -1,4 +1,4 @@
-"""Metrics of our own, merged in any parts, and where they are undefined.
+"""Our metrics, merged in any parts, and where they are undefined.
 
 Their values against scikit-learn, within TFMA: test_contract.py.
 """

@@ -199,7 +199,7 @@ def test_the_code_counts_in_the_cache_key(nodes, tmp_path):
     assert code("") == code("") != code("MORE = 1\n")
 
 
-# A row; the field that its message names; words of the message. An indented line goes on.
+# A row; the field that its message names; words of the message. An indented line continues another.
 REFUSED = """
 {class: counting.RowCuonter} | class | counting.RowCuonter; did you mean 'RowCounter'?
 {class: no_such.Counter} | class | no_such.Counter; No module named
