@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import keras
@@ -83,19 +82,3 @@ def test_a_run_without_a_checkpoint_or_a_trainer_says_so(tmp_path: Path) -> None
     assert "left no checkpoint" in text.text  # pyright: ignore[reportAttributeAccessIssue]
     section = training.section_of(page_run(tmp_path / "2", {}))
     assert section.blocks == [Text("This run has no output of a Trainer.", "quiet")]
-
-
-def test_trials_are_listed_best_first(tmp_path: Path) -> None:
-    found = [
-        {"trial_id": "03", "score": 0.91, "optimizer.learning_rate": 0.0123456},
-        {"trial_id": "00", "score": 0.9, "optimizer.learning_rate": 0.1},
-    ]
-    (tmp_path / "tuner_results.json").write_text(json.dumps(found))
-    search = {"search": {"optimizer.learning_rate": {"min": 1e-4, "max": 0.1}}}
-    artifacts = {("Tuner", "tuner_results"): tmp_path}
-    run = page_run(tmp_path / "out", artifacts, settings={"tuning": search})
-    (table,) = blocks_of(training.section_of(run).blocks, Table)
-    assert [[c.text for c in row.cells] for row in table.rows] == [
-        ["4", "0.9100", "0.01235"],
-        ["1", "0.9000", "0.1"],
-    ]
