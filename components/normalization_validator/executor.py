@@ -107,7 +107,6 @@ class Executor(BaseBeamExecutor):
             raise NormalizationError(
                 f"The transformed examples are not normalised. {summary(violations)}\n"
                 f"Report: {where}\n"
-                "`python -m pipeline report` makes a page with histograms from this file.\n"
                 "Fix the columns in the Transform, or the limits; with on_failure: warn the "
                 "pipeline continues."
             )
