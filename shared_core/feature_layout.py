@@ -238,11 +238,7 @@ def _sorted(columns: Iterable[Column]) -> tuple[Column, ...]:
 
 
 def read_schema(transform_graph_uri: str) -> Any:
-    """Return the transformed schema (schema_pb2.Schema) of a TransformGraph artifact.
-
-    Raises:
-        ValueError: The folder holds none.
-    """
+    """Return the transformed schema (schema_pb2.Schema) of a TransformGraph artifact."""
     import tensorflow as tf
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2

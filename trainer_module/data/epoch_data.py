@@ -35,9 +35,6 @@ def as_batches(
     """Return data as a dataset or as a function from the epoch to a dataset.
 
     `batch_size` (rows, or sizes by step), `shuffle` and `seed` are for arrays only.
-
-    Raises:
-        ValueError: `data` has an unsupported type, or an option does not fit it.
     """
     if _is_batch(data):
         if batch_size is None:
@@ -101,9 +98,6 @@ class EpochData:
         A position must be restored from a checkpoint, or be that of other workers, if
         `must_resume`. A function receives the number of the epoch if `by_epoch`, otherwise of the
         pass.
-
-        Raises:
-            ValueError: A position cannot be restored: the dataset shuffles without a seed.
         """
         self._batches: BatchSource = batches
         self._steps_per_epoch = steps_per_epoch
@@ -130,10 +124,6 @@ class EpochData:
         """Return an iterator over the rest of an epoch, and set `steps` to the epoch's batches.
 
         `step_in_epoch` and `step` are the batches of it and in total that were taken before.
-
-        Raises:
-            ValueError: The dataset is infinite and steps_per_epoch is not set, or the order cannot
-                be restored.
         """
         if self._is_stream:
             return self._stream_iterator(step_in_epoch, step)

@@ -80,9 +80,6 @@ def array_batches(
             epoch has the remaining rows.
         shuffle: Whether to draw a new order for each epoch, from `seed` and the epoch's number.
         seed: Seed of the orders.
-
-    Raises:
-        ValueError: The arrays have different numbers of rows, or none.
     """
     arrays = tuple(as_arrays(part) for part in data)
     sizes = {len(array) for array in present_leaves(arrays)}
@@ -115,11 +112,7 @@ def array_batches(
 
 
 def listed_batches(batches: list[tuple[Tensors, ...]]) -> tf.data.Dataset:
-    """Return a dataset of the global batches in a list, in order; numbers of rows may differ.
-
-    Raises:
-        ValueError: Two batches differ in structure, dtypes or row shapes.
-    """
+    """Return a dataset of the global batches in a list, in order; numbers of rows may differ."""
     held = [tuple(as_arrays(part) for part in batch) for batch in batches]
     with tf.device("CPU:0"):
         held = [map_present(tf.convert_to_tensor, batch) for batch in held]

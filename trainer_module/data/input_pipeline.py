@@ -265,11 +265,7 @@ class DataSummary:
 
 
 def summarise(examples: Examples, *, id_features: Sequence[str] = ()) -> DataSummary:
-    """Read the label, the weight and the given integer features of every row once.
-
-    Raises:
-        ValueError: There is no row, or a label or weight is invalid for training.
-    """
+    """Read the label, the weight and the given integer features of every row once."""
     narrow = examples.narrowed(id_features)
     rows, low, high, whole = 0, np.inf, -np.inf, True
     weight_sum = 0.0
@@ -337,11 +333,7 @@ def _weight_sum(weights: np.ndarray, name: str | None) -> float:
 
 
 def expand(patterns: Sequence[str], *, what: str) -> tuple[str, ...]:
-    """Return the files that match glob patterns, sorted.
-
-    Raises:
-        ValueError: A pattern matches no file, or a Parquet file without `.parquet`.
-    """
+    """Return the files that match glob patterns, sorted."""
     files: list[str] = []
     for pattern in patterns:
         found = sorted(tf.io.gfile.glob(pattern))

@@ -55,11 +55,7 @@ class Cluster:
 
     @property
     def number(self) -> int:
-        """Index of this process in `workers`; replicas are numbered in that order.
-
-        Raises:
-            ValueError: This process is not in `workers`.
-        """
+        """Index of this process in `workers`; replicas are numbered in that order."""
         for number, (role, index, _) in enumerate(self.workers):
             if (role, index) == (self.role, self.index):
                 return number
@@ -86,12 +82,7 @@ class Cluster:
 
 
 def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """Return the cluster of TF_CONFIG, or None if it names no task: one process trains alone.
-
-    Raises:
-        ValueError: TF_CONFIG is not JSON with a cluster and a task, has an unknown role, has the
-            same address twice, or has a task that the cluster does not have.
-    """
+    """Return the cluster of TF_CONFIG, or None if it names no task: one process trains alone."""
     text = environment.get("TF_CONFIG") or "{}"
     try:
         config = json.loads(text)
@@ -206,11 +197,7 @@ def connect_all(cluster: Cluster, timeout_seconds: float) -> dict[int, socket.so
 
 
 def check_own_port(cluster: Cluster) -> None:
-    """Check that TensorFlow's server can listen on the address of this task.
-
-    Raises:
-        ValueError: Another program uses the port.
-    """
+    """Check that TensorFlow's server can listen on the address of this task."""
     try:
         _listen(cluster.addresses[cluster.role][cluster.index], "").close()
     except WorkerLost as error:

@@ -280,12 +280,7 @@ class _OutputMetric(NamedTuple):
 def _metrics_by_name(
     metrics: _Metrics, outputs: Sequence[Path], output_names: Sequence[str] = ()
 ) -> dict[str, _OutputMetric]:
-    """Return the metrics by the name of their result; call it in the strategy's scope.
-
-    Raises:
-        ValueError: Something else is among the metrics, there is no such name or output, or two
-            results have the same name.
-    """
+    """Return the metrics by the name of their result; call it in the strategy's scope."""
 
     def walk(given: _Metrics, path: Path) -> Iterator[_OutputMetric]:
         below = [output for output in outputs if output[: len(path)] == path != output]

@@ -182,11 +182,7 @@ class _LoopState:
         return self.replace(metrics=metrics, history=history, unevaluated_steps=0)
 
     def continued(self, length: Length, *, step: int, directory: str) -> _LoopState:
-        """Return the state of a checkpoint for a training of this length, which may be longer.
-
-        Raises:
-            ValueError: The checkpoint is from a longer run.
-        """
+        """Return the state of a checkpoint for a training of this length, which may be longer."""
         kind, amount = length
         state = self.replace(length=length)
         goal = state.last(kind)
@@ -292,11 +288,7 @@ class Run:
             self.sync.exit_preempted(self.step, checkpoints.directory)
 
     def restore(self, program: Fingerprint) -> None:
-        """Restore the latest checkpoint, if there is one.
-
-        Raises:
-            ValueError: The checkpoint is from another run.
-        """
+        """Restore the latest checkpoint, if there is one."""
         checkpoints, length = self.checkpoints, self.state.length
         assert checkpoints is not None
         self.fingerprint = program

@@ -101,11 +101,7 @@ def _snake_case(name: str) -> str:
 def check_fingerprint(
     there: Mapping[str, Json], here: Mapping[str, Json], *, path: str, longer: bool
 ) -> list[str]:
-    """Check that a checkpoint belongs to this run.
-
-    Raises:
-        ValueError: Something else differs. The message lists all differences.
-    """
+    """Check that a checkpoint belongs to this run."""
     unread = {name for name in _MAY_BE_UNREAD if name not in there or name not in here}
     was, now = (
         flat({name: value for name, value in facts.items() if name not in unread})

@@ -63,11 +63,7 @@ class _TraceEvent(NamedTuple):
 
 
 def read_trace(folder: str) -> list[_TraceEvent]:
-    """Return the events of this machine's threads in all traces below a folder.
-
-    Raises:
-        ValueError: There is no trace.
-    """
+    """Return the events of this machine's threads in all traces below a folder."""
     files = sorted(tf.io.gfile.glob(f"{folder}/plugins/profile/*/*.xplane.pb"))
     if not files:
         raise ValueError(f"{folder} has no plugins/profile/*/*.xplane.pb: TensorFlow wrote none.")
@@ -124,9 +120,6 @@ def divide_wall_time(events: Sequence[_TraceEvent]) -> dict[str, float]:
     2. else, the step waits for a batch: reading
     3. else, TensorFlow's executor is active, or Python is between two calls: host overhead
     4. else: idle
-
-    Raises:
-        ValueError: The trace has no call of the graph.
     """
     calls = [event for event in events if event.name == CALL]
     if not calls:
