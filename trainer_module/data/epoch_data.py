@@ -104,7 +104,6 @@ class EpochData:
         self._must_resume = must_resume
         self._needs_end = needs_end
         self._made = 0
-        self._first: tf.data.Dataset | None = None
         self._stream: Iterator[Tensors] | None = None
         self._stream_count = tf.data.UNKNOWN_CARDINALITY
         self._warned = False
@@ -203,19 +202,11 @@ class EpochData:
         passes, rest = divmod(before + epochs, max(per_pass, 1))
         return passes * count + rest * most - before * most
 
-    def first_pass(self) -> tf.data.Dataset:
-        """Return the dataset of the first pass; a function is called only once for it."""
-        self._first = self._dataset(0, 0)
-        return self._first
-
     def _dataset(self, number: int, first_step: int) -> tf.data.Dataset:
         if isinstance(self._batches, tf.data.Dataset):
             return self._batches
         if isinstance(self._batches, ScheduledBatches):
             return self._batches.starting_at(number, first_step)
-        first, self._first = self._first, None
-        if number == 0 and first is not None:
-            return first
         dataset = self._batches(number)
         self._check_dataset(dataset)
         return dataset

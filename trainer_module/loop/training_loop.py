@@ -196,7 +196,6 @@ class TrainingLoop:
                 self.options,
                 self.evaluate,
                 self.callbacks.all,
-                first_pass=run.data.first_pass,
             )
         if workers.size > 1:
             workers.assert_same_on_all_workers("program", self._program)
