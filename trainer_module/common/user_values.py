@@ -76,7 +76,7 @@ def better_mode(monitor: str, mode: str = "auto", *, field: str = "mode") -> Mod
     )
 
 
-def is_better(value: float, best: float, *, mode: Mode, min_delta: float = 0.0) -> bool:
+def is_better(value: float, best: float, *, mode: Mode) -> bool:
     """Return whether a metric improved; never for a NaN.
 
     `best` is NaN if there is none yet.
@@ -85,4 +85,4 @@ def is_better(value: float, best: float, *, mode: Mode, min_delta: float = 0.0) 
         return False
     if math.isnan(best):
         return True
-    return value < best - min_delta if mode == "min" else value > best + min_delta
+    return value < best if mode == "min" else value > best

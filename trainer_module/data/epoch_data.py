@@ -16,7 +16,7 @@ from trainer_module.data.dataset_steps import (
     reshuffles_at_once,
     unseeded_shuffle,
 )
-from trainer_module.data.in_memory import ScheduledBatches, array_batches, listed_batches
+from trainer_module.data.in_memory import ScheduledBatches, array_batches
 from trainer_module.options.batch_sizes import BatchSizes
 
 Batches = tf.data.Dataset | Callable[[int], tf.data.Dataset]
@@ -36,7 +36,7 @@ def as_batches(
 
     `batch_size` (rows, or sizes by step), `shuffle` and `seed` are for arrays only.
     """
-    if _is_batch(data):
+    if isinstance(data, tuple) and len(data) in (2, 3):
         if batch_size is None:
             raise ValueError("batch_size=None: arrays need the rows of a global batch.")
         if not isinstance(batch_size, Mapping):
@@ -52,17 +52,11 @@ def as_batches(
             )
     if isinstance(data, tf.data.Dataset) or callable(data):
         return data
-    if isinstance(data, list) and data and all(_is_batch(each) for each in data):
-        return listed_batches(data)
     raise ValueError(
         f"the training data is a {type(data).__name__}: give a tf.data.Dataset of global batches, "
-        "a function from the epoch's number to one, a tuple of arrays (features, labels[, weights])"
-        " with batch_size=, or a list of such tuples, each a global batch."
+        "a function from the epoch's number to one, or a tuple of arrays (features, labels[, "
+        "weights]) with batch_size=."
     )
-
-
-def _is_batch(value: object) -> bool:
-    return isinstance(value, tuple) and len(value) in (2, 3)
 
 
 class EpochData:

@@ -108,7 +108,7 @@ def as_callbacks(
 _REPLACEMENTS = {
     "BackupAndRestore": "give checkpoints=Checkpoints(folder, step)",
     "CallbackList": "give its callbacks one by one",
-    "CSVLogger": "use trainer_module.CsvLog(path), whose table survives a restart",
+    "CSVLogger": "write pandas.DataFrame(result.history).to_csv(path) after fit",
     "OrbaxCheckpoint": "give checkpoints=Checkpoints(folder, step)",
     "ProgbarLogger": "progress is shown without it",
     "SwapEMAWeights": "give TrainStep ema_momentum=; evaluations and exports use the average",

@@ -17,7 +17,8 @@ from trainer_module.checks.model import warn_overrides_ignored
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.keras_names import check_keras_name
 from trainer_module.common.tensors import Batch, Json, LossLike, Tensors
-from trainer_module.data.epoch_data import BatchSource, as_batches
+from trainer_module.data.epoch_data import BatchSource
+from trainer_module.data.in_memory import array_batches
 from trainer_module.devices.multi_worker import GraphMarks, worker_group
 from trainer_module.devices.replicas import (
     Share,
@@ -245,19 +246,16 @@ def _as_dataset(data: BatchSource) -> tf.data.Dataset:
         if not isinstance(data.element_spec, Share):
             unpack_batch(data.element_spec)
         return data
-    is_arrays = isinstance(data, tuple) and len(data) in (2, 3)
-    if not is_arrays and not isinstance(data, list):
+    if not isinstance(data, tuple) or len(data) not in (2, 3):
         raise ValueError(
             f"Evaluation: the data is a {type(data).__name__}: give a tf.data.Dataset of batches, "
             "or a tuple of arrays, (features, labels) or (features, labels, weights)."
         )
-    options = {"batch_size": _ARRAY_ROWS, "shuffle": False} if is_arrays else {}
     try:
-        found = as_batches(data, **{"batch_size": None, "shuffle": None, "seed": None, **options})
+        return array_batches(data, _ARRAY_ROWS, shuffle=False)(0)
     except ValueError as error:
         message = str(error).replace("the training data", "the data of the evaluation")
         raise ValueError(message) from None
-    return found(0) if callable(found) else found
 
 
 def _result(metric: keras.metrics.Metric) -> Tensors:

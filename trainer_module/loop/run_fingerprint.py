@@ -125,8 +125,6 @@ def _data_facts(train_step: Step, data: BatchSource, evaluate: Evaluate | None) 
     restored = [*step.model.variables, *step.optimizer.variables, *step.state()]
 
     def facts_of(source: BatchSource) -> Json:
-        if isinstance(source, list):
-            return [facts_of(batch) for batch in source]
         if isinstance(source, tuple):
             return to_fingerprint([as_arrays(part) for part in source])
         if isinstance(source, tf.data.Dataset):
