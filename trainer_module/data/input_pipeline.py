@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -13,9 +14,11 @@ from trainer_module.common.tensors import Json, Tensors
 from trainer_module.data.in_memory import ScheduledBatches, SizedBatches
 from trainer_module.data.label_scale import LabelMoments, LabelScale, label_numbers
 from trainer_module.data.parquet_rows import SUFFIX, ParquetRows, is_parquet
-from trainer_module.data.row_source import RowSource, TFRecordRows, block_rows, row_bytes
+from trainer_module.data.row_source import TFRecordRows, block_rows, row_bytes
 from trainer_module.devices.replicas import Replicas, Share
 from trainer_module.options.batch_sizes import BatchSizes
+
+_RowSource: TypeAlias = TFRecordRows | ParquetRows
 
 # Most bytes of a shuffle buffer that is shuffled in blocks, in up to four copies.
 _MOST_BYTES = 128 << 20
@@ -145,7 +148,7 @@ class Examples:
         return epoch_batches
 
     def _shuffled(
-        self, source: RowSource, order: tf.Tensor, seed: tf.Tensor, buffer_rows: int
+        self, source: _RowSource, order: tf.Tensor, seed: tf.Tensor, buffer_rows: int
     ) -> tf.data.Dataset:
         """Return rows in random order, ready for `_global_batches`, in blocks of any size."""
         most_bytes = buffer_rows * row_bytes(self.feature_spec)
@@ -190,7 +193,7 @@ class Examples:
         return blocks.map(parse, num_parallel_calls=os.cpu_count() or 1)
 
     @property
-    def _source(self) -> RowSource:
+    def _source(self) -> _RowSource:
         """The reader of the files' format."""
         parquet = [file for file in self.files if file.endswith(SUFFIX)]
         if not parquet:

@@ -1,14 +1,11 @@
-"""A run that kills itself: `python killed_loop.py FOLDER STEP`, and the same in this process.
+"""A run that ends itself, and that has everything that keeps state.
 
-It has everything that keeps state: a new order for each epoch, dropout, a moving average, the best
-weights, callbacks of Keras.
+A new order for each epoch, dropout, a moving average, the best weights, callbacks of Keras.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import sys
 from pathlib import Path
 
 import keras
@@ -87,7 +84,3 @@ def run(folder, *more, made=None, data=None, epochs=4, **options):
     ).fit()
     kept = (*step.model.variables, *step.optimizer.variables, *step.state())
     return result, [v.numpy() for v in kept]
-
-
-if __name__ == "__main__":
-    run(sys.argv[1], EndsAt(int(sys.argv[2]), signal.SIGKILL))
