@@ -127,16 +127,6 @@ class FeatureLayout(_Record):
     passthrough: tuple[str, ...] = ()
     features: dict[str, Any] | None = None
 
-    @property
-    def float_columns(self) -> tuple[Column, ...]:
-        """Columns that are numbers, in order of output and position."""
-        return _sorted(column for column in self.columns if not column.is_id)
-
-    @property
-    def int_columns(self) -> tuple[Column, ...]:
-        """Columns that are ids, in order of output and position."""
-        return _sorted(column for column in self.columns if column.is_id)
-
     def of(self, output: str) -> tuple[Column, ...]:
         """Return the columns of one transformed feature, by position."""
         return _sorted(column for column in self.columns if column.output == output)
