@@ -189,11 +189,7 @@ def _resolve(config: TrainerConfig, kind: LabelKind | None) -> Plan:
         create_metric(name, kind or "binary")
     if config.metrics is not None:
         _check_monitor(config, config.metrics)
-    model_fn = None
-    if config.model_fn is not None:
-        model_fn = _model_fn(config.model_fn)
-    else:
-        _check_activation(config.model.activation)
+    model_fn = None if config.model_fn is None else _model_fn(config.model_fn)
     plan = Plan(config, model_fn, None, loss, config.metrics)
     return plan if kind is None else plan.of_label(kind)
 
@@ -230,16 +226,6 @@ def _with_class_weights(
     if isinstance(weights, str) or any(isinstance(name, str) for name in weights):
         return function  # `train` finds the numbers, from the rows and the class names
     return dataclasses.replace(function, class_weight=weights)
-
-
-def _check_activation(name: str) -> None:
-    try:
-        keras.activations.get(name)
-    except ValueError:
-        known = [key for key in vars(keras.activations) if not key.startswith("_")]
-        raise ValueError(
-            f"trainer.model.activation={name!r} is not a Keras activation; {nearest(name, known)}"
-        ) from None
 
 
 def _check_monitor(config: TrainerConfig, metrics: Sequence[str]) -> None:
