@@ -93,7 +93,7 @@ def test_a_training_ends_when_the_main_thread_of_a_worker_hangs():
     lines: list[str] = []
     with pytest.raises(WorkersFailed) as caught:
         launch(
-            command("hangs", "read", 1),
+            command("hangs"),
             workers=2,
             env=environment(),
             on_line=lambda name, line: lines.append(f"{name} {line}"),

@@ -44,12 +44,6 @@ def texts_in_a_set(value):
 
 
 @case
-def small_constant(value):
-    mean = tf.constant(value)
-    return numbers().map(lambda x: x - mean)
-
-
-@case
 def large_constant(value):
     mean = tf.constant(many(value))
     return numbers().map(lambda x: x - mean)
@@ -89,14 +83,6 @@ def called_function(value):
         return x - mean * value
 
     return numbers().map(centred)
-
-
-@case
-def branches(value):
-    return numbers().map(
-        lambda x: tf.cond(x > 1.0, lambda: x * value, lambda: tf.while_loop(
-            lambda y: y < 3.0, lambda y: [y + 1.0], [x])[0])
-    )  # fmt: skip
 
 
 @case
