@@ -339,8 +339,7 @@ def profile(config: Path, overrides: tuple[str, ...], steps: int) -> int:
 
     Takes optimizer steps of the configured training on the transformed rows of the latest run, and
     writes nothing. Prints the time of reading, forward, backward, reduction over replicas, update,
-    host overhead and idle, rows per second, peak memory, the ten most expensive operations with
-    their layers, and a hint per bottleneck.
+    host overhead, rows per second and peak memory.
     """
     quiet()
     from pipeline.run.profile import profile
