@@ -226,8 +226,10 @@ class Meter:
 
 def read(data: TransformedData, batch_rows: int) -> tf.data.Dataset:
     """One epoch, as `run_fn` reads it."""
-    epochs = data.train.shuffled_batches(batch_rows, shuffle_buffer_rows=BUFFER_ROWS, seed=0)
-    return epochs(0)
+    rows = summarise(data.train).rows
+    return data.train.shuffled_batches(
+        batch_rows, shuffle_buffer_rows=BUFFER_ROWS, seed=0, rows=rows
+    )(0)
 
 
 def plain(data: TransformedData, batch_rows: int) -> tf.data.Dataset:

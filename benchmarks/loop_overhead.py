@@ -144,6 +144,7 @@ def contender(
                 CONFIG.batch_sizes.largest,
                 shuffle_buffer_rows=min(CONFIG.shuffle_buffer_rows, summary.rows),
                 seed=CONFIG.seed,
+                rows=summary.rows,
             ),
             epochs=EPOCHS,
             steps_per_epoch=-(-summary.rows // CONFIG.batch_sizes.largest),

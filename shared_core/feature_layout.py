@@ -127,16 +127,6 @@ class FeatureLayout(_Record):
     passthrough: tuple[str, ...] = ()
     features: dict[str, Any] | None = None
 
-    @property
-    def float_columns(self) -> tuple[Column, ...]:
-        """Columns that are numbers, in order of output and position."""
-        return _sorted(column for column in self.columns if not column.is_id)
-
-    @property
-    def int_columns(self) -> tuple[Column, ...]:
-        """Columns that are ids, in order of output and position."""
-        return _sorted(column for column in self.columns if column.is_id)
-
     def of(self, output: str) -> tuple[Column, ...]:
         """Return the columns of one transformed feature, by position."""
         return _sorted(column for column in self.columns if column.output == output)
@@ -238,11 +228,7 @@ def _sorted(columns: Iterable[Column]) -> tuple[Column, ...]:
 
 
 def read_schema(transform_graph_uri: str) -> Any:
-    """Return the transformed schema (schema_pb2.Schema) of a TransformGraph artifact.
-
-    Raises:
-        ValueError: The folder holds none.
-    """
+    """Return the transformed schema (schema_pb2.Schema) of a TransformGraph artifact."""
     import tensorflow as tf
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2

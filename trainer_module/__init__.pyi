@@ -29,7 +29,6 @@ from .memory.micro_batch_size import find_micro_batch_size as find_micro_batch_s
 from .loop.callback import Callback as Callback
 from .loop.callback import EpochEnd as EpochEnd
 from .loop.callback import LoopProgress as LoopProgress
-from .loop.callbacks import CsvLog as CsvLog
 from .loop.callbacks import EarlyStopping as EarlyStopping
 from .loop.progress_log import ProgressLog as ProgressLog
 from .loop.callbacks import Prune as Prune

@@ -92,10 +92,6 @@ def to_bytes(**arrays: np.ndarray) -> bytes:
 
 
 def from_bytes(encoded: bytes) -> Mapping[str, np.ndarray]:
-    """Return the arrays that `to_bytes` wrote.
-
-    Raises:
-        ValueError: the bytes are something else, a pickle among others.
-    """
+    """Return the arrays that `to_bytes` wrote; a ValueError for other bytes, also a pickle."""
     with np.load(io.BytesIO(encoded), allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}

@@ -123,18 +123,11 @@ def _read_batch(
     class_weights: dict[int, float] | None = None,
     **options: Any,
 ) -> _Batch:
-    """Return the rows of a batch.
+    """Return the rows of a batch of the extractor; a ValueError if they do not belong together.
 
-    Args:
-        element: A batch of the extractor.
-        flatten: Make a row of each pair of a label and an output: `[rows * outputs, 1]`.
-        sub_key: A class whose label and output to select, or None.
-        class_weights: Class -> factor of its weights; missing classes get 0. Needs `flatten`.
-        options: `eval_config`, `model_name`, `output_name` and `example_weighted` of
-            `metric_util.to_label_prediction_example_weight`.
-
-    Raises:
-        ValueError: Labels, predictions and weights do not belong together, or the element is a row.
+    `flatten` makes a row of each pair of a label and an output, `[rows * outputs, 1]`; then
+    `class_weights` has a factor of each class, 0 where it is missing. `sub_key` selects a class;
+    `options` are those of `metric_util.to_label_prediction_example_weight`.
     """
     # TFMA selects model, output and prediction key; it treats a batch as one row with more axes.
     ((labels, predictions, weights),) = metric_util.to_label_prediction_example_weight(

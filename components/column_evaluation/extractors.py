@@ -46,11 +46,6 @@ def custom_extractors(
     `eval_config` becomes a `ColumnMetric`, in place. Otherwise they are TFMA's default extractors,
     which yield one Extracts per row, after one that makes them read Parquet. For an EvalSavedModel
     the list is empty: TFX then passes serialized rows to TFMA's own.
-
-    Args:
-        eval_shared_model: The model or models, or None if predictions are in the examples.
-        eval_config: Metrics and slices; it is changed.
-        tensor_adapter_config: How TFMA makes tensors of the examples.
     """
     if eval_config is None or not tfma.is_batched_input(eval_shared_model, eval_config):
         logging.info(
@@ -228,13 +223,7 @@ def _slice_rows(
     """Yield each slice that occurs in a batch, with the numbers of its rows.
 
     TFMA itself finds the slices, once for each distinct combination of the values that a
-    specification reads.
-
-    Args:
-        specs: Columns and values by which to slice.
-        preferred: Transformed features of each model, batches of `rows`.
-        others: Features to use where no model has a transformed feature of a name.
-        rows: Number of rows.
+    specification reads: in the transformed features `preferred` of each model, else in `others`.
     """
     columns: dict[tuple[int, str], _Distinct] = {}
     found: dict[_SliceKey, list[np.ndarray]] = {}

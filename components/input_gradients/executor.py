@@ -62,12 +62,7 @@ class Executor(BaseBeamExecutor):
         output_dict: dict[str, list[Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        """Sample rows, write their table and the summary.
-
-        Raises:
-            ValueError: The model has not the signatures, or the split does not exist.
-            Exception: Of Beam, with the message of a ValueError: see `attributions_of`.
-        """
+        """Sample rows, write their table and the summary; ValueError if they do not fit."""
         self._log_startup(input_dict, output_dict, exec_properties)
         examples = artifact_utils.get_single_instance(input_dict[EXAMPLES_KEY])
         model = artifact_utils.get_single_instance(input_dict[MODEL_KEY])

@@ -46,17 +46,9 @@ class _Bound(NamedTuple):
 def find_violations(
     statistics: Mapping[str, Sequence[ColumnStatistics]], limits: NormalizationLimits
 ) -> list[Violation]:
-    """Compare statistics with limits.
+    """Return the violated limits by column, train split first.
 
-    Args:
-        statistics: per split, the statistics of each column, in the same order in every split.
-        limits: what is accepted.
-
-    Returns:
-        The violations, by column, train split first.
-
-    Raises:
-        ValueError: `train` is not a split of the examples.
+    `statistics` has the columns of each split, in the same order in every split.
     """
     limits.check_splits(list(statistics))
     splits = sorted(statistics, key=lambda name: (name != TRAIN_SPLIT, name))

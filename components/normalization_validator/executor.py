@@ -57,10 +57,8 @@ class Executor(BaseBeamExecutor):
     ) -> None:
         """Compute the statistics, compare them with the limits, write report and blessing.
 
-        Raises:
-            NormalizationError: limits are violated and on_failure is "fail". The report is then
-                under `<report uri>-failed`, since TFX removes the outputs of a failed execution.
-            ValueError: limits, examples and graph do not fit, or the train split is empty.
+        With violated limits and on_failure "fail", a NormalizationError: the report is then under
+        `<report uri>-failed`, since TFX removes the outputs of a failed execution.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         limits = NormalizationLimits.model_validate_json(exec_properties[LIMITS_KEY])
@@ -107,7 +105,6 @@ class Executor(BaseBeamExecutor):
             raise NormalizationError(
                 f"The transformed examples are not normalised. {summary(violations)}\n"
                 f"Report: {where}\n"
-                "`python -m pipeline report` makes a page with histograms from this file.\n"
                 "Fix the columns in the Transform, or the limits; with on_failure: warn the "
                 "pipeline continues."
             )

@@ -13,6 +13,7 @@ from tensorflow_metadata.proto.v0 import statistics_pb2
 from components.normalization_validator.limits import NormalizationLimits
 
 REPORT_JSON = "report.json"
+BIN_WIDTH = 1 / 16
 _MOST_TEXTS = 20
 _LONGEST_TEXT = 60  # characters
 
@@ -22,29 +23,16 @@ class _Frozen(BaseModel):
 
 
 class Histogram(_Frozen):
-    """Counts over bins of equal width, a power of two.
+    """Counts over bins of `BIN_WIDTH`; `below` and `above` are outside of [-16, 16).
 
-    Bin i covers [ (first_bin + i) 2^exponent , (first_bin + i + 1) 2^exponent ). The exponent is
-    the least at which 256 bins hold the whole range, or -4 where that is finer and [-8, 8) holds
-    99 % of the values; `below` and `above` then count the others.
+    Bin i covers [ (first_bin + i) BIN_WIDTH , (first_bin + i + 1) BIN_WIDTH ).
     """
 
-    exponent: int
     first_bin: int
     observed: tuple[int, ...]
     imputed: tuple[int, ...]
-    below: int = 0
-    above: int = 0
-
-    @property
-    def width(self) -> float:
-        """Of a bin."""
-        return 2.0**self.exponent
-
-    @property
-    def low(self) -> float:
-        """Lower edge of the first bin."""
-        return self.first_bin * self.width
+    below: int
+    above: int
 
 
 class ColumnStatistics(_Frozen):
@@ -180,7 +168,7 @@ class Report(_Frozen):
     """
 
     format: Literal["tfx-largebatch/normalization_report"] = "tfx-largebatch/normalization_report"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     blessed: bool
     limits: NormalizationLimits
     splits: tuple[SplitStatistics, ...]

@@ -1,70 +1,37 @@
 """Mergeable statistics of one feature's columns, in one pass and constant memory.
 
-Every result depends on the values alone, not on how Beam cut them into batches or in which order it
-merged them, so that two runs write the same report:
-
-- counts, minimum, maximum: exact.
-- mean and standard deviation: from exact sums of x and x^2 (`add_exactly`); each is rounded once.
-- histogram: 256 bins of width 2^e. e is the least at which the whole range fits, and a finer grid
-  turns into a coarser one by adding neighbouring bins: counts are those that one pass over the
-  final grid would give. One value far out makes that grid coarse, so a second one always covers
-  [-8, 8), where normalised values are; it is reported where it is finer and holds 99 %.
+- counts, minimum, maximum and histogram: exact, whatever batches Beam makes of the rows.
+- mean and standard deviation: of each batch in float64, merged as T. F. Chan, G. H. Golub and
+  R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+- histogram: bins of width 1/16 from -16 to 16, where normalised values are; the others are counted.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from fractions import Fraction
 from typing import NamedTuple
 
 import apache_beam as beam
 import numpy as np
 
 from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
-from components.normalization_validator.report import ColumnStatistics, Histogram, SplitStatistics
+from components.normalization_validator.report import (
+    BIN_WIDTH,
+    ColumnStatistics,
+    Histogram,
+    SplitStatistics,
+)
 
-_BINS = 256
-_BIN_BITS = 8  # BINS = 2 ** _BIN_BITS
-_LEAST_EXPONENT = -100
-_INDEX_BITS = 40  # bin indices stay below 2^41, exact as int64 and as float64
-_CORE_EXPONENT = -4  # the second grid: [-8, 8) in bins of 1/16, and one bin for each side
-_CORE_SHARE = 0.99
-_CHUNK_BITS = 36
+_BINS = 512
 
 OBSERVED, FINITE = 0, 1  # of the ranges; imputed values are finite, but not observed
 
-#: Sums of columns: exponent e -> int objects [columns], in units of 2^e. They have as many digits
-#: as they need, so nothing overflows, and the order of additions does not matter.
-_Sums = dict[int, np.ndarray]
-
-
-def _add_exactly(sums: _Sums, x: np.ndarray) -> None:
-    """Add float64 [columns, rows], finite, to the sums of columns, without rounding; `x` becomes 0.
-
-    The 36 highest bits of the values are whole numbers of one unit, whose sum over up to 2^17 rows
-    is exact in float64; the remainders are added likewise, in smaller units.
-    """
-    top = math.frexp(max(x.max(initial=0.0), -x.min(initial=0.0)))[1]
-    exponent = top // 12 * 12 + 12  # multiples of 12: few units, whatever the batches hold
-    while x.any():
-        exponent -= _CHUNK_BITS
-        whole = x * 2.0**-exponent
-        np.rint(whole, out=whole)
-        sums[exponent] = sums.get(exponent, 0) + whole.sum(axis=1).astype(np.int64).astype(object)
-        whole *= 2.0**exponent
-        x -= whole
-
-
-def _exact(sums: _Sums, i: int) -> Fraction:
-    return sum((Fraction(2) ** e * each[i] for e, each in sums.items()), Fraction())
-
 
 class _FeatureState:
-    """Statistics of the columns of one feature. Sums are those of the observed values.
+    """Statistics of the columns of one feature; mean and deviations are of the observed values.
 
-    Memory: about 8 KiB per column (2 x 256 and 2 x 258 bins of 8 bytes), whatever the number of
-    rows.
+    Memory: about 8 KiB per column (2 x 514 bins of 8 bytes), whatever the number of rows.
     """
 
     def __init__(self, columns: int):
@@ -73,13 +40,12 @@ class _FeatureState:
         self.non_finite = np.zeros(columns, np.int64)
         self.imputed = np.zeros(columns, np.int64)
         self.count = np.zeros(columns, np.int64)
-        self.sum: _Sums = {}
-        self.sum_of_squares: _Sums = {}
+        self.mean = np.zeros(columns)
+        self.squares = np.zeros(columns)  # sum of (x - mean)^2
         self.min = np.full([2, columns], np.inf)
         self.max = np.full([2, columns], -np.inf)
-        self.exponent, self.first_bin = _grid(self.min[FINITE], self.max[FINITE])
-        self.bins = np.zeros([2, columns, _BINS], np.int64)  # observed, imputed
-        self.core = np.zeros([2, columns, _BINS + 2], np.int64)
+        # Observed and imputed values: below the bins, in each of them, above them.
+        self.bins = np.zeros([2, columns, _BINS + 2], np.int64)
 
     def add(self, batch: Values) -> None:
         """Add one batch of [rows, columns]."""
@@ -95,21 +61,17 @@ class _FeatureState:
             observed = finite & ~imputed
         self.values += x.shape[1]
         self.non_finite += np.count_nonzero(~finite, axis=1)
-        self.count += np.count_nonzero(observed, axis=1)
         for group, chosen in ((OBSERVED, observed), (FINITE, finite)):
             low, high = np.where(chosen, x, np.inf).min(1), np.where(chosen, x, -np.inf).max(1)
             self.min[group] = np.minimum(self.min[group], low)
             self.max[group] = np.maximum(self.max[group], high)
         x = np.where(finite, x, 0.0)
-        seen = np.where(observed, x, 0.0)
-        _add_exactly(self.sum_of_squares, seen * seen)
-        _add_exactly(self.sum, seen)
-        self._regrid()
+        count = np.count_nonzero(observed, axis=1)
+        mean = np.where(observed, x, 0.0).sum(axis=1) / np.maximum(count, 1)
+        apart = np.where(observed, x - mean[:, None], 0.0)
+        self._add_moments(count, mean, (apart * apart).sum(axis=1))
         group = 2 - finite - observed.astype(np.int64)  # observed, imputed, not finite
-        index = np.floor(x * np.ldexp(1.0, -self.exponent)[:, None]) - self.first_bin[:, None]
-        self.bins += _count(index, group, _BINS)
-        index = np.floor(x * 2.0**-_CORE_EXPONENT) + (_BINS // 2 + 1)
-        self.core += _count(index, group, _BINS + 2)
+        self.bins += _count(np.floor(x / BIN_WIDTH) + (_BINS // 2 + 1), group)
 
     def merge(self, other: _FeatureState) -> None:
         """Add what another state has seen."""
@@ -117,66 +79,29 @@ class _FeatureState:
         self.absent += other.absent
         self.non_finite += other.non_finite
         self.imputed += other.imputed
-        self.count += other.count
-        for mine, theirs in ((self.sum, other.sum), (self.sum_of_squares, other.sum_of_squares)):
-            for exponent, each in theirs.items():
-                mine[exponent] = mine.get(exponent, 0) + each
+        self._add_moments(other.count, other.mean, other.squares)
         self.min = np.minimum(self.min, other.min)
         self.max = np.maximum(self.max, other.max)
-        self._regrid()
-        self.bins += _coarsen(other, self.exponent, self.first_bin)
-        self.core += other.core
+        self.bins += other.bins
 
-    def _regrid(self) -> None:
-        exponent, first_bin = _grid(self.min[FINITE], self.max[FINITE])
-        if np.any(exponent != self.exponent) or np.any(first_bin != self.first_bin):
-            self.bins = _coarsen(self, exponent, first_bin)
-            self.exponent, self.first_bin = exponent, first_bin
+    def _add_moments(self, count: np.ndarray, mean: np.ndarray, squares: np.ndarray) -> None:
+        total, apart = self.count + count, mean - self.mean
+        share = count / np.maximum(total, 1)
+        self.squares += squares + apart * apart * self.count * share
+        self.mean += apart * share
+        self.count = total
 
 
-def _count(index: np.ndarray, group: np.ndarray, bins: int) -> np.ndarray:
+def _count(index: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Return how often each index [columns, rows] occurs: int64 [2, columns, bins].
 
     Values of group 2 are not counted, whatever their index is.
     """
-    columns = len(index)
+    columns, bins = len(index), _BINS + 2
     place = (group * columns + np.arange(columns)[:, None]) * bins
     place += np.clip(index, 0, bins - 1).astype(np.int64)
     counts = np.bincount(place.ravel(), minlength=3 * columns * bins)
     return counts.reshape(3, columns, bins)[:2]
-
-
-def _grid(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the finest grid of 256 bins over [low, high], per column: exponent and first bin.
-
-    A wider range never has a finer grid, so grids of parts can be brought to the grid of the whole.
-    """
-    seen = low <= high
-    low, high = np.where(seen, low, 0.0), np.where(seen, high, 0.0)
-    _, magnitude = np.frexp(np.maximum(np.abs(low), np.abs(high)))
-    _, span = np.frexp(high - low)
-    span = np.where(high > low, span, _LEAST_EXPONENT)
-    exponent = np.maximum(magnitude - _INDEX_BITS, _LEAST_EXPONENT)
-    # high - low < 2^span: at 2^(span - 8 - 1) at least 256 bins are needed, at 2^(span - 8 + 1)
-    # at most 129; the first exponent that fits is one of those between.
-    exponent = np.maximum(exponent, span - _BIN_BITS - 1)
-    for _ in range(3):
-        needed = np.floor(np.ldexp(high, -exponent)) - np.floor(np.ldexp(low, -exponent))
-        exponent = np.where(needed >= _BINS, exponent + 1, exponent)
-    exponent = np.where(seen, exponent, _LEAST_EXPONENT)
-    return exponent, np.floor(np.ldexp(low, -exponent)).astype(np.int64)
-
-
-def _coarsen(state: _FeatureState, exponent: np.ndarray, first_bin: np.ndarray) -> np.ndarray:
-    """Return the bins of `state` on another grid that covers the range of `state`."""
-    shift = np.clip(exponent - state.exponent, 0, 62)
-    index = (state.first_bin[:, None] + np.arange(_BINS)) >> shift[:, None]
-    index = np.clip(index - first_bin[:, None], 0, _BINS - 1)  # bins out of the range are empty
-    bins = np.zeros_like(state.bins)
-    columns = np.arange(index.shape[0])[:, None]
-    for group in (0, 1):
-        np.add.at(bins[group], (columns, index), state.bins[group])
-    return bins
 
 
 class _SplitState(NamedTuple):
@@ -230,11 +155,12 @@ def _column(
 ) -> ColumnStatistics:
     count = int(state.count[i])
     any_finite = bool(state.min[FINITE, i] <= state.max[FINITE, i])
+    constant = bool(count and state.min[OBSERVED, i] == state.max[OBSERVED, i])
     mean = std = None
-    if count:
-        exact_mean = _exact(state.sum, i) / count
-        variance = _exact(state.sum_of_squares, i) / count - exact_mean * exact_mean
-        mean, std = float(exact_mean), math.sqrt(max(float(variance), 0.0))
+    if constant:  # a mean that is rounded would leave a deviation
+        mean, std = float(state.min[OBSERVED, i]), 0.0
+    elif count:
+        mean, std = float(state.mean[i]), math.sqrt(state.squares[i] / count)
     known = {k: v for k, v in column._asdict().items() if k in ColumnStatistics.model_fields}
     return ColumnStatistics(
         **known,
@@ -249,26 +175,20 @@ def _column(
         std=std,
         min=float(state.min[FINITE, i]) if any_finite else None,
         max=float(state.max[FINITE, i]) if any_finite else None,
-        constant=bool(count and state.min[OBSERVED, i] == state.max[OBSERVED, i]),
-        histogram=_histogram(state, i) if any_finite else None,
+        constant=constant,
+        histogram=_histogram(state.bins[:, i]) if any_finite else None,
     )
 
 
-def _histogram(state: _FeatureState, i: int) -> Histogram:
-    exponent, first_bin = int(state.exponent[i]), int(state.first_bin[i])
-    bins, below, above = state.bins[:, i], 0, 0
-    core = state.core[:, i]
-    if exponent > _CORE_EXPONENT and core[:, 1:-1].sum() >= _CORE_SHARE * core.sum():
-        exponent, first_bin = _CORE_EXPONENT, -_BINS // 2
-        bins, below, above = core[:, 1:-1], int(core[:, 0].sum()), int(core[:, -1].sum())
-    used = np.flatnonzero(bins.sum(0))
-    first, last = int(used[0]), int(used[-1])
-    observed, imputed = bins[:, first : last + 1].tolist()
+def _histogram(bins: np.ndarray) -> Histogram:
+    below, inside, above = bins[:, 0].sum(), bins[:, 1:-1], bins[:, -1].sum()
+    used = np.flatnonzero(inside.sum(0))
+    first, last = (int(used[0]), int(used[-1])) if used.size else (0, -1)
+    observed, imputed = inside[:, first : last + 1].tolist()
     return Histogram(
-        exponent=exponent,
-        first_bin=first_bin + first,
+        first_bin=first - _BINS // 2,
         observed=tuple(observed),
         imputed=tuple(imputed),
-        below=below,
-        above=above,
+        below=int(below),
+        above=int(above),
     )

@@ -117,12 +117,7 @@ class WriteTransformed(beam.PTransform):
     """
 
     def __init__(self, schema: schema_pb2.Schema, path: str):
-        """Write to files whose paths begin with `path`.
-
-        Args:
-            schema: Of the transformed examples.
-            path: On any file system that Beam knows.
-        """
+        """Write rows of a schema to files whose paths begin with `path`."""
         super().__init__()
         self._columns = _StoredColumns(schema)
         self._path = path

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
-from click.shell_completion import CompletionItem
 from rich_click import RichContext, RichHelpFormatter
 
 from pipeline.common.program import program
@@ -65,15 +64,7 @@ class _Value(click.RichOption):
 
 
 class _Command(click.RichCommand):
-    """A command that completes values without a name, and prints its epilog as it is."""
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete options, or the next value that needs no name."""
-        for param in self.get_params(ctx):
-            is_free = isinstance(param, _Value) and ctx.params.get(param.name or "") is None
-            if is_free and not incomplete.startswith("-"):
-                return param.shell_complete(ctx, incomplete)
-        return super().shell_complete(ctx, incomplete)
+    """A command that prints its epilog as it is."""
 
     def format_epilog(self, ctx: RichContext, formatter: RichHelpFormatter) -> None:
         """Write examples and exit codes with their line breaks."""
@@ -157,11 +148,7 @@ class Seconds(click.ParamType):
 
 
 def list_exit_codes(codes: Mapping[int, str]) -> str:
-    """Return the lines of `--help` about exit codes.
-
-    Args:
-        codes: exit code -> meaning.
-    """
+    """Return the lines of `--help` about exit codes and their meanings."""
     lines = [
         textwrap.fill(meaning, 78, initial_indent=f"  {code:>3}  ", subsequent_indent=" " * 7)
         for code, meaning in codes.items()
@@ -173,9 +160,6 @@ def load(file: Path, overrides: Sequence[str] = ()) -> PipelineConfig:
     """Return the checked configuration of `--config` and `--set`.
 
     Adds the YAML's folder to the import path, for the functions that it names.
-
-    Raises:
-        ConfigError: The configuration is wrong.
     """
     from pipeline.config.config_file import load_config
     from pipeline.run.runner import add_import_paths

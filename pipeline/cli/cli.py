@@ -8,17 +8,13 @@ from collections.abc import Sequence
 
 import rich_click as click
 from click.exceptions import Exit, NoArgsIsHelpError
-from click.shell_completion import shell_complete
 
 from pipeline.cli import cluster, local
 from pipeline.cli.base import group
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
-from pipeline.common.program import CONSOLE_SCRIPT, program
+from pipeline.common.program import program
 from pipeline.run.process import interrupts_kept
-
-_COMPLETION = "_TFX_LARGEBATCH_COMPLETE"
-"""The variable by which a shell asks for completions, as click derives it from the program."""
 
 _EPILOG = """\
 Examples:
@@ -60,16 +56,7 @@ for _panel, _commands in _COMMANDS.items():
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run the command.
-
-    Args:
-        argv: the arguments without the program's name; None: those of this process.
-
-    Returns:
-        The exit code: see `pipeline.common.exit_codes`.
-    """
-    if instruction := os.environ.get(_COMPLETION):
-        return shell_complete(cli, {}, CONSOLE_SCRIPT, _COMPLETION, instruction)
+    """Parse the command line and run the command; return the code, see `exit_codes`."""
     try:
         with interrupts_kept():
             code = _run(list(sys.argv[1:] if argv is None else argv))

@@ -155,19 +155,8 @@ def run(
     return outcome.code
 
 
-_REPORT = """\
-Examples:
-  python -m pipeline report my.yaml --open
-  python -m pipeline report NormalizationValidator/report/5/report.json
-"""
-
-
-@command("report", epilog=_REPORT)
-@config_value(
-    metavar="PATH",
-    required=True,
-    help=f"{_PIPELINE}, or a report.json of NormalizationValidator",
-)
+@command("report", epilog="Example:\n  python -m pipeline report my.yaml --open\n")
+@config_value(metavar="PATH", required=True, help=_PIPELINE)
 @option(
     "--run",
     metavar="NAME",
@@ -181,23 +170,15 @@ def report(config: Path, run: str, open_page: bool) -> int:
 
     `run` writes it at its end, too. It is one file that needs no network: verdict, columns
     that matter, warnings, evaluation, features, data, training, and how to repeat the run.
-
-    Of a NormalizationValidator in another pipeline, or on a cluster, it shows the features: name
-    its report.json, and normalization.html is written into the working directory.
     """
     quiet()
-    from pipeline.page.page import report_file, write_index, write_normalization_page, write_page
+    from pipeline.page.page import write_index, write_page
     from pipeline.report.run_record import find_record
     from pipeline.report.tables import short
 
-    if normalization := report_file(config):
-        if run != _LATEST:
-            raise ConfigError(f"--run={run}: {normalization} is of one run; leave --run out")
-        page = write_normalization_page(normalization)
-    else:
-        folder = _output_folder(config)
-        page = write_page(find_record(folder, run))
-        write_index(folder)
+    folder = _output_folder(config)
+    page = write_page(find_record(folder, run))
+    write_index(folder)
     print(short(page))
     # xdg-open ends at once, and only its code says that nothing was opened; macOS' would wait.
     if open_page and click.launch(str(page), wait=sys.platform == "linux") != 0:
@@ -358,8 +339,7 @@ def profile(config: Path, overrides: tuple[str, ...], steps: int) -> int:
 
     Takes optimizer steps of the configured training on the transformed rows of the latest run, and
     writes nothing. Prints the time of reading, forward, backward, reduction over replicas, update,
-    host overhead and idle, rows per second, peak memory, the ten most expensive operations with
-    their layers, and a hint per bottleneck.
+    host overhead, rows per second and peak memory.
     """
     quiet()
     from pipeline.run.profile import profile

@@ -42,12 +42,7 @@ class Places:
         return uri if parts is None else self._present(uri, self.root.joinpath(*parts[1:]))
 
     def beside(self, path: str, uri: str) -> str:
-        """Return the current path of a file that was in the same output folder as an artifact.
-
-        Args:
-            path: The recorded path, such as that of a pushed model.
-            uri: The recorded URI of the artifact.
-        """
+        """Return the current path of a recorded path in the output folder of the artifact `uri`."""
         parts = _split(uri)
         if parts is None:
             return path

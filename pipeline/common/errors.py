@@ -12,9 +12,7 @@ class ConfigError(ValueError):
 def missing_columns(names: Sequence[str], others: Sequence[str] = ()) -> str:
     """Return `missing column: rooms`, or `missing columns: ...` for several.
 
-    Args:
-        names: The missing columns.
-        others: Columns of the file that are not needed: a missing one may be misspelled.
+    `others` are columns of the file that are not needed: a missing one may be misspelled.
     """
     from shared_core.nearest import nearest
 

@@ -20,14 +20,9 @@ def fingerprint(
 ) -> str:
     """Return the SHA-256 (hex, 16 digits) of the code that a node runs.
 
-    Args:
-        packages: Packages of this project; all their `.py` and `.jinja` files are included.
-        functions: Dotted paths of the user's functions. Their modules are included, with all
-            modules that these import, except those of Python and of installed packages.
-        without: Packages that the functions may import and that are not included.
-
-    Raises:
-        ConfigError: A module cannot be found or read.
+    That are the `.py` and `.jinja` files of `packages`, and the modules of the user's `functions`
+    (dotted paths) with all that these import, except Python's, installed ones and those `without`.
+    A ConfigError: a module cannot be found or read.
     """
     packages = sorted(set(packages))
     modules = {dotted.rpartition(".")[0] for dotted in functions}

@@ -7,11 +7,7 @@ from pathlib import Path
 
 
 def did_you_mean(path: str | Path) -> str:
-    """Return `Did you mean ...? ` for a file or folder with a similar name, else an empty text.
-
-    Args:
-        path: A path on this machine that does not exist.
-    """
+    """Return `Did you mean ...? ` for a path that does not exist; "" without a similar name."""
     path = Path(path)
     folder = path.parent
     while not folder.is_dir() and folder != folder.parent:

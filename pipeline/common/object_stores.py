@@ -18,13 +18,9 @@ _BUCKET = re.compile(r"(?:s3|gs)://[\w.-]+")
 
 
 def register_file_systems(text: str) -> None:
-    """Register the file systems that a text names, before any file is opened.
+    """Register the file systems of the paths in a text, before any file is opened.
 
-    Args:
-        text: The arguments of a node, or a configuration, with paths.
-
-    Raises:
-        ConfigError: It names `s3://`, and the packages for it are not installed.
+    A ConfigError: it names `s3://`, and the packages for it are not installed.
     """
     if _S3 not in text:
         return

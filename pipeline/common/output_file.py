@@ -19,11 +19,7 @@ def check_output(path: Path, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def output_file(path: Path, *, newline: str | None = None) -> Iterator[TextIO]:
-    """Yield a stream whose content replaces the file when the block ends without error.
-
-    Raises:
-        ConfigError: The file cannot be written.
-    """
+    """Yield a stream whose content replaces the file when the block ends without error."""
     try:
         with atomic_write(path, newline=newline) as stream:
             yield stream

@@ -16,11 +16,7 @@ def run_and_exit(main: Callable[[], object]) -> NoReturn:
 
     In a normal exit, also after an error that nobody catches, C++ threads that still wait (for a
     dead job server, or tensorflow-io's for S3) abort the process: the exit code is that of a
-    signal, and the last lines of the log are not the error's.
-
-    Args:
-        main: Returns the exit code, as for SystemExit: None is 0; a text is printed and is 1. An
-            error that it raises is printed, and is 1.
+    signal, and the last lines of the log are not the error's. `main` returns what SystemExit takes.
     """
     try:
         code = main()

@@ -49,14 +49,10 @@ def _credential_in(value: str) -> str | None:
 
 
 def looks_secret(name: str, value: str) -> str | None:
-    """Return why a variable looks like a credential; None if it does not.
+    """Return why a variable looks like a credential, without its value; None if it does not.
 
     A name is secret if one of its words is SECRET, PASSWORD, TOKEN or similar, or if its last word
     is KEY. An identifier such as AWS_ACCESS_KEY_ID is not secret, nor is the path of a file.
-
-    Args:
-        name: Name of the variable.
-        value: Value of the variable, which is never part of the result.
     """
     if kind := _credential_in(value):
         return f"its value has {kind}"

@@ -1,17 +1,14 @@
 """What the YAML accepts at a place, as the fix in a message: the type as text, and an example.
 
-Both come from the JSON Schema of the models, so every field has them. The example is the wrong
-value in the right form, or else the first of the field's `examples` and its default, or else a
-value that is made from the type.
+Both come from the JSON Schema of the models, so every field has them. The example is the first of
+the field's `examples` and its default, or else a value that is made from the type.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
 import math
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import yaml
@@ -20,6 +17,7 @@ from pydantic import BaseModel
 from pipeline.common.json_types import JsonObject, JsonValue
 
 _MOST_NAMES = 8
+_PLAIN_TEXT = {"type", "minLength", "title", "description", "default", "examples", "hint"}
 _NAMES = {
     "boolean": "true or false",
     "integer": "a whole number",
@@ -37,8 +35,6 @@ _BOUNDS = {
     "minLength": "that is not empty",
     "minItems": "that is not empty",
 }
-_ITEMS = {"integer": int, "number": float, "string": str}
-_PARTS = re.compile(r"[^\s,;()\[\]]+")  # of a list in one text
 
 
 class _Accepted(NamedTuple):
@@ -69,20 +65,12 @@ class _Accepted(NamedTuple):
         kinds = {each.get("type") for each in self.types if not _choices(each)}
         return bool(kinds & {"integer", "number"}) and not kinds & {None, "boolean", "string"}
 
-    def values(self, model: type[BaseModel], wrong: JsonValue = None) -> list[JsonValue]:
-        """Return values that may be valid, best first: the wrong one in the right form is."""
-        made = [*self.examples, *(_made(model, each, self.name) for each in self.types)]
-        values = [_converted(wrong, each) for each in self.types]
-        if isinstance(wrong, str):
-            near = _near(wrong, self.keys)
-            values += [{near: _below(model, self, near).values(model)[0]}] if near else []
-            sections = [each for each in made if self.keys and isinstance(each, dict) and each]
-            values += [{**each, next(iter(each)): wrong} for each in sections]
-        if isinstance(wrong, list) and len(wrong) == 1:
-            values += wrong
-        return [each for each in [*values, *made] if each not in (None, "", [], {})] or ["value"]
+    def example(self, model: type[BaseModel]) -> JsonValue:
+        """Return a value that is valid here."""
+        made = (_made(model, each, self.name) for each in self.types)
+        return next((v for v in (*self.examples, *made) if v not in (None, "", [], {})), "value")
 
-    def fix(self, value: JsonValue, example: JsonValue) -> str:
+    def fix(self, model: type[BaseModel], value: JsonValue) -> str:
         """Return the fix of a wrong value: `Use a number above 0, such as 4`."""
         kinds = [each.get("type") for each in self.types]
         wanted = dict.fromkeys(
@@ -91,6 +79,9 @@ class _Accepted(NamedTuple):
             if kind != "integer" or "number" not in kinds
         )
         hint = f". {self.hint}" if self.hint else ""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_unquoted = is_number and kinds == ["string"] and self.types[0].keys() <= _PLAIN_TEXT
+        example = str(value) if is_unquoted else self.example(model)
         return f"Use {' or '.join(wanted)}, such as `{_one_line(example)}`{hint}"
 
     def _phrase(self, schema: JsonObject, value: JsonValue) -> str:
@@ -109,12 +100,9 @@ class _Accepted(NamedTuple):
 
 
 def accepted(model: type[BaseModel], keys: tuple[int | str, ...], raw: JsonValue) -> _Accepted:
-    """Return what a model of the whole YAML accepts at a place.
+    """Return what a model of the whole YAML accepts at the place that `keys` lead to.
 
-    Args:
-        model: The model.
-        keys: Keys and indices that lead to the place.
-        raw: The values of the YAML; `engine` in them selects the model of a section.
+    `engine` in the values `raw` of the YAML selects the model of a section.
     """
     place = _place(model, "", _schema(model))
     for key in keys:
@@ -187,30 +175,6 @@ def _choices(schema: JsonObject) -> list[JsonValue]:
     return [schema["const"]] if "const" in schema else schema.get("enum", [])
 
 
-def _converted(value: JsonValue, schema: JsonObject) -> JsonValue:
-    """Return a wrong value in the form of a schema, if that is clear; else None."""
-    kind = schema.get("type")
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    if choices := _choices(schema):
-        return _near(value, choices) if isinstance(value, str) else None
-    if kind == "string" and not isinstance(value, str):
-        return _one_line(value)
-    if kind == "array":
-        item = _ITEMS.get(schema.get("items", {}).get("type"))
-        try:
-            return [item(each) for each in _PARTS.findall(str(value))] if item else None
-        except ValueError:
-            return None
-    return None
-
-
-def _near(text: str, names: Iterable[JsonValue]) -> str | None:
-    """Return the name that a text is probably meant for."""
-    near = difflib.get_close_matches(text.lower(), map(str, names), n=1)
-    return near[0] if near else None
-
-
 def _made(model: type[BaseModel], schema: JsonObject, name: str) -> JsonValue:
     """Return a value that a schema accepts."""
     if choices := _choices(schema):
@@ -221,12 +185,12 @@ def _made(model: type[BaseModel], schema: JsonObject, name: str) -> JsonValue:
         fields = schema["properties"]
         shown = [key for key in fields if "examples" in fields[key]] or list(fields)
         keys = schema.get("required") or shown[:1]
-        return {key: _below(model, here, key).values(model)[0] for key in keys}
+        return {key: _below(model, here, key).example(model) for key in keys}
     if kind == "object":
-        return {"name": _below(model, here, "name").values(model)[0]}
+        return {"name": _below(model, here, "name").example(model)}
     if kind == "array":
         count = max(len(schema.get("prefixItems", ())), 1)
-        return [_below(model, here, index).values(model)[0] for index in range(count)]
+        return [_below(model, here, index).example(model) for index in range(count)]
     if kind in ("integer", "number"):
         return max(2 if kind == "integer" else 0.5, schema.get("minimum", 0))
     return True if kind == "boolean" else f"my-{name.replace('_', '-')}"

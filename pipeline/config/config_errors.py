@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import difflib
 import re
 import reprlib
@@ -36,13 +35,8 @@ def check_fields(
 ) -> Model:
     """Return the checked values as a model.
 
-    Args:
-        model: The model of the whole YAML.
-        raw: The values.
-        path: The YAML, or another source of the values.
-        tree: The YAML's nodes, which know their lines; None without a file.
-        overrides: `section.field=value` of each `--set`; a field that one of them set is identified
-            by that option, not by a line of the file.
+    `tree` has the lines of the YAML `path`; a field that one of `overrides` (`section.field=value`)
+    set is identified by that option instead.
 
     Raises:
         ConfigError: One line per wrong field: file, line, field, value and fix.
@@ -78,7 +72,7 @@ def _line(model: type[BaseModel], error: ErrorDetails, raw: JsonValue, origin: O
         )
     elif kind == "missing":
         place = accepted(model, loc, raw)
-        text = f"{field}: required, but missing. {place.fix(None, place.values(model)[0])}."
+        text = f"{field}: required, but missing. {place.fix(model, None)}."
     elif error["loc"][-1:] == ("[key]",):
         text = f"{field}: the key {value!r} is not a text; put it in quotes: '{value}'."
     elif kind != "value_error":
@@ -95,26 +89,9 @@ def _line(model: type[BaseModel], error: ErrorDetails, raw: JsonValue, origin: O
 
 def _type_error(model: type[BaseModel], loc: Loc, value: JsonValue, raw: JsonValue) -> str:
     """Return the message of a value that is of another type than the field, or out of bounds."""
-    place = accepted(model, loc, raw)
-    values = place.values(model, value)
-    example = next((each for each in values if _is_valid(model, loc, each, raw)), values[-1])
     field = ".".join(map(str, loc)) or "the whole file"
     shown = ": empty" if value is None else f"={reprlib.repr(value)}"
-    return f"{field}{shown}: {place.fix(value, example)}."
-
-
-def _is_valid(model: type[BaseModel], loc: Loc, value: JsonValue, raw: JsonValue) -> bool:
-    """Return whether a value at a place would have no error; `raw` may have others elsewhere."""
-    trial = node = copy.deepcopy(raw)
-    for key in loc[:-1]:
-        node = node[key]
-    node[loc[-1]] = value
-    try:
-        model.model_validate(trial)
-    except pydantic.ValidationError as error:
-        places = (_without_union_tags(e["loc"], trial, missing=False) for e in error.errors())
-        return all(place[: len(loc)] != loc for place in places)
-    return True
+    return f"{field}{shown}: {accepted(model, loc, raw).fix(model, value)}."
 
 
 def _booleans(value: JsonValue, loc: Loc = ()) -> Iterator[tuple[Loc, bool]]:

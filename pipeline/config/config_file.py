@@ -27,19 +27,14 @@ _MOST_VALUES = 200_000  # of a vocabulary in a file
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig:
-    """Read a pipeline's YAML.
+    """Return the checked configuration of a YAML, with absolute paths.
 
     Args:
         path: The YAML file.
-        overrides: `section.field=value` strings; the value is YAML (`training.epochs=3`,
-            `features.groups.0.impute=mean`).
-
-    Returns:
-        The checked configuration with absolute paths.
+        overrides: `section.field=value`; the value is YAML (`features.groups.0.impute=mean`).
 
     Raises:
-        ConfigError: The file cannot be read, is not a YAML mapping, or does not match the models.
-            The message has one line per wrong field, with its line number, its value and the fix.
+        ConfigError: One line per wrong field: line number, value and fix.
     """
     path = Path(path)
     text = _read_text(
@@ -109,16 +104,9 @@ def _apply_override(raw: JsonObject, override: str) -> None:
 
 
 def _set_value(raw: JsonObject, dotted: str, value: JsonValue, *, shown: str) -> None:
-    """Set a field of the YAML, in place.
+    """Set a field of the YAML, `section.field` with indices of lists, in place.
 
-    Args:
-        raw: The values of the YAML.
-        dotted: `section.field`, with an index for an element of a list.
-        value: The field's value.
-        shown: The assignment, for messages.
-
-    Raises:
-        ConfigError: The path does not name an element of a list, or continues below a value.
+    A ConfigError, which shows the assignment `shown`, if the path does not lead to a field.
     """
     keys = dotted.split(".")
     node: JsonValue = raw
@@ -155,17 +143,10 @@ def _resolve_paths(raw: JsonObject, folder: Path) -> None:
 
 
 def _read_vocabularies(raw: JsonObject, folder: Path) -> None:
-    """Replace `file` by `values` in every encoder that has one.
+    """Replace `file` by `values` in every encoder that has one, in place.
 
     Transform gets the values and not the file. So every engine has them, and a changed file changes
     the features, which invalidates the cache.
-
-    Args:
-        raw: The YAML; changed in place.
-        folder: Base folder of relative paths.
-
-    Raises:
-        ConfigError: Names the field, the file and the fix.
     """
     for field, option in _vocabularies(raw.get("features")):
         if "file" not in option:
@@ -210,16 +191,10 @@ def _vocabulary_lines(path: object, field: str, folder: Path) -> list[str]:
 
 
 def _read_text(file: Path, *, where: str, what: str, hint: str) -> str:
-    """Return the text of a file, without a byte order mark.
+    """Return the text of a file; a ConfigError if it cannot be read, or is not UTF-8.
 
-    Args:
-        file: Path of the file.
-        where: The setting or argument that names it, for the message.
-        what: What the file is, for the message: "the configuration".
-        hint: What to do if it does not exist, for the message.
-
-    Raises:
-        ConfigError: The file cannot be read, or is not UTF-8.
+    `where` is the setting that names it, `what` the file ("the configuration"), `hint` what to do
+    if it does not exist: all for the message.
     """
     try:
         return file.read_text(encoding="utf-8-sig")

@@ -216,13 +216,7 @@ class EvaluationConfig(Section):
         return next(name for name in names if name not in _NOT_OF_A_CONSTANT)
 
     def eval_config(self, *, label: str, kind: _LabelKind, weight: str | None) -> tfma.EvalConfig:
-        """Return TFMA's configuration of the Evaluator.
-
-        Args:
-            label: Name of the label in the transformed features.
-            kind: Kind of the label.
-            weight: Name of the row weight in the transformed features, or None.
-        """
+        """Return TFMA's configuration; label and weight are names in the transformed features."""
         from tensorflow_model_analysis.proto import config_pb2 as tfma
 
         # Transform creates the label, so TFMA reads it from `transform_features`. Slices are raw

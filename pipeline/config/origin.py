@@ -25,13 +25,7 @@ class Origin:
         tree: yaml.Node | None = None,
         overrides: Sequence[str] = (),
     ) -> None:
-        """Create an origin.
-
-        Args:
-            path: The YAML, or another source of the values; None: unknown.
-            tree: The YAML's nodes, which know their lines; None without a file.
-            overrides: `section.field=value` of each `--set`.
-        """
+        """Create an origin; `tree` has the lines of the file, `overrides` is each `--set`."""
         self._path = path
         self._tree = tree
         self._set_fields = [each.partition("=")[0].strip().split(".") for each in overrides]

@@ -10,13 +10,7 @@ import yaml
 
 
 def yaml_error_text(error: yaml.YAMLError, text: str, where: str) -> str:
-    """Return one line for common mistakes, and the reader's message for others.
-
-    Args:
-        error: The error that the reader raised.
-        text: The text that it read.
-        where: The file, for the message.
-    """
+    """Return one line for common mistakes of a YAML, and the reader's message for others."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return f"{where}: not valid YAML: {error}"

@@ -22,17 +22,14 @@ def create_pipeline(
     *,
     blessed_models: str | None = None,
 ) -> Pipeline:
-    """Return the pipeline that a configuration describes.
+    """Return the pipeline that a configuration of `load_config` describes, for any TFX runner.
 
     Building it reads no data. It writes nothing except, for a local run, the metadata's folder.
 
     Args:
-        config: The checked configuration with absolute paths, from `load_config`.
+        config: The checked configuration with absolute paths.
         blessed_models: Folder of the records of blessed models, for a target without a resolver;
             None: use TFX's resolver.
-
-    Returns:
-        A pipeline for any TFX runner.
     """
     from tfx.orchestration import metadata
     from tfx.orchestration.pipeline import Pipeline

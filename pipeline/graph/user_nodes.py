@@ -86,11 +86,7 @@ class _UserNode(NamedTuple):
 
 
 def import_callable(dotted: str, field: str) -> Any:
-    """Return the class or function that a dotted path of the YAML names.
-
-    Raises:
-        ConfigError: It cannot be imported, or nothing callable has this name.
-    """
+    """Return the class or function that a dotted path of the YAML names, or a ConfigError."""
     try:
         target = import_dotted(dotted, field=field)
     except (Exception, SystemExit) as error:  # whatever the user's module raises at its import
@@ -107,13 +103,9 @@ def import_callable(dotted: str, field: str) -> Any:
 
 
 def add_user_nodes(context: GraphContext) -> None:
-    """Build the nodes of `nodes:` and add them to a graph, in place.
+    """Build the nodes of `nodes:` and add them to a graph with all built-in nodes, in place.
 
-    Args:
-        context: The graph, with all built-in nodes.
-
-    Raises:
-        ConfigError: A row is wrong; the message has its line, value and fix.
+    A ConfigError: a row is wrong; the message has its line, value and fix.
     """
     users = {
         row.id: _UserNode(i, row, context.config) for i, row in enumerate(context.config.nodes)
@@ -168,11 +160,7 @@ def _wrong_names(context: GraphContext, users: Mapping[str, _UserNode]) -> Itera
 
 
 def _in_order(edges: Mapping[str, list[str]], users: Mapping[str, _UserNode]) -> list[str]:
-    """Return the nodes, each after those that it runs after.
-
-    Raises:
-        ConfigError: Nodes wait for each other.
-    """
+    """Return the nodes, each after those that it runs after; a ConfigError for a circle."""
     try:
         return list(graphlib.TopologicalSorter(edges).static_order())
     except graphlib.CycleError as error:
@@ -209,10 +197,7 @@ def _make_component(
 ) -> BaseNode:
     """Return the component of a row, not yet added to the graph.
 
-    Args:
-        user: The row.
-        nodes: Id -> node, for the nodes that are built.
-        before: Those of them that do not wait for this one.
+    `before` are those of the built `nodes` that do not wait for this one.
     """
     from tfx.dsl.components.base.base_component import BaseComponent
     from tfx.dsl.components.base.base_node import BaseNode

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.normalization_validator.report import ColumnStatistics, RawColumn
+from components.normalization_validator.report import BIN_WIDTH, ColumnStatistics, RawColumn
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.page.elements import Block, Chart, Text, rounded, short
 
@@ -40,17 +40,11 @@ def lines(
     y: str,
     *,
     series: str | None = None,
-    points: bool = False,
     kept: int | None = None,
 ) -> JsonObject:
     """Return a line chart of the fields `x`, `y` and, for several lines, `series`.
 
-    Args:
-        x: Title of the horizontal axis; the field is `x`.
-        y: Title of the vertical axis; the field is `y`.
-        series: Title of the legend; None: one line, no field `series`.
-        points: Also draw the points.
-        kept: Where to draw a vertical line; None: nowhere.
+    Each is given the title of its axis, or of the legend; `kept` is where a vertical line stands.
     """
     scale: JsonObject = {"zero": False}
     encoding: JsonObject = {
@@ -60,7 +54,7 @@ def lines(
     }
     if series is not None:
         encoding["color"] = encoding["strokeDash"] = _text("series", series)
-    mark = {"type": "line", "point": points, "tooltip": True}
+    mark = {"type": "line", "point": True, "tooltip": True}
     if kept is None:
         return _chart(220, mark, encoding)
     rule: JsonObject = {
@@ -91,12 +85,8 @@ _DIAGONAL: JsonObject = {
 def threshold_curve(x: str, y: str, *, diagonal: bool = False) -> JsonObject:
     """Return a curve of the fields `x` and `y` from 0 to 1, with the point at a threshold marked.
 
-    Args:
-        x: Title of the horizontal axis.
-        y: Title of the vertical axis.
-        diagonal: Also draw the line from (0, 0) to (1, 1).
-
     Each point has its threshold in the field `t`; the parameter `threshold` selects one.
+    `diagonal`: also draw the line from (0, 0) to (1, 1).
     """
     unit: JsonObject = {"domain": [0, 1], "nice": False}
     encoding = {"x": _number("x", x, scale=unit), "y": _number("y", y, scale=unit)}
@@ -160,10 +150,7 @@ def confusions(counted: str, order: Sequence[str]) -> JsonObject:
 def raw_chart(columns: Sequence[RawColumn], title: str) -> Block:
     """Return the values of a raw column, as shares of the rows with a value in each split.
 
-    Args:
-        columns: The column in each split that has a value of it, the first one being that whose
-            most frequent values are shown.
-        title: Title of the chart.
+    The most frequent values are those of the first split of `columns`.
     """
     numbers = [column for column in columns if column.labels is None]
     if not columns:
@@ -225,31 +212,32 @@ def _texts(columns: Sequence[RawColumn], title: str) -> Block:
 
 
 def transformed_chart(column: ColumnStatistics, splits: Sequence[ColumnStatistics]) -> Block:
-    """Return the values of a transformed column in a split, in bins that all splits have.
-
-    Args:
-        column: The column in one split.
-        splits: The column in every split.
-    """
+    """Return the values of a transformed column in a split, in bins that all splits have."""
     title = f"Transformed, {column.split}"
     histogram = column.histogram
     if histogram is None:
         return Text(f"{title}: no finite value.", "quiet")
     if column.constant and column.mean is not None:
         return Text(f"{title}: every value is {short(column.mean, 6)}.")
-    known = [each.histogram for each in splits if each.histogram is not None]
-    exponent = max(each.exponent for each in known)
-    ends = [(each.first_bin, len(each.observed), exponent - each.exponent) for each in known]
-    first = min(start >> shift for start, _, shift in ends)
-    last = max((start + bins - 1) >> shift for start, bins, shift in ends)
+    outside = [
+        f"{count:,} {'value lies' if count == 1 else 'values lie'} {where} the chart"
+        for count, where in ((histogram.below, "below"), (histogram.above, "above"))
+        if count
+    ]
+    title += f" ({' and '.join(outside)})" if outside else ""
+    known = [each.histogram for each in splits if each.histogram and each.histogram.observed]
+    if not histogram.observed:
+        return Text(f"{title}.", "quiet")
+    first = min(each.first_bin for each in known)
+    last = max(each.first_bin + len(each.observed) - 1 for each in known)
     wider = max(0, math.ceil(math.log2((last - first + 1) / _MOST_BINS)))
     counts = np.array([histogram.observed, histogram.imputed])
     filled = np.flatnonzero(counts.sum(axis=0))
-    bins = (histogram.first_bin + filled) >> (exponent - histogram.exponent + wider)
     # The ends, too, so that all splits have one axis.
-    bins, place = np.unique(np.r_[first >> wider, last >> wider, bins], return_inverse=True)
+    bins = np.r_[first, last, histogram.first_bin + filled] >> wider
+    bins, place = np.unique(bins, return_inverse=True)
     counts = [np.bincount(place[2:], each[filled], len(bins)) for each in counts]
-    width = 2.0 ** (exponent + wider)
+    width = BIN_WIDTH * 2**wider
     data: dict[str, Sequence[JsonValue]] = {
         "low": rounded(bins * width),
         "high": rounded((bins + 1) * width),
@@ -257,12 +245,6 @@ def transformed_chart(column: ColumnStatistics, splits: Sequence[ColumnStatistic
     }
     if counts[1].any():
         data["imputed"] = rounded(counts[1], 12)
-    outside = [
-        f"{count:,} {'value lies' if count == 1 else 'values lie'} {where} the chart"
-        for count, where in ((histogram.below, "below"), (histogram.above, "above"))
-        if count
-    ]
-    title += f" ({' and '.join(outside)})" if outside else ""
     return Chart(title, _overlaid(list(data)[2:], "rows", {}), data)
 
 

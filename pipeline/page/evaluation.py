@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
 
 import numpy as np
 
-from pipeline.config.evaluation import ROWS
 from pipeline.page import charts
 from pipeline.page.elements import (
-    Beside,
     Block,
     Chart,
     PageRun,
@@ -19,12 +17,7 @@ from pipeline.page.elements import (
     Thresholds,
     rounded,
 )
-from pipeline.report.metrics import (
-    SliceMetrics,
-    ThresholdCounts,
-    calibration_sentence,
-    class_scores,
-)
+from pipeline.report.metrics import ThresholdCounts, calibration_sentence, class_scores
 from pipeline.report.result import RunResult
 from pipeline.report.summary import (
     MOST_CLASSES,
@@ -33,10 +26,6 @@ from pipeline.report.summary import (
     models_table,
     slices_table,
 )
-from pipeline.report.tables import Table
-
-_MOST_WITH_CURVES = 50
-"""Slices that have curves: those with the most rows."""
 
 
 def section_of(run: PageRun) -> Section:
@@ -45,38 +34,12 @@ def section_of(run: PageRun) -> Section:
     if not result.slices:
         text = "This run has no evaluation: the Evaluator did not finish, or its output is gone."
         return Section("evaluation", "Evaluation", [Text(text, "quiet")])
-    blocks: list[Block] = [models_table(result, run.blessed), _slices(result)]
+    blocks: list[Block] = [models_table(result, run.blessed), slices_table(result)]
     if result.config.label.kind == "binary":
         blocks += _binary(result)
     elif result.config.label.kind == "multiclass":
         blocks += [*_confusions(result), *_calibration(result)]
     return Section("evaluation", "Evaluation", blocks)
-
-
-def _slices(run: RunResult) -> Table:
-    """Return a table of the metrics of each slice; curves are in the details of the rows."""
-    table = slices_table(run)
-    if run.config.label.kind != "binary":
-        return table
-    by_rows = sorted((each.values.get(ROWS, 0.0) for each in run.slices), reverse=True)
-    least = by_rows[:_MOST_WITH_CURVES][-1]
-    # The curves of all rows are below the table.
-    rows = [
-        replace(row, details=_slice_curves(run, each))
-        if each.key and each.values.get(ROWS, 0.0) >= least
-        else row
-        for row, each in zip(table.rows, run.slices, strict=True)
-    ]
-    return replace(table, rows=rows)
-
-
-def _slice_curves(run: RunResult, metrics: SliceMetrics) -> list[Block]:
-    counts = metrics.counts
-    if counts is None:
-        return []
-    if counts.why_undefined:
-        return [Text(counts.why_undefined, "quiet")]
-    return [Beside([_roc(counts, metrics), *_calibration_chart(run, metrics)])]
 
 
 def _binary(run: RunResult) -> list[Block]:
@@ -100,15 +63,15 @@ def _binary(run: RunResult) -> list[Block]:
         false_positives=[float(f"{each:.12g}") for each in counts.false_positives],
         positives=counts.positives,
         negatives=counts.negatives,
-        blocks=[_roc(counts, run.all_rows), _precision_recall(counts)],
+        blocks=[_roc(counts, run.all_rows.values), _precision_recall(counts)],
     )
     return [shown, *_calibration(run)]
 
 
-def _roc(counts: ThresholdCounts, metrics: SliceMetrics) -> Chart:
+def _roc(counts: ThresholdCounts, values: Mapping[str, float]) -> Chart:
     x, y = counts.roc()
     # The Evaluator's own value, from 10,000 thresholds, where the metric is computed.
-    area = metrics.values.get("auc", math.nan)
+    area = values.get("auc", math.nan)
     area = area if math.isfinite(area) else float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2))
     t = [None, *rounded(counts.thresholds[::-1], 12), None]
     data = {"x": rounded(x), "y": rounded(y), "t": t, "place": list(range(len(x)))}
@@ -133,15 +96,7 @@ def _precision_recall(counts: ThresholdCounts) -> Chart:
 
 
 def _calibration(run: RunResult) -> list[Block]:
-    shown = _calibration_chart(run, run.all_rows)
-    if not shown:
-        return []
-    sentence = calibration_sentence(run.all_rows.bins)
-    return [*shown, Text(f"{sentence[0].upper()}{sentence[1:]}.")]
-
-
-def _calibration_chart(run: RunResult, metrics: SliceMetrics) -> list[Chart]:
-    bins = metrics.bins
+    bins = run.all_rows.bins
     if not bins or not all(math.isfinite(each.observed + each.predicted) for each in bins):
         return []
     data = {
@@ -151,7 +106,9 @@ def _calibration_chart(run: RunResult, metrics: SliceMetrics) -> list[Chart]:
     }
     what = "share of positive rows" if run.config.label.kind == "binary" else "share correct"
     text = "Points on the diagonal are calibrated; the size of a point is its number of rows"
-    return [Chart("Calibration", charts.calibration(what, run.counted), data, text)]
+    sentence = calibration_sentence(bins)
+    chart = Chart("Calibration", charts.calibration(what, run.counted), data, text)
+    return [chart, Text(f"{sentence[0].upper()}{sentence[1:]}.")]
 
 
 def _confusions(run: RunResult) -> list[Block]:

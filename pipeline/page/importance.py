@@ -94,17 +94,10 @@ def _predictions(predict: Any, rows: pa.RecordBatch) -> np.ndarray:
 
 
 def read_rows(folder: Path, most: int = MOST_ROWS) -> pa.RecordBatch:
-    """Return at most `most` rows of a split.
+    """Return at most `most` rows of a split's folder of Parquet files; ValueError without a row.
 
     Each row group gives its first rows, in proportion to its rows. ExampleGen shuffles the rows of
     a row group, so that they are a random sample of it, and no other rows are decoded.
-
-    Args:
-        folder: Folder of the split, with Parquet files.
-        most: The largest number of rows.
-
-    Raises:
-        ValueError: There is no row.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

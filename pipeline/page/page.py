@@ -1,4 +1,4 @@
-"""Writes the pages: of a run, of all runs, and of a NormalizationValidator's report alone."""
+"""Writes the pages: of a run, and of all runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from components.normalization_validator.report import REPORT_JSON
-from pipeline.common.errors import ConfigError
 from pipeline.page import answers, data, evaluation, features, training
 from pipeline.page.elements import Block, Code, Group, PageRun, Section, Text, Tile
 from pipeline.page.render import render
@@ -23,8 +21,6 @@ from shared_core.atomic_files import atomic_write
 
 LARGEST_BYTES = 5 * 2**20
 """Size that a page should not exceed."""
-
-NORMALIZATION_PAGE = "normalization.html"
 
 
 def run_section(run: PageRun) -> Section:
@@ -73,10 +69,6 @@ def write_page(record: RunRecord, result: RunResult | None = None) -> Path:
     """Write `report.html` into the folder of a run's record, atomically, and return the file.
 
     A section that cannot be made says so on the page and in the log; the others are complete.
-
-    Args:
-        record: The record of the run.
-        result: What the run found; None: it is loaded.
     """
     run = page_run(record, result)
     started = datetime.fromisoformat(record.summary["run"]["started"])
@@ -133,36 +125,6 @@ def write_index(output_folder: str | Path) -> Path:
         links={"Latest run": latest.page.relative_to(folder).as_posix()},
     )
     return _write(folder / INDEX, text)
-
-
-def report_file(path: Path) -> Path | None:
-    """Return the report.json that a path or its folder is; None if it is something else."""
-    file = path / REPORT_JSON if path.is_dir() else path
-    return file if file.name == REPORT_JSON and file.is_file() else None
-
-
-def write_normalization_page(file: Path) -> Path:
-    """Write `normalization.html` into the working directory, atomically, and return it.
-
-    Not beside the report.json: a node whose artifact has another file than it wrote runs again.
-
-    Raises:
-        ConfigError: The file is no report of NormalizationValidator.
-    """
-    try:
-        report = features.read_report(file)
-    except ValueError as error:
-        raise ConfigError(f"{error}. Name the report.json of a NormalizationValidator.") from None
-    count = len(report.violations)
-    limits = f"{count:,} limit{'s' if count != 1 else ''} violated" if count else "within limits"
-    text = render(
-        title="Normalization",
-        subtitle=str(file),
-        badge=Tile("limits", limits, state="bad" if count else "good"),
-        sections=[Section("features", "Features", features.report_blocks(report))],
-        links={},
-    )
-    return _write(Path(NORMALIZATION_PAGE), text)
 
 
 def _write(file: Path, text: str) -> Path:

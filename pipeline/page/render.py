@@ -29,15 +29,7 @@ def render(
     sections: Sequence[Section],
     links: Mapping[str, str],
 ) -> str:
-    """Return the text of a page.
-
-    Args:
-        title: Its heading.
-        subtitle: The line below the heading.
-        badge: The verdict beside the heading: its `value` and `state`.
-        sections: Its sections, in order.
-        links: Text -> path of pages, relative to this one.
-    """
+    """Return the text of a page; `links` are texts with paths of other pages, relative to it."""
     charts = _Charts()
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pipeline.page"),

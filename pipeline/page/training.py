@@ -1,12 +1,14 @@
-"""How the training went: loss and metrics by epoch, curves by step, trials of the Tuner."""
+"""How the training went: loss and metrics by epoch, from its last checkpoint; trials of the Tuner.
+
+TensorBoard shows the curves by step.
+"""
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
 
 from pipeline.graph.node_names import NodeName
 from pipeline.page import charts
@@ -25,16 +27,9 @@ from pipeline.page.elements import (
 from pipeline.report.result import RunResult
 from pipeline.report.summary import trials_table
 from pipeline.report.tables import Cell, Column, Row, Table, number_cell
-from pipeline.report.training_log import EVAL, Curve, TrainingHistory, curves_of, history_of, thin
 
-_TITLES: Mapping[str, tuple[str, str]] = {
-    "loss": ("Loss by step", "loss"),
-    "learning_rate": ("Learning rate", "learning rate"),
-    "gradient_norm": ("Gradient norm", "global norm"),
-    "gradient_noise_scale": ("Gradient noise scale", "rows"),
-    "examples_per_second": ("Speed", "examples per second"),
-}
-"""Scalar of the training -> title of its chart, and of its vertical axis."""
+_EVAL = "val_"
+"""Prefix of the metrics of the eval split, as in Keras."""
 
 _ENDS: Mapping[str, str] = {
     "epochs": "last epoch",
@@ -44,81 +39,126 @@ _ENDS: Mapping[str, str] = {
 _MOST_EPOCHS = 1_000
 
 
+@dataclass(frozen=True)
+class TrainingHistory:
+    """A training up to its last checkpoint.
+
+    Attributes:
+        logs: Metric -> its value after each epoch; metrics of the eval split begin with `val_`.
+        steps: Optimizer steps.
+        epochs: Epochs that began.
+        kept: The epoch, from 0, whose weights the model has; None if unknown.
+        stopped: Why it ended, such as `epochs`; "" if it did not end.
+        skipped: Reason -> number of steps that updated nothing.
+    """
+
+    logs: Mapping[str, Sequence[float]]
+    steps: int | None = None
+    epochs: int | None = None
+    kept: int | None = None
+    stopped: str = ""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+
+def history_of(checkpoints: Path) -> TrainingHistory | None:
+    """Return the history in the newest checkpoint of the Trainer's folder; None if it has none."""
+    # TensorFlow names the latest checkpoint of a folder in the file `checkpoint`.
+    states = sorted(checkpoints.glob("*/checkpoint"), key=lambda file: file.stat().st_mtime)
+    if not states:
+        return None
+    import tensorflow as tf
+
+    latest = tf.train.latest_checkpoint(str(states[-1].parent))
+    reader = None if latest is None else tf.train.load_checkpoint(latest)
+    if reader is None or not reader.has_tensor("position"):
+        return None
+    position = json.loads(reader.get_tensor("position"))
+    logs = position.get("history") or {}
+    return TrainingHistory(
+        logs=logs,
+        steps=position.get("steps"),
+        epochs=position.get("epoch", 0) + bool(position.get("step_in_epoch")),
+        kept=_kept(logs, position.get("metrics") or {}),
+        stopped=position.get("stopped") or "",
+        skipped=position.get("skipped") or {},
+    )
+
+
+def _kept(logs: Mapping[str, Sequence[float]], metrics: Mapping[str, float]) -> int | None:
+    """Return the last epoch that has a training's metrics: its best one if that was restored."""
+    wanted = {f"{_EVAL}{name}": each for name, each in metrics.items() if f"{_EVAL}{name}" in logs}
+    epochs = min((len(logs[name]) for name in wanted), default=0)
+    matching = [i for i in range(epochs) if all(logs[n][i] == v for n, v in wanted.items())]
+    return matching[-1] if matching else None
+
+
 def section_of(run: PageRun) -> Section:
-    """Return the section: tiles, loss and metrics by epoch, curves by step, trials."""
+    """Return the section: tiles, loss and metrics by epoch, trials."""
     folder = run.result.folder(NodeName.TRAINER, "model_run")
     if folder is None:
         blocks: list[Block] = [Text("This run has no output of a Trainer.", "quiet")]
     else:
         checkpoints = run.result.config.training.checkpoint_dir or folder / "checkpoints"
-        history, curves = history_of(Path(checkpoints)), curves_of(folder)
-        blocks = [*_tiles(history, curves), *_epochs(history, curves), *_steps(curves)]
+        history = history_of(Path(checkpoints))
+        if history is None:
+            blocks = [Text("The Trainer left no checkpoint: its epochs are not known.", "quiet")]
+        else:
+            blocks = [Tiles(_tiles(history)), *_epochs(history)]
     return Section("training", "Training", [*blocks, *_trials(run.result)])
 
 
-def _tiles(history: TrainingHistory | None, curves: Sequence[Curve]) -> list[Block]:
+def _tiles(history: TrainingHistory) -> list[Tile]:
     tiles: list[Tile] = []
-    texts: list[Block] = []
-    loss = _find(curves, "train", "loss")
-    if history is not None:
-        if history.steps is not None:
-            tiles.append(Tile("optimizer steps", f"{history.steps:,}", f"{history.epochs} epochs"))
-        if history.stopped:
-            tiles.append(Tile("ended by", _ENDS.get(history.stopped, history.stopped)))
-        if history.kept is not None:
-            tiles.append(Tile("kept epoch", f"{history.kept + 1:,}", "whose weights the model has"))
-        if skipped := {reason: count for reason, count in history.skipped.items() if count}:
-            note = ", ".join(f"{reason.replace('_', ' ')}: {n:,}" for reason, n in skipped.items())
-            tiles.append(Tile("skipped steps", f"{sum(skipped.values()):,}", note, "warning"))
-    elif loss is not None:
-        tiles.append(Tile("optimizer steps", f"{loss.steps[-1]:,}"))
-    speed = _find(curves, "train", "examples_per_second")
-    if speed is not None and len(speed.values) > 1:
-        # The first call also traces the graph.
-        median = float(np.nanmedian(speed.values[1:]))
-        tiles.append(Tile("examples per second", f"{median:,.0f}", "median of the points"))
-    if loss is not None:
-        if loss.resumed:
-            steps = ", ".join(f"{step:,}" for step in loss.resumed)
-            text = f"Training was resumed from a checkpoint; the first step after each: {steps}."
-            texts.append(Text(text))
-        if undefined := sum(not math.isfinite(value) for value in loss.values):
-            texts.append(Text(f"The training loss is not finite at {undefined} points.", "bad"))
-    rate = _find(curves, "train", "learning_rate")
-    if rate is not None and _is_constant(rate):
-        tiles.append(Tile("learning rate", f"{rate.values[0]:.4g}", "constant"))
-    return [*([Tiles(tiles)] if tiles else []), *texts]
+    if history.steps is not None:
+        tiles.append(Tile("optimizer steps", f"{history.steps:,}", f"{history.epochs} epochs"))
+    if history.stopped:
+        tiles.append(Tile("ended by", _ENDS.get(history.stopped, history.stopped)))
+    if history.kept is not None:
+        tiles.append(Tile("kept epoch", f"{history.kept + 1:,}", "whose weights the model has"))
+    if skipped := {reason: count for reason, count in history.skipped.items() if count}:
+        note = ", ".join(f"{reason.replace('_', ' ')}: {n:,}" for reason, n in skipped.items())
+        tiles.append(Tile("skipped steps", f"{sum(skipped.values()):,}", note, "warning"))
+    return tiles
 
 
-def _epochs(history: TrainingHistory | None, curves: Sequence[Curve]) -> list[Block]:
+def _epochs(history: TrainingHistory) -> list[Block]:
     """Return charts of the loss and of each metric by epoch, and a table of them."""
-    logs = history.logs if history is not None else {}
-    if history is None or not logs:
-        if not curves:
-            return [Text("The Trainer wrote no curves and left no checkpoint.", "quiet")]
-        text = "No checkpoint has the metrics of each epoch; the curves by step are below."
-        return [Text(text, "quiet")]
-    blocks: list[Block] = []
-    for name in dict.fromkeys(key.removeprefix(EVAL) for key in logs):
-        series = {
-            split: Curve(split, name, range(1, len(logs[key]) + 1), logs[key])
-            for split, key in (("train", name), ("eval", f"{EVAL}{name}"))
-            if key in logs
-        }
-        where = "" if len(series) > 1 else f" on the {next(iter(series))} split"
-        title = f"{_name(name)} by epoch{where}"
-        kept = None if history.kept is None else history.kept + 1
-        blocks.append(
-            _line_chart(f"{title[0].upper()}{title[1:]}", _name(name), series, "epoch", kept)
-        )
-    return [Beside(blocks), _epoch_table(logs, history.kept)]
+    if not history.logs:
+        return [Text("No epoch has ended.", "quiet")]
+    names = dict.fromkeys(key.removeprefix(_EVAL) for key in history.logs)
+    blocks = [_chart(name, history) for name in names]
+    return [Beside(blocks), _epoch_table(history.logs, history.kept)]
+
+
+def _chart(name: str, history: TrainingHistory) -> Chart:
+    series = {
+        split: history.logs[key]
+        for split, key in (("train", name), ("eval", f"{_EVAL}{name}"))
+        if key in history.logs
+    }
+    columns: dict[str, list] = {"x": [], "y": [], "series": []}
+    for split, values in series.items():
+        columns["x"] += range(1, len(values) + 1)
+        columns["y"] += rounded(values)
+        columns["series"] += [split] * len(values)
+    several = len(series) > 1
+    if not several:
+        del columns["series"]
+    kept = None if history.kept is None else history.kept + 1
+    spec = charts.lines("epoch", _name(name), series="split" if several else None, kept=kept)
+    texts = [f"{split}: {v[0]:.4g} to {v[-1]:.4g}" for split, v in series.items()]
+    if kept is not None:
+        texts.append(f"the line marks the kept epoch {kept:,}")
+    where = "" if several else f" on the {next(iter(series))} split"
+    title = f"{_name(name)} by epoch{where}"
+    return Chart(f"{title[0].upper()}{title[1:]}", spec, columns, "; ".join(texts))
 
 
 def _epoch_table(logs: Mapping[str, Sequence[float]], kept: int | None) -> Block:
     epochs = max(len(values) for values in logs.values())
     first = max(0, epochs - _MOST_EPOCHS)
     headings = [
-        f"{'eval' if name.startswith(EVAL) else 'train'} {_name(name.removeprefix(EVAL))}"
+        f"{'eval' if name.startswith(_EVAL) else 'train'} {_name(name.removeprefix(_EVAL))}"
         for name in logs
     ]
     rows = [
@@ -135,61 +175,12 @@ def _epoch_table(logs: Mapping[str, Sequence[float]], kept: int | None) -> Block
     return Group(title, [Table("Loss and metrics by epoch", columns, rows)])
 
 
-def _steps(curves: Sequence[Curve]) -> list[Block]:
-    """Return the curves by step: those of `_TITLES`, then weights of tasks."""
-    blocks: list[Block] = []
-    for name, (title, unit) in _TITLES.items():
-        splits = ("train", "eval") if name == "loss" else ("train",)
-        series = {split: each for split in splits if (each := _find(curves, split, name))}
-        # A constant learning rate is a tile.
-        if series and not (name == "learning_rate" and _is_constant(series["train"])):
-            blocks.append(_line_chart(title, unit, series, "step"))
-    weights = {
-        each.name.partition("/")[2]: each for each in curves if each.name.startswith("task_weight/")
-    }
-    if weights:
-        blocks.append(_line_chart("Weights of the tasks", "weight", weights, "step"))
-    return [Group("Curves by step", [Beside(blocks)])] if blocks else []
-
-
-def _line_chart(
-    title: str, y: str, series: Mapping[str, Curve], x: str, kept: int | None = None
-) -> Chart:
-    columns: dict[str, list] = {"x": [], "y": [], "series": []}
-    for name, curve in series.items():
-        steps, values = thin(curve.steps, curve.values)
-        columns["x"] += steps
-        columns["y"] += rounded(values)
-        columns["series"] += [name] * len(steps)
-    several = len(series) > 1
-    if not several:
-        del columns["series"]
-    points = max(len(curve.steps) for curve in series.values()) <= 30
-    spec = charts.lines(x, y, series="split" if several else None, points=points, kept=kept)
-    ends = [
-        f"{name + ': ' if name else ''}{curve.values[0]:.4g} at {x} {curve.steps[0]:,}, "
-        f"{curve.values[-1]:.4g} at {x} {curve.steps[-1]:,}"
-        for name, curve in series.items()
-    ]
-    if kept is not None:
-        ends.append(f"the line marks the kept {x} {kept:,}")
-    return Chart(title, spec, columns, "; ".join(ends))
-
-
 def _trials(run: RunResult) -> list[Block]:
     if run.config.tuning is None or run.uri(NodeName.TUNER, "tuner_results") is None:
         return []
     if not run.trials:
         return [Text("No trial of the Tuner reached a score.", "warning")]
     return [trials_table(run)]
-
-
-def _is_constant(curve: Curve) -> bool:
-    return min(curve.values) == max(curve.values)
-
-
-def _find(curves: Sequence[Curve], split: str, name: str) -> Curve | None:
-    return next((each for each in curves if (each.split, each.name) == (split, name)), None)
 
 
 def _name(name: str) -> str:

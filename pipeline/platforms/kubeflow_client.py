@@ -86,9 +86,6 @@ def submit(submission: Submission, say: Say) -> SubmittedRun:
     """Upload a pipeline, or a new version of a known one, and start a run of it.
 
     The name of a version is the digest of the file, so the same file is uploaded once.
-
-    Raises:
-        PlatformError: There is no server, or it refuses the pipeline.
     """
     connection = _Connection(submission.timeout)
     pipeline, version = _upload(connection, submission, say)

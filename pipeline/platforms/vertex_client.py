@@ -69,14 +69,7 @@ _STATES: Mapping[str, State] = {
 
 
 def submit(submission: Submission, say: Say) -> SubmittedRun:
-    """Create a PipelineJob of a compiled file.
-
-    Labels, service account, network and pipeline root are those of the file.
-
-    Raises:
-        PlatformError: There are no credentials, no project or no region, or Vertex refuses the
-            job.
-    """
+    """Create a PipelineJob of a compiled file, with the file's labels, account and root."""
     try:
         with without_noise():  # about supported Python versions
             from google.cloud import aiplatform_v1

@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import re
 import time
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
@@ -33,7 +32,6 @@ _MARKS = {
     "interrupted": ("■", "yellow"),
 }
 _PLAIN_PROGRESS_SECONDS = 5.0
-_LEAST_DETAIL_WIDTH = 24  # of a node's details beside its name; with less they are below it
 
 
 class Consoles(NamedTuple):
@@ -53,11 +51,8 @@ class Consoles(NamedTuple):
     def of(cls, out: Console, err: Console, *, quiet: bool, as_json: bool) -> Consoles:
         """Return the consoles of a run.
 
-        Args:
-            out: Standard output.
-            err: Standard error.
-            quiet: Print only warnings and errors, to `err`, and the verdict.
-            as_json: Keep `out` free for a JSON document, which has the verdict.
+        `quiet`: only warnings and errors, to `err`, and the verdict. `as_json`: `out` is free for a
+        JSON document, which has the verdict.
         """
         if not quiet:
             every = err if as_json else out
@@ -163,7 +158,6 @@ class LiveView(PlainView):
         """Create the table without drawing it."""
         super().__init__(state, console)
         self._spinner = Spinner("dots", style="cyan")
-        self._ended = False
         self._live = Live(get_renderable=self._render, **_drawing(console))
 
     def __enter__(self) -> LiveView:
@@ -174,7 +168,6 @@ class LiveView(PlainView):
 
     def __exit__(self, *_: object) -> None:
         """Stop redrawing and leave the whole table on the screen."""
-        self._ended = True
         self._live.stop()
         super().__exit__()
 
@@ -182,39 +175,16 @@ class LiveView(PlainView):
         if isinstance(change, RunWarning):
             super()._changed(node, change)
 
-    def _render(self) -> Group:
-        nodes = self._state.nodes
-        whole = self._table(nodes)
-        if self._ended or len(self._console.render_lines(whole)) < self._console.height:
-            return Group(whole)
-        # A terminal cannot redraw what has scrolled out of it.
-        running = [node for node in nodes if node.status == "running"]
-        waiting = sum(node.status == "waiting" for node in nodes)
-        return Group(
-            Text(f"ended: {len(nodes) - len(running) - waiting:,}", style="dim"),
-            self._table(running),
-            Text(f"waiting: {waiting:,}", style="dim"),
-        )
-
-    def _table(self, nodes: Sequence[NodeState]) -> Table:
-        times = ["" if node.status == "waiting" else duration(node.seconds) for node in nodes]
-        taken = max((cell_len(node.name) for node in nodes), default=0)
-        taken += max(map(len, times), default=0) + 7  # the mark and the gaps
-        beside = self._console.width - taken >= _LEAST_DETAIL_WIDTH
+    def _render(self) -> Table:
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(width=1)
-        table.add_column(no_wrap=beside, overflow="fold")
-        if beside:
-            table.add_column(justify="right", no_wrap=True)
-            table.add_column(overflow="fold")
-        for node, time_text in zip(nodes, times, strict=True):
+        table.add_column(overflow="fold")
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column(overflow="fold")
+        for node in self._state.nodes:
             symbol, style = _MARKS.get(node.status, ("", "bold"))
             mark = self._spinner if node.status == "running" else Text(symbol, style=style)
             name = Text(node.name, style=style if node.status in ("waiting", "running") else "")
-            detail = Text(node.text, style="dim")
-            if beside:
-                table.add_row(mark, name, time_text, detail)
-            else:
-                cell = Text.assemble(name, f"  {time_text}" if time_text else "")
-                table.add_row(mark, Text("\n").join([cell, detail]) if detail else cell)
+            time_text = "" if node.status == "waiting" else duration(node.seconds)
+            table.add_row(mark, name, time_text, Text(node.text, style="dim"))
         return table

@@ -220,12 +220,7 @@ def calibration_sentence(bins: Sequence[Bin]) -> str:
 
 
 def constant_refusal(found: Comparison | None, metric: str) -> str:
-    """Return why a model that is not better than a constant is not blessed.
-
-    Args:
-        found: The comparison; None if there is none.
-        metric: The selection metric.
-    """
+    """Return why a model that is not better than a constant is not blessed, by this metric."""
     if found is None or not math.isfinite(found.constant):
         return (
             f"the model was not compared with a constant by {metric}: there are no rows, all "

@@ -222,10 +222,8 @@ class ProgressHandler(logging.Handler):
     ):
         """Create a handler for a run.
 
-        Args:
-            state: The state to update.
-            row_counts: Returns the rows per split; called after StatisticsGen has counted them.
-            cautions: Returns Transform's warnings; called after Transform has ended.
+        `row_counts` returns the rows per split, after StatisticsGen has counted them; `cautions`
+        Transform's warnings, after Transform has ended.
         """
         super().__init__(level=logging.INFO)
         self._state = state

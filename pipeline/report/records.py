@@ -54,11 +54,8 @@ def latest_run(
 ) -> Nodes:
     """Return the finished nodes of a pipeline's latest run by name; empty if it never ran.
 
-    Args:
-        metadata_path: SQLite file of ML Metadata.
-        pipeline: Name of the pipeline; None: the latest run of any pipeline.
-        folder: The output folder, which may have been moved since the run; None: the folder of
-            `metadata_path`.
+    Without a name: the latest run of any pipeline. `folder` is the output folder, if it may have
+    been moved since the run; by default that of the metadata.
     """
     store, run = _latest(metadata_path, pipeline)
     if store is None or run is None:
@@ -67,12 +64,7 @@ def latest_run(
 
 
 def run_by_id(config: PipelineConfig, run_id: str) -> Nodes:
-    """Return the finished nodes of a run by name; empty if ML Metadata does not know the run.
-
-    Args:
-        config: Its configuration.
-        run_id: ML Metadata's name of the run, as `latest_run_id` returns it.
-    """
+    """Return the finished nodes of a run by name; empty if ML Metadata does not know the run."""
     if not config.metadata_path.exists():
         return {}
     store = open_store(config.metadata_path, writable=False)

@@ -21,11 +21,7 @@ _PLACES = ("output.folder",)  # fields that change no result
 
 
 def show_runs(folder: Path, console: Console) -> None:
-    """Print the runs of an output folder, the latest one last.
-
-    Raises:
-        ConfigError: There is no run.
-    """
+    """Print the runs of an output folder, the latest one last; a ConfigError without any."""
     records = records_of(folder)
     if not records:
         raise ConfigError(

@@ -74,11 +74,7 @@ class RunRecord:
 
     @functools.cached_property
     def config(self) -> PipelineConfig:
-        """The configuration of the run, in the output folder as it is called now.
-
-        Raises:
-            ConfigError: config.json is missing or is of another version of this package.
-        """
+        """The configuration of the run, in the output folder as it is called now."""
         settings = {**self.settings, "output": {"folder": str(self.output_folder)}}
         try:
             return PipelineConfig.model_validate(settings)
@@ -141,11 +137,7 @@ def records_of(output_folder: str | Path) -> list[RunRecord]:
 
 
 def find_record(output_folder: str | Path, name: str) -> RunRecord:
-    """Return the record of the run with this name, or whose name alone begins so; `latest`.
-
-    Raises:
-        ConfigError: There is no such run, or more than one.
-    """
+    """Return the record of the run with this name, or whose name alone begins so; `latest`."""
     records = records_of(output_folder)
     if not records:
         raise ConfigError(

@@ -76,12 +76,7 @@ def worse_than_baselines(
 
 
 def too_good(values: Mapping[str, float], measured: Baselines | None) -> list[RunWarning]:
-    """Return a warning if a metric is better than usual for honest data.
-
-    Args:
-        values: The model's metrics.
-        measured: The Trainer's measurements; None if it measured nothing.
-    """
+    """Return a warning if a metric is better than usual for honest data."""
     # A constant also reaches an accuracy of 0.995 if a class is rare enough.
     constants = measured.baselines[0].metrics if measured and measured.baselines else {}
     for metric, bound in _TOO_GOOD.items():

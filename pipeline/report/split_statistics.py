@@ -33,13 +33,9 @@ class SplitStatistics:
 
 
 def read_statistics(folder: Path) -> dict[str, SplitStatistics]:
-    """Return split -> its statistics, `train` first.
+    """Return split -> its statistics in an ExampleStatistics artifact, `train` first.
 
-    Args:
-        folder: Folder of the ExampleStatistics artifact.
-
-    Raises:
-        ValueError: A file is damaged.
+    A ValueError: a file is damaged.
     """
     from google.protobuf.message import DecodeError
     from tensorflow_metadata.proto.v0 import statistics_pb2
@@ -65,14 +61,10 @@ def common_statistics(column: FeatureNameStatistics) -> CommonStatistics | None:
 
 
 def missing_rows(column: FeatureNameStatistics, rows: int) -> int:
-    """Return the number of rows without a value, or with NaN.
+    """Return how many of the `rows` of a split have no value, or NaN.
 
     TFDV counts a row with an empty list as one that has values. Such rows are counted here where
     the column has at most one value per row.
-
-    Args:
-        column: Statistics of the column.
-        rows: Number of rows of the split.
     """
     common = common_statistics(column)
     if common is None:

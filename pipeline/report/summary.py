@@ -18,7 +18,6 @@ from pipeline.graph.nodes import NODES
 from pipeline.report.console import Consoles, print_text
 from pipeline.report.metrics import (
     LARGEST_CLASS,
-    Bin,
     Matrix,
     calibration_sentence,
     class_scores,
@@ -102,12 +101,9 @@ def _compared(run: RunResult) -> str:
 
 
 def nodes_table(run: RunResult, nodes: Sequence[JsonObject], folder: Path | None = None) -> Table:
-    """Return the nodes with their result, time and main outputs.
+    """Return the nodes of summary.json with their result, time and main outputs.
 
-    Args:
-        run: The run.
-        nodes: `nodes` of its summary.json.
-        folder: Folder of a page, whose cells link to the outputs; None: there is no page.
+    `folder` is that of a page, whose cells link to the outputs.
     """
     root = run.config.pipeline_root
     rows = []
@@ -183,7 +179,6 @@ def show_metrics(run: RunResult, console: Console) -> None:
         print_table(console, _first(table, MOST_CLASSES, "classes"))
         console.print()
     if run.config.label.kind != "regression" and (bins := run.all_rows.bins):
-        print_table(console, calibration_table(bins, counted=run.counted))
         print_text(console, calibration_sentence(bins))
         console.print()
 
@@ -249,13 +244,7 @@ def models_table(run: RunResult, blessed: RunRecord | None = None) -> Table:
 
 
 def classes_table(matrix: Matrix, names: Sequence[str], *, counted: str) -> Table:
-    """Return a table with a row for each class, most frequent first, and what it was taken for.
-
-    Args:
-        matrix: The confusion matrix of all rows.
-        names: Names of the classes, by id.
-        counted: Unit of the matrix: rows or weights.
-    """
+    """Return a row for each class, most frequent first, and what it was taken for."""
     scores = class_scores(matrix)
     predicted = list(scores) if len(scores) <= MOST_COMPARED else []
     rows = []
@@ -287,15 +276,3 @@ def _confused_with(label: int, matrix: Matrix, names: Sequence[str]) -> str:
 def class_name(label: int, names: Sequence[str]) -> str:
     """Return the name of a class; its number where it has none, and `unknown` of -1."""
     return "unknown" if label < 0 else names[label] if label < len(names) else str(label)
-
-
-def calibration_table(bins: Sequence[Bin], *, counted: str) -> Table:
-    """Return a column for each bin: mean probability, observed share, number of rows."""
-    lines = [
-        ["predicted", *(f"{each.predicted:.3f}" for each in bins)],
-        ["observed", *(f"{each.observed:.3f}" for each in bins)],
-        [counted, *(f"{each.rows:,.10g}" for each in bins)],
-    ]
-    first, *rest = [[text.replace("nan", "-") for text in line] for line in lines]
-    columns = [Column(text, bool(place)) for place, text in enumerate(first)]
-    return Table("Calibration", columns, [Row([*map(Cell, line)]) for line in rest])

@@ -51,13 +51,8 @@ def summary_of(
 ) -> JsonObject:
     """Return the content of `summary.json`.
 
-    Args:
-        run: What the run found.
-        state: The durations of the nodes, and which were cached.
-        run_id: The run's name in ML Metadata.
-        rows: Number of rows of each split.
-        started: The start of the run; None: now.
-        error: Why the run failed; empty if it did not.
+    `run_id` is the run's name in ML Metadata; `rows` are those of each split; without `started` it
+    is now; `error` says why the run failed.
     """
     config, names = run.config, run.metric_names
     now = datetime.now().astimezone()

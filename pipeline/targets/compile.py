@@ -24,9 +24,7 @@ _START_SECONDS = 900.0
 
 
 def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = None) -> str:
-    """Return the text of the compiled file.
-
-    Runs offline, and imports no package of a cloud.
+    """Return the text of the compiled file; runs offline, and imports no package of a cloud.
 
     Args:
         config: The checked configuration.
@@ -34,8 +32,7 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
         runner: TFX's compiler, from `spec.dag_runner`; None: a new one.
 
     Raises:
-        ConfigError: The target has no profile in the YAML, or cannot do what the pipeline needs.
-            Names each reason with its field and its fix.
+        ConfigError: Each thing that the target cannot do, with its field and its fix.
     """
     profile = profile_of(config, target)
     there = _at_target(config, profile)
@@ -96,11 +93,7 @@ def _at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) ->
 
 
 def profile_of(config: PipelineConfig, target: Target) -> KubeflowConfig | VertexConfig:
-    """Return the target's section of `cluster:`.
-
-    Raises:
-        ConfigError: The section is missing. Shows the lines to add.
-    """
+    """Return the target's section of `cluster:`; a ConfigError shows the lines to add."""
     profile = getattr(config.cluster, target) if config.cluster else None
     if profile is None:
         example = "gs://bucket/pipelines" if target == "vertex" else "s3://bucket/pipelines"

@@ -176,11 +176,7 @@ def _remove_below(client: Any, uri: str) -> None:
 
 
 def exit_code(argv: Sequence[str]) -> object:
-    """Run `main` and return its exit code (as for SystemExit).
-
-    Raises:
-        RuntimeError: The node failed, and a bucket that it names does not exist.
-    """
+    """Run `main` and return its exit code (as for SystemExit); name buckets that do not exist."""
     try:
         main(argv)
     except SystemExit as end:

@@ -53,13 +53,10 @@ def prepare(
     outputs: JsonObject | None,
     is_known: Callable[[str], bool],
 ) -> JsonObject:
-    """Return the ExecutorInput with only what the component declares.
+    """Return the platform's ExecutorInput with only what the component declares.
 
-    Args:
-        executor_input: The ExecutorInput of the platform.
-        inputs: The component's ComponentInputsSpec; None: unknown, keep all.
-        outputs: The component's ComponentOutputsSpec; None: unknown, keep all.
-        is_known: Whether TFX can import a type of this title.
+    Without its specs of `inputs` or `outputs`, all is kept. `is_known`: whether TFX can import a
+    type of this title.
     """
     sides = {side: {**executor_input.get(side, {})} for side in ("inputs", "outputs")}
     if values := sides["inputs"].get("parameterValues"):

@@ -267,12 +267,9 @@ def _place_problem(place: _Place) -> str:
 
 
 def credential_refusals(there: PipelineConfig, profile: TargetConfig) -> dict[str, str]:
-    """Return an error for each value that looks like a credential.
+    """Return value -> error, which names only the field, for what looks like a credential.
 
     The compiled file would show them to everybody who sees the run.
-
-    Returns:
-        Value -> the error, which names the field and not the value.
     """
     section = profile.section
     whole = {

@@ -33,16 +33,9 @@ _NAMES = {
 def compiled(
     pipeline: Any, target: KubeflowConfig, config: PipelineConfig, *, runner: Any = None
 ) -> str:
-    """Return the YAML of a pipeline; the same configuration gives the same bytes.
+    """Return the YAML of a pipeline of `create_pipeline`; equal configurations give equal bytes.
 
-    Args:
-        pipeline: The pipeline from `create_pipeline`.
-        target: The target's section of `cluster:`.
-        config: The configuration at the target.
-        runner: TFX's compiler, from `spec.dag_runner`; None: a new one.
-
-    Raises:
-        ConfigError: The compiled pipeline is too large to start, or has a resolver.
+    A ConfigError: it is too large to start, or has a resolver.
     """
     spec = job_of(pipeline, target, runner)["pipelineSpec"]
     declare_parameters(spec, config, target)

@@ -55,10 +55,7 @@ _Rows = Iterator[tuple[Any, str]]
 def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfig) -> list[str]:
     """Return what the target cannot do, one sentence each.
 
-    Args:
-        config: The configuration on this machine, where the size of the data is known.
-        there: The configuration at the target.
-        profile: The target's section of `cluster:`.
+    `config` is of this machine, where the size of the data is known; `there` of the target.
     """
     rows = [*_general(there, profile), *_job_server(there, profile)]
     if isinstance(profile, KubeflowConfig):

@@ -39,10 +39,8 @@ _TRAINING = (
 )
 _FIELDS = (
     *("data.path", *(f"training.{key}" for key in _TRAINING)),
-    *("evaluation.thresholds.METRIC.lower_bound", "evaluation.thresholds.METRIC.upper_bound"),
     "nodes.N.parameters.NAME",
 )
-_THRESHOLD = re.compile(r"evaluation\.thresholds\.(\w+)\.((?:lower|upper)_bound)")
 _NODE_PARAMETER = re.compile(r"nodes\.(\d+)\.parameters\.(\w+)")
 
 
@@ -86,8 +84,7 @@ def _typed(name: str, value: JsonValue, kind: str) -> JsonValue:
 def declare_parameters(spec: JsonObject, config: PipelineConfig, profile: TargetConfig) -> None:
     """Declare the fields of `parameters` in a pipelineSpec, in place, and pass them to the nodes.
 
-    Raises:
-        ConfigError: Some fields cannot be parameters. Names all of them with the reasons.
+    A ConfigError names all fields that cannot be parameters, with the reasons.
     """
     reasons: list[str] = []
     taken: dict[str, list[_Parameter]] = {}
@@ -100,7 +97,7 @@ def declare_parameters(spec: JsonObject, config: PipelineConfig, profile: Target
                 raise ConfigError(f"named {name}, as {names[name]} is: name one of them.")
             names[name] = field
             default = _default(values, field)
-            places = [each for each in _places(spec, config, field) if _has_value(spec, *each)]
+            places = [each for each in _places(config, field) if _has_value(spec, *each)]
             if default is None or not places:
                 raise ConfigError("no value in the YAML. Write the default there.")
             for node, property_, keys in places:
@@ -150,9 +147,7 @@ def _default(values: JsonObject, field: str) -> JsonValue:
     return node
 
 
-def _places(
-    spec: JsonObject, config: PipelineConfig, field: str
-) -> list[tuple[str, str, list[str | int]]]:
+def _places(config: PipelineConfig, field: str) -> list[tuple[str, str, list[str | int]]]:
     """Return node, execution property and keys of each place that a field may have."""
     section, _, key = field.partition(".")
     if field == "data.path":
@@ -162,9 +157,6 @@ def _places(
     if section == "training" and key in _TRAINING:
         keys: list[str | int] = ["trainer", *key.split(".")]
         return [(node, "custom_config", keys) for node in (NodeName.TRAINER, NodeName.TUNER)]
-    if match := _THRESHOLD.fullmatch(field):
-        keys = _threshold_keys(spec, *match.groups())
-        return [(NodeName.EVALUATOR, "eval_config", keys)] if keys else []
     if (match := _NODE_PARAMETER.fullmatch(field)) and int(match[1]) < len(config.nodes):
         return [(config.nodes[int(match[1])].id, match[2], [])]
     raise ConfigError(f"a run cannot set it; {nearest(field, _FIELDS)}")
@@ -181,18 +173,6 @@ def _has_value(spec: JsonObject, node: str, name: str, keys: list[str | int]) ->
     return text is not None
 
 
-def _threshold_keys(spec: JsonObject, metric: str, bound: str) -> list[str | int]:
-    """Return the keys of a metric's bound on all rows in TFMA's EvalConfig; [] without it."""
-    inputs = tasks(spec)[NodeName.EVALUATOR]["inputs"]["parameters"]
-    config = json.loads(expand(inputs["eval_config"]["runtimeValue"]["constant"]))
-    for i, group in enumerate(config["metrics_specs"]):
-        for j, each in enumerate(group.get("metrics", [])):
-            if f'"name": "{metric}"' in each.get("config", ""):
-                keys = ["metrics_specs", i, "metrics", j, "per_slice_thresholds", 0, "threshold"]
-                return [*keys, "value_threshold", bound]
-    return []
-
-
 def _at(node: JsonValue, keys: Iterable[str | int]) -> Any:
     for key in keys:
         node = node[key]
@@ -202,13 +182,7 @@ def _at(node: JsonValue, keys: Iterable[str | int]) -> Any:
 def _put(text: str, keys: list[str | int], value: JsonValue) -> str:
     """Return JSON with another value at the keys, in the form of TFX's compiler."""
     content = json.loads(expand(text))
-    parent = _at(content, keys[:-1])
-    parent[keys[-1]] = value
-    low, high = parent.get("lower_bound"), parent.get("upper_bound")
-    if keys[-2] == "value_threshold" and low is not None and high is not None and low > high:
-        raise ConfigError(
-            f"run-time parameters: lower_bound={low:g} is above upper_bound={high:g}; swap them."
-        )
+    _at(content, keys[:-1])[keys[-1]] = value
     return json.dumps(content, sort_keys=True, indent=2 if "\n" in text else None)
 
 
@@ -229,12 +203,7 @@ def _check_path(path: str, *, has_window: bool) -> None:
 def set_parameters(executor_input: JsonObject, packed: str) -> JsonObject:
     """Return the ExecutorInput of a node with the values of its parameters in its properties.
 
-    Args:
-        executor_input: The platform's ExecutorInput; long properties may be compressed.
-        packed: The value of `--run_time_parameters`.
-
-    Raises:
-        ConfigError: A value is wrong.
+    `packed` is the value of `--run_time_parameters`. A ConfigError: a value is wrong.
     """
     inputs = {**executor_input.get("inputs", {})}
     values = dict(inputs.get("parameterValues", {}))
@@ -260,13 +229,8 @@ def _parameter_name(field: str) -> str:
 def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> JsonObject:
     """Return the value of every parameter: from `texts`, from the compiled job, or its default.
 
-    Args:
-        compiled: The pipeline; its root declares the parameters.
-        texts: Name, or field of the YAML (`training.epochs`) -> text of the value for this run.
-
-    Raises:
-        ConfigError: The pipeline does not have a parameter, a parameter has neither a value nor a
-            default, or its type or its node does not accept the value.
+    Keys of `texts` are names, or fields of the YAML (`training.epochs`). A ConfigError: an unknown
+    parameter, one without a value, or a value that its type or its node does not accept.
     """
     declared = compiled.spec["root"].get("inputDefinitions", {}).get("parameters", {})
     texts = {declared_name(name, declared): text for name, text in texts.items()}

@@ -50,19 +50,10 @@ class Options:
 def submit(
     target: Target | None, config: PipelineConfig | None, spec: Path | None, options: Options
 ) -> int:
-    """Compile a pipeline, or read a compiled one, and start a run of it.
+    """Compile a pipeline, or read the compiled file `spec`, and start a run of it.
 
-    Args:
-        target: The platform; None: the target of the compiled file.
-        config: The checked configuration; None if only `spec` is given.
-        spec: A file that `compile` wrote; None: compile `config`.
-        options: Options of the run.
-
-    Returns:
-        The exit code: see `exit_codes.OF_SUBMIT`.
-
-    Raises:
-        ConfigError: A file, a parameter or the configuration is wrong; nothing was started.
+    Returns the exit code (`exit_codes.OF_SUBMIT`). A ConfigError: a file, a parameter or the
+    configuration is wrong, and nothing was started.
     """
     # The output may quote a server: rich must not interpret markup or emoji names in it.
     console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -122,9 +113,7 @@ def submit(
 def _parameters(compiled: CompiledSpec, given: Sequence[str]) -> JsonObject:
     """Return the given values of the pipeline's parameters, converted to their types.
 
-    Raises:
-        ConfigError: There is no such parameter, a value has another type or looks like a
-            credential, or one is missing.
+    A ConfigError names one that is unknown, of another type, missing, or a credential.
     """
     texts = given_parameters(given)
     for name, text in texts.items():

@@ -32,8 +32,6 @@ _ROLES = ("Chief", "Worker", "PS")
 
 # For TensorFlow, which copies the chief's result.
 _LAUNCHER_RESOURCES = {"cpuLimit": 1.0, "memoryLimit": 2.0}
-# A profile's disk is passed as an accelerator: KFP has no field for it.
-_DISK = "ephemeral-storage"
 # Placement of the workers only: the launcher does not need a GPU node.
 _OF_THE_WORKERS = ("nodeSelector", "tolerations", "nodeAffinity", "emptyDirMounts", "pvcMount")
 # The launcher's pod stores the artifacts that Kubeflow downloads; workers read the bucket.
@@ -66,10 +64,7 @@ def launch_workers(spec: JsonObject, pods: JsonObject, pools: Sequence[int]) -> 
     manifest = _tfjob_manifest(spec["pipelineInfo"]["name"], container, workers, pools)
     container["command"] = list(LAUNCHER)
     container["args"] = [MANIFEST, json.dumps(manifest, sort_keys=True), *container["args"]]
-    reserved = container.get("resources", {}).get("accelerator", {})
     container["resources"] = dict(_LAUNCHER_RESOURCES)
-    if reserved.get("type") == _DISK:
-        container["resources"]["accelerator"] = reserved  # artifacts are downloaded to its disk
     for field in _OF_THE_WORKERS:
         config.pop(field, None)
 

@@ -131,11 +131,7 @@ class JobClient:
                 raise
 
     def follow(self, name: str) -> int:
-        """Print the states and logs of the pods until the job ends; return its exit code.
-
-        Raises:
-            JobError: The API server does not answer, or refuses.
-        """
+        """Print the states and logs of the pods until the job ends; return its exit code."""
         answered = time.monotonic()
         while True:
             try:

@@ -24,16 +24,9 @@ def is_custom_job(training: TrainerConfig, target: VertexConfig) -> bool:
 def compiled(
     pipeline: Any, target: VertexConfig, config: PipelineConfig, *, runner: Any = None
 ) -> str:
-    """Return the JSON of a pipeline; the same configuration gives the same bytes.
+    """Return the JSON of a pipeline of `create_pipeline`; equal configurations give equal bytes.
 
-    Args:
-        pipeline: The pipeline from `create_pipeline`.
-        target: The target's section of `cluster:`.
-        config: The configuration at the target.
-        runner: TFX's compiler, from `spec.dag_runner`; None: a new one.
-
-    Raises:
-        ConfigError: The compiled pipeline is too large to start.
+    A ConfigError: it is too large to start.
     """
     job = job_of(pipeline, target, runner)
     spec = job["pipelineSpec"]

@@ -41,11 +41,7 @@ def _client(uri: str) -> Any:
 
 
 def check_server(config: PipelineConfig) -> None:
-    """Check that the server of `tracking.mlflow`, if any, answers.
-
-    Raises:
-        ConfigError: The package mlflow is not installed, or the server does not answer.
-    """
+    """Raise ConfigError if the server of `tracking.mlflow` does not answer, or without mlflow."""
     if config.tracking is None:
         return
     uri = config.tracking.mlflow
@@ -68,11 +64,7 @@ def export_run(
 ) -> None:
     """Export a run that ended, if its configuration has `tracking`.
 
-    Args:
-        config: The configuration that ran.
-        record: The record of the run.
-        say: Prints the address of the run's page on the server.
-        warn: Prints that the run is not exported, or what of it.
+    `say` prints the address of the run's page on the server, `warn` what is not exported.
     """
     if config.tracking is None:
         return

@@ -1,27 +1,27 @@
-"""SIGKILL at random points of `run_fn`: in steps, in a checkpoint, in evaluation, in export.
+"""SIGKILL in each phase of `run_fn`: in steps, in a checkpoint, in evaluation, in export.
 
 Reference: the run that was never killed, bit for bit: the exported variables, those of the last
 checkpoint (optimizer, moving average, best epoch), the metrics and their history. Equal bits of a
 shuffled run mean that each row was seen as often. Of two workers one is killed; the other exits.
-One run reads TFRecord files, the others Parquet files.
+One run reads TFRecord files, the other Parquet files.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections import Counter
-from pathlib import Path
+import random
 
 import parquet_files
 import pytest
 import small_transform
+import tensorflow as tf
+from on_workers import command, environment, on_workers
+from trains import PHASES
+
+from trainer_module.devices.local_cluster import WorkersFailed, launch
 
 pytestmark = pytest.mark.distributed
 
-ROOT = Path(__file__).resolve().parents[2]
 TRAINER = {
     "label": "generous",
     "global_batch_size": 50,
@@ -33,47 +33,57 @@ TRAINER = {
     "ema_momentum": 0.9,
     "model": {"dropout": 0.1},
 }
-PLACES = {
-    "one_device": {"strategy": "one_device"},
-    "multi_worker": {"strategy": "multi_worker"},
-}
-TIMES = {"one_device": 2, "multi_worker": 1}  # kills in each phase but the export
 
 
 @pytest.fixture(scope="module")
 def transformed(tmp_path_factory):
-    """Folders with `graph`, `train` and `eval`, by format."""
-    records, parquet = (tmp_path_factory.mktemp(name) for name in ("tfrecord", "parquet"))
-    made = small_transform.run_transform(records, small_transform.preprocessing_fn)
-    parquet_files.as_parquet(made, parquet)
-    (parquet / "graph").symlink_to(made.graph)
-    return {"tfrecord": records, "parquet": parquet}
+    """Transform's output in TFRecords and in Parquet files."""
+    folder = tmp_path_factory.mktemp("tfrecord")
+    records = small_transform.run_transform(folder, small_transform.preprocessing_fn)
+    return records, parquet_files.as_parquet(records, tmp_path_factory.mktemp("parquet"))
+
+
+def values(path):
+    """Shape and bytes of each saved variable; the object graph names files and the position times.
+
+    They are sorted: Keras' archive numbers variables in the order of a set.
+    """
+    reader = tf.train.load_checkpoint(str(path))
+    names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH", "position"}
+    tensors = [reader.get_tensor(name) for name in names]
+    return sorted((tensor.shape, tensor.tobytes()) for tensor in tensors)
+
+
+def outcome(folder, workers, text):
+    """The result of a run to its end, and its variables."""
+    sent = on_workers("trains", folder, text, workers=workers)
+    (last,) = folder.glob("run/checkpoints/*/checkpoint")
+    saved = tf.train.latest_checkpoint(str(last.parent))
+    exported = folder / "serving" / "variables" / "variables"
+    return [dict(each)["result"] for each in sent], values(saved), values(exported)
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("place", PLACES)
-def test_a_run_that_is_killed_in_each_phase_ends_with_the_same_bits(transformed, tmp_path, place):
-    transform = transformed["tfrecord" if place == "one_device" else "parquet"]
-    program = [sys.executable, str(Path(__file__).with_name("kills.py"))]
-    done = subprocess.run(
-        [
-            *program,
-            *("--transform", str(transform), "--folder", str(tmp_path)),
-            *("--trainer", json.dumps({**TRAINER, **PLACES[place]})),
-            *("--workers", "2" if place == "multi_worker" else "1"),
-            *("--times", str(TIMES[place])),
-        ],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_USE_LEGACY_KERAS": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-6000:]
-    report = json.loads(done.stdout)
-    each = TIMES[place]
-    assert Counter(phase for phase, *_ in report["kills"]) == {
-        "steps": each,
-        "checkpoint": each,
-        "evaluation": each,
-        "export": 1,
-    }
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_that_is_killed_in_each_phase_ends_with_the_same_bits(transformed, tmp_path, workers):
+    made = transformed[workers - 1]
+    data = {"graph": made.graph, "train": made.train, "eval": made.eval}
+    strategy = "one_device" if workers == 1 else "multi_worker"
+    text = json.dumps({"data": data, "trainer": {**TRAINER, "strategy": strategy}})
+    expected = outcome(tmp_path / "whole", workers, text)
+    draw = random.Random(workers)
+    for phase in PHASES:
+        # Only the chief exports; the others wait for it.
+        worker = 0 if phase == "export" else draw.randrange(workers)
+        times = 1 if phase == "export" else draw.randint(2, 4)
+        with pytest.raises(WorkersFailed) as caught:
+            launch(
+                command("trains", tmp_path / "killed", text),
+                workers=workers,
+                env=environment(KILL=f"{worker} {phase} {times} {draw.uniform(0, 0.02):.4f}"),
+                on_line=lambda name, line: None,
+            )
+        codes = {each.name: each.code for each in caught.value.failed}
+        assert codes.pop(f"worker {worker}") == -9
+        assert list(codes.values()) == [75] * (workers - 1)
+    assert outcome(tmp_path / "killed", workers, text) == expected

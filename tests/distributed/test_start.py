@@ -133,13 +133,3 @@ def test_a_worker_that_is_killed_right_after_all_have_met():
     code, text = found[0]
     assert code == 75, text
     assert f"worker 1 ({addresses[1]}) is lost: its process ended; see its log." in text
-
-
-def test_another_program_on_the_port_of_a_served_task():
-    with other_program() as port:
-        chief, other = local(free_ports(2))
-        cluster = {"chief": [chief], "worker": [other], "ps": [other]}
-        cluster["ps"] = [f"127.0.0.1:{port}"]
-        ((code, text),) = ended([config(cluster, 0, "ps")], "serves")
-    assert code == 1
-    assert f"cannot listen on 127.0.0.1:{port}" in text

@@ -93,7 +93,7 @@ def test_a_training_ends_when_the_main_thread_of_a_worker_hangs():
     lines: list[str] = []
     with pytest.raises(WorkersFailed) as caught:
         launch(
-            command("hangs", "read", 1),
+            command("hangs"),
             workers=2,
             env=environment(),
             on_line=lambda name, line: lines.append(f"{name} {line}"),
@@ -110,6 +110,6 @@ def test_a_training_ends_when_the_main_thread_of_a_worker_hangs():
 
 def test_all_workers_use_the_smallest_micro_batch_and_keep_it(tmp_path):
     """Also when they are started again with more memory; on one machine they share what is free."""
-    for parts, *sizes in on_workers("sizes", tmp_path, workers=3):
+    for parts, *sizes in on_workers("talks", "sizes", tmp_path, workers=3):
         assert parts == ["26.6667%", "4GiB", 1000]
         assert sizes == [16, 16, 4]

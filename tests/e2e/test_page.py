@@ -15,7 +15,6 @@ from pipeline.page.elements import Chart, PageRun, Text, Thresholds
 from pipeline.page.page import page_run
 from pipeline.report.run_record import records_of
 from pipeline.report.tables import Table
-from pipeline.report.training_log import history_of
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +57,7 @@ def test_the_evaluation_is_that_of_the_evaluator(run: PageRun) -> None:
 
 def test_the_training_is_that_of_the_checkpoint(run: PageRun) -> None:
     folder: Any = run.result.folder(NodeName.TRAINER, "model_run")
-    history: Any = history_of(Path(folder) / "checkpoints")
+    history: Any = training.history_of(Path(folder) / "checkpoints")
     (chart,) = blocks_of(training.section_of(run).blocks, Chart, "AUC by epoch")
     np.testing.assert_allclose(chart.data["y"], history.logs["val_auc"], rtol=1e-5)
     assert (history.steps, history.epochs, history.stopped) == (400, 10, "epochs")

@@ -23,6 +23,6 @@ def test_the_command_of_the_page(taxi, pipeline):
     for line in result.output.partition("wall time")[0].splitlines():
         if numbers := re.fullmatch(r"([a-z ]+?) +([\d,.]+) +([\d.]+)%", line):
             found[numbers[1]] = float(numbers[3])
-    assert {"reading", "forward", "backward", "update", "host overhead", "idle"} <= found.keys()
+    assert {"reading", "forward", "backward", "update", "host overhead"} <= found.keys()
     assert sum(found.values()) == pytest.approx(100, abs=1)
     assert sorted(taxi.folder.rglob("*")) == before

@@ -56,7 +56,6 @@ def test_make_run_and_make_test_are_what_these_tests_run():
 def test_no_command_is_left_untested():
     known = ("make run", "make test", "python -m pipeline ", "tfx pipeline create ", "tfx run ")
     known += ("python3 -m venv ", "uv pip install ")  # tests/packaging
-    known += ('eval "$(_TFX_LARGEBATCH_COMPLETE=bash_source ',)  # test_completion.py
     assert [line for line in COMMANDS if not line.startswith(known)] == []
 
 

@@ -28,7 +28,7 @@ PROGRAM = """
 import importlib, importlib.resources, json
 import keras, numpy as np, tensorflow as tf
 import trainer_module
-from trainer_module import CsvLog, ProgressLog, TensorBoardScalars, TrainingLoop, TrainStep
+from trainer_module import ProgressLog, TensorBoardScalars, TrainingLoop, TrainStep
 
 PACKAGES = ("trainer_module", "transform", "components", "pipeline")
 lacking, there = {}, []
@@ -47,7 +47,7 @@ y = x @ np.array([[1.0], [-2.0], [0.5]], "float32")
 model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
 step = TrainStep(model, keras.optimizers.SGD(0.1), "mean_squared_error", micro_batch_size=3)
 rows = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
-result = TrainingLoop(step, rows, epochs=1, callbacks=[ProgressLog(), CsvLog("epochs.csv")]).fit()
+result = TrainingLoop(step, rows, epochs=1, callbacks=[ProgressLog()]).fit()
 model.export("exported", verbose=False)
 exported = tf.saved_model.load("exported")
 try:

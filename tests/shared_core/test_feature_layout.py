@@ -34,8 +34,6 @@ def test_names_label_a_packed_vector() -> None:
     layout = FeatureLayout.from_json(DATA.read_text())
     assert layout.names() == ["fare", "fare_missing", "trip_miles"]
     assert layout.names("packed_int") == ["company", "trip_start_hour"]
-    assert [c.name for c in layout.int_columns] == ["company", "trip_start_hour"]
-    assert [c.name for c in layout.float_columns] == ["fare", "fare_missing", "trip_miles"]
     assert layout.missing == "packed_missing"
     assert layout.label is not None
     assert (layout.label.name, layout.label.kind) == ("tip_over_20_percent", "binary")

@@ -51,11 +51,7 @@ def _compute_baselines(
     summary: DataSummary,
     inputs: Sequence[str],
 ) -> Baselines:
-    """Fit the baselines on features of these names and evaluate them.
-
-    Raises:
-        ValueError: There are no eval rows, or a regression label is not one number per row.
-    """
+    """Fit the baselines on features of these names and evaluate them."""
     if not data.eval_files:
         raise ValueError("the examples have no eval split to evaluate baselines on.")
     kind = context.label_kind

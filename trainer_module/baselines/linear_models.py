@@ -183,11 +183,7 @@ def why_no_linear(columns: Columns, rows: int, context: ModelContext) -> str:
 
 
 def sample_rows(examples: Examples, columns: Columns, rows: int, most: int) -> Sample:
-    """Read every nth of so many rows, with the smallest n that gives at most `most` rows.
-
-    Raises:
-        ValueError: The weights of the sampled rows sum to 0.
-    """
+    """Read every nth of so many rows, with the smallest n that gives at most `most` rows."""
     parts = []
     batches = examples.every(-(-rows // most), batch_rows(columns))
     for features, label, *rest in batches.as_numpy_iterator():

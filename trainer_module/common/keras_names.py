@@ -39,11 +39,7 @@ class _KnownNames(NamedTuple):
 
 
 def check_keras_name(kind: Kind, name: str, *, field: str) -> None:
-    """Check a name, ignoring case and underscores; dotted paths of user objects always pass.
-
-    Raises:
-        ValueError: Keras has no such name. The message has the nearest one.
-    """
+    """Check a name, ignoring case and underscores; dotted paths of user objects always pass."""
     known = _known_names(kind)
     if known is None or "." in name or _normalize(name) in known.names:
         return

@@ -21,11 +21,7 @@ _LARGER_IS_BETTER = (
 
 
 def import_dotted(path: str, *, field: str) -> Any:
-    """Return the object at `package.module.name`.
-
-    Raises:
-        ValueError: The path has no dot, the module cannot be imported, or it lacks the name.
-    """
+    """Return the object at `package.module.name`."""
     module_path, _, name = path.rpartition(".")
     if not module_path:
         raise ValueError(
@@ -49,11 +45,7 @@ def import_dotted(path: str, *, field: str) -> Any:
 
 
 def check_positive_int(name: str, value: Json) -> int:
-    """Return the value as an int.
-
-    Raises:
-        ValueError: The value is not an integer, or is below 1.
-    """
+    """Return the value as an int of at least 1, or raise ValueError."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -67,11 +59,7 @@ Mode = Literal["min", "max"]
 
 
 def better_mode(monitor: str, mode: str = "auto", *, field: str = "mode") -> Mode:
-    """Return "min" if a smaller value of the metric is better, otherwise "max".
-
-    Raises:
-        ValueError: An unknown mode, or "auto" with an unknown metric name.
-    """
+    """Return "min" if a smaller value of the metric is better, otherwise "max"."""
     if mode == "min":
         return "min"
     if mode == "max":
@@ -88,7 +76,7 @@ def better_mode(monitor: str, mode: str = "auto", *, field: str = "mode") -> Mod
     )
 
 
-def is_better(value: float, best: float, *, mode: Mode, min_delta: float = 0.0) -> bool:
+def is_better(value: float, best: float, *, mode: Mode) -> bool:
     """Return whether a metric improved; never for a NaN.
 
     `best` is NaN if there is none yet.
@@ -97,4 +85,4 @@ def is_better(value: float, best: float, *, mode: Mode, min_delta: float = 0.0) 
         return False
     if math.isnan(best):
         return True
-    return value < best - min_delta if mode == "min" else value > best + min_delta
+    return value < best if mode == "min" else value > best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
@@ -23,12 +24,8 @@ _IGNORED = (
     *_WITHOUT_EFFECT, "_name", "_num_parallel_calls",
     "_num_parallel_reads", "_deterministic", "_use_inter_op_parallelism", "_preserve_cardinality",
     "_force_synchronous", "_use_unbounded_threadpool", "_buffer_output_elements",
-    "_prefetch_input_elements", "_filename", "_path", "_variant_tensor_attr",
+    "_prefetch_input_elements", "_filename", "_variant_tensor_attr",
 )  # fmt: skip
-_PYTHON = {
-    "GeneratorDataset": "a Python generator",
-    **{name: f"a Python function ({name})" for name in ("PyFunc", "EagerPyFunc")},
-}
 _RANDOM_STATE = ("seed_generator_state", "StateVar")  # in names of variables
 _CHUNK_BYTES = 8 << 20
 _TAIL_BYTES = 64 << 10
@@ -113,30 +110,27 @@ def _no_seed(*seeds: tf.Tensor | None) -> bool:
     return all(value is not None and value == 0 for value in values)
 
 
-class _Unreadable(Exception):
-    """The content of a value cannot be read; the message describes the value."""
-
-
 def dataset_fingerprint(
     dataset: tf.data.Dataset, *, restored: Collection[tf.Variable] = ()
-) -> tuple[dict[str, Json], set[str]]:
-    """Return what identifies a dataset as JSON values by step, and the parts that cannot be read.
+) -> dict[str, Json]:
+    """Return what identifies a dataset as JSON values by step.
 
-    Values of the variables in `restored`, which a checkpoint restores, do not count.
+    It has the options and files of each step, the code of its functions, and the values of the
+    tensors and variables that these hold. Python generators, lookup tables and the variables in
+    `restored`, which a checkpoint restores, do not count.
     """
+    own = {id(part) for variable in restored for part in _parts(variable)}
     facts: dict[str, Json] = {"elements": str(dataset.element_spec)}
-    unreadable: set[str] = set()
-    own = {id(each) for variable in restored for each in (variable, *_handles(variable))}
     steps = [(kind, each) for kind, each in _steps_of(dataset) if kind not in _WITHOUT_EFFECT]
     for place, (kind, each) in enumerate(reversed(steps)):
-        step = _options(each, unreadable)
-        captured: list[str] = []
+        step = _options(each)
+        held: list[str] = []
         for number, function in enumerate(each._functions()):
             step[f"function {number}"] = to_fingerprint(function._func, without=own)
-            captured += _captured(function.function.graph, own, unreadable)
-        step |= {f"captured {number}": value for number, value in enumerate(captured)}
+            held += _held_values(function.function.graph, own)
+        step |= {f"captured {number}": value for number, value in enumerate(held)}
         facts[f"{place} {kind}"] = step
-    return facts, unreadable
+    return facts
 
 
 def files_identity(files: Sequence[str]) -> list[str]:
@@ -160,30 +154,21 @@ def _identity(path: str, size: int, mtime_nsec: int) -> str:
     return f"{size} bytes {digest.hexdigest()[:16]}"
 
 
-def _options(dataset: tf.data.Dataset, unreadable: set[str]) -> dict[str, Json]:
+def _options(dataset: tf.data.Dataset) -> dict[str, Json]:
     """Return the plain values, arrays and files that a dataset was created with."""
-    if kind_of(dataset) == "Variant":
-        unreadable.add("a dataset without its steps")
     found: dict[str, Json] = {}
-    if kind_of(dataset) == "Load":
-        files = tf.io.gfile.glob(f"{dataset._path}/*/*/*.snapshot")
-        # Only the last folder has the same name after another `Dataset.save`.
-        found["files"] = files_identity(sorted(files, key=lambda path: path.split("/")[-2:]))
     for name, value in vars(dataset).items():
         leaves = tf.nest.flatten(value)
         if name == "_filenames":
-            tensors = [getattr(each, "_tensors", each) for each in leaves]
-            if any(isinstance(each, tf.data.Dataset) for each in tensors):
-                unreadable.add("names of files in a dataset")
-            else:
-                found["files"] = _names_and_sizes(tensors)
+            names = [getattr(each, "_tensors", each) for each in leaves]
+            if not any(isinstance(each, tf.data.Dataset) for each in names):
+                found["files"] = _names_and_sizes(names)
         elif (
             name not in _IGNORED
             and leaves
             and all(isinstance(v, (bool, int, float, str)) or tf.is_tensor(v) for v in leaves)
         ):
-            texts = [_value_or_note(each, unreadable) for each in leaves]
-            found[name.strip("_")] = " ".join(texts)
+            found[name.strip("_")] = " ".join(map(_value_text, leaves))
     return found
 
 
@@ -197,78 +182,30 @@ def _names_and_sizes(paths: Tensors) -> list[str]:
     return found
 
 
-def _value_or_note(value: Tensors, unreadable: set[str]) -> str:
+def _value_text(value: Tensors) -> str:
     if not isinstance(value, tf.Tensor):
         return str(value)
-    try:
-        digest = _value(value)
-    except _Unreadable as error:
-        unreadable.add(str(error))
-        return "not read"
-    return str(np.asarray(value).item()) if value.shape.rank == 0 else digest
+    if not _is_readable(value):
+        return ""
+    return str(np.asarray(value).item()) if value.shape.rank == 0 else array_digest(value.numpy())
 
 
-def _captured(graph: tf.Graph, own: set[int], unreadable: set[str]) -> list[str]:
-    """Return digests of the values that a function's graph captured, except those in `own`."""
-    try:
-        definition = graph.as_graph_def()
-    except ValueError:  # protocol buffers are limited to 2 GiB
-        definition = tf.compat.v1.GraphDef()
-    nodes = [definition.node, *(function.node_def for function in definition.library.function)]
-    operations = {node.op for part in nodes for node in part}
-    python = [text for operation, text in _PYTHON.items() if operation in operations]
-    unreadable.update(python[:1])  # a generator is made of Python functions
-    random = _random_handles(graph)
-    found: list[str] = []
-    for outer, _ in graph.captures:
-        if id(outer) in own:
-            continue
-        try:
-            if id(outer) in random:
-                raise _Unreadable("random numbers with a state")
-            found.append(_value(outer))
-        except _Unreadable as error:
-            unreadable.add(str(error))
-    return found
+def _is_readable(value: tf.Tensor) -> bool:
+    return hasattr(value, "numpy") and value.dtype not in (tf.variant, tf.resource)
 
 
-def _value(value: tf.Tensor) -> str:
-    """Return a digest of a tensor's value, or of the variable that it is a handle of."""
-    if not hasattr(value, "numpy"):
-        raise _Unreadable("a tensor of a graph")
-    if value.dtype == tf.variant:
-        raise _Unreadable("a dataset, ragged or sparse tensor")
-    if value.dtype != tf.resource:
-        return array_digest(np.asarray(value))
-    handle_data = getattr(value, "_handle_data", None)
-    if handle_data is None or not handle_data.shape_and_type:
-        raise _Unreadable("a lookup table")
-    dtype = tf.dtypes.as_dtype(handle_data.shape_and_type[0].dtype)
-    try:
-        with tf.device(value.device):
-            read = tf.raw_ops.ReadVariableOp(resource=value, dtype=dtype)
-        return array_digest(np.asarray(read))
-    except tf.errors.OpError:
-        raise _Unreadable("a variable without a value") from None
+def _held_values(graph: tf.Graph, own: set[int]) -> list[str]:
+    """Return digests of what a function's graph captured, without variables in `own`."""
+    tensors = [outer for outer, _ in graph.captures if _is_readable(outer)]
+    variables: list[tf.Variable] = []
+    with contextlib.suppress(AssertionError):  # a variable was garbage-collected
+        variables = [each for each in graph.variables if id(each) not in own]
+    # Layers without a seed have another one in each process.
+    variables = [v for v in variables if not any(part in v.name for part in _RANDOM_STATE)]
+    return [array_digest(np.asarray(each)) for each in (*tensors, *variables)]
 
 
-def _random_handles(graph: tf.Graph) -> set[int]:
-    """Return the handles of variables that hold random state."""
-    try:
-        variables = graph.variables
-    except AssertionError:  # a variable was garbage-collected
-        return set()
-    return {
-        id(handle)
-        for variable in variables
-        if any(part in variable.name for part in _RANDOM_STATE)
-        for handle in _handles(variable)
-    }
-
-
-def _handles(variable: tf.Variable) -> Iterator[tf.Tensor]:
-    """Yield the handles of a variable of TensorFlow or Keras, on each replica."""
-    value = variable if isinstance(variable, tf.Variable) else getattr(variable, "value", variable)
-    for each in getattr(value, "values", None) or (value,):
-        if (handle := getattr(each, "handle", None)) is not None:
-            yield handle
+def _parts(variable: tf.Variable) -> Iterator[tf.Variable]:
+    """Yield a variable of TensorFlow or Keras, on each replica."""
+    value = variable if isinstance(variable, tf.Variable) else variable.value
+    yield from (variable, value, *getattr(value, "values", ()))

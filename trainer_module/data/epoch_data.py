@@ -16,7 +16,7 @@ from trainer_module.data.dataset_steps import (
     reshuffles_at_once,
     unseeded_shuffle,
 )
-from trainer_module.data.in_memory import ScheduledBatches, array_batches, listed_batches
+from trainer_module.data.in_memory import ScheduledBatches, array_batches
 from trainer_module.options.batch_sizes import BatchSizes
 
 Batches = tf.data.Dataset | Callable[[int], tf.data.Dataset]
@@ -35,11 +35,8 @@ def as_batches(
     """Return data as a dataset or as a function from the epoch to a dataset.
 
     `batch_size` (rows, or sizes by step), `shuffle` and `seed` are for arrays only.
-
-    Raises:
-        ValueError: `data` has an unsupported type, or an option does not fit it.
     """
-    if _is_batch(data):
+    if isinstance(data, tuple) and len(data) in (2, 3):
         if batch_size is None:
             raise ValueError("batch_size=None: arrays need the rows of a global batch.")
         if not isinstance(batch_size, Mapping):
@@ -55,17 +52,11 @@ def as_batches(
             )
     if isinstance(data, tf.data.Dataset) or callable(data):
         return data
-    if isinstance(data, list) and data and all(_is_batch(each) for each in data):
-        return listed_batches(data)
     raise ValueError(
         f"the training data is a {type(data).__name__}: give a tf.data.Dataset of global batches, "
-        "a function from the epoch's number to one, a tuple of arrays (features, labels[, weights])"
-        " with batch_size=, or a list of such tuples, each a global batch."
+        "a function from the epoch's number to one, or a tuple of arrays (features, labels[, "
+        "weights]) with batch_size=."
     )
-
-
-def _is_batch(value: object) -> bool:
-    return isinstance(value, tuple) and len(value) in (2, 3)
 
 
 class EpochData:
@@ -101,16 +92,12 @@ class EpochData:
         A position must be restored from a checkpoint, or be that of other workers, if
         `must_resume`. A function receives the number of the epoch if `by_epoch`, otherwise of the
         pass.
-
-        Raises:
-            ValueError: A position cannot be restored: the dataset shuffles without a seed.
         """
         self._batches: BatchSource = batches
         self._steps_per_epoch = steps_per_epoch
         self._must_resume = must_resume
         self._needs_end = needs_end
         self._made = 0
-        self._first: tf.data.Dataset | None = None
         self._stream: Iterator[Tensors] | None = None
         self._stream_count = tf.data.UNKNOWN_CARDINALITY
         self._warned = False
@@ -130,10 +117,6 @@ class EpochData:
         """Return an iterator over the rest of an epoch, and set `steps` to the epoch's batches.
 
         `step_in_epoch` and `step` are the batches of it and in total that were taken before.
-
-        Raises:
-            ValueError: The dataset is infinite and steps_per_epoch is not set, or the order cannot
-                be restored.
         """
         if self._is_stream:
             return self._stream_iterator(step_in_epoch, step)
@@ -213,19 +196,11 @@ class EpochData:
         passes, rest = divmod(before + epochs, max(per_pass, 1))
         return passes * count + rest * most - before * most
 
-    def first_pass(self) -> tf.data.Dataset:
-        """Return the dataset of the first pass; a function is called only once for it."""
-        self._first = self._dataset(0, 0)
-        return self._first
-
     def _dataset(self, number: int, first_step: int) -> tf.data.Dataset:
         if isinstance(self._batches, tf.data.Dataset):
             return self._batches
         if isinstance(self._batches, ScheduledBatches):
             return self._batches.starting_at(number, first_step)
-        first, self._first = self._first, None
-        if number == 0 and first is not None:
-            return first
         dataset = self._batches(number)
         self._check_dataset(dataset)
         return dataset

@@ -1,4 +1,4 @@
-"""Make global batches of arrays and lists, and batches whose size follows a schedule by step."""
+"""Make global batches of arrays, and batches whose size follows a schedule by step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.common.tensors import Json, Tensors, map_present, present_leaves, with_leaves
+from trainer_module.common.tensors import Json, Tensors, map_present, present_leaves
 from trainer_module.options.batch_sizes import BatchSizes
 
 # (number of the pass, rows of its batches int64 `[batches]`, repeated as needed) -> batches.
@@ -80,9 +80,6 @@ def array_batches(
             epoch has the remaining rows.
         shuffle: Whether to draw a new order for each epoch, from `seed` and the epoch's number.
         seed: Seed of the orders.
-
-    Raises:
-        ValueError: The arrays have different numbers of rows, or none.
     """
     arrays = tuple(as_arrays(part) for part in data)
     sizes = {len(array) for array in present_leaves(arrays)}
@@ -112,31 +109,6 @@ def array_batches(
         return tf.data.experimental.from_variant(variant, structure[0])
 
     return ScheduledBatches(BatchSizes.of(batch_size), rows, of_epoch)
-
-
-def listed_batches(batches: list[tuple[Tensors, ...]]) -> tf.data.Dataset:
-    """Return a dataset of the global batches in a list, in order; numbers of rows may differ.
-
-    Raises:
-        ValueError: Two batches differ in structure, dtypes or row shapes.
-    """
-    held = [tuple(as_arrays(part) for part in batch) for batch in batches]
-    with tf.device("CPU:0"):
-        held = [map_present(tf.convert_to_tensor, batch) for batch in held]
-    specs = [
-        map_present(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), batch) for batch in held
-    ]
-    for place, spec in enumerate(specs):
-        if spec != specs[0]:
-            raise ValueError(
-                f"the global batches of the training data differ: the first is {specs[0]}, that "
-                f"with number {place} is {spec}; give each the same structure, dtypes and shapes."
-            )
-    dataset = tf.data.Dataset.from_generator(
-        lambda: (tuple(present_leaves(batch)) for batch in held),
-        output_signature=tuple(present_leaves(specs[0])),
-    ).map(lambda *leaves: with_leaves(specs[0], leaves))
-    return dataset.apply(tf.data.experimental.assert_cardinality(len(held)))
 
 
 def _batches(

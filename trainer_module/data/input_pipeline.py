@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -13,36 +14,17 @@ from trainer_module.common.tensors import Json, Tensors
 from trainer_module.data.in_memory import ScheduledBatches, SizedBatches
 from trainer_module.data.label_scale import LabelMoments, LabelScale, label_numbers
 from trainer_module.data.parquet_rows import SUFFIX, ParquetRows, is_parquet
-from trainer_module.data.row_source import RowSource, TFRecordRows, block_rows, row_bytes
+from trainer_module.data.row_source import TFRecordRows, block_rows, row_bytes
 from trainer_module.devices.replicas import Replicas, Share
 from trainer_module.options.batch_sizes import BatchSizes
+
+_RowSource: TypeAlias = TFRecordRows | ParquetRows
 
 # Most bytes of a shuffle buffer that is shuffled in blocks, in up to four copies.
 _MOST_BYTES = 128 << 20
 _SCAN_ROWS = 8192
 _BATCHES_AHEAD = 2
 _MOST_CLASSES = 10_000
-
-
-class _EpochBatches:
-    """A function from the epoch to its batches, with a config that identifies them in checkpoints.
-
-    The config omits the worker's part, so that a run can resume with another number of workers, and
-    file names, which differ between machines. `run_fn` compares the content of the files.
-    """
-
-    def __init__(
-        self, batches: Callable[[int], tf.data.Dataset], config: Mapping[str, Json]
-    ) -> None:
-        self._batches = batches
-        self._config = dict(config)
-
-    def __call__(self, epoch: int) -> tf.data.Dataset:
-        return self._batches(epoch)
-
-    def get_config(self) -> dict[str, Json]:
-        """Return what decides the batches."""
-        return self._config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,16 +80,21 @@ class Examples:
         *,
         shuffle_buffer_rows: int,
         seed: int,
-        rows: int | None = None,
-    ) -> Callable[[int], tf.data.Dataset]:
+        rows: int,
+    ) -> ScheduledBatches:
         """Return `epoch -> batches`, with the same batches at each call for the same epoch.
 
-        `batch_rows` are those of a global batch, or sizes by step, which need the `rows` of all
-        files. First the order of files (of Parquet files: row groups) is shuffled, then rows in a
-        buffer; without a buffer (0 rows), the order is that of `batches`.
+        `batch_rows` are those of a global batch, or sizes by step; `rows` are those of all files.
+        First the order of files (of Parquet files: row groups) is shuffled, then rows in a buffer;
+        without a buffer (0 rows), the order is that of `batches`. The config, which identifies the
+        batches in checkpoints, omits the worker's part and the names of files, which differ between
+        machines. `run_fn` compares the content of the files.
         """
+        sizes = BatchSizes.of(batch_rows)
         config: dict[str, Json] = {
-            "batch_rows": batch_rows,
+            "batch_rows": {
+                str(step): size for step, size in zip(sizes.steps, sizes.rows, strict=True)
+            },
             "shuffle_buffer_rows": shuffle_buffer_rows,
             "seed": seed,
             "features": sorted(self.feature_spec),
@@ -117,11 +104,7 @@ class Examples:
         of_epoch = self._in_order
         if shuffle_buffer_rows > 0:
             of_epoch = self._shuffled_epochs(shuffle_buffer_rows, seed)
-        if isinstance(batch_rows, int):
-            return _EpochBatches(lambda epoch: of_epoch(epoch, np.array([batch_rows])), config)
-        assert rows is not None
-        config["batch_rows"] = {str(step): size for step, size in batch_rows.items()}
-        return ScheduledBatches(BatchSizes.of(batch_rows), rows, of_epoch, config)
+        return ScheduledBatches(sizes, rows, of_epoch, config)
 
     def _in_order(self, epoch: int, sizes: np.ndarray) -> tf.data.Dataset:
         blocks = self._ready(self._source.in_order())
@@ -165,7 +148,7 @@ class Examples:
         return epoch_batches
 
     def _shuffled(
-        self, source: RowSource, order: tf.Tensor, seed: tf.Tensor, buffer_rows: int
+        self, source: _RowSource, order: tf.Tensor, seed: tf.Tensor, buffer_rows: int
     ) -> tf.data.Dataset:
         """Return rows in random order, ready for `_global_batches`, in blocks of any size."""
         most_bytes = buffer_rows * row_bytes(self.feature_spec)
@@ -210,7 +193,7 @@ class Examples:
         return blocks.map(parse, num_parallel_calls=os.cpu_count() or 1)
 
     @property
-    def _source(self) -> RowSource:
+    def _source(self) -> _RowSource:
         """The reader of the files' format."""
         parquet = [file for file in self.files if file.endswith(SUFFIX)]
         if not parquet:
@@ -265,11 +248,7 @@ class DataSummary:
 
 
 def summarise(examples: Examples, *, id_features: Sequence[str] = ()) -> DataSummary:
-    """Read the label, the weight and the given integer features of every row once.
-
-    Raises:
-        ValueError: There is no row, or a label or weight is invalid for training.
-    """
+    """Read the label, the weight and the given integer features of every row once."""
     narrow = examples.narrowed(id_features)
     rows, low, high, whole = 0, np.inf, -np.inf, True
     weight_sum = 0.0
@@ -337,11 +316,7 @@ def _weight_sum(weights: np.ndarray, name: str | None) -> float:
 
 
 def expand(patterns: Sequence[str], *, what: str) -> tuple[str, ...]:
-    """Return the files that match glob patterns, sorted.
-
-    Raises:
-        ValueError: A pattern matches no file, or a Parquet file without `.parquet`.
-    """
+    """Return the files that match glob patterns, sorted."""
     files: list[str] = []
     for pattern in patterns:
         found = sorted(tf.io.gfile.glob(pattern))

@@ -187,9 +187,6 @@ def find_label_scale(
         own_model: Whether `model_fn` builds the model.
         whole: Whether all labels are whole numbers. If so and some are 0, log is log(label + 1).
         label: Name, for messages.
-
-    Raises:
-        ValueError: The label has no logarithm, or the loss has another meaning on scaled labels.
     """
     if wanted == "none":
         return None

@@ -78,7 +78,7 @@ class _Column(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ParquetRows:
-    """A `RowSource` of Parquet files; a part is a row group, a block is a dict of features."""
+    """Parquet files, as `TFRecordRows`; a part is a row group, a block is a dict of features."""
 
     files: tuple[str, ...]  # paths, in a fixed order
     # Feature to tf.io.FixedLenFeature, for the columns to read

@@ -1,62 +1,17 @@
-"""What a reader of transformed rows provides, and the reader of TFRecords."""
+"""Read TFRecords as blocks of serialized rows, and the sizes of blocks of any format."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Protocol
 
 import tensorflow as tf
-
-from trainer_module.common.tensors import Tensors
 
 _BLOCK_ROWS = 1024
 _BLOCK_BYTES = 4 << 20
 _READ_BUFFER_BYTES = 8 << 20
 _FILES_AT_A_TIME = 8
-
-
-class RowSource(Protocol):
-    """Files of rows in one format, as datasets of blocks of rows.
-
-    A block is what `parse` takes: serialized rows, or the features themselves.
-
-    Attributes:
-        parts: Number of parts that are read separately: files, or row groups.
-        block_shuffle_rows: Least rows of a shuffle buffer that is shuffled in blocks. Fewer rows
-            are shuffled one by one.
-    """
-
-    block_shuffle_rows: int
-
-    @property
-    def parts(self) -> int:
-        """Number of parts that are read separately: files, or row groups."""
-        ...
-
-    def in_order(self) -> tf.data.Dataset:
-        """Return all rows in blocks, in the same order each time."""
-        ...
-
-    def in_turn(self, order: tf.Tensor) -> tf.data.Dataset:
-        """Return all rows in blocks, one block of each of several parts in turn.
-
-        `order` has the numbers of all parts, int64 `[parts]`.
-        """
-        ...
-
-    def one_by_one(self, order: tf.Tensor) -> tf.data.Dataset:
-        """Return the rows of `in_turn` as single elements."""
-        ...
-
-    def sampled(self, every: int) -> tf.data.Dataset:
-        """Return the rows 0, `every`, 2 `every`, ... of `in_order` in blocks."""
-        ...
-
-    def parse(self, rows: Tensors) -> dict[str, tf.Tensor]:
-        """Return the features of a block, each `[rows, ...]`."""
-        ...
 
 
 def row_bytes(feature_spec: Mapping[str, tf.io.FixedLenFeature]) -> int:
@@ -71,13 +26,17 @@ def block_rows(feature_spec: Mapping[str, tf.io.FixedLenFeature]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class TFRecordRows:
-    """A `RowSource` of TFRecord files; a part is a file, a block is serialized rows `[rows]`."""
+    """TFRecord files; a part, which is read separately, is a file.
+
+    A block, which `parse` takes, is serialized rows `[rows]`. `ParquetRows` has the same methods.
+    """
 
     files: tuple[str, ...]  # paths; `.gz` files are compressed
     # Feature to tf.io.FixedLenFeature, for the features to parse
     feature_spec: dict[str, tf.io.FixedLenFeature]
 
-    # Few rows are shuffled before the graph of a block shuffle is ready.
+    # Least rows of a shuffle buffer that is shuffled in blocks: fewer are shuffled one by one
+    # before the graph of a block shuffle is ready.
     block_shuffle_rows = 32_768
 
     @property
@@ -90,7 +49,7 @@ class TFRecordRows:
         return self.in_turn(tf.range(self.parts, dtype=tf.int64))
 
     def in_turn(self, order: tf.Tensor) -> tf.data.Dataset:
-        """Return all rows in blocks, from several files in turn.
+        """Return all rows in blocks, from several files in turn; `order` are all files, int64.
 
         TFRecordDataset's num_parallel_reads returns rows one by one. This costs more per row than
         everything else here, and several times as much with a single file.

@@ -14,9 +14,7 @@ import ipaddress
 import itertools
 import json
 import os
-import queue
 import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,7 +29,7 @@ EXIT_WORKER_LOST = 75
 
 _ROLES = ("chief", "worker", "ps")
 _PROTOCOL = 5  # value of "protocol" in a worker's first message
-_SECONDS_FOR_HELLO = 5.0
+_SECONDS_FOR_HELLO = 2.0  # those who wait meanwhile are not lost
 _SECONDS_BETWEEN_TRIES = 0.2
 _LONGEST_LINE = 1 << 20
 
@@ -55,11 +53,7 @@ class Cluster:
 
     @property
     def number(self) -> int:
-        """Index of this process in `workers`; replicas are numbered in that order.
-
-        Raises:
-            ValueError: This process is not in `workers`.
-        """
+        """Index of this process in `workers`; replicas are numbered in that order."""
         for number, (role, index, _) in enumerate(self.workers):
             if (role, index) == (self.role, self.index):
                 return number
@@ -86,12 +80,7 @@ class Cluster:
 
 
 def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """Return the cluster of TF_CONFIG, or None if it names no task: one process trains alone.
-
-    Raises:
-        ValueError: TF_CONFIG is not JSON with a cluster and a task, has an unknown role, has the
-            same address twice, or has a task that the cluster does not have.
-    """
+    """Return the cluster of TF_CONFIG, or None if it names no task: one process trains alone."""
     text = environment.get("TF_CONFIG") or "{}"
     try:
         config = json.loads(text)
@@ -206,11 +195,7 @@ def connect_all(cluster: Cluster, timeout_seconds: float) -> dict[int, socket.so
 
 
 def check_own_port(cluster: Cluster) -> None:
-    """Check that TensorFlow's server can listen on the address of this task.
-
-    Raises:
-        ValueError: Another program uses the port.
-    """
+    """Check that TensorFlow's server can listen on the address of this task."""
     try:
         _listen(cluster.addresses[cluster.role][cluster.index], "").close()
     except WorkerLost as error:
@@ -222,12 +207,11 @@ def check_own_port(cluster: Cluster) -> None:
 def _accept_workers(cluster: Cluster, timeout_seconds: float) -> dict[int, socket.socket]:
     deadline = time.monotonic() + timeout_seconds
     chief = cluster.workers[0][2]
-    hellos: queue.SimpleQueue[tuple[socket.socket, Message]] = queue.SimpleQueue()
     found: dict[int, socket.socket] = {}
     processes: dict[int, str] = {}
     try:
         with _listen(chief, _interface(chief)) as listener:
-            listener.settimeout(_SECONDS_BETWEEN_TRIES / 4)
+            listener.settimeout(_SECONDS_BETWEEN_TRIES)
             while missing := [n for n in range(1, len(cluster.workers)) if n not in found]:
                 if time.monotonic() > deadline:
                     names = ", ".join(worker_name(number, cluster) for number in missing)
@@ -236,24 +220,25 @@ def _accept_workers(cluster: Cluster, timeout_seconds: float) -> dict[int, socke
                         f"see its log, whether it started at all, and whether it reaches {chief}; "
                         "then start all workers again."
                     )
-                with contextlib.suppress(OSError):  # a timeout too
+                try:
                     connection, _ = listener.accept()
-                    # Each in its thread: one that says nothing must not delay the others.
-                    threading.Thread(
-                        target=_read_hello, args=(connection, hellos), daemon=True
-                    ).start()
-                while not hellos.empty():
-                    connection, hello = hellos.get()
-                    number, process = int(hello["number"]), str(hello["process"])
-                    before = found.get(number)
-                    twin = before is not None and process != processes[number] and _is_open(before)
-                    refusal = _refusal(cluster, hello, processes[number] if twin else None)
-                    if refusal is not None:
-                        found[-1] = connection  # so that it gets the error, too
-                        raise ValueError(refusal)
-                    if before is not None:  # it reconnected or was restarted
-                        before.close()
-                    found[number], processes[number] = connection, process
+                except OSError:  # a timeout too
+                    continue
+                hello = _read(connection, _SECONDS_FOR_HELLO)
+                if hello is None or hello.get("protocol") != _PROTOCOL:
+                    connection.close()  # of another program
+                    continue
+                connection.setblocking(False)  # for `_is_open`
+                number, process = int(hello["number"]), str(hello["process"])
+                before = found.get(number)
+                twin = before is not None and process != processes[number] and _is_open(before)
+                refusal = _refusal(cluster, hello, processes[number] if twin else None)
+                if refusal is not None:
+                    found[-1] = connection  # so that it gets the error, too
+                    raise ValueError(refusal)
+                if before is not None:  # it reconnected or was restarted
+                    before.close()
+                found[number], processes[number] = connection, process
     except BaseException as error:
         for connection in found.values():
             with contextlib.suppress(OSError):
@@ -266,18 +251,6 @@ def _accept_workers(cluster: Cluster, timeout_seconds: float) -> dict[int, socke
         with contextlib.suppress(OSError):  # already lost: its reader reports it
             send(connection, {"start": True})
     return found
-
-
-def _read_hello(
-    connection: socket.socket, hellos: queue.SimpleQueue[tuple[socket.socket, Message]]
-) -> None:
-    """Read the first message; close the connection of another program."""
-    hello = _read(connection, _SECONDS_FOR_HELLO)
-    if hello is not None and hello.get("protocol") == _PROTOCOL:
-        connection.setblocking(False)  # for `_is_open`
-        hellos.put((connection, hello))
-    else:
-        connection.close()
 
 
 def _refusal(cluster: Cluster, hello: Message, other_process: str | None) -> str | None:

@@ -22,7 +22,7 @@ _Limit = Literal["short", "long", "none"]
 
 
 class Activity(NamedTuple):
-    """What a main thread does, such as "in callback CsvLog.on_loop".
+    """What a main thread does, such as "in callback Mine.on_loop".
 
     `place` changes whenever it makes progress; `waits` is whether it waits for other workers.
     """

@@ -31,11 +31,7 @@ class _MemoryBudget(NamedTuple):
 
 
 def parse_memory_budget(value: object) -> _MemoryBudget:
-    """Return the budget for 4000000000, "4GiB", "500MB" or "80%".
-
-    Raises:
-        ValueError: The value has another format.
-    """
+    """Return the budget for 4000000000, "4GiB", "500MB" or "80%"."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return _MemoryBudget(value, is_share=False)
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%|[a-z]*)", str(value).strip().lower())

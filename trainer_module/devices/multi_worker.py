@@ -73,11 +73,7 @@ def multi_worker_strategy(
 
 
 def worker_group(strategy: tf.distribute.Strategy) -> WorkerGroup:
-    """Return the workers of a strategy; `SINGLE_PROCESS` for a single process.
-
-    Raises:
-        ValueError: There are several workers, but `create_strategy` has not connected them.
-    """
+    """Return the workers of a strategy; `SINGLE_PROCESS` for a single process."""
     if not is_multi_worker(strategy):
         return SINGLE_PROCESS
     if current_workers().size == 1:

@@ -45,11 +45,7 @@ def local_replicas(strategy: tf.distribute.Strategy) -> int:
 
 
 def replica_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
-    """Return the device of each replica of this process: "CPU:0", "CPU:1", ... or "GPU:0", ....
-
-    Raises:
-        ValueError: The replicas are on another kind of device, or not in this process.
-    """
+    """Return the device of each replica of this process: "CPU:0", "CPU:1", ... or "GPU:0", ...."""
     if _is_default(strategy):
         return ("GPU:0",) if tf.config.list_logical_devices("GPU") else ("CPU:0",)
     specs = [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]

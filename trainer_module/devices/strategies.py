@@ -97,11 +97,7 @@ def create_strategy(
 
 
 def check_strategy(name: str) -> None:
-    """Raise an error for a strategy that cannot be created here; start nothing.
-
-    Raises:
-        ValueError: An unknown name, or a strategy of one process although TF_CONFIG has several.
-    """
+    """Raise an error for a strategy that cannot be created here; start nothing."""
     if name not in _STRATEGIES:
         raise ValueError(f"strategy={name!r}: {nearest(name, _STRATEGIES)}")
     cluster = cluster_of_environment()
@@ -136,11 +132,7 @@ def _resolve_auto(cluster: Cluster | None, logical_devices: int | None) -> tuple
 
 
 def configure_logical_devices(count: int) -> None:
-    """Split the CPU into `count` logical devices, before TensorFlow first uses one.
-
-    Raises:
-        ValueError: `count` below 1, or TensorFlow already runs with fewer devices.
-    """
+    """Split the CPU into `count` logical devices, before TensorFlow first uses one."""
     check_positive_int("logical_devices", count)
     physical = tf.config.list_physical_devices("CPU")[0]
     configured = tf.config.get_logical_device_configuration(physical)
@@ -161,11 +153,7 @@ def configure_logical_devices(count: int) -> None:
 
 
 def configure_intra_op_threads(count: int) -> None:
-    """Give each CPU operation of this process `count` threads, before TensorFlow is first used.
-
-    Raises:
-        ValueError: `count` below 1, or TensorFlow already runs with another number.
-    """
+    """Give each CPU operation of this process `count` threads, before TensorFlow is first used."""
     check_positive_int("intra_op_threads", count)
     try:
         tf.config.threading.set_intra_op_parallelism_threads(count)
@@ -179,11 +167,7 @@ def configure_intra_op_threads(count: int) -> None:
 
 
 def grow_gpu_memory() -> None:
-    """Let TensorFlow allocate GPU memory as needed, not all at once, before it uses a GPU.
-
-    Raises:
-        ValueError: TensorFlow already holds all memory of the GPUs.
-    """
+    """Let TensorFlow allocate GPU memory as needed, not all at once, before it uses a GPU."""
     for gpu in tf.config.list_physical_devices("GPU"):
         try:
             tf.config.experimental.set_memory_growth(gpu, True)
@@ -227,11 +211,7 @@ def serve_until_chief_exits(
     start_timeout_seconds: float = 60.0,
     is_done: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Serve the chief until it exits, or until `is_done` returns True.
-
-    Raises:
-        ValueError: The chief did not start in time, or another program uses the port of this task.
-    """
+    """Serve the chief until it exits, or until `is_done` returns True."""
     os.environ.setdefault("GRPC_FAIL_FAST", _FAIL_FAST)
     check_own_port(cluster)
     addresses = {role: list(found) for role, found in cluster.addresses.items()}

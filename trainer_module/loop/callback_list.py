@@ -88,11 +88,7 @@ def as_callbacks(
     epochs: int | None,
     progress: bool,
 ) -> list[Callback]:
-    """Return callbacks of the loop; wrap Keras callbacks.
-
-    Raises:
-        ValueError: An object is not a callback, or a callback has no effect in this loop.
-    """
+    """Return callbacks of the loop; wrap Keras callbacks."""
     found: list[Callback] = []
     for callback in callbacks if isinstance(callbacks, Iterable) else [callbacks]:
         if isinstance(callback, keras.callbacks.Callback):
@@ -112,7 +108,7 @@ def as_callbacks(
 _REPLACEMENTS = {
     "BackupAndRestore": "give checkpoints=Checkpoints(folder, step)",
     "CallbackList": "give its callbacks one by one",
-    "CSVLogger": "use trainer_module.CsvLog(path), whose table survives a restart",
+    "CSVLogger": "write pandas.DataFrame(result.history).to_csv(path) after fit",
     "OrbaxCheckpoint": "give checkpoints=Checkpoints(folder, step)",
     "ProgbarLogger": "progress is shown without it",
     "SwapEMAWeights": "give TrainStep ema_momentum=; evaluations and exports use the average",
@@ -149,11 +145,7 @@ class _KerasCallback(Callback):
         metrics: Sequence[str] | None,
         epochs: int | None = None,
     ) -> None:
-        """Give the callback its model.
-
-        Raises:
-            ValueError: The callback cannot work here. The message names it and its replacement.
-        """
+        """Give the callback its model."""
         self.callback = callback
         self.on_chief_only = isinstance(callback, _OBSERVERS)
         self.name = type(callback).__name__

@@ -1,10 +1,8 @@
-"""Callbacks for a table of epochs, early stopping, pruning and TensorBoard."""
+"""Callbacks for early stopping, pruning and TensorBoard."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import math
 import time
 from collections.abc import Sequence
@@ -14,7 +12,6 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from shared_core.atomic_files import atomic_write_text
 from trainer_module.common.tensors import Json
 from trainer_module.common.user_values import Mode, better_mode, is_better
 from trainer_module.loop.callback import Callback, EpochEnd, FitResult, LoopProgress
@@ -28,45 +25,11 @@ _SECONDS_UNTIL_SEEN = 10
 _WORSE = 0.005  # of a score; of an error, as a share of it
 
 
-class CsvLog(Callback):
-    """Write one row per epoch: epoch, step, loss, and each metric of the eval split.
-
-        epoch,step,loss,eval_loss,eval_auc
-        1,19,0.6931,0.6520,0.7123
-
-    `loss` is the training loss, regularisation included. The whole file is written each time, so
-    that a run that resumes from a checkpoint repeats no row.
-    """
-
-    on_chief_only = True
-
-    def __init__(self, path: str) -> None:
-        """Create the callback; the file is written after the first epoch."""
-        self.path = path
-        self._rows: list[dict[str, float]] = []
-
-    def on_epoch(self, end: EpochEnd) -> bool:
-        """Add the epoch's row to the file."""
-        metrics = {f"eval_{name}": value for name, value in end.metrics.items()}
-        self._rows.append({"epoch": end.epoch, "step": end.step, "loss": end.loss, **metrics})
-        table = io.StringIO()
-        writer = csv.DictWriter(table, self._rows[-1], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self._rows)
-        atomic_write_text(self.path, table.getvalue())
-        return False
-
-    def state(self) -> dict[str, Json]:
-        """Return the rows so far."""
-        return {"rows": self._rows}
-
-    def restore(self, state: dict[str, Json]) -> None:
-        """Restore the rows that `state` returned."""
-        self._rows = list(state["rows"])
-
-
 class EarlyStopping(Callback):
-    """Stop when a metric of the eval split has not improved for some epochs."""
+    """Stop when a metric of the eval split has not improved for some epochs; keep the best weights.
+
+    The copy of the best epoch's weights takes as much memory as the weights.
+    """
 
     def __init__(
         self,
@@ -75,8 +38,6 @@ class EarlyStopping(Callback):
         monitor: str = "loss",
         patience_epochs: int = 3,
         mode: str = "auto",
-        min_delta: float = 0.0,
-        restore_best: bool = True,
         from_step: int = 0,
     ) -> None:
         """Create copies of the weights. Call it in the strategy's scope.
@@ -86,9 +47,6 @@ class EarlyStopping(Callback):
             monitor: "loss" or a metric's name.
             patience_epochs: Epochs without improvement before training stops.
             mode: "min", "max", or "auto" to derive it from the metric's name.
-            min_delta: Smallest change that counts as an improvement.
-            restore_best: Whether to keep a copy of the best epoch's weights and restore it at the
-                end. The copy takes as much memory as the weights.
             from_step: Evaluations before this optimizer step do not count. With `Prune`, use the
                 `end_step` of the layers: earlier weights are not as sparse.
 
@@ -98,12 +56,9 @@ class EarlyStopping(Callback):
         self.monitor = monitor
         self.patience_epochs = patience_epochs
         self.mode: Mode = better_mode(monitor, mode)
-        self.min_delta = min_delta
         self.from_step = from_step
         self._weights = [v.value for v in model.variables if v.name != "seed_generator_state"]
-        self._best_weights: list[tf.Variable] = []
-        if restore_best:
-            self._best_weights = [tf.Variable(w, trainable=False) for w in self._weights]
+        self._best_weights = [tf.Variable(w, trainable=False) for w in self._weights]
         self._best = math.nan
         self._best_metrics: dict[str, float] = {}
         self._limit: tuple[str, Mode, float] | None = None
@@ -139,8 +94,6 @@ class EarlyStopping(Callback):
             "monitor": self.monitor,
             "patience_epochs": self.patience_epochs,
             "mode": self.mode,
-            "min_delta": self.min_delta,
-            "restore_best": bool(self._best_weights),
             "from_step": self.from_step,
         }
 
@@ -156,13 +109,13 @@ class EarlyStopping(Callback):
         if math.isnan(value) and math.isnan(self._best):
             self._warn_undefined(end)
             return False
-        improved = is_better(value, self._best, mode=self.mode, min_delta=self.min_delta)
+        improved = is_better(value, self._best, mode=self.mode)
         if improved and self._limit is not None:
             name, mode, limit = self._limit
             improved = not is_better(limit, end.metrics[name], mode=mode)
         if improved:
             self._best, self._best_metrics, self._waited = value, dict(end.metrics), 0
-            for best, weight in zip(self._best_weights, self._weights, strict=False):
+            for best, weight in zip(self._best_weights, self._weights, strict=True):
                 best.assign(weight)
             return False
         self._waited += 1
@@ -180,7 +133,7 @@ class EarlyStopping(Callback):
 
     def before_export(self) -> dict[str, float] | None:
         """Restore the best epoch's weights."""
-        if not self._best_weights or not self._best_metrics:
+        if not self._best_metrics:
             return None
         for best, weight in zip(self._best_weights, self._weights, strict=True):
             weight.assign(best)

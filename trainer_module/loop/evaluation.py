@@ -17,7 +17,8 @@ from trainer_module.checks.model import warn_overrides_ignored
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.keras_names import check_keras_name
 from trainer_module.common.tensors import Batch, Json, LossLike, Tensors
-from trainer_module.data.epoch_data import BatchSource, as_batches
+from trainer_module.data.epoch_data import BatchSource
+from trainer_module.data.in_memory import array_batches
 from trainer_module.devices.multi_worker import GraphMarks, worker_group
 from trainer_module.devices.replicas import (
     Share,
@@ -245,19 +246,16 @@ def _as_dataset(data: BatchSource) -> tf.data.Dataset:
         if not isinstance(data.element_spec, Share):
             unpack_batch(data.element_spec)
         return data
-    is_arrays = isinstance(data, tuple) and len(data) in (2, 3)
-    if not is_arrays and not isinstance(data, list):
+    if not isinstance(data, tuple) or len(data) not in (2, 3):
         raise ValueError(
             f"Evaluation: the data is a {type(data).__name__}: give a tf.data.Dataset of batches, "
             "or a tuple of arrays, (features, labels) or (features, labels, weights)."
         )
-    options = {"batch_size": _ARRAY_ROWS, "shuffle": False} if is_arrays else {}
     try:
-        found = as_batches(data, **{"batch_size": None, "shuffle": None, "seed": None, **options})
+        return array_batches(data, _ARRAY_ROWS, shuffle=False)(0)
     except ValueError as error:
         message = str(error).replace("the training data", "the data of the evaluation")
         raise ValueError(message) from None
-    return found(0) if callable(found) else found
 
 
 def _result(metric: keras.metrics.Metric) -> Tensors:
@@ -280,12 +278,7 @@ class _OutputMetric(NamedTuple):
 def _metrics_by_name(
     metrics: _Metrics, outputs: Sequence[Path], output_names: Sequence[str] = ()
 ) -> dict[str, _OutputMetric]:
-    """Return the metrics by the name of their result; call it in the strategy's scope.
-
-    Raises:
-        ValueError: Something else is among the metrics, there is no such name or output, or two
-            results have the same name.
-    """
+    """Return the metrics by the name of their result; call it in the strategy's scope."""
 
     def walk(given: _Metrics, path: Path) -> Iterator[_OutputMetric]:
         below = [output for output in outputs if output[: len(path)] == path != output]

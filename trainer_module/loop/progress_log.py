@@ -27,8 +27,7 @@ class ProgressLog(Callback):
         step 1200/5000 epoch 3/10 loss 0.2841 81250 examples/s, 0:47 left
 
     The lines are logged with absl, like TFX's. If no handler would show them, as in a program that
-    has not set up logging, they are written to standard error. On a terminal, a line then replaces
-    the previous one of the same epoch.
+    has not set up logging, they are written to standard error.
     """
 
     on_chief_only = True
@@ -88,7 +87,6 @@ class ProgressLog(Callback):
             f"{self._prefix}step {progress.step}/{progress.total_steps or '?'}{epochs} "
             f"loss {progress.loss:.4f}{speed}{left}",
             record,
-            passes=True,
         )
 
     def on_epoch(self, end: EpochEnd) -> bool:
@@ -137,15 +135,12 @@ def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _log_line(text: str, record: Progress, *, passes: bool = False) -> None:
+def _log_line(text: str, record: Progress) -> None:
     """Log a line, or write it to standard error if no handler would show it."""
     logger = logging.get_absl_logger()
     logger.info("%s", text, extra=attached(record))
     if not _is_handled(logger):
-        on_terminal = sys.stderr.isatty()
-        start = "\r\x1b[K" if on_terminal else ""
-        sys.stderr.write(f"{start}{text}" + ("" if passes and on_terminal else "\n"))
-        sys.stderr.flush()
+        print(text, file=sys.stderr, flush=True)
 
 
 def _is_handled(logger: standard_logging.Logger) -> bool:

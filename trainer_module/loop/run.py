@@ -48,17 +48,11 @@ class Preempted(SystemExit):
 
 
 class _Decision(NamedTuple):
-    """The common decision of all workers between two calls of the graph.
+    """The common decision of all workers between two calls of the graph."""
 
-    Attributes:
-        stop: Whether a callback of any worker asked training to stop.
-        value: The chief's value.
-        preempted: Whether any worker received SIGTERM.
-    """
-
-    stop: bool
-    value: Any
-    preempted: bool
+    stop: bool  # whether a callback of any worker asked training to stop
+    value: Any  # the chief's
+    preempted: bool  # whether any worker received SIGTERM
 
 
 class WorkerSync:
@@ -126,29 +120,17 @@ class Length(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _LoopState:
-    """The state of a training between two calls of the graph; each change returns a new record.
-
-    Attributes:
-        length: Epochs or steps of the training.
-        first_step: Steps that the model had taken when the training began.
-        epoch: Number of completed epochs.
-        step_in_epoch: Steps taken in the current epoch.
-        unevaluated_steps: Steps since the last evaluation.
-        epoch_loss: Σ loss · Σ w and Σ w over the windows of the current epoch.
-        metrics: Metrics of the last evaluation.
-        history: The values of each epoch so far, by name.
-        stopped: Why training ended ("epochs", "steps", "early_stopping"); None while it runs.
-    """
+    """The state of a training between two calls of the graph; each change returns a new record."""
 
     length: Length
-    first_step: int = 0
-    epoch: int = 0
+    first_step: int = 0  # steps that the model had taken when the training began
+    epoch: int = 0  # completed epochs
     step_in_epoch: int = 0
     unevaluated_steps: int = 0
-    epoch_loss: tuple[float, float] = (0.0, 0.0)
-    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    epoch_loss: tuple[float, float] = (0.0, 0.0)  # Σ loss · Σ w and Σ w of the current epoch
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)  # last evaluation
     history: Mapping[str, list[float]] = dataclasses.field(default_factory=dict)
-    stopped: str | None = None
+    stopped: str | None = None  # "epochs", "steps" or "early_stopping"; None while it runs
 
     def replace(self, **changes: object) -> _LoopState:
         """Return a copy with changed fields."""
@@ -182,11 +164,7 @@ class _LoopState:
         return self.replace(metrics=metrics, history=history, unevaluated_steps=0)
 
     def continued(self, length: Length, *, step: int, directory: str) -> _LoopState:
-        """Return the state of a checkpoint for a training of this length, which may be longer.
-
-        Raises:
-            ValueError: The checkpoint is from a longer run.
-        """
+        """Return the state of a checkpoint for a training of this length, which may be longer."""
         kind, amount = length
         state = self.replace(length=length)
         goal = state.last(kind)
@@ -292,11 +270,7 @@ class Run:
             self.sync.exit_preempted(self.step, checkpoints.directory)
 
     def restore(self, program: Fingerprint) -> None:
-        """Restore the latest checkpoint, if there is one.
-
-        Raises:
-            ValueError: The checkpoint is from another run.
-        """
+        """Restore the latest checkpoint, if there is one."""
         checkpoints, length = self.checkpoints, self.state.length
         assert checkpoints is not None
         self.fingerprint = program

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import keras
 import tensorflow as tf
-from absl import logging
 
 from trainer_module.common.differences import differences, flat, summarize_differences
 from trainer_module.common.fingerprint import to_fingerprint
@@ -28,8 +28,6 @@ _FOLLOW_LENGTH = re.compile(
     r"|model\..*\.(begin_step|end_step|every)"
     r"|callbacks\.\d+ (Prune\.schedules|EarlyStopping\.from_step)"
 )
-# Values that may not be readable. A checkpoint without them is resumed.
-_MAY_BE_UNREAD = ("data_holds",)
 
 # JSON values by name.
 Fingerprint = dict[str, Json]
@@ -41,8 +39,6 @@ def program_fingerprint(
     options: LoopOptions,
     evaluate: Evaluate | None,
     callbacks: Sequence[Callback],
-    *,
-    first_pass: Callable[[], tf.data.Dataset],
 ) -> Fingerprint:
     """Return the values that affect the result of a training, as JSON values by name.
 
@@ -59,7 +55,7 @@ def program_fingerprint(
             f"{place} {getattr(each, 'name', type(each).__name__)}": to_fingerprint(each.facts())
             for place, each in enumerate(deciding)
         },
-        **_data_facts(train_step, data, evaluate, first_pass),
+        **_data_facts(train_step, data, evaluate),
     }
 
 
@@ -101,16 +97,8 @@ def _snake_case(name: str) -> str:
 def check_fingerprint(
     there: Mapping[str, Json], here: Mapping[str, Json], *, path: str, longer: bool
 ) -> list[str]:
-    """Check that a checkpoint belongs to this run.
-
-    Raises:
-        ValueError: Something else differs. The message lists all differences.
-    """
-    unread = {name for name in _MAY_BE_UNREAD if name not in there or name not in here}
-    was, now = (
-        flat({name: value for name, value in facts.items() if name not in unread})
-        for facts in (there, here)
-    )
+    """Check that a checkpoint belongs to this run."""
+    was, now = flat(there), flat(here)
     grown = [name for name in now if longer and _FOLLOW_LENGTH.fullmatch(name)]
     found = differences(
         {name: value for name, value in was.items() if name not in grown},
@@ -128,37 +116,27 @@ def check_fingerprint(
     )
 
 
-def _data_facts(
-    train_step: Step,
-    data: BatchSource,
-    evaluate: Evaluate | None,
-    first_pass: Callable[[], tf.data.Dataset],
-) -> Fingerprint:
-    """Return what identifies the data and the evaluation; warn about what cannot be compared.
+def _data_facts(train_step: Step, data: BatchSource, evaluate: Evaluate | None) -> Fingerprint:
+    """Return what identifies the data and the evaluation.
 
     Variables of the step are skipped: their values are restored from the checkpoint.
     """
     step = train_step
     restored = [*step.model.variables, *step.optimizer.variables, *step.state()]
-    unreadable: set[str] = set()
 
     def facts_of(source: BatchSource) -> Json:
-        if isinstance(source, list):
-            return [facts_of(batch) for batch in source]
         if isinstance(source, tuple):
             return to_fingerprint([as_arrays(part) for part in source])
-        if not isinstance(source, tf.data.Dataset):
+        if isinstance(source, tf.data.Dataset):
+            return dataset_fingerprint(source, restored=restored)
+        if not inspect.isfunction(source):
             return to_fingerprint(source)
-        facts, found = dataset_fingerprint(source, restored=restored)
-        unreadable.update(found)
-        return facts
+        used = inspect.getclosurevars(source)  # of a function of the epoch's number
+        held = {**used.globals, **used.nonlocals}.items()
+        datasets = {name: facts_of(v) for name, v in held if isinstance(v, tf.data.Dataset)}
+        return {"function": to_fingerprint(source), **datasets}
 
     facts: Fingerprint = {"data": facts_of(data), "evaluate": to_fingerprint(evaluate)}
-    if callable(data) and not isinstance(data, tf.data.Dataset) and not hasattr(data, "get_config"):
-        try:
-            facts["data_holds"] = facts_of(first_pass())
-        except Exception as error:  # a later epoch may still work
-            logging.warning("The data of the first epoch is not compared: %s", error)
     if isinstance(evaluate, Evaluation):
         held_out = evaluate.data_facts
         facts["evaluate"] = {
@@ -166,12 +144,6 @@ def _data_facts(
             "metrics": {metric.name: to_fingerprint(metric) for metric in evaluate.metrics},
             "data": facts_of(evaluate.batches) if held_out is None else held_out,
         }
-    if unreadable:
-        logging.warning(
-            "The data uses %s, which cannot be compared with that of a checkpoint or of other "
-            "workers: make sure that it stays the same.",
-            ", ".join(sorted(unreadable)),
-        )
     return facts
 
 

@@ -70,10 +70,9 @@ class TrainingLoop:
 
         Args:
             train_step: Takes the optimizer steps.
-            batches: Global batches of one epoch: a tf.data.Dataset, a function from the epoch's
-                number (from 0) to a dataset, or a list of tuples (features, labels[, weights]). The
-                function must return the same batches when called again with the same number. Or the
-                rows: such a tuple of arrays or lists, which needs `batch_size`. With checkpoints, a
+            batches: Global batches of one epoch: a tf.data.Dataset, or a function from the epoch's
+                number (from 0) to the same dataset at each call. Or the rows: a tuple of arrays or
+                lists (features, labels[, weights]), which needs `batch_size`. With checkpoints, a
                 dataset that reshuffles at each epoch needs a seed.
             epochs: Passes over `batches`. Give either `epochs` or `steps`.
             steps: Optimizer steps; the batches are repeated as needed.
@@ -196,7 +195,6 @@ class TrainingLoop:
                 self.options,
                 self.evaluate,
                 self.callbacks.all,
-                first_pass=run.data.first_pass,
             )
         if workers.size > 1:
             workers.assert_same_on_all_workers("program", self._program)

@@ -45,11 +45,7 @@ def unsized_ids(data: TransformedData) -> list[str]:
 def model_context(
     config: TrainerConfig, data: TransformedData, summary: DataSummary
 ) -> ModelContext:
-    """Return the context that a model is built from.
-
-    Raises:
-        ValueError: The label's values do not fit its kind.
-    """
+    """Return the context that a model is built from."""
     label, layout = data.train.label, data.layout
     declared = layout.label.kind if layout and layout.label and layout.label.name == label else None
     kind = _label_kind(config, declared, data.train.feature_spec[label], summary)
@@ -124,9 +120,6 @@ def find_class_weights(
     """Return the weights by class number, which multiply row weights in training alone.
 
     For a regression it is the unchanged setting.
-
-    Raises:
-        ValueError: The label has no such class, or too many for "balanced".
     """
     setting = context.config.class_weight
     if not setting or context.label_kind == "regression":

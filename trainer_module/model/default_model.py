@@ -20,12 +20,7 @@ _MASK_UPDATES = 20  # of a pruned layer, in a run
 
 
 def default_model(context: ModelContext) -> keras.Model:
-    """Return the default model: embeddings of ids and texts, floats, hinges, hidden layers.
-
-    Raises:
-        ValueError: There is no feature, a feature without a default treatment, or `sparsity` is set
-            and the context has no `total_steps`.
-    """
+    """Return the default model: embeddings of ids and texts, floats, hinges, hidden layers."""
     config = context.config.model
     inputs: dict[str, keras.KerasTensor] = {}
     floats: list[keras.KerasTensor] = []

@@ -52,10 +52,6 @@ class Hinges(keras.layers.Layer):
         found = ops.concatenate([each, ops.relu(each - self.knots)], axis=-1)
         return ops.reshape(found, (-1, found.shape[1] * found.shape[2]))
 
-    def compute_output_shape(self, input_shape: Shape) -> tuple[int | None, int]:
-        """Return (rows, columns * (1 + knots))."""
-        return (input_shape[0], input_shape[-1] * (1 + self.count))
-
     def get_config(self) -> dict[str, Json]:
         """Return the constructor's arguments."""
         return {**super().get_config(), "knots": self.count}
@@ -90,10 +86,6 @@ class PooledEmbedding(keras.layers.Layer):
         ids = ops.where((ids < 0) | (ids >= self.count), self.count - 1, ids)
         found = ops.take(self.table, ids, axis=0)
         return ops.sum(found * ops.expand_dims(ops.cast(weights, found.dtype), -1), axis=1)
-
-    def compute_output_shape(self, input_shape: Shape) -> tuple[int | None, int]:
-        """Return (rows, size)."""
-        return (input_shape[0][0], self.size)
 
     def get_config(self) -> dict[str, Json]:
         """Return the constructor's arguments."""
@@ -243,10 +235,6 @@ class PackedEmbedding(TableLookup):
         last = ops.convert_to_tensor([n - 1 for n in self.sizes], "int32")
         local = ops.where((local < 0) | (local > last), last, local)
         return local + ops.convert_to_tensor(self.starts, "int32")
-
-    def compute_output_shape(self, input_shape: Shape) -> tuple[int | None, int]:
-        """Return (rows, columns * size)."""
-        return (input_shape[0], len(self.sizes) * self.size)
 
     def get_config(self) -> dict[str, Json]:
         """Return the constructor's arguments."""

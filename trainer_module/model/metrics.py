@@ -47,9 +47,6 @@ def create_metric(name: str, kind: LabelKind) -> keras.metrics.Metric:
     The name is Keras' (`auc`, `TopKCategoricalAccuracy`), or the dotted path of a Metric class, of
     a function without arguments that returns a metric, or of a function (labels, outputs) ->
     values; then the metric has the part after the last dot as its name.
-
-    Raises:
-        ValueError: There is no such metric, or its constructor needs arguments.
     """
     metric = _custom_metric(name) if "." in name else _keras_metric(name, kind)
     metric.name = result_name(name)

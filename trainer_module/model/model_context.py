@@ -56,11 +56,7 @@ ModelFn: TypeAlias = Callable[[ModelContext], "keras.Model"]
 
 
 def inputs_of(model: keras.Model, context: ModelContext) -> list[str]:
-    """Return the transformed features that the model takes; all if it does not declare inputs.
-
-    Raises:
-        ValueError: An input is not a transformed feature.
-    """
+    """Return the transformed features that the model takes; all if it does not declare inputs."""
     tensors = getattr(model, "inputs", None)
     if not tensors:
         return list(context.feature_spec)

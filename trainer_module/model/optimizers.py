@@ -44,9 +44,6 @@ def create_optimizer(
 
     `total_steps` is the default end of a schedule; `scaling` is how the learning rate follows sizes
     of global batches by step.
-
-    Raises:
-        ValueError: An unknown name, or an option that the optimizer does not take.
     """
     kind = _optimizer_class(config.name)
     rate: float | keras.optimizers.schedules.LearningRateSchedule = config.learning_rate

@@ -49,12 +49,7 @@ class Plan:
     metrics: tuple[str, ...] | None
 
     def of_label(self, kind: LabelKind) -> Plan:
-        """Return the plan for a kind of label, with its default loss and metrics.
-
-        Raises:
-            ValueError: A setting does not fit the kind, or early stopping monitors something that
-                is not evaluated.
-        """
+        """Return the plan for a kind of label, with its default loss and metrics."""
         config = self.config
         metrics = DEFAULT_METRICS[kind] if self.metrics is None else self.metrics
         _check_monitor(config, metrics)
@@ -69,10 +64,6 @@ class Plan:
         """Return model, optimizer and loss. Call it in the strategy's scope.
 
         Schedules of the learning rate and of `model.sparsity` are for `total_steps`.
-
-        Raises:
-            ValueError: `model_fn` does not return a Keras 3 model, or the model has several outputs
-                but loss or metrics are for one.
         """
         plan = self if self.label_kind is not None else self.of_label(context.label_kind)
         assert plan.loss is not None
@@ -146,9 +137,6 @@ def resolve(
     It creates metrics to check them, which starts TensorFlow: call `prepare_process` before it.
 
     `section` is the name of the settings in messages.
-
-    Raises:
-        ValueError: The message has the setting, its value and the nearest valid name.
     """
     try:
         return _resolve(config, label_kind)
@@ -165,11 +153,7 @@ def resolve_all(
     label_kind: LabelKind | None = None,
     section: str = "trainer",
 ) -> list[Plan]:
-    """Resolve one configuration for each combination of names in the configurations.
-
-    Raises:
-        ValueError: See `resolve`.
-    """
+    """Resolve one configuration for each combination of names in the configurations."""
     distinct = {
         (
             c.strategy,
@@ -205,11 +189,7 @@ def _resolve(config: TrainerConfig, kind: LabelKind | None) -> Plan:
         create_metric(name, kind or "binary")
     if config.metrics is not None:
         _check_monitor(config, config.metrics)
-    model_fn = None
-    if config.model_fn is not None:
-        model_fn = _model_fn(config.model_fn)
-    else:
-        _check_activation(config.model.activation)
+    model_fn = None if config.model_fn is None else _model_fn(config.model_fn)
     plan = Plan(config, model_fn, None, loss, config.metrics)
     return plan if kind is None else plan.of_label(kind)
 
@@ -246,16 +226,6 @@ def _with_class_weights(
     if isinstance(weights, str) or any(isinstance(name, str) for name in weights):
         return function  # `train` finds the numbers, from the rows and the class names
     return dataclasses.replace(function, class_weight=weights)
-
-
-def _check_activation(name: str) -> None:
-    try:
-        keras.activations.get(name)
-    except ValueError:
-        known = [key for key in vars(keras.activations) if not key.startswith("_")]
-        raise ValueError(
-            f"trainer.model.activation={name!r} is not a Keras activation; {nearest(name, known)}"
-        ) from None
 
 
 def _check_monitor(config: TrainerConfig, metrics: Sequence[str]) -> None:

@@ -66,12 +66,7 @@ class _ServerVariables:
         optimizer: keras.optimizers.Optimizer,
         strategy: tf.distribute.ParameterServerStrategy,
     ) -> None:
-        """Create the servers' variables with the values of the chief's variables.
-
-        Raises:
-            ValueError: The optimizer contains other optimizers, is Nadam, or excludes variables
-                from weight decay by name.
-        """
+        """Create the servers' variables with the values of the chief's variables."""
         _check(optimizer)
         with strategy.scope():
             self._model = [_Pair(v, _copy(v)) for v in model.variables]

@@ -32,7 +32,7 @@ class StepProfile:
 
     Attributes:
         parts: Seconds per step of each part: reading, forward, backward, forward and backward
-            (XLA), reduction over replicas, update, host overhead, idle. They add up to
+            (XLA), reduction over replicas, update, host overhead. They add up to
             `recorded_seconds`.
         recorded_seconds: Wall time of a step while TensorFlow's profiler records, which makes steps
             slower.

@@ -36,7 +36,6 @@ _PARTS: tuple[str, ...] = (
     "reduction over replicas",
     "update",
     "host overhead",
-    "idle",
 )
 _PART_OF_PHASE = {
     "forward": 1,
@@ -48,7 +47,6 @@ _PART_OF_PHASE = {
 }
 _OPERATION = re.compile(r"([^\s:]+):([A-Za-z_]\w*)")
 _WAIT = re.compile(r"(?:\S+:)?IteratorGetNext\w*(?:::DoCompute)?")
-_EXECUTOR = "ExecutorState::Process"
 # Operations that call a function, whose operations are counted.
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "Case")
 _CALLS += ("StatelessWhile", "StatelessCase", "MapDefun", "RemoteCall")
@@ -63,11 +61,7 @@ class _TraceEvent(NamedTuple):
 
 
 def read_trace(folder: str) -> list[_TraceEvent]:
-    """Return the events of this machine's threads in all traces below a folder.
-
-    Raises:
-        ValueError: There is no trace.
-    """
+    """Return the events of this machine's threads in all traces below a folder."""
     files = sorted(tf.io.gfile.glob(f"{folder}/plugins/profile/*/*.xplane.pb"))
     if not files:
         raise ValueError(f"{folder} has no plugins/profile/*/*.xplane.pb: TensorFlow wrote none.")
@@ -122,69 +116,39 @@ def divide_wall_time(events: Sequence[_TraceEvent]) -> dict[str, float]:
 
     1. operations of the step: the parts of their phases; those of no phase are host overhead
     2. else, the step waits for a batch: reading
-    3. else, TensorFlow's executor is active, or Python is between two calls: host overhead
-    4. else: idle
-
-    Raises:
-        ValueError: The trace has no call of the graph.
+    3. else, Python, a call of the graph or TensorFlow's executor is between two operations: host
+       overhead
     """
-    calls = [event for event in events if event.name == CALL]
-    if not calls:
+    if not any(event.name == CALL for event in events):
         raise ValueError("the trace has no call of a step: the profiler recorded nothing.")
     markers = [event for event in events if event.name in (CALL, OPEN)]
     begin, end = min(each.start for each in markers), max(each.end for each in markers)
-    waits, executors = len(_PARTS), len(_PARTS) + 1
-    inside = executors + 1
     spans: list[tuple[int, int, int]] = []
     for event in events:
         kind = _part(event.name)
         if kind is None and (_WAIT.fullmatch(event.name) or event.name == OPEN):
-            kind = waits
-        elif kind is None and event.name == _EXECUTOR:
-            kind = executors
+            kind = len(_PARTS)
         if kind is not None and event.end > begin and event.start < end:
             spans.append((kind, max(event.start, begin) - begin, min(event.end, end) - begin))
-    spans += [(inside, *hull) for hull in _hulls(calls, spans, begin)]
-    if not spans:
-        return {**dict.fromkeys(_PARTS, 0.0), "host overhead": (end - begin) / 1e12}
-    return _sweep(np.array(spans, np.int64), end - begin)
+    return _sweep(np.array(spans, np.int64).reshape(-1, 3), end - begin)
 
 
 def _sweep(spans: np.ndarray, length: int) -> dict[str, float]:
     """Return the seconds of each part from spans (kind, start, end) in picoseconds."""
     times = np.unique(np.concatenate([spans[:, 1], spans[:, 2], [0, length]]))
-    active = np.zeros([len(_PARTS) + 3, len(times)], np.int64)
+    active = np.zeros([len(_PARTS) + 1, len(times)], np.int64)
     np.add.at(active, (spans[:, 0], np.searchsorted(times, spans[:, 1])), 1)
     np.add.at(active, (spans[:, 0], np.searchsorted(times, spans[:, 2])), -1)
     active = np.cumsum(active, axis=1)[:, :-1]
     spent = np.diff(times).astype(np.float64) / 1e12
-    operations, (waits, executors, inside) = active[: len(_PARTS)], active[len(_PARTS) :] > 0
+    operations, waits = active[:-1], active[-1] > 0
     busy = operations.sum(axis=0)
     share = np.divide(spent, busy, out=np.zeros_like(spent), where=busy > 0)
     seconds = dict(zip(_PARTS, (operations * share).sum(axis=1).tolist(), strict=True))
     free = busy == 0
     seconds["reading"] += float(spent[free & waits].sum())
-    is_idle = free & ~waits & inside & ~executors
-    seconds["idle"] += float(spent[is_idle].sum())
-    seconds["host overhead"] += float(spent[free & ~waits & ~is_idle].sum())
+    seconds["host overhead"] += float(spent[free & ~waits].sum())
     return seconds
-
-
-def _hulls(
-    calls: Sequence[_TraceEvent], spans: Sequence[tuple[int, int, int]], begin: int
-) -> list[tuple[int, int]]:
-    """Return the time from the first to the last activity in each call: before it is Python."""
-    if not spans:
-        return []
-    starts = np.sort(np.array([start for _, start, _ in spans]))
-    ends = np.sort(np.array([end for _, _, end in spans]))
-    found = []
-    for call in calls:
-        first = np.searchsorted(starts, call.start - begin)
-        last = np.searchsorted(ends, call.end - begin, side="right") - 1
-        if first < len(starts) and last >= 0 and starts[first] < ends[last]:
-            found.append((int(starts[first]), int(ends[last])))
-    return found
 
 
 def _part(name: str) -> int | None:

@@ -72,11 +72,7 @@ def recompute(layer: keras.layers.Layer) -> keras.layers.Layer:
 
 
 def recompute_layers(model: keras.Model, names: Iterable[str], *, field: str = "recompute") -> None:
-    """Call `recompute` on a model's layers by name, including nested layers.
-
-    Raises:
-        ValueError: The model has no layer of a name.
-    """
+    """Call `recompute` on a model's layers by name, including nested layers."""
     found: dict[str, list[keras.layers.Layer]] = {}
     for layer in model._flatten_layers(include_self=False):
         found.setdefault(layer.name, []).append(layer)

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def open_data(fn_args: FnArgs, config: TrainerConfig) -> TransformedData:
-    """Return the transformed files of both splits and a description of their features.
-
-    Raises:
-        ValueError: Files, label or weight are missing, or a feature has no fixed shape.
-    """
+    """Return the transformed files of both splits and a description of their features."""
     import tensorflow_transform as tft
 
     uri = getattr(fn_args, "transform_output", None) or getattr(
@@ -78,11 +74,7 @@ def open_data(fn_args: FnArgs, config: TrainerConfig) -> TransformedData:
 
 
 def split_files(fn_args: FnArgs, split: str) -> tuple[str, ...]:
-    """Return the files of a split of the transformed examples; TFX passes only train and eval.
-
-    Raises:
-        ValueError: The split has no files.
-    """
+    """Return the files of a split of the transformed examples; TFX passes only train and eval."""
     what = f"the {split} split of the examples"
     patterns = list(fn_args.eval_files or [])
     if split != "eval":

@@ -62,9 +62,6 @@ def export_model(
 
     The model takes `inputs`, transformed features, as a dict; its outputs are converted back by
     `label_scale`, and `names` are their meaning.
-
-    Raises:
-        ValueError: With `with_gradients`; see `input_gradients_signature`.
     """
     layer = transform_output.transform_features_layer()
     raw_spec: dict[str, _ParseSpec] = transform_output.raw_feature_spec()

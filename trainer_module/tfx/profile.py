@@ -55,6 +55,7 @@ def profile_fn(fn_args: Any, *, steps: int = STEPS) -> StepProfile:
             config.batch_sizes.at(0),
             shuffle_buffer_rows=prepared.shuffle_buffer_rows,
             seed=config.seed,
+            rows=summary.rows,
         )
         return profile_step(built.step, batches, steps=steps, steps_per_loop=config.steps_per_loop)
 

@@ -25,16 +25,10 @@ from trainer_module.model.plan import Plan
 
 
 class Folders(NamedTuple):
-    """The folders that a training writes to.
+    """The folders that a training writes to; only the chief writes, other workers read."""
 
-    Attributes:
-        run: Checkpoints and TensorBoard; None: write neither. With several workers only the chief
-            writes, and the others read the checkpoints.
-        record: Keeps the micro-batch size that "auto" finds; None: the folder of the checkpoints.
-    """
-
-    run: str | None = None
-    record: str | None = None
+    run: str | None = None  # checkpoints and TensorBoard; None: write neither
+    record: str | None = None  # keeps the micro-batch size of "auto"; None: beside checkpoints
 
     def checkpoints(self, config: TrainerConfig) -> str | None:
         """Return the parent folder of the runs' checkpoint folders."""
@@ -57,35 +51,20 @@ class _RunLength(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """What is known about a training before its model is built.
+    """What is known about a training before its model is built."""
 
-    Attributes:
-        plan: The plan for the label's kind, with class weights.
-        context: What the model is built from.
-        data: The transformed rows.
-        summary: Summary of the training rows.
-        strategy: Strategy of this process; with parameter servers, the one without them.
-        servers: The strategy with parameter servers; None without them.
-        workers: Workers of the training.
-        folders: The folders to write to.
-        length: Length of the training.
-        micro_batch_size: Rows of a micro-batch on one replica.
-        start: Initial weights of the model; None: random ones.
-        label_scale: Scale of a regression's label; None: the label's own unit.
-    """
-
-    plan: Plan
+    plan: Plan  # for the label's kind, with class weights
     context: ModelContext
     data: TransformedData
-    summary: DataSummary
-    strategy: tf.distribute.Strategy
+    summary: DataSummary  # of the training rows
+    strategy: tf.distribute.Strategy  # with parameter servers, that of this process alone
     servers: tf.distribute.ParameterServerStrategy | None
     workers: WorkerGroup
     folders: Folders
     length: _RunLength
-    micro_batch_size: int
-    start: LinearStart | None
-    label_scale: LabelScale | None
+    micro_batch_size: int  # rows on one replica
+    start: LinearStart | None  # initial weights; None: random ones
+    label_scale: LabelScale | None  # of a regression; None: the label's own unit
 
     @property
     def config(self) -> TrainerConfig:

@@ -43,19 +43,12 @@ from trainer_module.training.prepare import (
 
 
 class Trained(NamedTuple):
-    """A completed training.
-
-    Attributes:
-        result: Result of the loop.
-        model: The trained model; its outputs are on the label's scale.
-        inputs: The transformed features that the model takes.
-        label_scale: Scale of the label in training; None: the label's own unit.
-    """
+    """A completed training."""
 
     result: FitResult
-    model: keras.Model
-    inputs: list[str]
-    label_scale: LabelScale | None
+    model: keras.Model  # its outputs are on the label's scale
+    inputs: list[str]  # the transformed features that the model takes
+    label_scale: LabelScale | None  # None: the label's own unit
 
 
 def train(

@@ -35,11 +35,7 @@ def _setting_paths(model: type[BaseModel] = TrainerConfig, prefix: str = "") -> 
 
 
 def type_of(path: str, *, field: str = "trainer") -> DeclaredType:
-    """Return the declared type of a setting; object below a free dict (optimizer.options.beta_1).
-
-    Raises:
-        ValueError: There is no such setting. The message has the nearest name.
-    """
+    """Return the declared type of a setting; object below a dict (optimizer.options.beta_1)."""
     declared: DeclaredType = TrainerConfig
     for part in path.split("."):
         section = _section_in(declared)
@@ -56,11 +52,7 @@ def type_of(path: str, *, field: str = "trainer") -> DeclaredType:
 def with_values(
     config: TrainerConfig, values: Mapping[str, Setting], *, section: str = "trainer"
 ) -> TrainerConfig:
-    """Return the configuration with other values for some settings.
-
-    Raises:
-        ValueError: There is no such setting, or the values are wrong or do not fit the others.
-    """
+    """Return the configuration with other values for some settings."""
     settings = config.model_dump()
     for path, value in values.items():
         type_of(path, field=section)
@@ -85,9 +77,6 @@ def with_hyperparameters(config: TrainerConfig, found: Mapping[str, Setting]) ->
     """Return the configuration with a Tuner's best values, and log them.
 
     `found` is KerasTuner's `HyperParameters.get_config()`, as TFX passes it to a Trainer.
-
-    Raises:
-        ValueError: A name is not a setting, or a value does not fit its setting.
     """
     if not isinstance(found.get("values"), Mapping):
         raise ValueError(

@@ -100,11 +100,7 @@ class SettingsTuner(base_tuner.BaseTuner):
         return {self.tuning.objective: score}
 
     def on_search_end(self) -> None:
-        """Check that at least one trial has a score.
-
-        Raises:
-            ValueError: All trials have failed.
-        """
+        """Check that at least one trial has a score."""
         trials = list(self.oracle.trials.values())
         if not any(trial.status == "COMPLETED" for trial in trials):
             last = trials[-1].message.strip().splitlines()[-1] if trials else ""

@@ -140,12 +140,7 @@ def words(texts: tf.Tensor) -> tf.RaggedTensor:
 
 
 def term_counts(texts: tf.Tensor, *, ngrams: int) -> _TermCounts:
-    """Count the terms of each row.
-
-    Args:
-        texts: string `[batch]`.
-        ngrams: words in a term at most.
-    """
+    """Count the terms, of at most `ngrams` words, of each row of texts `[batch]`."""
     found = words(texts)
     if ngrams > 1:
         found = tf.strings.ngrams(found, list(range(1, ngrams + 1)), separator=_JOINER)

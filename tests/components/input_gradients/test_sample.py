@@ -1,17 +1,17 @@
-"""The sample of rows that are read in batches with different columns."""
+"""The sample of rows that are read in batches with different columns, and the log."""
 
 from __future__ import annotations
+
+import logging
+import re
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from components.input_gradients import executor as rows_of_a_sample
-from components.input_gradients.executor import (
-    _as_lists,
-    _lists_of,
-    _SmallestHashes,
-)
+from components.input_gradients.executor import _as_lists, _lists_of, _log_end, _SmallestHashes
+from components.input_gradients.summary import AttributionSummary
 
 FLOATS, TEXTS = pa.large_list(pa.float32()), pa.large_list(pa.large_binary())
 NUMBERS = np.arange(12, dtype=np.float32)
@@ -80,3 +80,17 @@ def test_a_column_of_two_types_is_rejected():
     ints = pa.RecordBatch.from_arrays([pa.array([[1]], pa.large_list(pa.int64()))], ["x"])
     with pytest.raises(ValueError, match=r"x has incompatible types: .*float.*int64.*one type"):
         sample.extract_output(sample.add_input(one, ints))
+
+
+def test_a_large_error_is_a_warning(caplog):
+    """The limit is 1 % of the mean change."""
+    means = dict.fromkeys(("mean_prediction", "mean_absolute_change"), 2.0)
+    columns = {name: {"x": 2.0} for name in ("mean_absolute", "mean")}
+    for error, warned in ((0.019, []), (0.021, ["steps=32"])):
+        summary = AttributionSummary(
+            **means, **columns, mean_baseline_prediction=0.0, split="eval", steps=8, rows=1,
+            mean_absolute_completeness_error=error,
+        )  # fmt: skip
+        with caplog.at_level(logging.WARNING, logger="absl"):
+            _log_end(summary)
+        assert re.findall(r"such as (steps=\d+)", caplog.text) == warned

@@ -228,7 +228,11 @@ def test_parquet_gives_the_same_report(packed_examples, packed_run, tmp_path):
             use_compliant_nested_type=False,
         )
     found = Run(packed_examples._replace(examples=str(tmp_path / "examples")), tmp_path)
-    assert found.report == packed_run.report
+    for split in ("train", "eval"):
+        columns = (r.report.split(split).columns for r in (found, packed_run))
+        for one, other in zip(*columns, strict=True):
+            assert (one.histogram, one.min, one.max) == (other.histogram, other.min, other.max)
+            assert (one.mean, one.std) == pytest.approx((other.mean, other.std), abs=1e-12)
 
 
 def test_an_empty_train_split_is_refused(packed_examples, tmp_path):

@@ -68,7 +68,7 @@ def examples_of(folder: str, strategy):
 def seen(strategy, folder: str, batch: str, buffer: str):
     """The rows of each replica of this worker, by epoch and global batch."""
     batches = examples_of(folder, strategy).shuffled_batches(
-        int(batch), shuffle_buffer_rows=int(buffer), seed=3
+        int(batch), shuffle_buffer_rows=int(buffer), seed=3, rows=101
     )
     return [
         [
@@ -101,7 +101,9 @@ def whole_batches(strategy):
     step = TrainStep(model, optimizer, "mse", micro_batch_size=2, strategy=strategy)
     data = [full_batch.batch("mlp", rows, seed) for seed, rows in enumerate((11, 1, 6))]
     data = [tuple(np.asarray(part, "float32") for part in batch) for batch in data]
-    result = TrainingLoop(step, data, epochs=2, progress=False).fit()
+    specs = tuple(tf.TensorSpec([None, *part.shape[1:]], tf.float32) for part in data[0])
+    batches = tf.data.Dataset.from_generator(lambda: iter(data), output_signature=specs)
+    result = TrainingLoop(step, batches, epochs=2, progress=False).fit()
     return [[weight.tolist() for weight in model.get_weights()], result.history["loss"]]
 
 

@@ -43,7 +43,3 @@ if case == "trains":
     step = TrainStep(model, optimizer, "mse", micro_batch_size=1, strategy=strategy)
     rows = np.ones([4, 1], "float32")
     TrainingLoop(step, (rows, rows), batch_size=2, steps=100_000, progress=False).fit()
-if case == "serves":
-    from trainer_module import create_strategy
-
-    create_strategy("parameter_server", **options)

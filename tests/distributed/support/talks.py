@@ -1,4 +1,4 @@
-"""What workers say to each other, without TensorFlow: `talks.py CASE`."""
+"""What workers say to each other: `talks.py CASE`, `talks.py sizes FOLDER`."""
 
 from __future__ import annotations
 
@@ -57,3 +57,12 @@ if case == "is killed" and number == 2:
     time.sleep(60)  # as in a collective: the main thread asks no one
 if case in ("is killed", "hangs", "stalls", "fails", "ends"):
     workers.barrier("a place")
+if case == "sizes":
+    from trainer_module.memory.micro_batch_size import _once_per_run, _share_of_machine
+
+    # Only the chief reads and writes records.
+    record = f"{sys.argv[2]}/record.json" if workers.is_chief else None
+    send_to_test([_share_of_machine(part, workers) for part in ("80%", "4GiB", 1000)])
+    # Started again with more memory than there was; and without a record.
+    for measured, kept in (([64, 16, 32], record), ([64, 128, 128], record), ([8, 4, 32], None)):
+        send_to_test(_once_per_run(kept, workers, lambda of=measured: of[number]))

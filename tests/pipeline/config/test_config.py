@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pydantic
 import pytest
+import yaml
 
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import PipelineConfig, json_schema
@@ -113,9 +114,6 @@ def test_a_vocabulary_file_that_is_none(write, tmp_path, content, option, messag
         ("features.groups.0.impute=foo", ["--set features.groups.0.impute='foo'"]),
         ("training.micro_batch_size=999", ["--set training.micro_batch_size=999", "exceeds"]),
         ("training.micro_batch_size=32", ["micro_batch_size=32", "global_batch_size=16"]),
-        ("training.micro_batch_size=-8", ["--set training.micro_batch_size=-8"]),
-        ("training.micro_batch_size=0", ["--set training.micro_batch_size=0"]),
-        ("training.global_batch_size=-8", ["--set training.global_batch_size=-8"]),
         ("training.global_batch_size=0", ["--set training.global_batch_size=0"]),
         (
             "training.global_batch_size={0: 16, 9: 0}",
@@ -124,7 +122,6 @@ def test_a_vocabulary_file_that_is_none(write, tmp_path, content, option, messag
         ("training.scale_learning_rate=sqrt", ["'sqrt' has no effect", "{0: 256, 1000: 1024}"]),
         ("data.source=xml", ["--set data.source='xml'", "csv, tfrecord, "]),
         ("data.eval_percent=0", ["--set data.eval_percent=0"]),
-        ("data.eval_percent=many", ["--set data.eval_percent='many'"]),
         ("name=Taxi_1", ["--set name='Taxi_1'", "'taxi-1'"]),
         ("beam.workers=2", ["workers=2 needs engine: multi_processing"]),
         ("normalization.z_score.max_abs_mean=-1", ["normalization.z_score.max_abs_mean=-1"]),
@@ -132,8 +129,6 @@ def test_a_vocabulary_file_that_is_none(write, tmp_path, content, option, messag
         ("evaluation.metrics=[mean_squared_error]", ["'mean_squared_error'", "binary", "use auc"]),
         ("evaluation.thresholds.auc={}", ["lower_bound, upper_bound, max_loss"]),
         ("evaluation.thresholds.auc={lower_bound: .nan}", ["lower_bound", "finite"]),
-        ("evaluation.thresholds.auc={upper_bound: .inf}", ["upper_bound", "finite"]),
-        ("evaluation.thresholds.auc={max_loss: .inf}", ["max_loss", "finite"]),
         (
             "evaluation.thresholds.auc={lower_bound: 0.9, upper_bound: 0.5}",
             ["lower_bound=0.9", "upper_bound=0.5"],
@@ -204,22 +199,6 @@ def test_file_that_does_not_exist(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("override", "facts"),
-    [
-        ("features.groups.0.scale=zscore", ["z_score"]),
-        ("training.hidden_units=3", ["unknown key", "'training.model.hidden_units'"]),
-        ("training.epoch=3", ["'epochs'", "more", "python -m pipeline schema"]),
-        ("training.model.hidden_units='64,32'", ["[64, 32]"]),
-        ("training.optimizer.learning_rate=fast", ["'fast'", "number"]),
-    ],
-)
-def test_a_wrong_value_gets_a_short_fix(write, override, facts):
-    text = refusal(write(), override)
-    assert all(fact in text for fact in facts), text
-    assert max(map(len, text.splitlines())) < 300
-
-
-@pytest.mark.parametrize(
     ("content", "message"), [("a: [", "not valid YAML"), ("- a\n", "found list"), ("", "NoneType")]
 )
 def test_file_that_is_no_mapping(tmp_path, content, message):
@@ -228,38 +207,24 @@ def test_file_that_is_no_mapping(tmp_path, content, message):
     assert message in refusal(file)
 
 
-@pytest.mark.parametrize(
-    ("search", "message"),
-    [
-        (
-            {"optimizer.lerning_rate": {"values": [0.1]}},
-            "tuning.search: optimizer.lerning_rate is not a setting: did you mean 'optimizer.lear",
-        ),
-        (
-            {"clip_norm": {"mni": 0.1, "max": 1}},
-            "tuning.search.clip_norm.mni: unknown key. Did you mean 'min'? Accepted here: values, ",
-        ),
-        (
-            {"optimizer.learning_rate": {"values": [0.1, True]}},
-            "tuning.search: optimizer.learning_rate=True: ",
-        ),
-        (
-            {"optimizer.learning_rate": {"values": ["fast"]}},
-            "use values such as 0.001",
-        ),
-        (
-            {"clip_norm": {"min": True, "max": 2}},
-            "tuning.search.clip_norm.min=True: Use a number, such as ",
-        ),
-        (
-            {"micro_batch_size": {"min": 4, "max": 64}},
-            "tuning.search: training.micro_batch_size=64 exceeds global_batch_size=16",
-        ),
-    ],
-)
-def test_a_search_that_does_not_fit_the_training(write, search, message):
-    file = write(lambda c: c.update(tuning={"search": search}))
-    assert message in refusal(file)
+SEARCHES = """
+optimizer.lerning_rate: {values: [0.1]} -> .search: optimizer.lerning_rate is not a setting: did you
+    mean 'optimizer.lear
+clip_norm: {mni: 0.1, max: 1} -> .search.clip_norm.mni: unknown key. Did you mean 'min'? Accepted
+optimizer.learning_rate: {values: [0.1, true]} -> .search: optimizer.learning_rate=True:
+optimizer.learning_rate: {values: [fast]} -> use values such as 0.001
+clip_norm: {min: true, max: 2} -> .search.clip_norm.min=True: Use a number, such as
+micro_batch_size: {min: 4, max: 64}
+    -> .search: training.micro_batch_size=64 exceeds global_batch_size=16
+"""
+
+
+def test_a_search_that_does_not_fit_the_training(write):
+    for line in SEARCHES.strip().replace("\n    ", " ").splitlines():
+        search, _, message = line.partition(" -> ")
+        text = refusal(write(lambda c, s=search: c.update(tuning={"search": yaml.safe_load(s)})))
+        assert message in text, line
+        assert "tuning.search" in text
 
 
 def test_an_objective_that_the_labels_kind_does_not_have(write):

@@ -81,10 +81,7 @@ def test_the_table_has_the_metrics_of_each_slice(section: Section) -> None:
         assert accuracy.value == pytest.approx(((p > 0.5) == y).mean(), rel=1e-6)
         pairs = p[y == 1][:, None] - p[y == 0]
         assert auc.value == pytest.approx((pairs > 0).mean(), abs=1e-3)
-    assert blocks_of(rows["city=Oslo"].details, Chart, "ROC curve")
-    rome = rows["city=Rome"]
-    assert rome.cells[3].text == "undefined"
-    assert [each.text for each in rome.details] == ["There are no curves: all rows are negative."]
+    assert rows["city=Rome"].cells[3].text == "undefined"
 
 
 def test_the_slider_has_the_counts_of_numpy(section: Section) -> None:

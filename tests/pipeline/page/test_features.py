@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+import tensorflow_data_validation as tfdv
 from measured_columns import COLUMNS, RAW, measured, measured_split
 from run_inputs import blocks_of, page_run, texts_of
 from run_records import failed
@@ -17,25 +18,15 @@ from components.normalization_validator.check import find_violations
 from components.normalization_validator.columns import Column
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import (
-    ColumnStatistics,
     RawColumn,
     Report,
     SplitStatistics,
 )
-from pipeline.cli.cli import main
 from pipeline.page.elements import Chart, Group, Items, Section, Text, Tile, Tiles
-from pipeline.page.features import (
-    _holds_zero_one,
-    _Known,
-    _terms,
-    _vocabulary,
-    report_blocks,
-    section_of,
-)
+from pipeline.page.features import report_blocks, section_of
 from pipeline.page.page import LARGEST_BYTES
 from pipeline.page.render import render
 from pipeline.report.tables import Table
-from shared_core.feature_layout import FeatureLayout
 
 REPORT = ("NormalizationValidator", "report")
 GRAPH = ("Transform", "transform_graph")
@@ -62,7 +53,7 @@ def report() -> Report:
 
 @pytest.fixture(scope="module")
 def table(report: Report) -> Table:
-    return next(block for block in report_blocks(report) if isinstance(block, Table))
+    return next(block for block in report_blocks(report, {}) if isinstance(block, Table))
 
 
 def details(table: Table, name: str) -> list:
@@ -71,16 +62,18 @@ def details(table: Table, name: str) -> list:
 
 def test_a_row_per_column_and_the_numbers_of_the_report(report: Report, table: Table) -> None:
     rows = {row.cells[0].text: row for row in table.rows}
-    assert list(rows) == ["fare", COLUMNS[1].name, "flat", "never", "town"]
+    names = ["fare", "fare_missing", COLUMNS[1].name, "flat", "never", "town=Ulm", "town_other"]
+    assert list(rows) == names  # the outputs of a raw column are one after the other
     train, evaluated = (report.split(name).columns for name in ("train", "eval"))
     names = [column.name for column in table.columns]
     fare = dict(zip(names, rows["fare"].cells, strict=True))
     for name in ("mean", "std", "min", "max"):
         assert fare[name].value == getattr(train[0], name)
     assert fare["imputed"].value == train[0].imputed_share
-    assert fare["step"].text == "z_score and 1 of 0 and 1"
-    assert rows["flat"].cells[2].text == "z_score, constant"
-    assert rows["town"].cells[2].text == "one_hot: 2 columns of 0 and 1"
+    steps = {name: (row.cells[1].text, row.cells[2].text) for name, row in rows.items()}
+    assert steps["fare"] == ("", "z_score")
+    assert steps["fare_missing"] == ("fare", "missing_indicator")
+    assert steps["flat"] == ("", "z_score, constant")
     (splits,) = (t for t in blocks_of(rows["fare"].details, Table) if "split" in t.caption)
     assert texts_of(splits)["values"] == {
         "statistic": "values",
@@ -89,16 +82,6 @@ def test_a_row_per_column_and_the_numbers_of_the_report(report: Report, table: T
     }
     (mean,) = (row for row in splits.rows if row.cells[0].text == "mean")
     assert [cell.value for cell in mean.cells[1:]] == [train[0].mean, evaluated[0].mean]
-
-
-def test_outputs_of_0_and_1_are_folded(table: Table) -> None:
-    (town,) = blocks_of(details(table, "town"), Table)
-    assert texts_of(town) == {
-        name: {"column of 0 and 1": name, "1 in train": "50.00%", "1 in eval": "50.00%"}
-        for name in ("town=Ulm", "town_other")
-    }
-    fare = blocks_of(details(table, "fare"), Table)[-1]
-    assert list(texts_of(fare)) == ["fare_missing"]
 
 
 def test_histograms_have_every_value_of_the_report(report: Report, table: Table) -> None:
@@ -116,7 +99,7 @@ def test_histograms_have_every_value_of_the_report(report: Report, table: Table)
         second.data["low"][0],
         second.data["high"][-1],
     )
-    (town,) = blocks_of(details(table, "town"), Chart)
+    town, *_ = blocks_of(details(table, "town=Ulm"), Chart)
     assert town.data == {"value": ["Ulm", "<Bonn>"], "eval": [0.6, 0.4]}
     assert (
         blocks_of(details(table, "flat"), Text)[0].text == "Transformed, train: every value is 0."
@@ -126,7 +109,7 @@ def test_histograms_have_every_value_of_the_report(report: Report, table: Table)
 
 def test_violated_limits_are_listed_and_marked(report: Report, table: Table) -> None:
     messages = [violation.message for violation in report.violations]
-    (listed,) = blocks_of(report_blocks(report), Items)
+    (listed,) = blocks_of(report_blocks(report, {}), Items)
     assert (listed.texts, listed.state) == (messages, "bad")
     marked = [row.cells[-1].note for row in table.rows if row.cells[-1].state == "bad"]
     assert sorted("\n".join(marked).split("\n")) == sorted(messages)
@@ -134,15 +117,15 @@ def test_violated_limits_are_listed_and_marked(report: Report, table: Table) -> 
     assert "non_finite_share in train" in limits["never"]
     assert limits["flat"] == ""
     blessed = report.model_copy(update={"violations": (), "blessed": True})
-    texts = [text.text for text in blocks_of(report_blocks(blessed), Text)]
+    texts = [text.text for text in blocks_of(report_blocks(blessed, {}), Text)]
     assert texts == ["Every column is within its limits."]
     many = report.model_copy(update={"violations": report.violations * 20})
-    (group,) = blocks_of(report_blocks(many), Group)
+    (group,) = blocks_of(report_blocks(many, {}), Group)
     assert group.title == f"{20 * len(messages) - 10} more violated limits"
 
 
 def page_bytes(report: Report) -> int:
-    section = Section("features", "Features", report_blocks(report))
+    section = Section("features", "Features", report_blocks(report, {}))
     text = render(title="", subtitle="", badge=Tile("", ""), sections=[section], links={})
     return len(text.encode())
 
@@ -191,58 +174,19 @@ def test_without_a_report_it_says_so(tmp_path: Path) -> None:
     assert texts[1].startswith("The steps of the columns are not known: ")
 
 
-def test_ids_name_the_terms_of_their_vocabulary(tmp_path: Path) -> None:
-    graph = write_graph(tmp_path / "graph")
-    layout = FeatureLayout.from_transform_graph(str(graph))
-    known = _Known(terms=_terms(graph, layout))
-    (city,) = (each for each in layout.columns if each.name == "city")
-    assert _vocabulary(city, known) == (
-        "Ids from 0 to 3: 2 values of the vocabulary and 2 more for unknown and missing values. "
-        "In order: 'Oslo', 'Ulm'."
-    )
-
-
-def left_out(folder: Path, columns: dict[str, list]) -> dict[str, str]:
-    """Returns raw column -> the reason on the page of a run on these columns, whose label is price.
-
-    Features of the run are area and city.
-    """
-    import tensorflow_data_validation as tfdv
-
-    split = folder / "statistics" / "Split-train"
+def test_columns_that_are_no_input_are_named(tmp_path: Path) -> None:
+    split = tmp_path / "statistics" / "Split-train"
     split.mkdir(parents=True)
-    found = tfdv.generate_statistics_from_dataframe(pandas.DataFrame(columns))
+    rows = pandas.DataFrame({name: ["a", "b"] for name in ("area", "town", "city", "price")})
+    found = tfdv.generate_statistics_from_dataframe(rows)
     (split / "FeatureStats.pb").write_bytes(found.SerializeToString())
-    graph = write_graph(folder / "graph")
-    artifacts = {GRAPH: graph, ("StatisticsGen", "statistics"): split.parent}
-    (group,) = blocks_of(section_of(page_run(folder / "out", artifacts)).blocks, Group)
-    (table,) = group.blocks
-    assert group.title == f"Left out: {len(table.rows)} raw columns"
-    return {row.cells[0].text: row.cells[1].text for row in table.rows}
-
-
-def test_columns_that_are_no_input_say_what_they_hold(tmp_path: Path) -> None:
-    n = 80
-    columns = {
-        "area": [1.0] * n,
-        "city": ["a"] * n,
-        "price": [0, 1] * (n // 2),
-        "town": [None if i == 7 else f"town {i % 4}" for i in range(n)],
-        "row_id": list(range(1, n + 1)),
-        "size": [None, *np.linspace(-0.5, 2.5, n - 1)],
-        "empty": [None] * n,
-        "review": [f"the {w} food was {w} and we will come back" for w in ("good", "bad")]
-        * (n // 2),
+    artifacts = {
+        GRAPH: write_graph(tmp_path / "graph"),
+        ("StatisticsGen", "statistics"): split.parent,
     }
-    start = "no feature of the configuration uses it: "
-    assert left_out(tmp_path, columns) == {
-        "price": "the label",
-        "town": f"{start}4 different texts; 1 of {n} missing",
-        "row_id": f"{start}whole numbers from 1 to {n}",
-        "empty": "no row has a value",
-        "size": f"{start}numbers from -0.5 to 2.5; 1 of {n} missing",
-        "review": f"{start}2 different texts",
-    }
+    (group,) = blocks_of(section_of(page_run(tmp_path / "out", artifacts)).blocks, Group)
+    assert group.title == "Raw columns that are no model input: 2"
+    assert group.blocks == [Text("price, town")]
 
 
 def test_the_report_of_a_validator_that_failed_is_shown(tmp_path: Path, report: Report) -> None:
@@ -262,69 +206,3 @@ def test_a_report_that_cannot_be_read_is_named(tmp_path: Path, content: str) -> 
     (folder / "report.json").write_text(content)
     blocks = section_of(page_run(tmp_path / "out", {REPORT: folder})).blocks
     assert f"{folder / 'report.json'} cannot be read" in blocks_of(blocks, Text)[0].text
-
-
-@pytest.mark.parametrize("named", ["report.json", "."])
-def test_a_report_alone_becomes_a_page(
-    tmp_path: Path,
-    report: Report,
-    named: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """That of a pipeline without a record of runs. The artifact stays as its node wrote it."""
-    artifact = tmp_path / "report" / "7"
-    artifact.mkdir(parents=True)
-    (artifact / "report.json").write_text(report.to_json())
-    monkeypatch.chdir(tmp_path)
-    assert main(["report", str(artifact / named)]) == 0
-    page = tmp_path / "normalization.html"
-    assert capsys.readouterr().out.strip() == page.name
-    assert [each.name for each in artifact.iterdir()] == ["report.json"]
-    text = page.read_text(encoding="utf-8")
-    count = len(report.violations)
-    assert count > 1
-    assert f"<title>Normalization: {count} limits violated</title>" in text
-    assert "column &#39;never&#39;, split eval" in text
-    assert all(name in text for name in ("fare", "flat", "town"))
-
-
-def test_a_report_alone_that_is_none_is_refused(
-    tmp_path: Path,
-    report: Report,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "report.json"
-    file.write_text("{}")
-    assert main(["report", str(file)]) == 2
-    said = " ".join("".join(capsys.readouterr()).split())
-    assert f"{file} cannot be read (ValidationError). Name the report.json" in said
-    file.write_text(report.to_json())
-    assert main(["report", str(file), "--run", "20260131"]) == 2
-    assert "--run=20260131" in "".join(capsys.readouterr())
-    assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
-
-
-def test_numbers_between_0_and_1_are_not_folded(report: Report) -> None:
-    """A `min_max` column has the same ends as an indicator."""
-    columns = {column.name: column for column in report.splits[0].columns}
-    ends = {"min": 0.0, "max": 1.0}
-    assert not _holds_zero_one(columns[COLUMNS[1].name].model_copy(update=ends))
-    assert _holds_zero_one(columns["town_other"])
-
-
-def test_a_column_of_many_outputs_takes_linear_time(
-    report: Report, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No output is compared with the others, which took 12 s for 4,000 of them."""
-    wide, names = [], [f"town={i}" for i in range(200)]
-    for split in report.splits:
-        columns = tuple(split.columns[-1].model_copy(update={"name": name}) for name in names)
-        wide.append(split.model_copy(update={"columns": columns}))
-    compared = []
-    monkeypatch.setattr(ColumnStatistics, "__eq__", lambda *both: compared.append(both))
-    sources = dict.fromkeys(names, "town")
-    report_blocks(report.model_copy(update={"splits": tuple(wide), "sources": sources}))
-    assert not compared

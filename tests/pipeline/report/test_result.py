@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import pytest
 import tensorflow_model_analysis as tfma
 from frame_evaluation import evaluate_frame
@@ -60,23 +59,6 @@ def test_the_verdict_names_the_comparison(
     (line,) = lines_of(summary.show_verdict, run)
     assert line[0] == "blessed:"
     assert words in " ".join(line)
-
-
-@pytest.mark.parametrize("bounds", [{"lower_bound": 0.0}, {"upper_bound": 1.0}])
-def test_no_threshold_holds_for_an_undefined_metric(
-    write: Any, tmp_path: Path, bounds: dict[str, float]
-) -> None:
-    """TFMA's own AUC would be 0.0 here, for which each of these bounds holds."""
-    import pandas as pd
-
-    config = load_config(write(lambda c: c["evaluation"].update(thresholds={"auc": bounds})))
-    frame = pd.DataFrame({"bought": [1.0] * 8, "prediction": np.linspace(0.1, 0.9, 8)})
-    uri = evaluate_frame(config.evaluation, frame, tmp_path / "evaluation")
-    assert not tfma.load_validation_result(uri).validation_ok
-    run = result_of(config, {EVALUATION: uri, BLESSING: {"blessed": 0}})
-    assert run.verdict is not None
-    assert "auc is undefined (as when all labels are of one class)" in " ".join(run.verdict[1])
-    assert lines_of(summary.show_metrics, run)[1] == ["all", "rows", "8", "1.0000", "undefined"]
 
 
 @pytest.mark.slow

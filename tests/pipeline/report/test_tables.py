@@ -9,8 +9,6 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from pipeline.report.metrics import class_scores
-from pipeline.report.summary import MOST_CLASSES, MOST_COMPARED, classes_table
 from pipeline.report.tables import Cell, Column, Row, Table, print_table
 
 WIDTHS = (40, 60, 80, 200)
@@ -54,17 +52,3 @@ def test_names_and_values_wider_than_the_terminal_are_folded() -> None:
     assert re.sub(r"[^x]", "", text.split("\n\n")[0]).count("x") == 100
     table = Table("", [Column("name"), Column("value")], [Row([Cell("a"), Cell("y" * 90)])])
     assert printed(table, 30).count("y") == 90
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("count", [3, 40])
-def test_classes_with_long_and_wide_names(width: int, count: int) -> None:
-    names = [f"class number {each} 種類" for each in range(count)]
-    matrix = {(a, b): 1000.0 + 10 * a + b for a in range(count) for b in range(count)}
-    text = printed(classes_table(matrix, names, counted="rows"), width)
-    assert max(map(cell_len, text.splitlines())) <= width
-    printed_numbers = set(text.split())
-    for scores in list(class_scores(matrix).values())[:MOST_CLASSES]:
-        assert f"{scores.recall:.4f}" in printed_numbers
-    if count <= MOST_COMPARED:
-        assert {f"{rows:,.10g}" for rows in matrix.values()} <= printed_numbers

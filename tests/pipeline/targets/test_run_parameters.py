@@ -34,7 +34,6 @@ FIELDS = (
     "training.global_batch_size",
     "training.model.dropout",
     "training.optimizer.learning_rate",
-    "evaluation.thresholds.auc.lower_bound",
     "nodes.0.parameters.at_least",
 )
 
@@ -100,7 +99,6 @@ def test_kfps_own_parsers_take_parameters_with_types_and_defaults(texts):
     assert inputs["training_epochs"].optional
     assert inputs["data_path"].type == "String"
     assert inputs["data_path"].default == "s3://bucket/data/data.csv"
-    assert inputs["evaluation_thresholds_auc_lower_bound"].type == "Float"
     for text in texts.values():
         parsed = json_format.ParseDict(spec_of(text), pipeline_spec_pb2.PipelineSpec())
         declared = parsed.root.input_definitions.parameters
@@ -114,7 +112,6 @@ def test_the_nodes_that_depend_on_a_parameter_take_it_and_no_others(texts):
         spec = spec_of(text)
         assert taking(spec, "training_epochs") == {"Trainer"}
         assert taking(spec, "data_path") == {"ArrowExampleGen"}
-        assert taking(spec, "evaluation_thresholds_auc_lower_bound") == {"Evaluator"}
         assert taking(spec, "nodes_0_parameters_at_least") == {"RowCounter"}
     rates = "tuning={search: {optimizer.learning_rate: {values: [0.1, 0.01]}}}"
     tuned = spec_of(with_parameters("vertex", rates))
@@ -130,7 +127,6 @@ def test_the_nodes_that_depend_on_a_parameter_take_it_and_no_others(texts):
             "training.global_batch_size": 128,
             "training.optimizer.learning_rate": 1,
             "data.path": "DATA/2026/part-*.csv",
-            "evaluation.thresholds.auc.lower_bound": 0.5,
             "nodes.0.parameters.at_least": 7,
         },
         {"training.epochs": None, "data.path": "DATA/data.csv"},
@@ -176,10 +172,9 @@ def test_what_cannot_be_a_parameter_is_refused_with_the_reason():
     for field, message in (
         ("training.epoch", r"training\.epoch: a run .*did you mean .training\.epochs"),
         ("training.optimizer", r"a section or a list\. Name a field"),
-        ("evaluation.thresholds.auc.upper_bound", r"upper_bound: no value in the YAML"),
         (
             "cluster.kubeflow.retries",
-            r"retries: a run cannot set it; use one of data\.path, evaluation",
+            r"retries: a run cannot set it; use one of data\.path, ",
         ),
         ("training.workers", r"workers: a run cannot set it"),
     ):

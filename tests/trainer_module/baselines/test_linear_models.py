@@ -51,23 +51,6 @@ def test_regression_is_ridge_with_weights_of_mean_one(random, table, offset, wit
     np.testing.assert_allclose(predicted[:, 0], expected, rtol=1e-9, atol=1e-5)
 
 
-@pytest.mark.parametrize("classes", [2, 4])
-def test_classification_is_logistic_regression_with_weights_of_mean_one(random, table, classes):
-    """Reference: LogisticRegression solved to 1e-9; tolerance 1e-4 of probabilities."""
-    numbers, ids, weights = table
-    score = numbers[:, :2] @ random.normal(size=(2, classes)) + ids @ random.normal(
-        size=(4, classes)
-    )
-    labels = (score + random.gumbel(size=(ROWS, classes))).argmax(1)
-    share = weights / weights.mean()
-    scaled = StandardScaler().fit_transform(numbers, sample_weight=share)
-    reference = LogisticRegression(tol=1e-9, max_iter=5000, solver="newton-cg")
-    reference.fit(np.hstack([scaled, ids]), labels, share)
-    expected = reference.predict_proba(np.hstack([scaled, ids]))
-    shares = class_shares(np.hstack([numbers, ids]), labels, 7 * weights, classes, 6)
-    np.testing.assert_allclose(shares, expected, atol=1e-4)
-
-
 def test_a_class_without_rows_has_probability_zero(random):
     rows = np.sort(random.normal(size=(ROWS, 1)), axis=0) * 100
     labels = np.where(np.arange(ROWS) > 150, 2, 0)  # separable

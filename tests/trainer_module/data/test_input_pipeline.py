@@ -95,7 +95,7 @@ def fares(dataset):
 
 
 def test_every_row_comes_once_and_the_last_batch_is_short(examples):
-    shuffled = examples.shuffled_batches(64, shuffle_buffer_rows=1000, seed=3)(0)
+    shuffled = examples.shuffled_batches(64, shuffle_buffer_rows=1000, seed=3, rows=600)(0)
     sizes = [len(batch) for batch in fares(shuffled)]
     assert sizes == [64] * 9 + [24]
     in_order = list(itertools.chain(*fares(examples.batches(64))))
@@ -107,7 +107,7 @@ def test_every_row_comes_once_and_the_last_batch_is_short(examples):
 def test_an_epoch_is_on_the_cpu_whatever_the_device(examples):
     """An iterator is where its dataset is; on a GPU, reading several files is an internal error."""
     with tf.device("CPU:1"):
-        epoch = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)(0)
+        epoch = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3, rows=600)(0)
         assert iter(epoch)._iterator_resource.device.endswith("CPU:0")
 
 
@@ -148,7 +148,7 @@ def test_several_files_are_shuffled_as_a_whole_and_an_epoch_can_be_continued(
     many_files, buffer_rows
 ):
     examples, numbers = many_files
-    epochs = examples.shuffled_batches(64, shuffle_buffer_rows=buffer_rows, seed=3)
+    epochs = examples.shuffled_batches(64, shuffle_buffer_rows=buffer_rows, seed=3, rows=5244)
     drawn = rows(epochs(1))
     assert sorted(drawn) == list(range(sum(map(len, numbers))))
     assert rows(epochs(1).skip(7)) == drawn[7 * 64 :]
@@ -161,8 +161,8 @@ def test_sizes_by_step_cut_the_same_rows(many_files):
     examples, _ = many_files
     sizes = {0: 700, 3: 100, 40: 2000}
     for buffer_rows in (0, 10_000):
-        options = {"shuffle_buffer_rows": buffer_rows, "seed": 3}
-        epochs = examples.shuffled_batches(sizes, rows=5244, **options)
+        options = {"shuffle_buffer_rows": buffer_rows, "seed": 3, "rows": 5244}
+        epochs = examples.shuffled_batches(sizes, **options)
         in_order = rows(examples.shuffled_batches(64, **options)(1))
         for first_step, wanted in (
             (0, [700] * 3 + [100] * 31 + [44]),
@@ -181,7 +181,7 @@ def test_block_shuffle_draws_from_the_configured_number_of_rows(many_files, monk
     examples, numbers = many_files
     monkeypatch.setattr(TFRecordRows, "block_shuffle_rows", 1024)
     one_file = dataclasses.replace(examples, files=examples.files[:1])
-    drawn = rows(one_file.shuffled_batches(64, shuffle_buffer_rows=1024, seed=3)(0))
+    drawn = rows(one_file.shuffled_batches(64, shuffle_buffer_rows=1024, seed=3, rows=2000)(0))
     assert sorted(drawn) == numbers[0]
     late = [place - row for place, row in enumerate(drawn)]
     assert min(late) > -1024
@@ -202,7 +202,8 @@ def test_large_shuffles_draw_rows_one_by_one(monkeypatch, buffer_rows, columns, 
         "x": tf.io.FixedLenFeature([columns], tf.float32),
         "y": tf.io.FixedLenFeature([1], tf.float32),
     }
-    Examples(("rows",), spec, "y").shuffled_batches(8, shuffle_buffer_rows=buffer_rows, seed=3)
+    options = {"shuffle_buffer_rows": buffer_rows, "seed": 3, "rows": 8}
+    Examples(("rows",), spec, "y").shuffled_batches(8, **options)
     assert bool(calls) == many
 
 

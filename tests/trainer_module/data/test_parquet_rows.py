@@ -114,7 +114,8 @@ def test_every_nth_row(examples):
 
 
 def test_an_epoch_is_the_same_again_and_can_be_continued(examples):
-    epochs = examples.narrowed(["row"]).shuffled_batches(64, shuffle_buffer_rows=5000, seed=3)
+    options = {"shuffle_buffer_rows": 5000, "seed": 3, "rows": ROWS}
+    epochs = examples.narrowed(["row"]).shuffled_batches(64, **options)
     drawn = rows(epochs(1))
     assert sorted(drawn) == list(range(ROWS))
     assert rows(epochs(2)) != drawn == rows(epochs(1))
@@ -145,7 +146,8 @@ def test_workers_share_the_same_batches(examples):
 
 def test_an_epoch_outlives_the_function_that_returned_it(examples):
     """TensorFlow keeps weak references to the functions of a graph."""
-    iterator = iter(examples.shuffled_batches(100, shuffle_buffer_rows=10, seed=3)(0))
+    options = {"shuffle_buffer_rows": 10, "seed": 3, "rows": ROWS}
+    iterator = iter(examples.shuffled_batches(100, **options)(0))
     gc.collect()
     assert sum(len(labels) for _, labels in iterator) == ROWS
 
@@ -170,7 +172,8 @@ def test_memory_does_not_grow_with_row_groups(tmp_path):
     path = parquet_files.write_parquet(
         tmp_path / "rows.parquet", {"row": row, "y": row}, group_rows=4000
     )
-    batches = Examples((path,), spec, "y").shuffled_batches(5000, shuffle_buffer_rows=5000, seed=1)
+    options = {"shuffle_buffer_rows": 5000, "seed": 1, "rows": len(row)}
+    batches = Examples((path,), spec, "y").shuffled_batches(5000, **options)
     del row
     gc.collect()
     before, most = pa.total_allocated_bytes(), 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module.loop.callbacks import CsvLog
+from trainer_module.loop.callback import Callback
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import SavedState, TrainStep
@@ -81,7 +81,12 @@ def test_extended_run_equals_the_longer_run(tmp_path, short, long):
         loop(tmp_path / "grown", **short).fit()
 
 
-def test_checkpoint_of_another_run_is_rejected_with_the_differences(finished, tmp_path):
+class Counts(Callback):
+    def state(self):
+        return {"count": 1}
+
+
+def test_checkpoint_of_another_run_is_rejected_with_the_differences(finished):
     other_rows = tf.data.Dataset.from_tensor_slices((FEATURES + 1, LABELS))
     for change, message in [
         ({"activation": "selu"}, r"model\.dense\.activation was relu and is selu"),
@@ -94,8 +99,8 @@ def test_checkpoint_of_another_run_is_rejected_with_the_differences(finished, tm
         match = rf"was not the same as this one: .*{message}.*delete "
         with pytest.raises(ValueError, match=match):
             loop(finished, epochs=4, data=change.pop("data", None), change=change).fit()
-    with pytest.raises(ValueError, match=r"the callbacks \[\], this one has \['CsvLog'\]"):
-        loop(finished, callbacks=[CsvLog(str(tmp_path / "epochs.csv"))]).fit()
+    with pytest.raises(ValueError, match=r"the callbacks \[\], this one has \['Counts'\]"):
+        loop(finished, callbacks=[Counts()]).fit()
 
 
 @pytest.fixture(scope="module")

@@ -129,7 +129,7 @@ def test_wrong_types_are_rejected_by_the_constructor():
         ({"batches": X}, r"data is a ndarray: give a tf.data.Dataset.*tuple of arrays"),
         ({"batches": (X, LABELS["price"][:3])}, r"of the data of the evaluation have 3, 23 rows"),
         ({"batches": (X,)}, r"data is a tuple: give a tf.data.Dataset.*\(features, labels\)"),
-        ({"batches": [X, LABELS["price"]]}, r"the data of the evaluation is a list"),
+        ({"batches": [X, LABELS["price"]]}, r"data is a list"),
         ({"batches": lambda epoch: None}, r"data is a function"),
         ({"batches": dataset((X, W, W, W))}, r"a batch is .*got tuple of 4"),
     ]:

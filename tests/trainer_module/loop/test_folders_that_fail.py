@@ -6,6 +6,7 @@ Reference of each: the run whose folder never failed, bit for bit.
 from __future__ import annotations
 
 import functools
+import itertools
 import subprocess
 import time
 
@@ -13,7 +14,7 @@ import full_batch
 import keras
 import numpy as np
 import pytest
-import unreliable_files
+import tensorflow as tf
 
 from trainer_module.loop.checkpoint_folder import run_folder
 from trainer_module.loop.checkpoints import Checkpoints
@@ -34,12 +35,27 @@ def small_disk(tmp_path):
 
 
 @pytest.fixture
-def remote(tmp_path, monkeypatch):
-    """A folder of which each operation takes 1 ms and, once it is unreliable, one in 30 fails."""
-    unreliable_files.register()
-    monkeypatch.setenv("UNRELIABLE_MILLISECONDS", "1")
-    monkeypatch.setenv("UNRELIABLE_EVERY", "30")
-    return f"unreliable://{tmp_path}"
+def one_in(monkeypatch):
+    """A function that makes one in so many operations on files fail, as far folders do."""
+    every, calls = [0], itertools.count(1)
+
+    def failing(function, error):
+        @functools.wraps(function)
+        def run(*args, **options):
+            if every[0] and next(calls) % every[0] == 0:
+                raise error(None, None, "UNAVAILABLE: the folder is not there")
+            return function(*args, **options)
+
+        return run
+
+    # TensorFlow's reader of checkpoints raises another type, with the file system's text.
+    read = (tf.raw_ops, "RestoreV2", tf.errors.NotFoundError)
+    write = (tf.raw_ops, "SaveV2", tf.errors.UnavailableError)
+    names = ("makedirs", "glob", "remove", "exists")
+    others = ((tf.io.gfile, name, tf.errors.UnavailableError) for name in names)
+    for owner, name, error in (read, write, *others):
+        monkeypatch.setattr(owner, name, failing(getattr(owner, name), error))
+    return functools.partial(every.__setitem__, 0)
 
 
 @functools.cache
@@ -89,11 +105,12 @@ def test_full_disk_ends_training_with_a_message_and_loses_nothing(small_disk, tm
 
 
 @pytest.mark.slow
-def test_unreliable_remote_folder_gives_the_same_weights(remote, tmp_path, caplog):
+def test_unreliable_remote_folder_gives_the_same_weights(one_in, tmp_path, caplog):
     whole = loop(str(tmp_path / "near"))
     whole.fit()
     expected = weights(whole)
-    folder = run_folder(f"{remote}/far", {"epochs": 3})
+    one_in(7)
+    folder = run_folder(str(tmp_path / "far"), {"epochs": 3})
     loop(folder, epochs=2).fit()
     again = loop(folder)  # as another process would: from the checkpoint
     again.fit()
@@ -105,19 +122,18 @@ def test_unreliable_remote_folder_gives_the_same_weights(remote, tmp_path, caplo
     assert len(kept) == 4, kept  # two of two files each: nothing is left of what failed
 
 
-def test_lost_remote_folder_ends_training_with_a_message(remote, monkeypatch):
-    done = loop(f"{remote}/far", patience_seconds=0.3)
-    monkeypatch.setenv("UNRELIABLE_EVERY", "1")
+def test_lost_remote_folder_ends_training_with_a_message(one_in, tmp_path):
+    done = loop(str(tmp_path / "far"), patience_seconds=0.3)
+    one_in(1)
     started = time.monotonic()
-    with pytest.raises(OSError, match=r"step 1 cannot be written to unreliable://.*not there"):
+    with pytest.raises(OSError, match=r"step 1 cannot be written to .*far.*not there"):
         done.fit()
     assert time.monotonic() - started < 60
 
 
-def test_temporarily_unreadable_checkpoint_is_not_treated_as_damaged(remote, monkeypatch):
-    monkeypatch.setenv("UNRELIABLE_EVERY", "0")
-    loop(f"{remote}/far", epochs=2).fit()
-    again = loop(f"{remote}/far", patience_seconds=0.3)
-    monkeypatch.setenv("UNRELIABLE_EVERY", "1")
+def test_temporarily_unreadable_checkpoint_is_not_treated_as_damaged(one_in, tmp_path):
+    loop(str(tmp_path / "far"), epochs=2).fit()
+    again = loop(str(tmp_path / "far"), patience_seconds=0.3)
+    one_in(1)
     with pytest.raises(OSError, match=r"ckpt-6-1 cannot be read now .*not there"):
         again.fit()

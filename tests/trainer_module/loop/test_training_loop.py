@@ -229,7 +229,7 @@ def test_an_output_may_have_no_weights_in_any_data(float64):
     batch = (features, labels, pair(weights, None))
     dataset = tf.data.Dataset.from_tensor_slices(batch).batch(8)
     arrays = {"batch_size": 8, "shuffle": False}
-    for data, options in (([batch], {}), (batch, arrays), (dataset, {})):
+    for data, options in ((batch, arrays), (dataset, {})):
         model.set_weights(start)
         evaluate = Evaluation(model, loss, dataset)
         loop = TrainingLoop(

@@ -83,18 +83,25 @@ REFERENCES = {
 }
 
 
-def evaluation(strategy, kind, names_or_metrics, *, weighted):
+def evaluation_of(strategy, kind, names, labels, scores, weights=None):
     """An Evaluation of a model that gives the scores as they are."""
-    outputs = 1 if kind == "binary" else CLASSES
     with strategy.scope():
-        inputs = keras.Input((outputs,))
+        inputs = keras.Input((scores.shape[1],))
         model = keras.Model(inputs, keras.layers.Identity()(inputs))
-        metrics = [
-            m if not isinstance(m, str) else create_metric(m, kind) for m in names_or_metrics
-        ]
-    rows = (SCORES[:, :outputs], LABELS[kind], *([WEIGHTS] if weighted else []))
-    data = tf.data.Dataset.from_tensor_slices(rows).batch(BATCH)
+        metrics = [create_metric(m, kind) if isinstance(m, str) else m() for m in names]
+    data = batches(labels, scores, weights)
     return Evaluation(model, LOSS[kind], data, metrics=metrics, strategy=strategy)
+
+
+def batches(labels, scores, weights=None):
+    rows = (scores.astype("float32"), labels[:, None], *([] if weights is None else [weights]))
+    return tf.data.Dataset.from_tensor_slices(rows).batch(BATCH)
+
+
+def evaluation(strategy, kind, metrics, *, weighted):
+    scores = SCORES[:, : 1 if kind == "binary" else CLASSES]
+    weights = WEIGHTS if weighted else None
+    return evaluation_of(strategy, kind, metrics, LABELS[kind][:, 0], scores, weights)
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass"])
@@ -120,9 +127,8 @@ def test_metrics_are_those_of_all_rows_at_once(strategies, name, kind, weighted)
 
 def test_a_result_per_class_has_a_name_per_class(strategies):
     """Reference: scikit-learn, tolerance 2e-6."""
-    with strategies["mirrored2"].scope():
-        per_class = OneHotLabels(keras.metrics.F1Score(name="f1"))
-    found = evaluation(strategies["mirrored2"], "multiclass", [per_class], weighted=True)()
+    per_class = [lambda: OneHotLabels(keras.metrics.F1Score(name="f1"))]
+    found = evaluation(strategies["mirrored2"], "multiclass", per_class, weighted=True)()
     expected = reference.f1_score(
         LABELS["multiclass"][:, 0], SCORES.argmax(1), average=None, sample_weight=WEIGHTS
     )
@@ -137,7 +143,7 @@ def test_metrics_that_would_be_wrong_are_rejected(strategies):
         ("binary", lambda: keras.metrics.BinaryIoU(), r"counts in int64.*dtype='float32'"),
     ]:
         with pytest.raises(ValueError, match=message):
-            evaluation(strategies["one_device"], kind, [make()], weighted=True)()
+            evaluation(strategies["one_device"], kind, [make], weighted=True)()
 
 
 def test_unknown_metric_names_are_rejected():
@@ -174,22 +180,6 @@ def test_metric_that_fails_in_a_graph_is_named():
 
 
 NAMES = ("auc", "precision", "recall", "f1_score", "accuracy")
-
-
-def evaluation_of(strategy, kind, names, labels, scores, weights=None):
-    """An Evaluation of a model that gives the scores as they are."""
-    with strategy.scope():
-        inputs = keras.Input((scores.shape[1],))
-        model = keras.Model(inputs, keras.layers.Identity()(inputs))
-        metrics = [create_metric(name, kind) if isinstance(name, str) else name() for name in names]
-    loss = "binary_crossentropy" if kind == "binary" else "sparse_categorical_crossentropy"
-    data = batches(labels, scores, weights)
-    return Evaluation(model, loss, data, metrics=metrics, strategy=strategy)
-
-
-def batches(labels, scores, weights=None):
-    rows = (scores.astype("float32"), labels[:, None], *([] if weights is None else [weights]))
-    return tf.data.Dataset.from_tensor_slices(rows).batch(5)
 
 
 def undefined(found):

@@ -1,14 +1,11 @@
-"""A run that kills itself: `python killed_loop.py FOLDER STEP`, and the same in this process.
+"""A run that ends itself, and that has everything that keeps state.
 
-It has everything that keeps state: a new order for each epoch, dropout, a moving average, the best
-weights, callbacks of Keras.
+A new order for each epoch, dropout, a moving average, the best weights, callbacks of Keras.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import sys
 from pathlib import Path
 
 import keras
@@ -16,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module.loop.callback import Callback
-from trainer_module.loop.callbacks import CsvLog, EarlyStopping
+from trainer_module.loop.callbacks import EarlyStopping
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
@@ -67,28 +64,23 @@ def parts(strategy=None):
 
 
 def run(folder, *more, made=None, data=None, epochs=4, **options):
-    """Train to the end; return the result, all variables, and the table of the epochs."""
+    """Train to the end; return the result and all variables."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     step, evaluate = made or parts()
     keras.utils.set_random_seed(2)  # the order of the rows depends on it
     with step.strategy.scope():
         stopping = EarlyStopping(step.model, patience_epochs=99)
     plateau = keras.callbacks.ReduceLROnPlateau(patience=0, factor=0.5, min_delta=10.0)
-    table = Path(folder, "epochs.csv")
     result = TrainingLoop(
         step,
         shuffled() if data is None else data(),
         epochs=epochs,
         steps_per_loop=1,
         evaluate=evaluate,
-        callbacks=[plateau, CsvLog(str(table)), stopping, *more],
+        callbacks=[plateau, stopping, *more],
         checkpoints=Checkpoints(f"{folder}/saved", step, every_steps=3, share_of_time=None),
         progress=False,
         **options,
     ).fit()
     kept = (*step.model.variables, *step.optimizer.variables, *step.state())
-    return result, [v.numpy() for v in kept], table.read_text()
-
-
-if __name__ == "__main__":
-    run(sys.argv[1], EndsAt(int(sys.argv[2]), signal.SIGKILL))
+    return result, [v.numpy() for v in kept]

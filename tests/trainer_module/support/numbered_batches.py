@@ -34,7 +34,6 @@ def unknown(count: int, *, endless: bool = False) -> tf.data.Dataset:
 kinds = {
     "known": known,
     "unknown": unknown,
-    "endless": lambda count: known(count).repeat(),
     "filtered": lambda count: known(count).repeat().filter(lambda x, y: True),
     "endless_generator": lambda count: unknown(count, endless=True),
 }

@@ -15,13 +15,6 @@ def fare_only(context) -> keras.Model:
     return keras.Model({"fare_scaled": fare}, output)
 
 
-def compiled(context) -> keras.Model:
-    """Comes from a pipeline that calls `fit`."""
-    model = fare_only(context)
-    model.compile("sgd", "huber")
-    return model
-
-
 def not_a_model(context) -> str:
     """A mistake."""
     return "a model"

@@ -23,7 +23,6 @@ from trainer_module.tfx.export import (
     _argument_names,
     _input_checks,
     _to_parsed,
-    _unused_columns,
     export_model,
 )
 from trainer_module.tfx.label_names import LabelNames
@@ -199,30 +198,6 @@ def test_argument_names_of_raw_are_what_tensorflow_accepts_and_unique():
         "from": "from_",
         "self": "self_",
     }
-
-
-def test_unused_columns_are_found_without_tracing(exported, monkeypatch):
-    """Reference: what the layer gives when it is traced without each column."""
-    import tensorflow_transform as tft
-
-    data, model, _ = exported
-    output = tft.TFTransformOutput(data.graph)
-    layer, spec, needed = output.transform_features_layer(), output.raw_feature_spec(), model.input
-
-    def gives_all(without):
-        given = {}
-
-        def trace(examples):
-            present = {name: feature for name, feature in spec.items() if name != without}
-            given.update(layer(tf.io.parse_example(examples, present)))
-
-        tf.function(trace, autograph=False).get_concrete_function(tf.TensorSpec([None], tf.string))
-        return set(needed) <= set(given)
-
-    expected = tuple(name for name in spec if gives_all(name))
-    assert "tips" in expected
-    monkeypatch.setattr(layer, "call", None)
-    assert _unused_columns(layer, spec, list(needed)) == expected
 
 
 def column(name: str, kind: str, position: int, **more: Any) -> Column:
