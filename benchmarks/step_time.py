@@ -3,14 +3,17 @@
 Who does the same work in the same process, in turns:
 
 - **Keras `fit`** with `gradient_accumulation_steps=K` on batches of one micro-batch, at the best of
-  `steps_per_execution` 1, K and 10 K. At most 0.65 of its time is wanted; each row says what share
-  of it the full batch takes.
+  `steps_per_execution` 1, K and 10 K, with XLA and without. At most 0.65 of its time is wanted;
+  each row says what share of it the full batch takes.
 - **Full batch**: a hand-written `tf.function` that takes the rows of the window at once (if they
-  fit into memory). At most 1.15 of its time is wanted where arithmetic decides: everywhere but with
-  the small MLP, whose whole step takes less than a millisecond.
+  fit into memory), the better of with XLA and without. At most 1.15 of its time is wanted where
+  arithmetic decides: everywhere but with the small MLP, whose whole step takes less than a
+  millisecond, and 1.2 of recurrent layers.
+- **Ours with XLA** and **ours without**: `jit_compile` true and false. By default XLA is on for
+  recurrent layers, and on a GPU.
 - **Ours, one by one**: one pass per micro-batch. By default ours takes up to four small
   ones in one pass, and has up to two passes under way, while all of it holds less than 128 MiB; on
-  a GPU up to 32 in one pass, while it holds less than 256 MiB.
+  a GPU up to 32 in one pass, while it holds less than 1/64 of its memory.
 - **Accumulation by hand**: one `tf.function` that adds up the micro-batches' gradients in a loop of
   the graph and applies them, without weights, ragged rows or a check of anything; what
   micro-batches of this size cost on this machine, whoever runs them.
@@ -22,8 +25,8 @@ Who does the same work in the same process, in turns:
 - **Eager loop**: the same without `tf.function`.
 
 All have the same weights to begin with, rows, order of rows, optimizer (Adam) and cached tf.data
-input; before anything is timed, the weights after 10 steps must agree. None uses XLA, which is
-Keras' own choice on a CPU (`jit_compile="auto"`); `--only ours_jit,keras_jit` measures both with.
+input; before anything is timed, the weights after 10 steps must agree. What is done by hand, but
+for the full batch, is without XLA.
 On a GPU two larger models take the place of those with halved micro-batches.
 Micro-batches have 32 rows (small MLP), 64 (medium MLP, convolution) or 16 (transformer block)
 unless a row says otherwise. tf.data's autotuner is off for all: with it the end of `fit` waits for
@@ -63,8 +66,9 @@ from trainer_module.window import spec as passes
 
 NAMES = {
     "keras": "Keras fit",
-    "keras_jit": "Keras fit",
     "full": "full batch",
+    "ours_jit": "ours with XLA",
+    "ours_plain": "ours without XLA",
     "one_by_one": "ours, one by one",
     "hand": "accumulation by hand",
     "alone": "gradients alone",
@@ -75,16 +79,19 @@ WORKLOADS = {**MODELS, **RECURRENT, **HALVED, **ON_GPU}
 # The largest ratio wanted, by baseline and model.
 LIMITS = {
     "keras": dict.fromkeys(WORKLOADS, 0.65),
-    "keras_jit": {},
-    "full": {**dict.fromkeys({*WORKLOADS} - {"small"}, 1.15), **dict.fromkeys(RECURRENT, 1.5)},
+    "full": {**dict.fromkeys({*WORKLOADS} - {"small"}, 1.15), **dict.fromkeys(RECURRENT, 1.2)},
+    "ours_jit": {},
+    "ours_plain": {},
     "one_by_one": {},
     "hand": {},
     "alone": {},
     "loop": {"small": 0.3, "medium": 0.6},
     "eager": {},
 }
-CONTENDERS = ("ours", "keras", "full", "one_by_one", "hand", "alone", "loop", "eager")
-WITH_XLA = ("ours_jit", "keras_jit")
+CONTENDERS = (
+    *("ours", "ours_jit", "ours_plain", "keras", "keras_jit", "full", "full_jit"),
+    *("one_by_one", "hand", "alone", "loop", "eager"),
+)
 # Every measurement takes a multiple of it: steps_per_execution = 10 K then takes whole windows.
 STEPS = 10
 WINDOWS_OF_DATA = 4
@@ -97,8 +104,7 @@ def main() -> None:
     usual = (*MODELS, *RECURRENT, *(ON_GPU if gpu else HALVED))
     parser.add_argument("--models", type=_names, default=usual, help=",".join(WORKLOADS))
     parser.add_argument("--windows", type=_numbers, default=(8, 16), help="micro-batches: 8,16")
-    known = ",".join((*CONTENDERS, *WITH_XLA))
-    parser.add_argument("--only", type=_names, default=CONTENDERS, help=known)
+    parser.add_argument("--only", type=_names, default=CONTENDERS, help=",".join(CONTENDERS))
     arguments = parser.parse_args()
     models, windows = arguments.models, arguments.windows
     processes, rounds = arguments.processes, arguments.runs
@@ -118,35 +124,41 @@ def main() -> None:
 
 
 def comparisons(model: str, window: int, times: dict[str, list[float]]) -> list[Row]:
-    """Returns a row per baseline; Keras is taken at its best steps_per_execution."""
+    """Returns a row per baseline, each at its best: steps_per_execution, with XLA or without."""
     rows = []
     for name, limits in LIMITS.items():
-        mine = f"ours{'_jit' if name.endswith('_jit') else ''}"
-        found = {key: values for key, values in times.items() if key.split("/")[0] == name}
-        if mine not in times or not found:
+        best = _best(name, times)
+        if "ours" not in times or best is None:
             continue
-        best = min(found, key=lambda key: statistics.median(found[key]))
-        _, _, steps = best.partition("/")
-        details = [f"steps_per_execution={steps}"] if steps else []
-        what = f"{TITLES[model]}, K = {window}{', XLA' if name.endswith('_jit') else ''}"
+        kind, _, steps = best.partition("/")
+        details = ["XLA"] if kind == f"{name}_jit" else []
+        details += [f"steps_per_execution={steps}"] if steps else []
+        what = f"{TITLES[model]}, K = {window}"
         limit = limits.get(model)
-        if name == "keras" and "full" in times:
-            share = _median_ratio(times["full"], found[best])
+        full = _best("full", times)
+        if name == "keras" and full is not None:
+            share = _median_ratio(times[full], times[best])
             details.append(f"the full batch takes {share:.2f} of it")
         if name == "full" and "alone" in times:
-            share = _median_ratio(times["alone"], times["full"])
+            share = _median_ratio(times["alone"], times[best])
             details.append(f"gradients alone take {share:.2f} of it")
         rows.append(
             Row(
                 what=what,
                 baseline_name=NAMES[name],
-                ours=times[mine],
-                baseline=found[best],
+                ours=times["ours"],
+                baseline=times[best],
                 limit=None if limit is None else Limit(limit),
                 detail=", ".join(details),
             )
         )
     return rows
+
+
+def _best(name: str, times: dict[str, list[float]]) -> str | None:
+    """Returns the fastest contender of a name, with XLA or without; None if there is none."""
+    found = [key for key in times if key.split("/")[0] in (name, f"{name}_jit")]
+    return min(found, key=lambda key: statistics.median(times[key]), default=None)
 
 
 def cell(model: str, window: int, *, rounds: int, only: Sequence[str]) -> dict[str, list[float]]:
@@ -190,7 +202,7 @@ def check_same_work(workload: Workload, made: dict[str, tuple[keras.Model, Conte
 
 
 def ours(
-    workload: Workload, window: int, *, jit: bool = False, one_by_one: bool = False
+    workload: Workload, window: int, *, jit: bool | str = "auto", one_by_one: bool = False
 ) -> tuple[keras.Model, Contender]:
     """TrainStep.run, as TrainingLoop calls it."""
     model = workload.model()
@@ -228,23 +240,26 @@ def keras_fit(
     return model, Contender(run, STEPS)
 
 
-def full(workload: Workload, window: int) -> tuple[keras.Model, Contender]:
+def full(workload: Workload, window: int, *, jit: bool = False) -> tuple[keras.Model, Contender]:
     """All rows of the window at once, many steps per call."""
     model, optimizer = workload.model(), _optimizer()
     optimizer.build(model.trainable_variables)
     loss_fn = keras.losses.get(workload.loss)
     batches = iter(_batches(workload, window, workload.micro_batch_rows * window))
 
+    @tf.function(jit_compile=jit)
+    def step(features: Any, labels: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(loss_fn(labels, model(features, training=True)))
+        optimizer.apply(
+            tape.gradient(loss, [v.value for v in model.trainable_variables]),
+            model.trainable_variables,
+        )
+
     @tf.function
     def train(steps: tf.Tensor) -> None:
         for _ in tf.range(steps):
-            features, labels = next(batches)
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean(loss_fn(labels, model(features, training=True)))
-            optimizer.apply(
-                tape.gradient(loss, [v.value for v in model.trainable_variables]),
-                model.trainable_variables,
-            )
+            step(*next(batches))
 
     return model, Contender(lambda steps: train(tf.constant(steps)), STEPS)
 
@@ -338,7 +353,9 @@ MAKERS: dict[str, Callable[..., tuple[keras.Model, Contender]]] = {
     "ours": ours,
     "one_by_one": functools.partial(ours, one_by_one=True),
     "ours_jit": functools.partial(ours, jit=True),
+    "ours_plain": functools.partial(ours, jit=False),
     "full": full,
+    "full_jit": functools.partial(full, jit=True),
     "hand": hand,
     "alone": functools.partial(hand, accumulate=False),
     "loop": loop,
