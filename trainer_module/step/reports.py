@@ -110,9 +110,8 @@ def non_finite_error(
             else ""
         )
         + "; the variables are those of the step before. Look for NaN or infinite values in the "
-        "features, labels and weights, for weights below 0, and for ids and classes that the model "
-        "does not have (an error of their own without XLA on a CPU); lower the learning rate or "
-        + advice
+        "features, labels and weights, and for weights below 0; with XLA or on a GPU, for ids and "
+        "classes that the model does not have; lower the learning rate or " + advice
     )
 
 

@@ -248,11 +248,7 @@ class Passes:
             return _loop(full, add, total, parallel_passes=self.parallel)
 
         def one_pass() -> list[tf.Tensor]:
-            sums = self._of_rows(0, batch, inputs)
-            with phase_scope("backward"):
-                sums = _with_tables(sums, zeros)
-                total = _add(zeros, sums, rows, self.spec, inputs.measures_noise)
-            return present_leaves(total)
+            return present_leaves(self._plus(zeros, 0, batch, rows, inputs, is_only=True))
 
         known = present_leaves(batch)[0].shape[0]
         if known is not None and 0 < known <= size:
@@ -263,11 +259,6 @@ class Passes:
         otherwise = _one_operation(lambda: present_leaves(many_passes()))
         return with_leaves(zeros, tf.cond(is_one, one_pass, otherwise))
 
-    def _of_rows(self, index: Index, part: Batch, inputs: StepInputs) -> MicroBatchGradients:
-        at = inputs._replace(random_position=(*inputs.random_position, index))
-        with phase_scope("forward"):
-            return self.gradients(self.spec, Batch(*part), at, separate=self.description.separate)
-
     def _plus(
         self,
         total: GradientSum,
@@ -275,9 +266,16 @@ class Passes:
         part: Batch,
         rows: tf.Tensor | int,
         inputs: StepInputs,
+        *,
+        is_only: bool = False,
     ) -> GradientSum:
-        sums = self._of_rows(index, part, inputs)
+        """Return the sums of a pass added to a total, which is zero if it is the only pass."""
+        at = inputs._replace(random_position=(*inputs.random_position, index))
+        with phase_scope("forward"):
+            sums = self.gradients(self.spec, Batch(*part), at, separate=self.description.separate)
         with phase_scope("backward"):
+            if is_only:
+                sums = _with_tables(sums, total)
             return _add(total, sums, rows, self.spec, inputs.measures_noise)
 
     def _add_rest(
