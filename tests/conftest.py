@@ -15,6 +15,8 @@ import pytest
 # TF_USE_LEGACY_KERAS=1 where nothing is set, and `import keras` and tf.keras would then differ.
 os.environ["TF_USE_LEGACY_KERAS"] = "0"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Each of many child processes would compile the packages again: a second of processor time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A busy machine is slow: no test fails for that.
 _PATIENT = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}

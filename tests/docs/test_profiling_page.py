@@ -1,6 +1,6 @@
 """docs/profiling.md: its program prints tables of the page's form; its parts are those of the code.
 
-The numbers are times, so only words are compared. Its command: tests/e2e/test_profile.py.
+The numbers are times, so only words are compared. Its command: tests/e2e/test_taxi.py.
 """
 
 from __future__ import annotations

@@ -1,20 +1,13 @@
-"""Whole pipelines as a user starts them: one process each, on real data."""
+"""The taxi example, run once as a user starts it; other runs share this process's imports."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, TAXI, Result, run_command, run_pipeline
-
-
-def run_readme(line: str) -> Result:
-    """Runs a line of the README in a shell whose `python` is the environment's."""
-    path = f"{ROOT / '.venv' / 'bin'}:/usr/bin:/bin"
-    return run_command("sh", "-c", line, environment={"PATH": path})
+from command_line import ROOT, TAXI, Result, run_line, run_pipeline
 
 
 @dataclass(frozen=True)
@@ -41,18 +34,6 @@ class Retrained:
 
 
 @pytest.fixture(scope="session")
-def pipeline() -> Callable[..., Result]:
-    """`python -m pipeline ...` as a function."""
-    return run_pipeline
-
-
-@pytest.fixture(scope="session")
-def command() -> Callable[..., Result]:
-    """Any command as a function."""
-    return run_command
-
-
-@pytest.fixture(scope="session")
 def taxi(tmp_path_factory: pytest.TempPathFactory) -> TaxiRun:
     folder = tmp_path_factory.mktemp("taxi") / "out"
     result = run_pipeline("run", "--config", TAXI, f"--set=output.folder={folder}")
@@ -73,10 +54,4 @@ def retrained(taxi: TaxiRun) -> Retrained:
     changes = (*changes, f"'{explain}'")
     line = " ".join([line.strip(), *(f"--set={change}" for change in changes)])
     before = taxi.pushed
-    return Retrained(line, run_readme(line), before, taxi.pushed)
-
-
-@pytest.fixture(scope="session")
-def readme_command() -> Callable[[str], Result]:
-    """A line of the README in a shell, as a function."""
-    return run_readme
+    return Retrained(line, run_line(line), before, taxi.pushed)

@@ -5,8 +5,6 @@ Reference: NumPy in float64 on the examples of the train split; tolerance 1e-6 r
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import re
 from pathlib import Path
@@ -14,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import ROOT, run_here
 from parquet_examples import read_rows
 
-from pipeline.cli.cli import main
-
 pytestmark = pytest.mark.slow
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "normalisation.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "normalisation.md").read_text("utf-8")
 
 
 def examples(folder: Path) -> list[Any]:
@@ -34,17 +31,13 @@ def column(rows: list[Any], name: str) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def explained(taxi) -> dict[str, Any]:
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        assert main(["features", "explain", "--config", str(taxi.folder), "--json"]) == 0
-    text = printed.getvalue()
+    text = run_here("features", "explain", "--config", taxi.folder, "--json").output
     return {record["column"]: record for record in json.loads(text[text.index("[\n") :])}
 
 
 @pytest.fixture(scope="module")
-def table(taxi, pipeline) -> Any:
-    """The command as a person calls it."""
-    result = pipeline("features", "explain", "--config", taxi.folder)
+def table(taxi) -> Any:
+    result = run_here("features", "explain", "--config", taxi.folder)
     assert result.code == 0, result.output
     return result
 
@@ -111,6 +104,7 @@ def test_the_page_s_program_prints_the_same_chains(taxi, explained, capsys):
     ]
 
 
-def test_what_did_not_run_cannot_be_explained(tmp_path, capsys):
-    assert main(["features", "explain", "--config", str(tmp_path)]) == 2
-    assert "no metadata.sqlite there" in capsys.readouterr().err
+def test_what_did_not_run_cannot_be_explained(tmp_path):
+    result = run_here("features", "explain", "--config", tmp_path)
+    assert result.code == 2
+    assert "no metadata.sqlite there" in result.output

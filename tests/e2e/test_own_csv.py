@@ -15,17 +15,39 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
+from command_line import ROOT, run_here, run_line, run_pipeline
 from parquet_examples import read_rows
-
-from pipeline.cli.cli import main
 
 pytestmark = pytest.mark.slow
 
 ROWS = 1_500
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
 (TUNING,) = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+
+CONFIG = """
+name: houses
+data: {path: houses.csv}
+features:
+  groups:
+    - {name: size, columns: [area m2], impute: mean, missing_indicator: true, scale: z_score}
+    - {name: rooms, columns: [rooms], encode: {bucketize: {buckets: 4}}}
+    - {name: town, columns: [town], encode: {vocabulary: {top_k: 3}}}
+  label: {column: price, kind: regression}
+  passthrough: [house, note, height]  # a key, and what is not in every row
+training:
+  global_batch_size: 100
+  micro_batch_size: 30  # no divisor of 100, nor of what is left at an epoch's end
+  epochs: 8
+  strategy: mirrored
+  logical_devices: 2
+  intra_op_threads: 1
+  optimizer: {name: adamw, learning_rate: 0.02}
+  early_stopping: {monitor: loss, patience_epochs: 4}
+evaluation:
+  slices: [town]
+  thresholds: {mean_absolute_error: {upper_bound: 60.0}}
+output: {folder: out}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -42,53 +64,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         writer.writerow(["house", "area m2", "rooms", "town", "note", "height", "price"])
         for i in range(ROWS):
             size = ("", "nan", "inf", "-inf")[i % 4] if i % 25 < 2 else f"{area[i]:.2f}"
-            writer.writerow(
-                [
-                    i,
-                    size,
-                    "" if i % 11 == 0 else rooms[i],
-                    town[i],
-                    "" if i % 5 == 0 else f'say "hi", {i} times',
-                    "" if i % 3 == 0 else f"{i / 8:.3f}",
-                    f"{price[i]:.3f}",
-                ]
-            )
-    config = {
-        "name": "houses",
-        "data": {"path": "houses.csv"},
-        "features": {
-            "groups": [
-                {
-                    "name": "size",
-                    "columns": ["area m2"],
-                    "impute": "mean",
-                    "missing_indicator": True,
-                    "scale": "z_score",
-                },
-                {"name": "rooms", "columns": ["rooms"], "encode": {"bucketize": {"buckets": 4}}},
-                {"name": "town", "columns": ["town"], "encode": {"vocabulary": {"top_k": 3}}},
-            ],
-            "label": {"column": "price", "kind": "regression"},
-            "passthrough": ["house", "note", "height"],  # a key, and what is not in every row
-        },
-        "training": {
-            "global_batch_size": 100,
-            "micro_batch_size": 30,  # no divisor of 100, nor of what is left at an epoch's end
-            "epochs": 8,
-            "strategy": "mirrored",
-            "logical_devices": 2,
-            "intra_op_threads": 1,
-            "optimizer": {"name": "adamw", "learning_rate": 0.02},
-            "early_stopping": {"monitor": "loss", "patience_epochs": 4},
-        },
-        **yaml.safe_load(TUNING),
-        "evaluation": {
-            "slices": ["town"],
-            "thresholds": {"mean_absolute_error": {"upper_bound": 60.0}},
-        },
-        "output": {"folder": "out"},
-    }
-    (folder / "pipeline.yaml").write_text(yaml.safe_dump(config))
+            note = "" if i % 5 == 0 else f'say "hi", {i} times'
+            height = "" if i % 3 == 0 else f"{i / 8:.3f}"
+            number = "" if i % 11 == 0 else rooms[i]
+            writer.writerow([i, size, number, town[i], note, height, f"{price[i]:.3f}"])
+    (folder / "pipeline.yaml").write_text(CONFIG + TUNING)
     return folder
 
 
@@ -100,7 +80,7 @@ def shown_trials() -> list:
 
 
 @pytest.fixture(scope="module")
-def interrupted(folder, pipeline) -> tuple[int, str]:
+def interrupted(folder) -> tuple[int, str]:
     """The run, stopped by Ctrl-C in Transform: its exit code and what it printed.
 
     Before that, a second one is refused.
@@ -118,7 +98,7 @@ def interrupted(folder, pipeline) -> tuple[int, str]:
     for line in process.stdout:
         printed.append(line)
         if "ExampleValidator: done" in line:
-            second = pipeline("run", "--config", folder / "pipeline.yaml")
+            second = run_here("run", "--config", folder / "pipeline.yaml")
             assert second.code == 4, second.output
             assert f"process {process.pid} on " in second.output
             time.sleep(3)  # into Transform, whose Beam pipeline then runs
@@ -129,14 +109,14 @@ def interrupted(folder, pipeline) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def result(folder, interrupted, pipeline):
+def result(folder, interrupted):
     """The same command again, to its end."""
-    return pipeline("run", "--config", folder / "pipeline.yaml")
+    return run_pipeline("run", "--config", folder / "pipeline.yaml")
 
 
-def test_the_command_at_the_end_runs_as_pasted(result, readme_command):
+def test_the_command_at_the_end_runs_as_pasted(result):
     (line,) = result.lines("predict   ")
-    asked = readme_command(line.removeprefix("predict").strip())
+    asked = run_line(line.removeprefix("predict").strip())
     assert asked.code == 0, asked.output
     assert "prediction" in asked.output
 
@@ -152,7 +132,7 @@ def test_ctrl_c_leaves_a_store_that_the_next_run_goes_on_with(interrupted, resul
     assert how["Transform"] == how["Pusher"] == "run"
 
 
-def test_from_csv_to_predictions(folder, interrupted, result, capfd):
+def test_from_csv_to_predictions(folder, interrupted, result):
     assert result.code == 0, result.output
     assert f"{ROWS:,} rows" in interrupted[1]
     assert result.lines("town=Tromsø")
@@ -171,11 +151,12 @@ def test_from_csv_to_predictions(folder, interrupted, result, capfd):
     check_what_is_passed_through(folder / "out")
 
     output = folder / "predictions.csv"
-    model, rows = str(folder / "out" / "serving_model"), str(folder / "houses.csv")
-    assert main(["predict", "--model", model, "--data", rows, "--output", str(output)]) == 0
+    model, rows = folder / "out" / "serving_model", folder / "houses.csv"
+    asked = run_here("predict", "--model", model, "--data", rows, "--output", output)
+    assert asked.code == 0
     with (folder / "houses.csv").open(newline="", encoding="utf-8") as stream:
         rare = sum(row["town"] == "Å" for row in csv.DictReader(stream))
-    assert f"not in the training data: town ({rare} rows, such as 'Å')" in capfd.readouterr().err
+    assert f"not in the training data: town ({rare} rows, such as 'Å')" in asked.output
     with output.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     predicted = np.array([float(row["prediction"]) for row in rows])
@@ -197,7 +178,7 @@ def check_what_is_passed_through(output: Path) -> None:
     }
 
 
-def test_a_constant_label_is_refused_by_name(folder, capfd):
+def test_a_constant_label_is_refused_by_name(folder):
     text = (folder / "houses.csv").read_text(encoding="utf-8").splitlines()
     lines = [text[0], *(line.rpartition(",")[0] + ",5.0" for line in text[1:])]
     (folder / "flat.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -209,8 +190,8 @@ def test_a_constant_label_is_refused_by_name(folder, capfd):
         "training.intra_op_threads": "null",
     }
     overrides = [f"--set={name}={value}" for name, value in changes.items()]
-    assert main(["run", "--config", str(folder / "pipeline.yaml"), *overrides]) == 2
-    output = "".join(capfd.readouterr())
-    assert "column 'price' of" in output
-    assert "is constant (value 5.0 in all rows of the train split)" in output
+    refused = run_here("run", "--config", folder / "pipeline.yaml", *overrides)
+    assert refused.code == 2
+    assert "column 'price' of" in refused.output
+    assert "is constant (value 5.0 in all rows of the train split)" in refused.output
     assert not (folder / "flat" / "artifacts").exists()

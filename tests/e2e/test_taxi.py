@@ -10,14 +10,16 @@ import pty
 import re
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet
 import pytest
+import yaml
 from attribution_files import check_attributions
-from command_line import TAXI
+from command_line import ROOT, TAXI, call_here, run_here
 from run_inputs import blocks_of, texts_of
 from sklearn.metrics import roc_auc_score
 
@@ -31,7 +33,7 @@ from pipeline.report.tables import Table
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
+PROFILING = (ROOT / "docs" / "profiling.md").read_text(encoding="utf-8")
 DATA = "package://tfx/examples/chicago_taxi_pipeline/data/simple/data.csv"
 NODES = [
     "ArrowExampleGen",
@@ -257,20 +259,60 @@ def test_explain_shows_the_strongest_columns_and_writes_rows(retrained, taxi):
 def test_a_failing_node_says_why_in_its_own_words(taxi):
     changes = (f"output.folder={taxi.folder}", "normalization.z_score.max_abs_mean=0")
     changes = [f"--set={change}" for change in (*changes, "normalization.ignore=[]")]
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline", "run", TAXI, *changes, "--json", "--quiet"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[1].startswith("NormalizationValidator failed after")
-    error = json.loads(done.stdout)["error"]
+    code, printed = result = run_here("run", TAXI, *changes, "--json", "--quiet")
+    assert code == 1
+    assert result.lines("NormalizationValidator failed after")
+    error = json.loads(printed[printed.index("{\n") :])["error"]
     assert error["node"] == "NormalizationValidator"
     assert error["exit_code"] == 1
     assert "normalization.z_score.max_abs_mean" in error["message"]
-    assert error["message"] in done.stderr
-    assert f"Log: {error['log']}" in done.stderr
+    assert error["message"] in printed.partition("{\n")[0]
+    assert f"Log: {error['log']}" in printed
     assert "Traceback" in Path(error["log"]).read_text(encoding="utf-8")
-    assert "Traceback" not in done.stderr + done.stdout
+    assert "Traceback" not in printed
+
+
+def test_the_command_of_the_page_of_profiles(taxi):
+    """The numbers are times: words count."""
+    (shown,) = re.findall(r"```console\n\$ python -m pipeline (profile.*)\n", PROFILING)
+    assert shown == f"profile --config {TAXI.relative_to(ROOT)}"
+    before = sorted(taxi.folder.rglob("*"))
+    result = run_here("profile", "--config", TAXI, f"--set=output.folder={taxi.folder}")
+    assert result.code == 0, result.output
+    (title,) = re.findall(r"^50 steps of \d+ rows on 1 replica.*$", PROFILING, flags=re.MULTILINE)
+    assert title in result.output
+    found = {}
+    for line in result.output.partition("wall time")[0].splitlines():
+        if numbers := re.fullmatch(r"([a-z ]+?) +([\d,.]+) +([\d.]+)%", line):
+            found[numbers[1]] = float(numbers[3])
+    assert {"reading", "forward", "backward", "update", "host overhead"} <= found.keys()
+    assert sum(found.values()) == pytest.approx(100, abs=1)
+    assert sorted(taxi.folder.rglob("*")) == before
+
+
+def test_tfx_s_own_command_line_creates_and_runs_the_pipeline(taxi, tmp_path, monkeypatch):
+    """Through pipeline/local_runner.py, which TFX starts as a process."""
+    (program,) = entry_points(group="console_scripts", name="tfx")
+    config = yaml.safe_load(TAXI.read_text())
+    # The folder of the run that the other tests look at: its nodes come from the cache.
+    config["output"]["folder"] = str(taxi.folder)
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("TFX_LARGEBATCH_CONFIG", str(file))
+    monkeypatch.setenv("LOCAL_HOME", str(tmp_path / "home"))
+    # As after activation: tfx calls `pip` and `python`.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+
+    def tfx(*arguments: str) -> str:
+        done = call_here(lambda: program.load()(arguments, standalone_mode=False) or 0)
+        assert done.code == 0, done.output
+        return done.output
+
+    output = tfx(
+        *("pipeline", "create", "--engine", "local"),
+        *("--pipeline_path", "pipeline/local_runner.py"),
+    )
+    assert 'Pipeline "chicago-taxi" created successfully.' in output
+    output = tfx("run", "create", "--engine", "local", "--pipeline_name", "chicago-taxi")
+    assert "Trainer: cached" in output
+    assert "blessed: every threshold holds" in output
