@@ -70,9 +70,10 @@ _Pod = Annotated[JsonObject, pydantic.AfterValidator(_checked_pod)]
 class NodeResources(Section):
     """Resources of a node's container; the target decides those that are not set."""
 
-    cpu: float | None = Field(examples=[4], default=None, gt=0, description="CPU cores.")
+    # The largest machines of AWS and Google Cloud have 384 cores, and none more than 32 TiB.
+    cpu: float | None = Field(examples=[4], default=None, gt=0, le=384, description="CPU cores.")
     memory_gib: float | None = Field(
-        examples=[16], default=None, gt=0, description="Memory in GiB."
+        examples=[16], default=None, gt=0, le=32 * 1024, description="Memory in GiB."
     )
     accelerator: str | None = Field(
         examples=["nvidia.com/gpu"],
@@ -86,6 +87,7 @@ class NodeResources(Section):
     timeout_minutes: float | None = Field(
         default=None,
         gt=0,
+        le=2**31 // 60,  # a pod's activeDeadlineSeconds has 31 bits
         description="Time limit of each attempt of the node, in minutes; default: none. On Vertex "
         "only for a Trainer that runs as a CustomJob.",
     )

@@ -83,8 +83,6 @@ _OFFSET = re.compile(r"[T ].*([Zz]|[+-]\d{2}:?\d{2})$")
 _IN_ORDER = 0.95  # of the steps between rows of different times
 _EVEN = 0.5  # of the gaps between times, or of the times that an even series has
 _EQUAL = 0.9  # of the times
-_MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
-_NOT_SORTED = "only times like 2013-05-31 can be sorted, and not {!r}"
 _OF_BIRTH = {"birth", "birthday", "birthdate", "born", "dob"}
 
 
@@ -112,11 +110,6 @@ def _orders(data: DataFacts, labels: Rows, label: str, held_out: int) -> Iterato
     for facts in data.columns:
         if facts.name == label or facts.several or _OF_BIRTH & set(words_of(facts.name)):
             continue
-        if facts.texts and all(_MONTH.fullmatch(text) for text, _ in facts.texts.top):
-            rows = data.values[facts.name]
-            months = [str(text_of(row[0])) if row else "NaT" for row in rows]
-            if _is_ordered(np.array(months, "M8[M]").astype("M8[s]"), distinct_of(facts), data):
-                yield _TimeOrder(facts.name, _NOT_SORTED.format(months[0]))
         if not has_dates(facts):
             continue
         assert facts.dates is not None
@@ -158,7 +151,7 @@ def _problem(facts: ColumnFacts, rows: Rows, times: np.ndarray, labels: Rows, he
         return f"{missing:,} row has no time" if missing == 1 else f"{missing:,} rows have no time"
     if facts.type == "string":
         if dates.form is not None:
-            return _NOT_SORTED.format(dates.example)
+            return f"only times like 2013-05-31 can be sorted, and not {dates.example!r}"
         if len({_OFFSET.search(text_of(row[0])) is None for row in rows if row}) == 2:
             return "only some of its times have an offset from UTC"
     if not held_out:

@@ -81,18 +81,6 @@ _FORMS = {
         "give a machine type of Google Cloud, such as n1-standard-8",
     ),
 }
-_MAX_LABELS = 61  # 64 labels per resource of Google Cloud, of which TFX writes three
-# Field -> limits on Kubeflow and on Vertex, unit, and the factor of a mistaken unit. The largest
-# general-purpose machines of AWS and Google Cloud have 384 cores, and none more than 32 TiB.
-# cloud.google.com/vertex-ai/docs/pipelines/machine-types: 96 CPUs and 624 GB.
-# A pod's activeDeadlineSeconds has 31 bits.
-_LIMITS = {
-    "cpu": (384, 96, "cores", 1000),
-    "memory_gib": (32 * 1024, 624e9 / 2**30, "GiB", 1024),
-    "timeout_minutes": (2**31 // 60, 2**31 // 60, "minutes", 60),
-}
-_MAX_GPUS = 16
-_WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 # With dots, Google's names may have 222 characters, 63 per part.
 _BUCKETS = {
     scheme: re.compile(
@@ -103,9 +91,8 @@ _BUCKETS = {
 }
 # TensorFlow and Beam list no files there, or each pod has its own.
 _NO_STORES = ("file", "ftp", "ftps", "http", "https", "ram")
-# In data paths `?` is also a wildcard: `rows-?.csv`.
-_QUERY = re.compile(r"[?#].*")
-_QUERY_OF_GLOB = re.compile(r"\?[\w.-]+=.*|#.*")
+# `?` is also a wildcard: `rows-?.csv`.
+_QUERY = re.compile(r"\?[\w.-]+=.*|#.*")
 
 
 def field_refusals(profile: TargetConfig) -> list[str]:
@@ -116,11 +103,6 @@ def field_refusals(profile: TargetConfig) -> list[str]:
         form, fix = _FORMS[kind]
         if not form.fullmatch(value):
             errors.append(f"{section}.{field}: not a valid {kind}; {fix}.")
-    if isinstance(profile, VertexConfig) and len(profile.labels) > _MAX_LABELS:
-        errors.append(
-            f"{section}.labels: {len(profile.labels)} labels; a job may have {_MAX_LABELS} and "
-            "those of TFX."
-        )
     if isinstance(profile, KubeflowConfig):
         variables = [each for keys in profile.secrets.values() for each in keys.values()]
         counts = collections.Counter([*profile.environment, *variables])
@@ -130,7 +112,7 @@ def field_refusals(profile: TargetConfig) -> list[str]:
             for name, count in counts.items()
             if count > 1
         ]
-    return [*errors, *_resources(profile)]
+    return errors
 
 
 def _named_values(profile: TargetConfig) -> Iterator[tuple[str, str, str]]:
@@ -159,27 +141,6 @@ def _named_values(profile: TargetConfig) -> Iterator[tuple[str, str, str]]:
             field = f"secrets.{secret}.{key}"
             yield "key of a Kubernetes Secret", field, key
             yield "name of a variable", f"{field}: {variable!r}", variable
-
-
-def _resources(profile: TargetConfig) -> Iterator[str]:
-    is_kubeflow = isinstance(profile, KubeflowConfig)
-    for name, node in profile.resources.items():
-        field = f"{profile.section}.resources.{name}"
-        for key, (on_kubeflow, on_vertex, unit, factor) in _LIMITS.items():
-            most, value = on_kubeflow if is_kubeflow else on_vertex, getattr(node, key)
-            if value is not None and value > most:
-                yield (
-                    f"{field}.{key}={value:g}: the largest machines have {int(most)} {unit}; give "
-                    f"{unit}: {min(most, value / factor):.3g}?"
-                    if key != "timeout_minutes"
-                    else f"{field}.{key}={value:g}: a pod may have {most} minutes; leave it out "
-                    "for no limit."
-                )
-        if is_kubeflow and node.accelerator in _WHOLE_GPUS and node.accelerator_count > _MAX_GPUS:
-            yield (
-                f"{field}.accelerator_count={node.accelerator_count}: no machine has more than "
-                f"{_MAX_GPUS} of {node.accelerator}; use 1 to {_MAX_GPUS}."
-            )
 
 
 class _Place(NamedTuple):
@@ -228,11 +189,10 @@ def place_refusals(there: PipelineConfig, profile: TargetConfig) -> Iterator[str
 
 
 def _place_problem(place: _Place) -> str:
-    field, path, fix = place
+    path, fix = place.path, place.fix
     scheme, _, rest = path.partition("://")
     bucket = rest.partition("/")[0]
-    is_glob = field.endswith(("data_path", "eval_path", "data.path"))
-    query = (_QUERY_OF_GLOB if is_glob else _QUERY).search(path)
+    query = _QUERY.search(path)
     if path.startswith(PACKAGE_SCHEME):
         return (
             "a file inside a Python package of this machine; copy it to a place that the cluster "

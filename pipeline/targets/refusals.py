@@ -47,7 +47,6 @@ _ACCELERATORS = {
 }
 """Vertex' AcceleratorType -> a machine of the series that has it."""
 
-_COUNTS = (1, 2, 4, 8, 16)
 _Rows = Iterator[tuple[Any, str]]
 """Whether a rule is broken, and the sentence on it."""
 
@@ -151,11 +150,6 @@ def _vertex_nodes(there: PipelineConfig, profile: VertexConfig) -> _Rows:
             kind and kind not in _ACCELERATORS,
             f"{field}.accelerator={kind}: Vertex names a device by its model; use "
             f"{', '.join(_ACCELERATORS)}.",
-        )
-        yield (
-            kind in _ACCELERATORS and node.accelerator_count not in _COUNTS,
-            f"{field}.accelerator_count={node.accelerator_count}: a machine has "
-            f"{', '.join(map(str, _COUNTS))} of {kind}.",
         )
         yield (
             minutes and not is_custom,

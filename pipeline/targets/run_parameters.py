@@ -248,11 +248,6 @@ def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> JsonObject:
             values[name] = compiled.parameters[name]
         elif "defaultValue" in each:
             values[name] = each["defaultValue"]
-        elif not each.get("isOptional"):
-            raise ConfigError(
-                f"the pipeline's parameter {name} ({kind}) has no value and no default; give it "
-                f"with --parameter {name}=VALUE."
-            )
     # Set the parameters of every node as its container will, so that errors come before a run.
     nodes = containers(compiled.spec)
     for task in tasks(compiled.spec).values():

@@ -108,7 +108,7 @@ def test_kubeflow_page(tmp_path, monkeypatch):
     assert body == (clone / "data" / "data.csv").read_bytes()
     assert body.count(b"\n") == 15_003
     (run,) = kubeflow.runs.values()
-    assert run.runtime_config.pipeline_root == "s3://mlpipeline/pipelines"
+    assert run["runtime_config"]["pipeline_root"] == "s3://mlpipeline/pipelines"
     (uploaded,) = kubeflow.uploaded.values()
     assert uploaded == (clone / "chicago-taxi-kubeflow.yaml").read_bytes()
     check_launcher_config(clone)

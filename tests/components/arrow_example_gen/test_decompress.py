@@ -66,11 +66,6 @@ def test_a_file_that_is_cut_off_or_a_text(tmp_path, codec):
             content_of(file)
 
 
-def test_texts_that_begin_nearly_as_compressed_files(tmp_path):
-    for start in (b"BZh,b\n", b"PK,a\n", b"\x1f,a\n", b"LZIP,a\n"):
-        assert content_of(written(tmp_path, start + CONTENT, "rows.csv")) == start + CONTENT
-
-
 def test_files_on_other_file_systems(tmp_path, monkeypatch):
     """Beam opens them; it is not to decompress them first."""
     from apache_beam.io.filesystem import CompressionTypes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
@@ -9,10 +10,6 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pytest
-
-pytest.importorskip("apache_beam")
-
-import itertools
 
 from components.arrow_example_gen import splitting as module
 from components.arrow_example_gen.splitting import (
@@ -90,7 +87,7 @@ def test_batches_workers_and_order_do_not_matter(splitting, rows, monkeypatch):
     assert np.concatenate(found).tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("rows", [1, 25, 10_000, 10_001])
+@pytest.mark.parametrize("rows", [1, 10_000, 10_001])
 def test_few_rows_are_split_by_exact_shares(rows):
     """Up to 10,000 rows of a class; of more, by cuts that no row decides on."""
     read, splitting = table(rows), Splitting(by="row")
@@ -134,13 +131,9 @@ WRITE = {
         timezone(timedelta(hours=(-10, 12, 5.5)[i % 3]))
     ).isoformat(),
     "summer time": lambda i, time: time.astimezone(ZoneInfo("Europe/Oslo")).isoformat(" "),
-    "without a colon": lambda i, time: time.astimezone(ZoneInfo("Europe/Oslo")).strftime(
-        "%Y-%m-%dT%H:%M:%S.%f%z"
-    ),
     "Z and zeros": lambda i, time: (
         time.strftime("%Y-%m-%d %H:%M:%S") + (".0", "", ".00")[i % 3] + "Z"
     ),
-    "hours and minutes": lambda i, time: time.strftime("%Y-%m-%d %H:%M"),
     "nanoseconds": lambda i, time: f"2024-03-31T00:30:01.{i + 1:09d}".rstrip("0"),
 }
 
@@ -203,13 +196,6 @@ def test_a_row_without_the_value_is_an_error(by):
             splitting = Splitting(by=by, column=name)
             with pytest.raises(ValueError, match=f"A row has no value of column '{name}'"):
                 splits_of(rows, splitting, SHARES, find_cuts([rows], splitting, SHARES))
-
-
-def test_floats_are_no_groups():
-    column = pa.array([[0.5]], pa.large_list(pa.float32()))
-    rows = np.arange(1), pa.RecordBatch.from_arrays([column], ["x"])
-    with pytest.raises(ValueError, match="'x' has floats"):
-        splits_of(rows, Splitting(by="group", column="x"), SHARES)
 
 
 def test_cuts_of_hashes_are_the_first_whole_number_below_the_share() -> None:

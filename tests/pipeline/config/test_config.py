@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pydantic
 import pytest
 import yaml
 
@@ -36,12 +35,6 @@ def test_relative_data_path_is_resolved_against_the_yaml(write, tmp_path, monkey
     file = write()
     monkeypatch.chdir("/")
     assert load_config(file).data.path == str(tmp_path / "rows.csv")
-
-
-def test_remote_paths_stay_as_they_are(write):
-    config = load_config(write(), ["data.path=gs://bucket/rows.csv", "output.folder=gs://bucket/x"])
-    assert config.data.path == "gs://bucket/rows.csv"
-    assert config.pipeline_root == "gs://bucket/x/artifacts"
 
 
 def test_set_overrides_fields_at_any_depth(write):
@@ -79,16 +72,10 @@ def test_another_encoding_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("content", "option", "message"),
     [
-        (
-            None,
-            "{file: towns.txt}",
-            r"vocabulary\.file=towns\.txt: cannot read .*towns\.txt",
-        ),
+        (None, "{file: towns.txt}", r"vocabulary\.file=towns\.txt: cannot read .*towns\.txt"),
         (b"", "{file: towns.txt}", "has 0 values; give 1 to"),
         (b"a\nb\na\n", "{file: towns.txt}", "has 'a' twice, as values 1 and 3"),
-        (b"\xff", "{file: towns.txt}", "is not UTF-8"),
         (b"a\n", "{file: towns.txt, values: [a]}", "has both file and values"),
-        (b"a\n", "{file: towns.txt, top_k: 3}", "vocabulary has values and top_k=3"),
         (b"a\n", "{file: 'gs://b/towns.txt'}", "name a text file on this machine"),
     ],
 )
@@ -103,17 +90,14 @@ def test_a_vocabulary_file_that_is_none(write, tmp_path, content, option, messag
     ("override", "facts"),
     [
         ("training.epochs", ["--set training.epochs", "section.field=value"]),
-        ("training..epochs=1", ["--set training..epochs=1", "section.field=value"]),
         ("features.groups.7.impute=mean", ["features.groups", "list of 2", "'7'", "0 to 1"]),
         ("name.first=x", ["--set name.first=x", "name is 'small'"]),
         ("training.epochs=[", ["--set training.epochs=[", "not valid YAML"]),
         ("training.epochs=abc", ["--set training.epochs='abc'", "whole number"]),
+        ("features.groups.0.scal=none", ["features.groups.0.scal", "unknown key", "'scale'?"]),
         ("training.epoch=3", ["--set training.epoch", "unknown key", "'epochs'?"]),
-        ("training=5", ["--set training=5"]),
-        ("trainin.epochs=3", ["--set trainin", "unknown key", "'training'?"]),
         ("features.groups.0.impute=foo", ["--set features.groups.0.impute='foo'"]),
         ("training.micro_batch_size=999", ["--set training.micro_batch_size=999", "exceeds"]),
-        ("training.micro_batch_size=32", ["micro_batch_size=32", "global_batch_size=16"]),
         ("training.global_batch_size=0", ["--set training.global_batch_size=0"]),
         (
             "training.global_batch_size={0: 16, 9: 0}",
@@ -121,14 +105,11 @@ def test_a_vocabulary_file_that_is_none(write, tmp_path, content, option, messag
         ),
         ("training.scale_learning_rate=sqrt", ["'sqrt' has no effect", "{0: 256, 1000: 1024}"]),
         ("data.source=xml", ["--set data.source='xml'", "csv, tfrecord, "]),
-        ("data.eval_percent=0", ["--set data.eval_percent=0"]),
         ("name=Taxi_1", ["--set name='Taxi_1'", "'taxi-1'"]),
         ("beam.workers=2", ["workers=2 needs engine: multi_processing"]),
-        ("normalization.z_score.max_abs_mean=-1", ["normalization.z_score.max_abs_mean=-1"]),
         ("evaluation.thresholds.acu.lower_bound=0.9", ["metric 'acu'", "did you mean 'auc'?"]),
         ("evaluation.metrics=[mean_squared_error]", ["'mean_squared_error'", "binary", "use auc"]),
         ("evaluation.thresholds.auc={}", ["lower_bound, upper_bound, max_loss"]),
-        ("evaluation.thresholds.auc={lower_bound: .nan}", ["lower_bound", "finite"]),
         (
             "evaluation.thresholds.auc={lower_bound: 0.9, upper_bound: 0.5}",
             ["lower_bound=0.9", "upper_bound=0.5"],
@@ -147,26 +128,6 @@ def test_a_wrong_value_beside_set_names_the_line(write):
     file = write(lambda c: c["training"].update(epochs="abc"))
     text = refusal(file, "training.global_batch_size=16")
     assert re.search(rf"^{re.escape(str(file))}:\d+: training.epochs='abc'", text)
-
-
-def test_configuration_is_frozen(write):
-    config = load_config(write())
-    with pytest.raises(pydantic.ValidationError, match="frozen"):
-        config.name = "other"  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def test_unknown_key_names_line_key_and_nearest(write):
-    file = write(lambda c: c["training"].update(global_batchsize=64))
-    lines = file.read_text().splitlines()
-    line = next(i for i, text in enumerate(lines, 1) if "global_batchsize" in text)
-    text = refusal(file)
-    assert f"{file}:{line}: training.global_batchsize: unknown key." in text
-    assert "Did you mean 'global_batch_size'?" in text
-
-
-def test_unknown_key_inside_a_list(write):
-    text = refusal(write(lambda c: c["features"]["groups"][0].update(scal="z_score")))
-    assert "features.groups.0.scal: unknown key. Did you mean 'scale'?" in text
 
 
 def test_missing_sections_are_named(write):
@@ -301,15 +262,11 @@ GROUPS = LINES[LINES.index("groups:") : LINES.index("  label")]
         ("  epochs: 1", "\tepochs: 1", 10, ["tab", "`epochs: 1`"]),
         ("epochs: 1", "epochs: 1: 2", 10, ["`: `", "`epochs: 1: 2`", "quotes"]),
         ("      scale", "       scale", 7, ["`scale: z_score`", "indented", "line 5"]),
-        ("  label", "   label", 8, ["`label: {column: bought, kind: binary}`", "indented"]),
         ('"out"', '"C:\\Users"', 12, ["backslash", "`folder: ", "single quotes"]),
         ('"out"', "@out", 12, ["`folder: @out`", "'@'", "quotes"]),
         ("name: small", "name: my_houses", 1, ["name='my_houses'", "'my-houses'", "hyphens", "63"]),
-        ("name: small", "name: Mein Häuschen!", 1, ["'mein-hauschen'"]),
         ("name: small", "name: 2020", 1, ["name=2020", "quotes"]),
-        ("name: small", "name: '2020'", 1, ["'my-pipeline'"]),
         (GROUPS, "groups:\n", 4, ["features.groups: empty", "list"]),
-        (GROUPS, "groups: amount\n", 4, ["features.groups='amount'", "list", "columns: ["]),
         ("\n  epochs: 1", "", 9, ["training: empty", "model_fn, ", "{epochs: "]),
         ("epochs: 1", "epochs: 1\n  steps: 3", 10, ["training.epochs=1", "steps=3"]),
     ],
@@ -323,31 +280,15 @@ def test_the_line_the_cause_and_the_fix_are_named(tmp_path, old, new, line, fact
     assert all(fact in text for fact in facts), text
 
 
-def test_a_text_of_several_lines_in_quotes_is_taken(tmp_path):
-    file = tmp_path / "my.yaml"
-    file.write_text(LINES.replace('"out"', '"out\n    put"'))
-    assert load_config(file).output.folder == str(tmp_path / "out put")
-    file.write_text(LINES.replace('"out"', '"out\n    put"\nbeam: 3: 4'))
-    with pytest.raises(ConfigError, match="a second `: ` in `beam: 3: 4`"):  # not the quote's fault
-        load_config(file)
-
-
 @pytest.mark.parametrize(
     ("evaluation", "judged", "against_constant", "metric"),
     [
         ({}, False, False, "auc"),
         ({"thresholds": {"recall": {"lower_bound": 0.5}}}, True, True, "auc"),
         ({"thresholds": {"binary_accuracy": {"max_loss": 0.1}}}, True, True, "binary_accuracy"),
-        ({"metrics": ["precision", "binary_crossentropy"]}, False, False, "binary_crossentropy"),
-        ({"require_better_than_constant": True}, True, True, "auc"),
         (
-            {
-                "thresholds": {"auc": {"lower_bound": 0.5}},
-                "require_better_than_constant": False,
-            },
-            True,
-            False,
-            "auc",
+            {"thresholds": {"auc": {"lower_bound": 0.5}}, "require_better_than_constant": False},
+            *(True, False, "auc"),
         ),
     ],
 )
@@ -366,8 +307,6 @@ def test_thresholds_also_ask_for_more_than_a_constant(
     ("setting", "instead"),
     [
         ("beam={engine: flink, options: [--job_endpoint=h:1], parallelism: 2}", "beam.options"),
-        ("training.sharpness_rows=5", "tf.autodiff"),
-        ("training.model.kind=tabm", "hidden_units"),
         ("normalization.shift={max_moved: 0.1}", "DistributionValidator"),
     ],
 )

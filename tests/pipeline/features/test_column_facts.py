@@ -169,15 +169,3 @@ def test_what_transform_takes_as_missing_is_missing() -> None:
     assert (floats.missing, floats.several) == (3, False)
     assert (texts.missing, texts.several) == (3, True)
     assert bytes_.distinct.counts == {"\ufffd": 1, "ok": 1}
-
-
-@pytest.mark.parametrize("blocks", [["99999999999999999999"], ["1", "99999999999999999999", "2"]])
-def test_a_whole_number_beyond_int64_is_known_unless_other_texts_follow(blocks: list[str]) -> None:
-    counter = _ColumnCounter("string", limit=10)
-    for text in blocks:
-        counter.add(pa.array([text]))
-    assert counter.beyond == "99999999999999999999"
-    counter.add(pa.array(["about 7"]))
-    assert counter.beyond is None
-    counter.add(pa.array(["99999999999999999999"]))
-    assert counter.beyond is None

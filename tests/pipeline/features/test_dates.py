@@ -19,13 +19,9 @@ def test_formats_are_guessed() -> None:
         (["31.01.2020", "1.2.2021"], "%d.%m.%Y", None),
         (["01.02.2020", "1.2.2021"], "%d.%m.%Y", "%m.%d.%Y"),
         (["01/02/2020 10:30", "12/11/2021 00:00"], "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M"),
-        (["13/02/2020 10:30", "12/11/2021 00:00"], "%d/%m/%Y %H:%M", None),
-        (["2020/01/31", "2020/2/1"], "%Y/%m/%d", None),
         (["31. January 2020", "1. February 2020"], "%d. %B %Y", None),
-        (["Feb-01-2020"], "%b-%d-%Y", None),
         (["20200131", "20201201"], "%Y%m%d", None),
         (["1/31/20 5:30 PM", "2/1/20 12:00 AM"], "%m/%d/%y %I:%M %p", None),
-        (["31.01.2020 10:00:01.25"], "%d.%m.%Y %H:%M:%S", None),
     ]:
         dates = text_dates(values)
         assert dates is not None, values
@@ -39,11 +35,8 @@ def test_formats_are_guessed() -> None:
     ("times", "varies"),
     [
         (["", " 12:05 AM"], False),  # a date without a time is at midnight, as 12 AM is
-        ([" 12:05 AM", " 12:59 AM"], False),
         ([" 11:00 AM", " 11:00 PM"], True),
-        (["T09:00", "T09:30Z"], False),
         (["", "T09:30"], True),
-        ([" 10:00:01.25", " 11:00:01.5"], True),
     ],
 )
 def test_hours_of_times(times: list[str], varies: bool) -> None:

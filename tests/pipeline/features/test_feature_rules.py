@@ -33,7 +33,6 @@ SHAPES: dict[str, np.ndarray] = {
     "negative_skew": -RNG.lognormal(1.0, 1.0, ROWS),
     "large_skew": RNG.lognormal(12.0, 1.0, ROWS),
     "outliers": np.where(np.arange(ROWS) == 7, 1e6, RNG.normal(50.0, 10.0, ROWS)),
-    "zeros": np.where(np.arange(ROWS) % 10 < 8, 0.0, RNG.normal(50.0, 10.0, ROWS)),
     "two_humps": np.r_[RNG.normal(0, 1, ROWS * 3 // 4), RNG.normal(60, 1, ROWS // 4)],
     "flags": (np.arange(ROWS) % 3 == 0).astype(float),
 }
@@ -92,7 +91,6 @@ def test_scales_follow_skew_and_outliers() -> None:
         ("large_skew", {"scale": "power"}),  # its logarithm is too large for a network
         ("two_humps", {"scale": "gaussian"}),  # which no power corrects
         ("outliers", {"clip": {"quantiles": [0.001, 0.999]}, "scale": "robust"}),
-        ("zeros", {"scale": "gaussian"}),
         ("flags", {"scale": "none"}),
     ]:
         assert options(a_float(shape)) == expected, shape
@@ -125,36 +123,18 @@ def test_one_value_or_none_is_a_mark() -> None:
         assert options(replace(each, missing=9_900)) is None
 
 
-def test_what_is_said_of_categories_is_true() -> None:
-    table = TableFacts(frozenset({"x", "x=a"}))
-    found = propose(a_text(["a", "b"]), table)
-    assert found.step is not None
-    assert found.step.options == {"encode": {"vocabulary": {}}}
-    assert "More than" not in found.step.why
-    assert "names of 0/1 columns" in found.measured
-    rare = propose(a_text([f"v{i}" for i in range(900)]), TABLE)
-    assert f"({100 * (ROWS // 900) / ROWS:.1g}%)" in rare.measured
-
-
 def test_ints_are_flags_codes_ids_dates_or_numbers() -> None:
     for values, name, expected in [
         (np.arange(ROWS) % 2, "x", {"scale": "none"}),
         (np.arange(ROWS) % 3 - 1, "x", {"encode": {"one_hot": {"values": ["-1", "0", "1"]}}}),
         (np.arange(ROWS) % 25 + 1, "store", {"encode": {"integer": {"size": 26}}}),
-        (np.arange(ROWS) % 24, "age", {"scale": "min_max"}),  # an amount: 23 is next to 22
         (np.arange(ROWS) % 700 * 100 + 10_000, "zip_code", {"encode": {"vocabulary": {}}}),
         (np.arange(ROWS) + 5, "x", None),  # a dense range, each once
-        (RNG.permutation(10**6)[:ROWS], "user_id", None),
         (np.full(ROWS, 3), "x", None),
         (
             1_600_000_000 + 4_000 * np.arange(ROWS),
             "x",
             {"encode": {"date": {"parts": ["hour", "weekday", "day", "month", "year"]}}},
-        ),
-        (
-            (1_600_000_000 + 40 * np.arange(ROWS)) * 1000,
-            "sent_at",
-            {"encode": {"date": {"parts": ["hour", "weekday", "day"], "unit": "milliseconds"}}},
         ),
     ]:
         assert options(an_int(values, name)) == expected, (name, values[:9])
@@ -183,23 +163,12 @@ def test_texts_are_categories_dates_or_left_out() -> None:
         ([f"v{i}" for i in range(1000)], 1001, {"encode": {"hash": {"buckets": 1024}}}),
         ([f"v{i}" for i in range(1000)], 5001, None),  # more than half of the rows
         ([f"{i}.5" for i in range(20)] + ["N/A"], None, None),
-        (
-            ["2020-01-31", "2020-03-01"],
-            None,
-            {"encode": {"date": {"parts": ["weekday", "day", "month"]}}},
-        ),
-        (
-            ["2020-01-31T00:00", "2020-02-29T00:00:00"],
-            None,  # midnight alone: no hour
-            {"encode": {"date": {"parts": ["weekday", "day", "month"]}}},
-        ),
         (["2020-01-31", "2020-02-30"], None, None),  # of two days one is none
         (
             ["2020-01-01T10:00Z", "2020-01-02 11:00:30+02:00"],
             None,
             {"encode": {"date": {"parts": ["hour", "weekday", "day"]}}},
         ),
-        (["31.01.2020", "1/2/20"], None, None),
         (
             ["31.01.2020", "1.2.2021"],
             None,
@@ -259,14 +228,10 @@ def without_gaps(values: np.ndarray) -> np.ndarray:
 
 def test_counts_are_numbers_and_codes_are_classes() -> None:
     for values, kind in [
-        *((RNG.poisson(mean, 3_000), "regression") for mean in (1.0, 6.0)),
-        (RNG.negative_binomial(3, 0.5, 3_000), "regression"),
+        (RNG.poisson(6.0, 3_000), "regression"),
         (np.where(RNG.random(3_000) < 0.4, 0, RNG.poisson(4.0, 3_000)), "regression"),
         (RNG.poisson(3.0, 100), "multiclass"),  # too few rows
         (shares(7, 2, 1), "multiclass"),
-        (shares(53, 36, 9, 2, 0.1), "multiclass"),  # classes in the order of their frequency
-        (shares(*[1] * 10), "multiclass"),  # digits
-        (shares(*(1 / np.arange(1, 13))), "multiclass"),
         (shares(2, 1, 1, 2, 2, 6, 6, 14, 25, 20, 20), "multiclass"),  # ratings
     ]:
         assert label_of(an_int(without_gaps(values)))["kind"] == kind, np.bincount(values)
@@ -275,7 +240,6 @@ def test_counts_are_numbers_and_codes_are_classes() -> None:
 def test_what_cannot_be_learned_is_no_label() -> None:
     for facts, message in [
         (an_int(np.full(ROWS, 3)), "constant, nothing can be learned"),
-        (a_text(["a"]), "constant, nothing can be learned"),
         (replace(a_float("normal"), missing=ROWS), "no row has a value"),
         (a_text(list("abc"), distinct=9_000), "9,000 different texts in 10,000 rows"),
     ]:
@@ -311,21 +275,11 @@ def test_sentences_are_free_text() -> None:
     assert _text_statistics([[row[0].encode()] for row in rows]) == found
 
 
-def test_longer_texts_get_more_places() -> None:
-    found = _text_statistics(_rows(lambda rng: _sentence(rng, 60)))
-    assert found is not None
-    assert found.max_terms == 128
-    assert all(_text_statistics(rows) is None for rows in ([], [None, None], [[""]]))
-
-
 def test_other_texts_are_not() -> None:
     for make in [
         lambda rng: str(uuid.UUID(int=rng.getrandbits(128))),
-        lambda rng: f"https://shop.example/{rng.choice(COMMON)}/{rng.choice(RARE)}?page=the-end",
         lambda rng: f"{rng.choice(RARE).title()}, Mr. {rng.choice(COMMON)} {rng.choice(COMMON)}",
         lambda rng: " ".join(f"x{rng.getrandbits(64)}" for _ in range(8)),
-        lambda rng: f"Order {rng.getrandbits(40)}, placed by phone for our old customer",
-        lambda rng: "",
     ]:
         assert _text_statistics(_rows(make)) is None
 

@@ -16,13 +16,7 @@ from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.data.data_sources import split_column
-from pipeline.features.column_facts import measure
-from pipeline.features.first_config import (
-    _likely_label,
-    _pipeline_name,
-    _training,
-    init_file,
-)
+from pipeline.features.first_config import _pipeline_name, _training, init_file
 from pipeline.features.splits import split_sizes
 from pipeline.preflight.preflight import check_data
 from pipeline.preflight.preflight_rows import Part
@@ -93,18 +87,11 @@ def test_without_a_label_option_one_is_chosen_by_its_name(table, tmp_path, capsy
     assert "# price was chosen by its name" in (tmp_path / "my-houses.yaml").read_text()
 
 
-def test_without_a_usual_name_it_is_the_last_that_can_be_one(tmp_path):
-    frame = pd.DataFrame({"a": range(50), "b": [0, 1] * 25, "note": [f"n{i}" for i in range(50)]})
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    assert _likely_label(measure(str(tmp_path / "t.csv")))[0] == "b"
-
-
-@pytest.mark.parametrize(("lowest", "gap"), [(0, 0), (-3, 5)])
-def test_small_whole_numbers_are_judged_by_squared_errors(tmp_path, lowest, gap):
+def test_small_whole_numbers_are_judged_by_squared_errors(tmp_path):
     """Reference: NumPy, of all rows, to the digits that the comment shows."""
     random = np.random.default_rng(4)
-    goals = np.r_[np.arange(8), np.minimum(random.poisson(1.5, 400), 7)] + lowest
-    goals[0] += 8 + gap
+    goals = np.r_[np.arange(8), np.minimum(random.poisson(1.5, 400), 7)] - 3
+    goals[0] += 13
     frame = pd.DataFrame({"x": random.normal(size=408), "goals": goals})
     frame.to_csv(tmp_path / "t.csv", index=False)
     written = init_file(str(tmp_path / "t.csv"), label="goals", output=tmp_path / "t.yaml")
@@ -128,7 +115,7 @@ def test_the_name_is_made_of_the_files(path, name):
     assert _pipeline_name(path) == name
 
 
-@pytest.mark.parametrize("rows", [1, 150, 54_000, 2_000_000])
+@pytest.mark.parametrize("rows", [1, 150, 2_000_000])
 def test_a_training_fits_the_rows(rows):
     text = "\n".join(_training(rows))
     batch = int(text.partition("global_batch_size: ")[2].split()[0])
@@ -221,9 +208,8 @@ def table_of(kind: str, rows: int) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
-        *(("regression", 6), ("regression", 10), ("regression", 150), ("two classes", 10)),
-        *(("three classes", 15), ("three classes", 30), ("a single row", 25)),
-        *(("a single row", 100), ("two in floats", 10), ("two in floats", 50)),
+        *(("regression", 6), ("regression", 10), ("two classes", 10), ("three classes", 15)),
+        *(("a single row", 100), ("two in floats", 10)),
     ],
 )
 def test_a_small_table_is_refused_or_passes_the_checks_of_run(
@@ -257,9 +243,7 @@ def test_a_small_table_is_refused_or_passes_the_checks_of_run(
     [
         (["a"] * 30, "constant"),
         (["a"] * 29 + ["b"], "in only 1 row"),
-        (["a"] * 5 + [""] * 25, "constant"),
         (["a", "b"] * 4 + [""] * 22, "8 rows with a value of 'y' are too few"),
-        (list(range(30)), "30 different values"),
         ([1], "1 row is too few"),
     ],
 )

@@ -112,20 +112,10 @@ def german(value: float) -> str:
     return f"{value:,.2f} €".translate(str.maketrans(",.", ".,"))
 
 
-def accounting(value: float) -> str:
-    return f"({-value:,.2f})" if value < 0 else f"{value:,.2f}"
-
-
 FORMS = {
     "dollars": (english, {"unit": "$", "thousands": ","}),
     "euros": (german, {"unit": "€", "thousands": ".", "decimal": ","}),
-    "accounting": (accounting, {"thousands": ","}),
     "percent": (lambda value: f"{value:.2f}%", {"unit": "%"}),
-    "francs": (
-        lambda value: f"CHF {value:,.2f}".replace(",", "'"),
-        {"unit": "CHF", "thousands": "'"},
-    ),
-    "negative": (lambda value: f"({value:.2f})", {}),
     "visitors": (lambda value: f"{int(value):,}", {"thousands": ","}),
 }
 
@@ -133,9 +123,7 @@ FORMS = {
 def test_numbers_for_people_become_numbers(tmp_path, capsys):
     """Reference: the numbers that were written, as float32 holds them; ints are whole."""
     values = {name: amounts() for name in FORMS}
-    values["negative"] = -np.abs(values["negative"])
     texts = {name: [write(value) for value in values[name]] for name, (write, _) in FORMS.items()}
-    texts["negative"] = [text.replace("-", "") for text in texts["negative"]]
     written = first(tmp_path, capsys, table(**texts), "--label", "dollars")
     assert written.config.label.kind == "regression"
     assert written.used() >= set(FORMS) - {"dollars"}
@@ -153,12 +141,9 @@ def test_numbers_for_people_become_numbers(tmp_path, capsys):
 def test_what_looks_like_numbers_stays_text(tmp_path, capsys):
     columns = {  # names that say nothing
         "a": ["1,2,3", "4,5", "7", "8,9,10,11"],
-        "b": ["612 345 678", "555 444 333"],
         "c": ["1.2.3", "2.0.1", "10.4.2"],
         "d": ["01234", "99821", "10115"],
-        "e": ["+49 30 1234567", "555-1234"],
         "f": ["192.168.0.1", "10.0.0.1"],
-        "g": ["12kg", "15kg"],
     }
     cells = {name: [texts[i % len(texts)] for i in range(60)] for name, texts in columns.items()}
     written = first(tmp_path, capsys, table(**cells))
@@ -175,41 +160,7 @@ def test_one_number_of_another_form_keeps_the_column_text_and_is_reported(tmp_pa
     assert wrong in found.printed
 
 
-def test_a_mark_that_may_be_either_is_asked_about(tmp_path, capsys):
-    found = first(tmp_path, capsys, table(price=["1.234 €", "2.500 €", "7 €"] * 20))
-    assert found.columns()["price"] == "string"
-    assert "has numbers like 1.234 €" in found.printed
-    lines = ["price;rate", *(f"{1 + i % 9}.{i:03d} €;{i},5" for i in range(100, 180))]
-    found = first(tmp_path, capsys, "\n".join(lines), "--force")
-    assert found.columns() == {"price": "int", "rate": "float"}
-    assert found.values("price") == [(1 + i % 9) * 1000 + i for i in range(100, 180)]
-
-
-@pytest.mark.parametrize(
-    ("odd", "is_noted"),
-    [
-        ("2", True),  # whole numbers below 1,000 have no separator
-        ("2,5", False),  # a decimal comma
-        ("0,345", False),  # no group of thousands begins with 0
-    ],
-)
-def test_a_comma_that_may_be_one_of_thousands_is_noted(tmp_path, capsys, odd, is_noted):
-    rows = [f"{1 + i % 9},{100 + i};{i % 2}" for i in range(59)]
-    content = "\n".join(["price;sold", *rows, f"{odd};1"])
-    found = first(tmp_path, capsys, content, "--label", "sold")
-    note = "warning: column 'price' has numbers like 1,100, which is read as 1.100. If its mark"
-    assert (note in found.printed) == is_noted
-    assert found.values("price")[0] == np.float32(1.1)
-    if is_noted:  # the fix that the note gives reads them so
-        fix = "data.csv.formatted={price: {thousands: ','}}"
-        seen = peek(load_config(tmp_path / "rows.yaml", [fix]).data)
-        assert seen is not None
-        assert seen.sample is not None
-        assert seen.sample.values("price").values.to_pylist()[0] == 1100
-
-
-@pytest.mark.parametrize(("delimiter", "mark"), [(";", "."), (",", "."), ("\t", ",")])
-@pytest.mark.parametrize("low", [0, -3_000])
+@pytest.mark.parametrize(("delimiter", "mark", "low"), [(",", ".", 0), ("\t", ",", -3_000)])
 def test_thousands_that_the_numbers_show(tmp_path, capsys, delimiter, mark, low):
     """Numbers below 1,000 and zeros at the end exclude decimals, in a feature and in the label."""
     values, goals = (RANDOM.integers(low, high, 80).tolist() for high in (5_000, 2_000_000))
@@ -233,11 +184,9 @@ def test_thousands_that_the_numbers_show(tmp_path, capsys, delimiter, mark, low)
     [
         (";", ["1.200", "45.300"], b"1.200", "column 'price' has numbers like 1.200"),
         (",", ["1.200", "45.300"], 1.2, "column 'price' has numbers like 1.200, which is read"),
+        (";", ["1,200", "45,300"], 1.2, "column 'price' has numbers like 1,200, which is read"),
         (";", ["1.200", "4530"], 1.2, ""),  # in thousands it would be 4.530
-        (";", ["1.200", "0.300"], 1.2, ""),
-        (";", ["1.200;0.5", "45.300;1.5"], 1.2, ""),  # another column has decimal points
         (";", ["1.200;1.000.000", "45.300;1.500"], 1200, ""),  # another one has thousands
-        (";", ["1.200;0.5", "45;1.5"], b"1.200", "column 'price' has numbers like 1.200"),
     ],
 )
 def test_marks_that_nothing_decides(tmp_path, capsys, delimiter, cells, read, note):
@@ -252,7 +201,8 @@ def test_marks_that_nothing_decides(tmp_path, capsys, delimiter, cells, read, no
         assert ("may be decimal or separate" in printed) == (bool(note) and "which" not in note)
         assert ("If its mark separates" in printed) == ("which" in note)
     if note:
-        fix = 'data.csv.formatted={"price": {"thousands": ".", "decimal": ","}}'
+        form = '{"thousands": ".", "decimal": ","}' if "." in cells[0] else '{"thousands": ","}'
+        fix = f'data.csv.formatted={{"price": {form}}}'
         assert fix.replace("=", ": ") in found.printed
         changes = [fix, "data.csv.text=[]"]
         seen = peek(load_config(tmp_path / "rows.yaml", changes).data)
@@ -296,44 +246,14 @@ def test_rare_words_among_numbers_and_dates_are_missing_values(tmp_path, capsys)
     assert "date" in str(groups["day"].encode)
 
 
-def test_rare_words_among_amounts(tmp_path, capsys):
-    """Words that say nothing may be many."""
-    values = amounts(100)
-    texts = [english(value) for value in values[:95]] + ["call us", "unknown", "-", "n/a", "TBD"]
-    sizes = ["n/a"] * 30 + ["-"] * 10 + [f"{value:.2f}" for value in values[40:]]
-    written = first(tmp_path, capsys, table(price=texts, size=sizes))
-    assert set(written.config.data.csv.missing_in["price"]) == set(texts[95:])
-    assert written.values("price") == pytest.approx(values[:95])
-    assert written.columns()["size"] == "float"
-
-
-@pytest.mark.parametrize(("kind", "share"), [("numbers", 0.3), ("dates", 0.15)])
-def test_a_word_that_means_something_keeps_the_column_text_and_is_reported(
-    tmp_path, capsys, kind, share
-):
-    count = int(200 * share)
-    texts = [f"{value:.2f}" for value in amounts(200)]
-    if kind == "dates":
-        texts = [f"2020-{1 + i % 12:02d}-{1 + i % 28:02d}" for i in range(200)]
-    texts[:count] = ["free"] * count
+def test_a_word_that_means_something_keeps_the_column_text_and_is_reported(tmp_path, capsys):
+    texts = ["free"] * 60 + [f"{value:.2f}" for value in amounts(140)]
     found = first(tmp_path, capsys, table(price=texts))
     assert found.columns()["price"] == "string"
     assert not found.config.data.csv.missing_in
-    printed = f"'price' has texts among its {kind}, 'free' in {count} of 200 cells: it stays text."
+    printed = "'price' has texts among its numbers, 'free' in 60 of 200 cells: it stays text."
     assert printed in found.printed
     assert printed in str(found.config.warnings[0])
-
-
-def test_codes_among_numbers_are_no_missing_values(tmp_path, capsys):
-    houses = [str(i % 90) for i in range(2_000)]
-    houses[7] = "12a"
-    items = [f"{value:.2f}" for value in amounts(2_000)]
-    items[100:150] = [f"X{i}" for i in range(50)]
-    written = first(tmp_path, capsys, table(house=houses, item=items))
-    assert (written.columns()["house"], written.columns()["item"]) == ("string", "string")
-    assert written.config.data.csv.text == ("house", "item")
-    shown = "'item' has texts among its numbers, 'X0' and others in 50 of 2,000 cells: it stays"
-    assert shown in written.printed
 
 
 @pytest.mark.slow

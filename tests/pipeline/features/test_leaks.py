@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 from sklearn import datasets
 
 from pipeline.cli.cli import main
@@ -26,7 +25,6 @@ LARGE = 1_577_134_800_018_226_901  # float64 has one value for 256 such integers
 CLOSE = np.arange(ROWS) % 40
 TAIL = RANDOM.standard_cauchy(ROWS)
 DAY = pd.Timestamp("2020-01-01") + pd.to_timedelta(RANDOM.integers(0, 2000, ROWS), "D")
-MOSTLY = np.where(RANDOM.uniform(size=ROWS) < 0.96, SOLD, np.where(SOLD == "yes", "no", "yes"))
 TOWNS = RANDOM.choice(["a", "b", "c"], ROWS)
 FLAT = RANDOM.normal(size=ROWS)
 
@@ -76,42 +74,19 @@ def test_leaks_by_kind() -> None:
         (SOLD == "yes", SOLD, "copy", "maps one-to-one to the label ("),
         (RARE.astype(int), np.where(RARE, "yes", "no"), "copy", "maps one-to-one"),
         (NUMBERS, SIDE, "copy", "has codes that determine the label"),
-        ([f"code {n}" for n in NUMBERS], SIDE, "copy", "has codes that determine the label"),
         ([f"g{int(p // 5)}" for p in PRICE], (PRICE // 5 // 10), "strong", "alone predicts"),
         (missing(FLAT, SOLD == "no"), SOLD, "copy", "is missing"),
-        (missing(TOWNS, RARE), RARE.astype(int), "copy", "is missing"),
         (missing(SOLD, RANDOM.uniform(size=ROWS) < 0.6), SOLD, "copy", "equals"),
-        (missing(PRICE, RANDOM.uniform(size=ROWS) < 0.9), PRICE, "copy", "equals"),
         (np.log(PRICE), PRICE, "law", "is in the label's order (rank correlation 1.0000)"),
         (2 * NUMBERS + 1, NUMBERS * 10, "copy", "maps one-to-one"),
-        (2 * TAIL, TAIL, "law", "is in the label's order"),
         (PRICE, SOLD, "law", "separates the label's 2 values by ranges of its values"),
-        (PRICE, flipped(SOLD, 0.002), "law", "by ranges of its values in 99.8% of the rows"),
-        (LARGE + NUMBERS, SIDE, "copy", "has codes that determine the label in 100.0%"),
         (LARGE + CLOSE, CLOSE**2, "law", "is in the label's order (rank correlation 1.0000)"),
-        (LARGE + RARE, np.where(RARE, "yes", "no"), "copy", f"({LARGE} = 'no')"),
-        (NUMBERS, flipped(SIDE, 0.004), "copy", "has codes that determine the label"),
         (NUMBERS, flipped(SIDE, 0.008), "strong", "alone predicts the label in 99.2%"),
         (missing(FLAT, flipped(SOLD, 0.002) == "no"), SOLD, "copy", "in 99.8% of the rows"),
-        (shuffled(PRICE, 0.004), PRICE, "copy", "equals the label in 99.6% of the rows"),
         (shuffled(PRICE, 0.008), PRICE, "strong", "of the label's variance"),
-        (MOSTLY, SOLD, "strong", "alone predicts the label in 9"),
-        (
-            [f"p{rank // 25}" for rank in PRICE.argsort().argsort()],
-            PRICE,
-            "law",
-            "of the label's variance",
-        ),
         (PRICE + RANDOM.normal(0, 8.0, ROWS), PRICE, "law", "alone explains 99.6"),
         (PRICE + RANDOM.normal(0, 12.0, ROWS), PRICE, "strong", "of the label's variance"),
-        (PRICE, (PRICE - 300) ** 2, "law", "of the label's variance"),
         ([f"{d:%Y-%m-%d}" for d in DAY], [d.value / 1e15 for d in DAY], "law", "variance"),
-        (
-            missing([f"{d:%d.%m.%Y}" for d in DAY], SOLD == "no"),
-            SOLD,
-            "copy",
-            "is missing",
-        ),
     ]:
         leak = found_in(column, label)
         assert leak is not None, reason
@@ -122,16 +97,11 @@ def test_no_leaks() -> None:
     for number, (column, label) in enumerate(
         [
             (PRICE + RANDOM.normal(0, 30.0, ROWS), PRICE),
-            (PRICE + RANDOM.normal(0, 30.0, ROWS), SOLD),
             (RANDOM.permutation(PRICE), PRICE),
             ([None] * ROWS, PRICE),
-            (["one"] * ROWS, SOLD),
-            (np.arange(ROWS), SOLD),
             ([f"id {i}" for i in range(ROWS)], SOLD),
             (missing(FLAT, RARE), PRICE),
-            (missing(FLAT, RANDOM.uniform(size=ROWS) < 0.97), SOLD),
             (TOWNS, np.where(RANDOM.uniform(size=ROWS) < 0.001, "yes", "no")),
-            (FLAT, TAIL),
             (LARGE + CLOSE, LARGE + NUMBERS),
             (RARE.astype(int), np.roll(RARE, 7).astype(int)),
             (
@@ -146,7 +116,7 @@ def test_no_leaks() -> None:
 
 def test_honest_tables_lose_no_column() -> None:
     """Tables of scikit-learn; of two irises, petals separate the classes as a law does."""
-    for name in ("iris", "breast_cancer", "wine", "diabetes", "digits"):
+    for name in ("iris", "breast_cancer", "diabetes"):
         frame = getattr(datasets, f"load_{name}")(as_frame=True).frame
         leaks = find_leaks({column: rows(frame[column]) for column in frame}, "target")
         assert leaks.found == {}, name
@@ -198,11 +168,10 @@ def test_the_terminal_shows_few_and_no_control_codes() -> None:
     assert "\x1b" not in "".join(map(str, shown))
 
 
-@pytest.mark.parametrize("factor", [2.0, 2])
-def test_a_table_of_one_strong_column_can_be_initialised(tmp_path, capsys, factor) -> None:
+def test_a_table_of_one_strong_column_can_be_initialised(tmp_path, capsys) -> None:
     """Y = 2x: the column is kept, and the terminal and the YAML say so."""
-    x = RANDOM.normal(size=200) if factor == 2.0 else RANDOM.integers(0, 10_000, 200)
-    frame = pd.DataFrame({"x": x, "y": factor * x})
+    x = RANDOM.normal(size=200)
+    frame = pd.DataFrame({"x": x, "y": 2 * x})
     frame.to_csv(tmp_path / "law.csv", index=False)
     output = tmp_path / "law.yaml"
     assert main(["init", str(tmp_path / "law.csv"), "--label", "y", "--output", str(output)]) == 0

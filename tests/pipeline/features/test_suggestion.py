@@ -100,17 +100,6 @@ def test_taxi_rides(init: Any) -> None:
     assert "fare: skew +0.74; median 7.85, 99 % below 45.25, largest 700.1" in text
 
 
-@pytest.mark.parametrize(("name", "kind"), [("wine", "multiclass"), ("diabetes", "regression")])
-def test_bundled_measurements(init: Any, tmp_path: Path, name: str, kind: str) -> None:
-    import sklearn.datasets
-
-    frame = getattr(sklearn.datasets, f"load_{name}")(as_frame=True).frame
-    frame.to_csv(tmp_path / f"{name}.csv", index=False)
-    _, spec = init(tmp_path / f"{name}.csv", "target")
-    assert spec.label.kind == kind
-    assert {column for group in spec.groups for column in group.columns} == set(frame) - {"target"}
-
-
 def test_a_made_up_mixture(init: Any, tmp_path: Path) -> None:
     text, spec = init(write_csv(tmp_path / "shop.csv", made_up()), "bought")
     left_out = text.partition("# Left out:")[2]

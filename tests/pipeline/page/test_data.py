@@ -132,14 +132,6 @@ def test_a_run_without_statistics_says_so(tmp_path: Path) -> None:
     assert "were deleted" in gone[0].text  # pyright: ignore
 
 
-def test_a_split_without_rows_and_a_column_of_eval_alone(tmp_path: Path) -> None:
-    empty = frame(3000, 0).head(0).astype({"rooms": np.int64})
-    folder = write_statistics(tmp_path / "1", train=frame(50, 0).drop(columns="city"), test=empty)
-    write_statistics(tmp_path / "1", eval=frame(50, 1))
-    (table,) = blocks_of(section_of(page_run(tmp_path, {STATISTICS: folder})).blocks, Table)
-    assert texts_of(table)["city"]["type"] == "not in train"
-
-
 def test_damaged_statistics_name_the_file(tmp_path: Path) -> None:
     folder = write_statistics(tmp_path / "1", train=frame(50, 0))
     (folder / "Split-train" / "FeatureStats.pb").write_bytes(b"\xff\xff\xff")

@@ -64,13 +64,8 @@ def section(run: PageRun) -> Section:
 
 def test_the_table_has_the_metrics_of_each_slice(section: Section) -> None:
     (table,) = blocks_of(section.blocks, Table, "Metrics of 3 slices")
-    assert [each.name for each in table.columns] == [
-        "slice",
-        "rows",
-        "mean label",
-        "auc",
-        "binary_accuracy",
-    ]
+    names = ["slice", "rows", "mean label", "auc", "binary_accuracy"]
+    assert [each.name for each in table.columns] == names
     rows = {row.cells[0].text: row for row in table.rows}
     assert list(rows) == ["all rows", *(f"city={each}" for each in CITIES)]
     for name, chosen in (("all rows", CITY != "-"), ("city=Oslo", CITY == "Oslo")):
@@ -102,38 +97,17 @@ def test_the_slider_has_the_counts_of_numpy(section: Section) -> None:
     assert slider.rates_at(len(slider.thresholds) - 1)["precision"] is None
 
 
-def test_the_area_under_the_curve_is_the_evaluators(section: Section) -> None:
-    roc = blocks_of(section.blocks, Chart, "ROC curve")[0]
-    x, y = (np.array(roc.data[name]) for name in ("x", "y"))
-    area = float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2))
-    (table,) = blocks_of(section.blocks, Table, "Metrics")
-    assert area == pytest.approx(table.rows[0].cells[3].value, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ("one class", "all rows are positive"),
-        ("nan", "not a number"),
-        ("old", "Run the pipeline again"),
-    ],
-)
-def test_what_has_no_curves_says_why(run: PageRun, change: str, words: str) -> None:
+def test_what_has_no_curves_says_why(run: PageRun) -> None:
     first, *rest = run.result.slices
     values = first._array("score_histogram")
-    if change == "one class":
-        values[: len(values) // 2] = [0.0] * (len(values) // 2)
-    if change == "nan":
-        values[3] = float("nan")
-    if change == "old":
-        values = values[:-1]
+    values[: len(values) // 2] = [0.0] * (len(values) // 2)
     histogram = {"arrayValue": {"float64Values": values}}
     raw = {**first.raw, "score_histogram": histogram, "calibration_bins": {}}
     result = RunResult(run.result.config, run.result.nodes)
     result.__dict__["slices"] = (SliceMetrics((), raw), *rest)
     section = evaluation.section_of(PageRun(run.record, result))
     assert not blocks_of(section.blocks, Thresholds)
-    assert words in blocks_of(section.blocks, Text)[0].text
+    assert "all rows are positive" in blocks_of(section.blocks, Text)[0].text
 
 
 def test_several_classes_have_a_confusion_matrix(tmp_path: Path) -> None:

@@ -199,10 +199,9 @@ def test_the_report_of_a_validator_that_failed_is_shown(tmp_path: Path, report: 
     assert tiles.tiles[-1].value == str(len(report.violations))
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"format": "other"}'])
-def test_a_report_that_cannot_be_read_is_named(tmp_path: Path, content: str) -> None:
+def test_a_report_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "report"
     folder.mkdir()
-    (folder / "report.json").write_text(content)
+    (folder / "report.json").write_text("{}")
     blocks = section_of(page_run(tmp_path / "out", {REPORT: folder})).blocks
     assert f"{folder / 'report.json'} cannot be read" in blocks_of(blocks, Text)[0].text

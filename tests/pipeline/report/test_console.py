@@ -10,11 +10,11 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from pipeline.report.console import Consoles, LiveView, PlainView, print_text, view
+from pipeline.report.console import Consoles, LiveView, PlainView, print_text
 from pipeline.report.progress import RunState
 from trainer_module.common.progress import RowsProcessed, TrainingStep
 
-WIDTHS = (40, 80, 200)
+WIDTHS = (40, 80)
 CONTROL = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")
 LONG = "Warning: the column 'paid' has 3 values in 12,001 rows of the split 'train'. " * 3
 
@@ -76,20 +76,6 @@ def test_the_live_table(width: int) -> None:
     if width > 40:  # in a narrow terminal the words of a row's cells are folded
         assert "1,500 of 4,000 rows" in " ".join(text.split())
         assert "s left" in " ".join(text.split())
-
-
-@pytest.mark.parametrize(("term", "view_class"), [("xterm", LiveView), ("dumb", PlainView)])
-def test_a_terminal_that_cannot_redraw_gets_lines(
-    monkeypatch: pytest.MonkeyPatch, term: str, view_class: type
-) -> None:
-    monkeypatch.setenv("TERM", term)
-    state, console = run_of(), terminal(80)
-    with view(state, console, plain=False) as shown_by:
-        assert type(shown_by) is view_class
-        state.finish("NormalizationValidator")
-    assert type(view(state, Console(file=io.StringIO()), plain=False)) is PlainView
-    if term == "dumb":
-        assert shown(console).startswith("[2/3] NormalizationValidator: done in ")
 
 
 def test_lines_in_a_pipe_come_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,6 @@ from pipeline.report import summary
 from pipeline.report.result import RunResult
 from pipeline.report.summary import _first
 from pipeline.report.tables import print_table
-from trainer_module.baselines.record import Baseline, Baselines
 from trainer_module.checks.warn_once import warn_once, write_warnings
 
 BLESSING, EVALUATION = ("Evaluator", "blessing"), ("Evaluator", "evaluation")
@@ -178,21 +177,6 @@ def test_nodes_that_go_on_with_a_warning_write_it_for_the_run(write: Any, tmp_pa
     said = [each.what for each in result_of(config, artifacts).warnings]
     assert said[0] == "f may leak"
     assert said.count("Rows cannot be compared") == 1  # others may be of this process
-
-
-def test_baselines_of_a_trainer_without_them_and_of_another_version(
-    write: Any, tmp_path: Path
-) -> None:
-    config, file = load_config(write()), tmp_path / "run" / "baselines.json"
-    file.parent.mkdir()
-    assert result_of(config, {}).baselines == result_of(config, {MODEL_RUN: file.parent}).baselines
-    linear = Baseline("linear", "on 3 columns", {"auc": None})
-    text = Baselines(1, 2, (linear,), "").to_json()
-    file.write_text(text)
-    assert result_of(config, {MODEL_RUN: file.parent}).baselines == (linear,)
-    file.write_text(json.dumps({**json.loads(text), "version": 9}))
-    with pytest.raises(ValueError, match=r"baselines.json is not of format .* version 2: run"):
-        _ = result_of(config, {MODEL_RUN: file.parent}).baselines
 
 
 def test_trials_are_shown_best_first(write: Any, tmp_path: Path) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import io
-import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from rich.console import Console
 from run_records import SETTINGS, SUMMARY_OF_A_RUN, failed
 from run_records import write as write_run
 
 from pipeline.cli.cli import main
 from pipeline.common import exit_codes
-from pipeline.common.errors import ConfigError
 from pipeline.report.run_list import changes, metric_pairs, show_difference, show_runs
 from pipeline.report.run_record import records_of
 
@@ -42,36 +39,11 @@ def test_the_list_shows_result_time_metrics_and_what_changed(tmp_path: Path) -> 
     assert "2.5000" not in found[3]
 
 
-def test_an_empty_folder_says_what_to_give(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="holds no run"):
-        show_runs(tmp_path, console())
-
-
 def test_a_place_that_does_not_exist_is_named_in_one_line(tmp_path: Path, capfd: Any) -> None:
     for command in (["runs"], ["report"], ["runs", "diff", "a", "--config"]):
         assert main([*command, str(tmp_path / "nothing")]) == exit_codes.WRONG_INPUT
         (line,) = capfd.readouterr().err.strip().splitlines()
         assert f"{tmp_path / 'nothing'}: no such file or folder" in line
-
-
-@pytest.mark.parametrize("code", [0, 3])
-@pytest.mark.skipif(sys.platform != "linux", reason="opens by xdg-open")
-def test_a_page_that_no_program_opens_is_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, code: int
-) -> None:
-    """The page is written, and the message says where it is."""
-    page = write_run(tmp_path / "out", "20260130-100000").page
-    command = ["report", str(tmp_path / "out")]
-    opener = tmp_path / "bin" / "xdg-open"
-    opener.parent.mkdir()
-    opener.write_text(f"#!/bin/sh\nexit {code}\n")
-    opener.chmod(0o755)
-    for path, expected in ((opener.parent, exit_codes.FAILED if code else 0), (tmp_path, 1)):
-        monkeypatch.setenv("PATH", str(path))
-        assert main([*command, "--open"]) == expected
-        assert (str(page) in capfd.readouterr().err) == bool(expected)
-    assert main(command) == 0
-    assert page.is_file()
 
 
 def test_settings_are_named_by_their_field_and_lists_by_their_name(tmp_path: Path) -> None:

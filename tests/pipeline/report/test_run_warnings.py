@@ -18,15 +18,11 @@ CONSTANT = Baseline(
     ("name", "metric", "reference", "value", "says"),
     [
         ("constant", "binary_accuracy", 0.75, 0.75, ""),
-        ("constant", "binary_accuracy", 0.75, 0.7499, "a constant is better than the model"),
         ("constant", "binary_crossentropy", 0.56, 0.57, "binary_crossentropy is 0.5600"),
-        ("constant", "binary_crossentropy", 0.56, 0.55, ""),
         ("linear", "auc", 0.8, 0.79, "a linear model is better than the model: its auc is 0.8000, "
          "and 0.7900 for the model (on 3 columns). Tune"),
-        ("linear", "auc", 0.8, 0.8, ""),
         ("linear", "auc", None, 0.9, ""),
         ("linear", "auc", 0.8, None, ""),
-        ("linear", "mean_absolute_error", 2.0, 2.1, "mean_absolute_error is 2.0000"),
         ("linear", "mean_absolute_error", 2.0, 2.0001, ""),  # equal in the table
     ],
 )  # fmt: skip
@@ -47,12 +43,9 @@ RARE = Baseline("constant", "", {"binary_accuracy": 0.997})
     ("values", "constant", "says"),
     [
         ({"auc": 0.9991}, CONSTANT, "Check that each feature is known"),
-        ({"auc": 0.995}, CONSTANT, ""),
         ({"mean_absolute_error": 0.0, "r2": 0.991}, CONSTANT, "r2 is 0.9910"),
-        ({"sparse_categorical_accuracy": 1.0}, CONSTANT, "sparse_categorical_accuracy is 1.0000"),
         ({"recall": 1.0}, CONSTANT, ""),
         ({"binary_accuracy": 0.998}, RARE, ""),  # a constant has that, too
-        ({"binary_accuracy": 0.998}, None, "binary_accuracy is 0.9980"),
     ],
 )
 def test_a_result_that_is_too_good_is_questioned(

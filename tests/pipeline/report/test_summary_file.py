@@ -128,15 +128,6 @@ def test_runs_that_judge_no_model_and_one_that_failed(write: Any) -> None:
     assert (run["result"], run["error"]) == ("failed", {"node": "Trainer", "message": "no memory"})
 
 
-def test_a_pushed_model_is_named_while_it_is_there(write: Any, tmp_path: Path) -> None:
-    pushed = tmp_path / "serving_model" / "1"
-    properties = {"pushed": 1, "pushed_destination": str(pushed)}
-    run = result_of(load_config(write()), {("Pusher", "pushed_model"): properties})
-    assert summary_of(run, STATE, run_id="", rows={})["pushed_model"] is None
-    pushed.mkdir(parents=True)
-    assert summary_of(run, STATE, run_id="", rows={})["pushed_model"] == str(pushed)
-
-
 def test_a_file_that_is_not_whole_takes_no_place(
     write: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

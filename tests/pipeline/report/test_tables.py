@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pipeline.report.tables import Cell, Column, Row, Table, print_table
 
-WIDTHS = (40, 60, 80, 200)
+WIDTHS = (40, 200)
 
 
 def printed(table: Table, width: int) -> str:
@@ -31,7 +31,7 @@ def metrics(slice_name: str = "payment=Cash") -> Table:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["payment=Cash", "支払い方法", "a_column_of_" + 20 * "x"])
+@pytest.mark.parametrize("name", ["支払い方法", "a_column_of_" + 20 * "x"])
 def test_every_cell_is_printed_whole_and_in_width(width: int, name: str) -> None:
     text = printed(metrics(slice_name=name), width)
     assert max(map(cell_len, text.splitlines())) <= width

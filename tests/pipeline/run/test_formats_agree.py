@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
-import pyarrow.types as types
 import pytest
 
 from components import CsvOptions
@@ -29,57 +28,38 @@ from pipeline.run.raw_rows import model_rows
 
 MOMENT = datetime.datetime(2013, 5, 6, 17, 30)
 DECIMALS = [decimal.Decimal("1.50"), None, decimal.Decimal("-0.25")]
-INTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+INTS = ("int8", "int64", "uint8", "uint64")
 COLUMNS: dict[str, pa.Array] = {
     "bool": pa.array([True, None, False, True]),
-    "bools without a missing one": pa.array([True, False]),
     **{name: pa.array([0, None, 100], name) for name in INTS},
     "long ints": pa.array([2**53 + 1, -(2**53) - 1, None]),
     "beyond int64": pa.array([2**63, 1, None], pa.uint64()),
     "float32": pa.array([0.1, 1.0, None, -0.0, 1e20], pa.float32()),
     "float64": pa.array([0.1, 1.0, None, -0.0, 1e20, 1 / 3]),
-    "whole floats": pa.array([1.0, 2.0, 30.0]),
     "whole floats and none": pa.array([1.0, None, 30.0]),
     "float16": pa.array([np.float16(1.5), None], pa.float16()),
     "decimals": pa.array(DECIMALS, pa.decimal128(10, 2)),
-    "whole decimals": pa.array([decimal.Decimal(7), None], pa.decimal128(10, 0)),
     "date32": pa.array([MOMENT.date(), None], pa.date32()),
-    "date64": pa.array([MOMENT.date(), None], pa.date64()),
     "time": pa.array([MOMENT.time(), None], pa.time64("us")),
     "duration": pa.array([datetime.timedelta(seconds=3), None], pa.duration("ms")),
     "string": pa.array(["a", None, "é"]),
     "digits": pa.array(["1", "2.5", None]),
-    "large_string": pa.array(["a", None, "é"], pa.large_string()),
     "dictionary": pa.array(["a", None, "a"]).dictionary_encode(),
-    "ints in a dictionary": pa.array([5, None, 5]).dictionary_encode(),
     "binary": pa.array([b"a", None, "é".encode()]),
-    "fixed binary": pa.array([b"ab", None], pa.binary(2)),
     "words of bools": pa.array(["True", None, "False"]),
     **{
         f"timestamp {unit} {zone}": pa.array([MOMENT, None], pa.timestamp(unit, zone))
-        for unit in ("s", "ms", "us", "ns")
-        for zone in (None, "UTC", "+05:30", "Europe/Oslo")
+        for unit, zone in (("us", None), ("s", "UTC"), ("ms", "+05:30"), ("ns", "Europe/Oslo"))
     },
 }
 NO_PARQUET = {"float16"}  # Parquet of Arrow 10 has none
 NO_CSV_OF = {"words of bools", "digits"}  # texts in Parquet, numbers in CSV: `as_numbers` below
 
 
-SPELLINGS = {
-    "True": ("True", "False"),
-    "true": ("true", "false"),
-    "TRUE": ("TRUE", "FALSE"),
-}
-
-
-def write(folder: Path, column: pa.Array, *, spelling: str = "True", parquet: bool = True) -> None:
+def write(folder: Path, column: pa.Array, *, parquet: bool = True) -> None:
     """The table `x` in every format, with a second column, so that CSV has a delimiter."""
     texts = as_text(column).cast(pa.binary()).to_pylist()
     cells = ["" if text is None else text.decode() for text in texts]
-    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
-    if types.is_boolean(kind):
-        words: dict[str, str] = dict(zip(SPELLINGS["True"], SPELLINGS[spelling], strict=True))
-        cells = [words.get(cell, cell) for cell in cells]
     with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as stream:
         csv.writer(stream).writerows([("x", "row"), *zip(cells, range(len(cells)), strict=True)])
     table = pa.table({"x": column, "row": list(range(len(column)))})
@@ -166,18 +146,6 @@ def test_a_column_that_was_learned_as_text(tmp_path, name):
         assert same(predicted(tmp_path, other, kinds, options)) == expected, other
 
 
-@pytest.mark.parametrize("spelling", list(SPELLINGS))
-def test_bools_are_one_feature_however_they_are_spelled(tmp_path, spelling):
-    write(tmp_path, COLUMNS["bool"], spelling=spelling)
-    (kinds, of_csv), (others, of_parquet) = (
-        trained(tmp_path, source, CsvOptions()) for source in ("csv", "parquet")
-    )
-    assert kinds == others == {"x": "int", "row": "int"}
-    assert of_csv == of_parquet
-    for source in ("csv", "parquet", "arrow"):
-        assert same(predicted(tmp_path, source, kinds, CsvOptions())) == of_csv
-
-
 @pytest.mark.parametrize("name", sorted(NO_CSV_OF))
 def test_texts_of_parquet_are_the_numbers_that_csv_has(tmp_path, name):
     write(tmp_path, COLUMNS[name])
@@ -185,12 +153,6 @@ def test_texts_of_parquet_are_the_numbers_that_csv_has(tmp_path, name):
     assert kinds["x"] in ("int", "float")
     for source in ("csv", "parquet", "arrow"):
         assert same(predicted(tmp_path, source, kinds, CsvOptions())) == expected
-
-
-def test_bools_among_other_texts_stay_texts(tmp_path):
-    (tmp_path / "rows.csv").write_text("x,row\nTrue,0\nmaybe,1\nFalse,2\n")
-    kinds, _ = trained(tmp_path, "csv", CsvOptions())
-    assert kinds["x"] == "string"
 
 
 @pytest.mark.parametrize("kind", ["int", "float"])

@@ -13,7 +13,7 @@ from pipeline.config.config_file import load_config
 from pipeline.run.runner import run
 
 
-@pytest.mark.parametrize(("before", "after"), [(None, "0"), ("0", "0"), ("1", "1")])
+@pytest.mark.parametrize(("before", "after"), [(None, "0"), ("1", "1")])
 def test_importing_pipeline_leaves_a_value_of_the_users_own(before, after):
     environment = {name: v for name, v in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
     if before is not None:
@@ -23,7 +23,7 @@ def test_importing_pipeline_leaves_a_value_of_the_users_own(before, after):
     assert printed.strip() == after
 
 
-@pytest.mark.parametrize(("value", "printed"), [("0", False), ("1", True), ("True", True)])
+@pytest.mark.parametrize(("value", "printed"), [("0", False), ("1", True)])
 def test_a_run_says_that_tf_keras_is_keras_2(write, monkeypatch, capsys, value, printed):
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", value)
     with pytest.raises(ConfigError, match="cannot write there"):  # so that nothing more runs

@@ -229,27 +229,17 @@ def test_a_damaged_artifact_is_written_again(
     assert run(folder) == dict.fromkeys(NODES, "cached")
 
 
-def test_all_artifacts_are_gone(folder: Path) -> None:
-    shutil.rmtree(folder / "artifacts")
+def test_a_model_that_is_gone_is_no_baseline(folder: Path) -> None:
+    (folder / "artifacts" / "Train").rename(folder / "backup")
     assert blessed(folder) is None
-    assert run(folder) == dict.fromkeys(NODES, "run")
-
-
-@pytest.mark.parametrize("node", ["Train", "Judge"])
-def test_a_model_or_blessing_that_is_gone_is_no_baseline(folder: Path, node: str) -> None:
-    (folder / "artifacts" / node).rename(folder / "backup")
-    assert blessed(folder) is None
-    (folder / "backup").rename(folder / "artifacts" / node)
+    (folder / "backup").rename(folder / "artifacts" / "Train")
     assert blessed(folder) == folder / "artifacts" / "Train" / "model" / "2"
     assert run(folder) == dict.fromkeys(NODES, "cached")
 
 
-@pytest.mark.parametrize("damage", [shutil.rmtree, empty])
-def test_a_pushed_model_that_is_gone_is_pushed_again(
-    folder: Path, damage: Callable[[Path], None]
-) -> None:
+def test_a_pushed_model_that_is_gone_is_pushed_again(folder: Path) -> None:
     (pushed,) = (folder / "serving_model").iterdir()
-    damage(pushed)
+    empty(pushed)
     assert run(folder) == dict.fromkeys(NODES[:3], "cached") | {"Push": "run"}
     found = latest_run(folder / "metadata.sqlite")["Push"].get("pushed_model")
     assert found is not None
@@ -281,15 +271,6 @@ def test_without_the_metadata_nothing_is_written_into_old_artifacts(folder: Path
     assert run(folder) == dict.fromkeys(NODES, "cached")
 
 
-def test_metadata_of_an_older_backup_do_not_mix_artifacts(folder: Path) -> None:
-    backup = folder / "metadata.sqlite"
-    saved = backup.read_bytes()
-    shutil.rmtree(folder / "artifacts" / "Train")
-    run(folder)
-    backup.write_bytes(saved)
-    assert run(folder) == {"Rows": "cached"} | dict.fromkeys(NODES[1:], "run")
-
-
 def test_an_output_folder_without_lists_of_files(folder: Path) -> None:
     """Of a run that was killed, or of an older version: what has any file is taken as whole."""
     shutil.rmtree(folder / "artifacts" / ".files")
@@ -303,28 +284,12 @@ def test_an_output_folder_without_lists_of_files(folder: Path) -> None:
     ("uri", "present"),
     [
         ("/old/out/artifacts/Train/model/7", "/new/artifacts/Train/model/7"),
-        ("/artifacts/Train/model/7/", "/new/artifacts/Train/model/7"),
         ("gs://bucket/out/artifacts/Train/model/7", "gs://bucket/out/artifacts/Train/model/7"),
         ("/data/schema.pbtxt", "/data/schema.pbtxt"),
-        ("/data/2024/rows/latest", "/data/2024/rows/latest"),
     ],
 )
 def test_present_places(uri: str, present: str) -> None:
     assert Places(Path("/new")).artifact(uri) == present
-
-
-def test_a_store_of_several_folders_keeps_what_is_there(tmp_path: Path) -> None:
-    """`metadata.path` is outside of the folder, and other folders' artifacts are used in place."""
-    database = tmp_path / "shared.sqlite"
-    other = tmp_path / "other" / "artifacts" / "Train" / "model" / "7"
-    other.mkdir(parents=True)
-    places = Places.of(tmp_path / "new", database)
-    assert places.artifact(str(other)) == str(other)
-    here = tmp_path / "new" / "artifacts" / "Train" / "model" / "7"
-    here.mkdir(parents=True)
-    assert places.artifact(str(other)) == str(other)
-    other.rmdir()
-    assert places.artifact(str(other)) == str(here)
 
 
 def test_a_pushed_model_outside_of_the_folder_stays(tmp_path: Path) -> None:

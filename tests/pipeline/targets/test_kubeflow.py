@@ -101,11 +101,8 @@ def test_an_unknown_field_of_a_pod_is_an_error():
     for pod, message in (
         ({"toleration": []}, r"toleration is unknown; did you mean 'tolerations'"),
         ({"tolerations": [{"efect": "x"}]}, r"tolerations: efect .*mean 'effect'"),
-        ({"tolerations": {"key": "a"}}, r"tolerations is .*use a list of mappings with"),
         ({"nodeSelector": "gpu"}, r"nodeSelector is 'gpu'; use a mapping with labels"),
-        ({"nodeSelector": {"a": "b"}}, r"nodeSelector: a is unknown; use one of labels"),
         ({"pvcMount": [{"constant": "a"}]}, r"pvcMount: .*lacks mountPath"),
-        ({"imagePullSecret": ["a"]}, r"imagePullSecret is .*secretName"),
     ):
         with pytest.raises(pydantic.ValidationError, match=message):
             plain(pod=pod)

@@ -75,10 +75,3 @@ def test_pipeline_create_keeps_it_for_run_create(config, monkeypatch, tmp_path):
     done, printed = tfx("pipeline", "compile", "--engine", "vertex")
     assert isinstance(done.exception, SystemExit)
     assert "TFX_LARGEBATCH_TARGET=vertexx: use kubeflow or vertex." in printed
-
-
-def test_engine_kubeflow_is_broken_upstream(config):
-    """When this fails, the engine is back: the runner's docstring and docs/cluster.md say else."""
-    done, _ = tfx("pipeline", "compile", "--engine", "kubeflow")
-    assert isinstance(done.exception, ImportError)
-    assert "kubeflow_dag_runner" in str(done.exception)

@@ -20,34 +20,22 @@ TRAINER = "trainer@my-project.iam.gserviceaccount.com"
 # A target and values of --set -> a pattern of the message. A leading dot is `cluster.<target>`.
 REFUSED = r"""
 kubeflow .image=registry.example/x -> image=.*name:1\.0.*no tag
-kubeflow .image=x:1@sha256:ab -> not a valid image reference
-kubeflow .image=registry.example/Team/name:1.0 -> image=.*lower-case
 kubeflow .image=user:password@registry.example/name:1.0 -> not a valid image
 vertex .pipeline_root=s3://bucket/x -> Cloud Storage alone; use gs://
-vertex .pipeline_root=gs:// -> pipeline_root=gs://: names no bucket
 kubeflow .pipeline_root=minio://mlpipeline/root -> minio://; write s3://
 kubeflow .pipeline_root=s3://key:tell-nobody@bucket_/x -> root: its value has a URL with a password
 kubeflow .pipeline_root=s3://bucket/x?endpoint=minio:9000
   -> pipeline_root=s3://bucket/x\?end.* use s3://bucket/x\. .*AWS_ENDPOINT_URL
-vertex .pipeline_root=gs://bucket/x#y -> pipeline_root=gs://bucket/x#y: #y .* use gs://bucket/x\.
-kubeflow .data_path=s3://bucket/x.csv?versionId=1 -> data_path=.* use s3://bucket/x\.csv\.
 kubeflow .data_path=file:///data/x.csv -> data_path=file:///data/x\.csv: .*use gs://bucket/.*s3://
-kubeflow .eval_path=FILE:///x.csv -> eval_path=FILE:///x\.csv: .*copy it to a bucket
-kubeflow .resources.Trainer={cpu: true} -> Trainer\.cpu=True: Use a number above 0, such as `4`
-vertex .resources.default.memory_gib=false -> memory_gib=False: Use a number above 0, such as `16`
+kubeflow .resources.Trainer={cpu: true} -> Trainer\.cpu=True: Use a number above 0 and .*such as `4`
 kubeflow .retries=true -> retries=True: Use a whole number
 kubeflow .pipeline_root=s3://10.0.0.1/x -> 10\.0\.0\.1 is not a bucket name
-kubeflow .pipeline_root=s3://my_bucket/x -> my_bucket is not
-kubeflow .pipeline_root=s3://a..b/x -> a\.\.b is not
-vertex .eval_path=gs://b/x -> eval_path=gs://b/x: b is not a bucket name
 vertex .schema_path=gs://LONG/x -> schema_path=.*3 to 63
 vertex .data_path=rides.csv -> path of this machine, which no pod
 kubeflow .data_path=package://tfx/x.csv
   -> data_path=package://tfx/x.csv: a file inside a Python package.*kubeflow\.data_path
 kubeflow serving.push_folder=/models -> serving.push_folder=/models: a path of
 kubeflow .data_path=s3://bucket/{YYYY}/x.csv -> x\.csv: a date needs .*add \{MM\}, \{DD\}
-kubeflow .data_path=s3://bucket/{VERSION}/x.csv
-  -> ^cluster\.kubeflow\.data_path=s3://.*add \{SPAN\} or a date
 kubeflow tracking.mlflow=http://h:5000 -> tracking.mlflow=http://h:5000: only `run`.*tracking=null
 kubeflow data.spans=7 -> data.spans=7: data.path=s3:.* has no \{SPAN\}
 kubeflow .data_path=s3://bucket/{SPAN}/x | data.eval_path=x.csv | .eval_path=s3://bucket/eval.csv
@@ -55,22 +43,12 @@ kubeflow .data_path=s3://bucket/{SPAN}/x | data.eval_path=x.csv | .eval_path=s3:
 kubeflow name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
   -> 60 characters; Kubeflow's runs.*use 57 or fewer
 kubeflow .labels.team=-a -> labels\.team=-a: not a valid Kubernetes label
-vertex .labels.Team=a -> labels\.Team=a: not a valid Google Cloud label
-vertex .labels={MANY} -> labels: 62 labels.*may have 61
 kubeflow .resources.Trainer.accelerator=NVIDIA/gpu/1 -> accelerator=NVIDIA/gpu/1.*nvidia\.com/gpu
-kubeflow .resources.Trainer={accelerator: nvidia.com/gpu, accelerator_count: 17}
-  -> accelerator_count=17.*1 to 16
-vertex .resources.Trainer.accelerator=nvidia.com/gpu -> use NVIDIA_TESLA_T4
 vertex .resources.Trainer.accelerator=NVIDIA_T4
   -> accelerator=NVIDIA_T4: Vertex names a device by its model; use NVIDIA_TESLA_T4
-vertex .resources.Trainer={accelerator: NVIDIA_L4, accelerator_count: 3}
-  -> accelerator_count=3: a machine has 1, 2, 4, 8, 16 of NVIDIA_L4
 vertex .resources.Trainr.cpu=1 -> resources\.Trainr: no node has this name.* ArrowExampleGen,
-kubeflow .resources.Trainer.cpu=500 -> resources\.Trainer\.cpu=500: .*384 cores.* 0\.5\?
-kubeflow .resources.default.memory_gib=65536 -> default\.memory_gib=65536.*32768 GiB.* 64\?
-kubeflow .resources.Trainer={cpu: .inf, memory_gib: .inf} -> cpu=inf[^\n]*\n.*memory_gib=inf
-kubeflow .resources.Trainer.timeout_minutes=.inf -> timeout_minutes=inf.*35791394
-vertex .resources.Trainer.cpu=97 -> cpu=97.*96 cores
+kubeflow .resources.Trainer.cpu=500 -> resources\.Trainer\.cpu=500: .*at most 384
+kubeflow .resources.Trainer.timeout_minutes=.inf -> timeout_minutes=inf.*at most 35791394
 vertex .beam={engine: multi_processing, workers: 8} | .resources.Transform.cpu=4
   -> beam.workers=8 exceeds.*Transform gets 4 cores
 kubeflow .beam={engine: multi_processing, workers: 1}
@@ -88,32 +66,24 @@ vertex .resources.Trainer.pod={nodeSelector: {}} -> resources: Trainer\.pod: Ver
 kubeflow .tolerations=[] -> tolerations: removed in 0\.3\.0\. Instead, .*cluster\.kubeflow\.pod
 vertex .pod={} -> cluster\.vertex\.pod: unknown key
 vertex .service_account=trainer -> service_account=trainer.*e-mail
-vertex .service_account=trainer@my-project.iam.gserviceaccount.com.evil.com -> e-mail
 vertex .region=europe-west4-a -> region=europe-west4-a.*not a zone
 vertex .project=My Project -> project=My Project.*6 to 30
 vertex .machine_type=large -> machine_type=large.*n1-standard-8
 kubeflow .service_account=trainer@my-project.iam.gserviceaccount.com -> leave out what follows @
-kubeflow .environment={1BAD: x} -> environment: '1BAD'.*no digit first
 kubeflow .environment={AWS_SECRET_ACCESS_KEY: tell-nobody}
   -> \.AWS_SECRET_ACCESS_KEY: .*cluster\.kubeflow\.secrets: \{NAME: \{key: AWS_SECRET_ACCESS_KEY\}\}
 kubeflow .environment={A: GHP} -> environment\.A: its value has a token of GitHub.*key: A\}
-kubeflow .labels.team=GHP -> kubeflow\.labels\.team: .*GitHub.*kubectl create secret
-vertex .labels={team: GHP} -> vertex\.labels\.team: .*GitHub.*Secret Manager
 kubeflow .pod={podMetadata: {annotations: {a: GHP}}} -> annotations\.a: .*GitHub
-kubeflow evaluation.slices=[company, GHP] -> evaluation\.slices\.1: .*GitHub
-kubeflow .data_path=s3://bucket/GHP/x.csv -> kubeflow\.data_path: .*GitHub
 kubeflow nodes=[{class: a.B, parameters: {b: {c: GHP}}}] -> nodes\.0\.parameters\.b\.c: .*GitHub
 kubeflow .environment={DATABASE: 'postgres://me:tell-nobody@host/db'}
   -> environment\.DATABASE: .*URL with a password.*secrets
 kubeflow .secrets={My_Secret: {k: A}} -> secrets\.My_Secret: .*lower-case
-kubeflow .secrets={s: {a key: A}} -> secrets\.s\.a key: not a valid key of
 kubeflow .environment={A: x} | .secrets={s: {k: A}} -> variable A is set twice
 vertex training.loss=nowhere.loss -> training.loss=nowhere.loss: there is no Python module
 """
 GITHUB = "ghp_tellnobody0123456789abcdefghijklmnop"  # of no account
 LONG = {
     "GHP": GITHUB,
-    "MANY": ", ".join(f"label{n}: x" for n in range(62)),
     "LONG": "b" * 64,
 }
 ROW = re.compile(r"^(kubeflow|vertex) (.+?)\s+-> (.+)$", re.MULTILINE)
@@ -143,18 +113,11 @@ kubeflow .environment={{AWS_ACCESS_KEY_ID: an-id, TOKENIZERS_PARALLELISM: 'false
 kubeflow .secrets={{minio.v1: {{access-key_1.x: A, secretkey: B}}}}
 kubeflow .resources.default={{cpu: 384, memory_gib: 32768, timeout_minutes: 1000000.0}}
 kubeflow .resources.Trainer={{accelerator: nvidia.com/gpu, accelerator_count: 16}}
-kubeflow .resources.Tuner={{accelerator: aws.amazon.com/neuroncore, accelerator_count: 32}}
 kubeflow .image=localhost:5000/a__b/c-d.e@sha256:{"0" * 64}
-kubeflow .image=registry.example:5000/ml/x:1.0@sha256:{"a" * 64}
-kubeflow .image=name:latest
 kubeflow .data_path=s3://bucket/rows-?.csv
 vertex .service_account={TRAINER}
-vertex .service_account=12345-compute@developer.gserviceaccount.com
-vertex .service_account=x@my-project.eu0.iam.gserviceaccount.com
 vertex .region=northamerica-northeast1
-vertex .region=us-central1
 vertex .project=example.com:my-project
-vertex .project="123456"
 vertex .machine_type=n1-custom-8-30720
 vertex .resources.Trainer={{cpu: 96, memory_gib: 580}}
 vertex .pipeline_root=gs://my_bucket.example.com/root
@@ -163,8 +126,7 @@ vertex .project=my-project | .region=europe-west4 | .beam.engine=dataflow
 
 
 def test_valid_values_are_accepted():
-    many = ", ".join(f"label{n}: x" for n in range(61))
-    for row in [*ACCEPTED.strip().splitlines(), f"vertex .labels={{{many}}}"]:
+    for row in ACCEPTED.strip().splitlines():
         target, overrides = row.split(" ", 1)
         there, profile = taxi_at_target(target, *overrides.split(" | "))
         assert refusals(there, there, profile) == [], row
@@ -172,7 +134,7 @@ def test_valid_values_are_accepted():
 
 @both_targets
 def test_a_job_server_that_nodes_do_not_reach_is_refused(target):
-    itself = ("localhost", "LOCALHOST", "127.1", "0.0.0.0", "a.localhost")
+    itself = ("LOCALHOST", "127.1", "a.localhost")
     rows = [(f"--job_endpoint={h}:1, --environment_type=EXTERNAL", "node itself") for h in itself]
     rows += [
         ("--job_endpoint=jobs:8099", "--environment_type=LOOPBACK runs the Python code in"),
@@ -286,9 +248,6 @@ PLAIN_NAMES = {
     "GOOGLE_APPLICATION_CREDENTIALS": "/secrets/key.json",
     "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/token",
     "MAX_TOKENS": "512",
-    "TOKENIZERS_PARALLELISM": "false",
-    "SSH_PUBLIC_KEY": "ssh-ed25519 AAAA",
-    "KEYBOARD": "us",
     "KEY": "x",
 }
 
