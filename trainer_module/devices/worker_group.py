@@ -2,8 +2,8 @@
 
 Each worker has a TCP connection to the chief and sends lines of JSON (see `cluster`). So a
 worker that differs is reported before the first collective, which would hang, and a worker that is
-lost or makes no progress is detected while the main thread waits in one (see `main_thread`). A
-process that trains alone has `SINGLE_PROCESS`.
+lost is detected while the main thread waits in one. A process that trains alone has
+`SINGLE_PROCESS`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,6 @@ from trainer_module.devices.cluster import (
     connect_all,
     send,
     worker_name,
-)
-from trainer_module.devices.main_thread import (
-    Activity,
-    LateWorkers,
-    current_activity,
-    doing,
-    main_thread_stack,
 )
 
 # Time between the log message and the exit of a process whose main thread hangs.
@@ -82,7 +75,6 @@ class WorkerGroup:
         self._last_heard = dict.fromkeys(self._connections, time.monotonic())
         self._unread = dict.fromkeys(self._connections, b"")
         self._closed = False
-        self._late = LateWorkers(timeout_seconds)  # on the chief
         if cluster is None:
             return
         self.number, self.size = cluster.number, len(cluster.workers)
@@ -206,7 +198,7 @@ class WorkerGroup:
 
     def _wait_for(self, call: int, what: str) -> dict[int, Message]:
         """Return the message of each connected worker for this call."""
-        with doing(Activity(f"waiting at {what!r}", waits=True)), self._changed:
+        with self._changed:
             while True:
                 received = self._received.setdefault(call, {})
                 if len(received) == len(self._connections):
@@ -257,10 +249,16 @@ class WorkerGroup:
             now = time.monotonic()
             if now >= next_beat:
                 next_beat = now + beat
-                self._late.hear(self.number, current_activity(), now)
                 for number in numbers:
                     self._beat(number)
-            self._check(now, patience=3 * beat)
+            for number in numbers:
+                silent = now - self._last_heard[number]
+                if silent > self._timeout_seconds:
+                    self._fail(
+                        f"{self.name(number)} has been silent for {silent:.0f} s "
+                        f"(worker_timeout_seconds={self._timeout_seconds:g}): it is stopped, or "
+                        "its machine or the network is down."
+                    )
         if self._failure is not None and not self._closed:
             self._end()
 
@@ -268,25 +266,11 @@ class WorkerGroup:
         """Send a heartbeat, unless another message is being sent, which also serves as one."""
         if self._sending[number].acquire(blocking=False):
             try:
-                send(self._connections[number], {"beat": current_activity()})
+                send(self._connections[number], {})
             except OSError:
                 pass
             finally:
                 self._sending[number].release()
-
-    def _check(self, now: float, *, patience: float) -> None:
-        """Fail for a silent worker, and on the chief for one that the others wait for."""
-        for number, seen in self._last_heard.items():
-            if number not in self._ended and now - seen > self._timeout_seconds:
-                self._fail(
-                    f"{self.name(number)} has been silent for {now - seen:.0f} s "
-                    f"(worker_timeout_seconds={self._timeout_seconds:g}): it hangs, or its machine "
-                    "or the network is down."
-                )
-        late = self._late.find(now, self.name) if self.is_chief else None
-        # A silent worker is not late: its process is stopped, or the network is down.
-        if late is not None and now - self._last_heard.get(late[0], now) < patience:
-            self._fail(f"{self.name(late[0])} {late[1]}")
 
     def _read(self, number: int) -> None:
         try:
@@ -306,10 +290,7 @@ class WorkerGroup:
             with self._changed:
                 self._received.setdefault(message["turn"], {})[number] = message
                 self._changed.notify_all()
-        elif "beat" in message:
-            self._late.hear(number, Activity(*message["beat"]), time.monotonic())
         elif "left" in message:
-            self._late.forget(number)
             with self._changed:
                 self._ended.add(number)
                 self._changed.notify_all()
@@ -332,8 +313,6 @@ class WorkerGroup:
         """End this process: by an exception in the main thread, or by exit if that thread hangs."""
         assert self._failure is not None
         logging.error("Training ends: %s", self._failure)
-        if self._failure.startswith(self.name(self.number)):
-            logging.error("The main thread of this worker is at:\n%s", main_thread_stack())
         for action in self._on_lost:
             with contextlib.suppress(Exception):
                 action(self._failure)
@@ -363,7 +342,7 @@ def connect_workers(*, start_timeout_seconds: float, worker_timeout_seconds: flo
     """Return the workers in TF_CONFIG once all are connected; later calls return the same.
 
     For one worker or none, return `SINGLE_PROCESS`. Call it before TensorFlow's server starts. A
-    worker may be silent, or keep the others waiting without progress, for `worker_timeout_seconds`.
+    worker may be silent for `worker_timeout_seconds`.
 
     Raises:
         WorkerLost: Not all workers connected in time.
