@@ -66,7 +66,7 @@ def test_another_cluster_is_refused():
     ("case", "text"),
     [
         ("is killed", "is lost: its process ended; see its log."),
-        ("is stopped", r"has been silent for 4 s (worker_timeout_seconds=4): it is stopped"),
+        ("is stopped", "has been silent for 4 s (worker_timeout_seconds): it is stopped"),
         ("fails", "failed: KeyError: 'a column'"),
         ("ends", "ended while worker 0 (127.0.0.1:"),
         ("strays", "is at 'place 1' and worker 0 (127.0.0.1:"),

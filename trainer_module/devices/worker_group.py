@@ -12,11 +12,9 @@ import atexit
 import contextlib
 import json
 import os
-import select
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 
@@ -48,7 +46,8 @@ class Disagreement(ValueError):
 class WorkerGroup:
     """The workers of one job; number 0 is the chief. Without connections, a process that is alone.
 
-    The main thread sends and waits, another thread reads and watches.
+    The main thread sends and waits, a thread for each connection reads, and another one sends signs
+    of life and ends the process.
     """
 
     number = 0
@@ -72,8 +71,6 @@ class WorkerGroup:
         self._call = 0
         self._received: dict[int, dict[int, Message]] = {}  # call -> worker -> message
         self._ended: set[int] = set()
-        self._last_heard = dict.fromkeys(self._connections, time.monotonic())
-        self._unread = dict.fromkeys(self._connections, b"")
         self._closed = False
         if cluster is None:
             return
@@ -81,7 +78,9 @@ class WorkerGroup:
         for connection in self._connections.values():
             connection.settimeout(timeout_seconds)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=self._watch, name="worker messages", daemon=True).start()
+        for number in self._connections:
+            threading.Thread(target=self._read, args=[number], daemon=True).start()
+        threading.Thread(target=self._watch, daemon=True).start()
         atexit.register(self.leave)
 
     @property
@@ -233,57 +232,36 @@ class WorkerGroup:
                 send(self._connections[number], message)
 
     def _watch(self) -> None:
-        """Read messages and send heartbeats until a worker is lost."""
+        """Send heartbeats until a worker is lost, then end this process."""
         beat = min(_LONGEST_BEAT, self._timeout_seconds / 4)
-        next_beat = time.monotonic()
-        while not self._closed and self._failure is None:
-            numbers = sorted(self._connections.keys() - self._ended)
-            if not numbers:
-                return
-            poll = select.poll()  # select.select does not support file numbers above 1023
-            files = {self._connections[number].fileno(): number for number in numbers}
-            for file in files:
-                poll.register(file, select.POLLIN)
-            for file, _ in poll.poll(beat / 2 * 1000):
-                self._read(files[file])
-            now = time.monotonic()
-            if now >= next_beat:
-                next_beat = now + beat
-                for number in numbers:
-                    self._beat(number)
-            for number in numbers:
-                silent = now - self._last_heard[number]
-                if silent > self._timeout_seconds:
-                    self._fail(
-                        f"{self.name(number)} has been silent for {silent:.0f} s "
-                        f"(worker_timeout_seconds={self._timeout_seconds:g}): it is stopped, or "
-                        "its machine or the network is down."
-                    )
-        if self._failure is not None and not self._closed:
+        ends = False
+        while not ends and not self._closed:
+            for number in self._connections.keys() - self._ended:
+                # Another message that is being sent serves as one, too.
+                if self._sending[number].acquire(blocking=False):
+                    with contextlib.suppress(OSError):
+                        send(self._connections[number], {})
+                    self._sending[number].release()
+            with self._changed:
+                ends = self._changed.wait_for(lambda: self._failure is not None, timeout=beat)
+        if ends and not self._closed:
             self._end()
 
-    def _beat(self, number: int) -> None:
-        """Send a heartbeat, unless another message is being sent, which also serves as one."""
-        if self._sending[number].acquire(blocking=False):
-            try:
-                send(self._connections[number], {})
-            except OSError:
-                pass
-            finally:
-                self._sending[number].release()
-
     def _read(self, number: int) -> None:
+        """Read the messages of a worker until it ends or is lost."""
+        problem = "is lost: its process ended; see its log."
         try:
-            data = self._connections[number].recv(1 << 16)
-        except OSError:
-            data = b""
-        if not data:
-            self._fail(f"{self.name(number)} is lost: its process ended; see its log.")
-            return
-        self._last_heard[number] = time.monotonic()
-        *lines, self._unread[number] = (self._unread[number] + data).split(b"\n")
-        for line in lines:
-            self._handle(number, json.loads(line))
+            for line in self._connections[number].makefile("rb"):
+                self._handle(number, json.loads(line))
+        except TimeoutError:
+            problem = (
+                f"has been silent for {self._timeout_seconds:g} s (worker_timeout_seconds): it is "
+                "stopped, or its machine or the network is down."
+            )
+        except (OSError, ValueError):  # ValueError: it ended within a line
+            pass
+        if number not in self._ended:
+            self._fail(f"{self.name(number)} {problem}")
 
     def _handle(self, number: int, message: Message) -> None:
         if "turn" in message:
