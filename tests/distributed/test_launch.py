@@ -101,7 +101,7 @@ def test_the_end_of_a_process_names_signal_or_code():
         assert ("memory" in describe_end(code)) == is_memory
 
 
-def test_a_worker_beside_servers_is_started_again():
+def test_a_worker_beside_servers_is_started_again(tmp_path):
     once = """
         if role == "worker" and not os.path.exists(sys.argv[1]):
             open(sys.argv[1], "w").close()
@@ -110,17 +110,13 @@ def test_a_worker_beside_servers_is_started_again():
         print("done", flush=True)
     """
     lines = []
-    here = Path(os.environ.get("TMPDIR", "/tmp")) / f"started-{os.getpid()}"
-    try:
-        launch(
-            [*program(once), str(here)],
-            workers=1,
-            parameter_servers=1,
-            worker_restarts=1,
-            on_line=lambda name, line: lines.append((name, line)),
-        )
-    finally:
-        here.unlink()
+    launch(
+        [*program(once), str(tmp_path / "started")],
+        workers=1,
+        parameter_servers=1,
+        worker_restarts=1,
+        on_line=lambda name, line: lines.append((name, line)),
+    )
     assert ("worker 0", "ended with code 1: it is started again") in lines
     assert ("chief", "done") in lines
 

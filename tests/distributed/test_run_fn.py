@@ -18,7 +18,7 @@ from on_workers import HERE, command, environment, on_workers
 from trains import fn_args
 
 from trainer_module import run_fn
-from trainer_module.devices.local_cluster import WorkersFailed, launch
+from trainer_module.devices.local_cluster import WorkersFailed
 
 pytestmark = pytest.mark.distributed
 
@@ -92,21 +92,13 @@ def test_the_chief_alone_writes(alone, together):
     assert names(together[1]) == names(alone[1])
 
 
-def failed(packed, folder, **of_worker) -> dict[str, tuple[int, str]]:
-    with pytest.raises(WorkersFailed) as caught:
-        launch(
-            command("trains", folder, asked(packed, **of_worker)),
-            workers=2,
-            env=environment(),
-            on_line=lambda name, line: None,
-        )
-    return {each.name: (each.code, "\n".join(each.tail)) for each in caught.value.failed}
-
-
 def test_a_difference_in_settings_is_reported_before_any_read(packed, tmp_path):
-    found = failed(packed, tmp_path, of_worker={"1": {"seed": 4}})
-    for code, message in (found["worker 0"], found["worker 1"]):
-        assert code == 1
+    text = asked(packed, of_worker={"1": {"seed": 4}})
+    with pytest.raises(WorkersFailed) as caught:
+        on_workers("trains", tmp_path, text, workers=2)
+    assert {each.name: each.code for each in caught.value.failed} == {"worker 0": 1, "worker 1": 1}
+    for each in caught.value.failed:
+        message = "\n".join(each.tail)
         assert "the workers differ in their settings" in message
         assert "seed is 4 there and 0 on worker 0" in message
     assert not (tmp_path / "run").exists()

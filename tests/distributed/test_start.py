@@ -34,9 +34,9 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in found]
 
 
-def config(addresses: Any, index: Any, role: Any = "worker", cluster_role: str = "worker") -> str:
-    cluster = addresses if isinstance(addresses, dict) else {cluster_role: addresses}
-    return json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})
+def config(addresses: list[str], index: int) -> str:
+    task = {"type": "worker", "index": index}
+    return json.dumps({"cluster": {"worker": addresses}, "task": task})
 
 
 def local(ports: list[int]) -> list[str]:
@@ -113,14 +113,6 @@ def test_two_tasks_with_the_same_index():
     for code, text in ended([config(addresses, 1)] * 2):
         assert code == 1
         assert "worker 0 (127.0.0.1:" in text
-
-
-def test_a_wrong_tf_config_ends_its_worker_and_the_other_names_it():
-    two = local(free_ports(2))
-    (other, text), (own, own_text) = ended([config(two, 0), config(two, 2)])
-    assert own == other == 1
-    assert "task.index=2, and cluster.worker has 2: use a number from 0" in own_text
-    assert f"worker 1 ({two[1]}) did not start within start_timeout_seconds={TIMEOUT:g}" in text
 
 
 def test_a_worker_that_is_killed_right_after_all_have_met():

@@ -28,7 +28,7 @@ from trainer_module.common.tensors import Json
 EXIT_WORKER_LOST = 75
 
 _ROLES = ("chief", "worker", "ps")
-_PROTOCOL = 5  # value of "protocol" in a worker's first message
+_PROTOCOL = 6  # value of "protocol" in a worker's first message
 _SECONDS_FOR_HELLO = 2.0  # those who wait meanwhile are not lost
 _SECONDS_BETWEEN_TRIES = 0.2
 _LONGEST_LINE = 1 << 20

@@ -47,8 +47,7 @@ def create_strategy(
         logical_devices: Number of logical CPU devices of each process, for "mirrored" and
             "multi_worker" without GPUs; None: the configured ones. They share the machine's cores.
         start_timeout_seconds: How long to wait for all workers.
-        worker_timeout_seconds: How long a worker may be silent, or keep the others waiting
-            without progress, before all end.
+        worker_timeout_seconds: How long a worker may send no sign of life before all end.
 
     Raises:
         ValueError: An unknown name, or one that contradicts TF_CONFIG; workers that differ; or

@@ -2,8 +2,8 @@
 
 Each worker has a TCP connection to the chief and sends lines of JSON (see `cluster`). So a
 worker that differs is reported before the first collective, which would hang, and a worker that is
-lost or makes no progress is detected while the main thread waits in one (see `main_thread`). A
-process that trains alone has `SINGLE_PROCESS`.
+lost is detected while the main thread waits in one. A process that trains alone has
+`SINGLE_PROCESS`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import atexit
 import contextlib
 import json
 import os
-import select
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 
@@ -35,13 +33,6 @@ from trainer_module.devices.cluster import (
     send,
     worker_name,
 )
-from trainer_module.devices.main_thread import (
-    Activity,
-    LateWorkers,
-    current_activity,
-    doing,
-    main_thread_stack,
-)
 
 # Time between the log message and the exit of a process whose main thread hangs.
 _SECONDS_TO_END = 10.0
@@ -55,7 +46,8 @@ class Disagreement(ValueError):
 class WorkerGroup:
     """The workers of one job; number 0 is the chief. Without connections, a process that is alone.
 
-    The main thread sends and waits, another thread reads and watches.
+    The main thread sends and waits, a thread for each connection reads, and another one sends signs
+    of life and ends the process.
     """
 
     number = 0
@@ -79,17 +71,16 @@ class WorkerGroup:
         self._call = 0
         self._received: dict[int, dict[int, Message]] = {}  # call -> worker -> message
         self._ended: set[int] = set()
-        self._last_heard = dict.fromkeys(self._connections, time.monotonic())
-        self._unread = dict.fromkeys(self._connections, b"")
         self._closed = False
-        self._late = LateWorkers(timeout_seconds)  # on the chief
         if cluster is None:
             return
         self.number, self.size = cluster.number, len(cluster.workers)
         for connection in self._connections.values():
             connection.settimeout(timeout_seconds)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=self._watch, name="worker messages", daemon=True).start()
+        for number in self._connections:
+            threading.Thread(target=self._read, args=[number], daemon=True).start()
+        threading.Thread(target=self._watch, daemon=True).start()
         atexit.register(self.leave)
 
     @property
@@ -206,7 +197,7 @@ class WorkerGroup:
 
     def _wait_for(self, call: int, what: str) -> dict[int, Message]:
         """Return the message of each connected worker for this call."""
-        with doing(Activity(f"waiting at {what!r}", waits=True)), self._changed:
+        with self._changed:
             while True:
                 received = self._received.setdefault(call, {})
                 if len(received) == len(self._connections):
@@ -241,75 +232,43 @@ class WorkerGroup:
                 send(self._connections[number], message)
 
     def _watch(self) -> None:
-        """Read messages and send heartbeats until a worker is lost."""
+        """Send heartbeats until a worker is lost, then end this process."""
         beat = min(_LONGEST_BEAT, self._timeout_seconds / 4)
-        next_beat = time.monotonic()
-        while not self._closed and self._failure is None:
-            numbers = sorted(self._connections.keys() - self._ended)
-            if not numbers:
-                return
-            poll = select.poll()  # select.select does not support file numbers above 1023
-            files = {self._connections[number].fileno(): number for number in numbers}
-            for file in files:
-                poll.register(file, select.POLLIN)
-            for file, _ in poll.poll(beat / 2 * 1000):
-                self._read(files[file])
-            now = time.monotonic()
-            if now >= next_beat:
-                next_beat = now + beat
-                self._late.hear(self.number, current_activity(), now)
-                for number in numbers:
-                    self._beat(number)
-            self._check(now, patience=3 * beat)
-        if self._failure is not None and not self._closed:
+        ends = False
+        while not ends and not self._closed:
+            for number in self._connections.keys() - self._ended:
+                # Another message that is being sent serves as one, too.
+                if self._sending[number].acquire(blocking=False):
+                    with contextlib.suppress(OSError):
+                        send(self._connections[number], {})
+                    self._sending[number].release()
+            with self._changed:
+                ends = self._changed.wait_for(lambda: self._failure is not None, timeout=beat)
+        if ends and not self._closed:
             self._end()
 
-    def _beat(self, number: int) -> None:
-        """Send a heartbeat, unless another message is being sent, which also serves as one."""
-        if self._sending[number].acquire(blocking=False):
-            try:
-                send(self._connections[number], {"beat": current_activity()})
-            except OSError:
-                pass
-            finally:
-                self._sending[number].release()
-
-    def _check(self, now: float, *, patience: float) -> None:
-        """Fail for a silent worker, and on the chief for one that the others wait for."""
-        for number, seen in self._last_heard.items():
-            if number not in self._ended and now - seen > self._timeout_seconds:
-                self._fail(
-                    f"{self.name(number)} has been silent for {now - seen:.0f} s "
-                    f"(worker_timeout_seconds={self._timeout_seconds:g}): it hangs, or its machine "
-                    "or the network is down."
-                )
-        late = self._late.find(now, self.name) if self.is_chief else None
-        # A silent worker is not late: its process is stopped, or the network is down.
-        if late is not None and now - self._last_heard.get(late[0], now) < patience:
-            self._fail(f"{self.name(late[0])} {late[1]}")
-
     def _read(self, number: int) -> None:
+        """Read the messages of a worker until it ends or is lost."""
+        problem = "is lost: its process ended; see its log."
         try:
-            data = self._connections[number].recv(1 << 16)
-        except OSError:
-            data = b""
-        if not data:
-            self._fail(f"{self.name(number)} is lost: its process ended; see its log.")
-            return
-        self._last_heard[number] = time.monotonic()
-        *lines, self._unread[number] = (self._unread[number] + data).split(b"\n")
-        for line in lines:
-            self._handle(number, json.loads(line))
+            for line in self._connections[number].makefile("rb"):
+                self._handle(number, json.loads(line))
+        except TimeoutError:
+            problem = (
+                f"has been silent for {self._timeout_seconds:g} s (worker_timeout_seconds): it is "
+                "stopped, or its machine or the network is down."
+            )
+        except (OSError, ValueError):  # ValueError: it ended within a line
+            pass
+        if number not in self._ended:
+            self._fail(f"{self.name(number)} {problem}")
 
     def _handle(self, number: int, message: Message) -> None:
         if "turn" in message:
             with self._changed:
                 self._received.setdefault(message["turn"], {})[number] = message
                 self._changed.notify_all()
-        elif "beat" in message:
-            self._late.hear(number, Activity(*message["beat"]), time.monotonic())
         elif "left" in message:
-            self._late.forget(number)
             with self._changed:
                 self._ended.add(number)
                 self._changed.notify_all()
@@ -332,8 +291,6 @@ class WorkerGroup:
         """End this process: by an exception in the main thread, or by exit if that thread hangs."""
         assert self._failure is not None
         logging.error("Training ends: %s", self._failure)
-        if self._failure.startswith(self.name(self.number)):
-            logging.error("The main thread of this worker is at:\n%s", main_thread_stack())
         for action in self._on_lost:
             with contextlib.suppress(Exception):
                 action(self._failure)
@@ -363,7 +320,7 @@ def connect_workers(*, start_timeout_seconds: float, worker_timeout_seconds: flo
     """Return the workers in TF_CONFIG once all are connected; later calls return the same.
 
     For one worker or none, return `SINGLE_PROCESS`. Call it before TensorFlow's server starts. A
-    worker may be silent, or keep the others waiting without progress, for `worker_timeout_seconds`.
+    worker may be silent for `worker_timeout_seconds`.
 
     Raises:
         WorkerLost: Not all workers connected in time.

@@ -15,7 +15,6 @@ from trainer_module.checks.compiled import each_optimizer, is_several
 from trainer_module.common.fingerprint import to_fingerprint
 from trainer_module.common.tensors import Json
 from trainer_module.common.user_values import better_mode
-from trainer_module.devices.main_thread import doing
 from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop.callback import Callback, EpochEnd, FitResult, LoopProgress
 from trainer_module.loop.progress_log import ProgressLog
@@ -35,12 +34,7 @@ class CallbackList:
 
     def call(self, method: str, *arguments: object) -> list[Any]:
         """Call a method of each callback, and return what they return."""
-        return [self._call(callback, method, *arguments) for callback in self.called]
-
-    def _call(self, callback: Callback, method: str, *arguments: object) -> Any:
-        own = callback.callback if isinstance(callback, _KerasCallback) else callback
-        with doing(f"in callback {type(own).__name__}.{method}"):
-            return getattr(callback, method)(*arguments)
+        return [getattr(callback, method)(*arguments) for callback in self.called]
 
     def steps_until_due(self, step: int) -> int | None:
         """Return after how many steps the next call of the graph must end; None: any number.
@@ -52,7 +46,7 @@ class CallbackList:
 
     def before_export(self) -> dict[str, float] | None:
         """Return the metrics of the first callback that replaces the weights; None without one."""
-        restored = (self._call(callback, "before_export") for callback in self.called)
+        restored = (callback.before_export() for callback in self.called)
         return next((metrics for metrics in restored if metrics is not None), None)
 
     def variables(self) -> list[tf.Variable]:

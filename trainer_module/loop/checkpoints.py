@@ -20,7 +20,6 @@ from trainer_module.common.differences import differences, summarize_differences
 from trainer_module.common.remote import PATIENCE_SECONDS, error_reason, is_transient
 from trainer_module.common.tensors import Json
 from trainer_module.common.user_values import check_positive_int
-from trainer_module.devices.main_thread import doing
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.checkpoint_folder import CheckpointFolder
 from trainer_module.step.reports import Step
@@ -152,10 +151,6 @@ class Checkpoints:
             OSError: The checkpoint cannot be written. The message names the problem and the
                 checkpoint that training would resume from.
         """
-        with doing("writing a checkpoint", limit="long"):
-            self._save(position, step)
-
-    def _save(self, position: dict[str, Json], step: int) -> None:
         started = time.monotonic()
         with tf.device("/cpu:0"):
             tensors = [tf.convert_to_tensor(variable) for variable in self._variables.values()]

@@ -19,13 +19,7 @@ from trainer_module.common.keras_names import check_keras_name
 from trainer_module.common.tensors import Batch, Json, LossLike, Tensors
 from trainer_module.data.epoch_data import BatchSource
 from trainer_module.data.in_memory import array_batches
-from trainer_module.devices.multi_worker import GraphMarks, worker_group
-from trainer_module.devices.replicas import (
-    Share,
-    is_multi_worker,
-    local_replicas,
-    per_replica,
-)
+from trainer_module.devices.replicas import Share, is_multi_worker, per_replica
 from trainer_module.losses.loss_values import zero_where_unweighted
 from trainer_module.losses.weighted_loss import (
     Path,
@@ -107,7 +101,6 @@ class Evaluation:
         self.metrics = [metric for _, metric in self._metric_of.values()]
         self.names = ["loss", *self._metric_of]
         self._total: tf.Variable | None = None
-        self._marks = GraphMarks(self.strategy)
         self._results_of = tf.function(self._results, autograph=False, reduce_retracing=True)
 
     def __call__(self) -> dict[str, float]:
@@ -121,8 +114,7 @@ class Evaluation:
         with translate_tf_errors():
             if is_multi_worker(self.strategy) and self._total is None:
                 self._make_variables()
-            with self._marks.watched("evaluation batch"):
-                *sums, results = self._results_of(iter(self.batches))
+            *sums, results = self._results_of(iter(self.batches))
         numerator, denominator = (tensor.numpy() for tensor in sums)
         if not np.any(denominator):
             raise ValueError(
@@ -142,8 +134,6 @@ class Evaluation:
         from the chief. Also create a variable for the loss sums, so that they are reduced once and
         not per batch.
         """
-        # TensorFlow waits in the creation of variables, where another worker is not seen to wait.
-        worker_group(self.strategy).barrier("the variables of the evaluation")
         zeros = tf.zeros([2, 1], tf.float64)
         with self.strategy.scope():
             for batch in self.batches.take(1):
@@ -167,7 +157,6 @@ class Evaluation:
         sums = self._sums(iterator)
         with self.strategy.scope():
             if self._total is not None:
-                self._marks.summing(sums, replicas=local_replicas(self.strategy))
                 sums = self._total.read_value()
             return sums[0], sums[1], [_result(metric) for metric in self.metrics]
 
@@ -175,13 +164,9 @@ class Evaluation:
         def body(
             element: tf.experimental.Optional, sums: tf.Tensor
         ) -> tuple[tf.experimental.Optional, tf.Tensor]:
-            batch = element.get_value()
-            self._marks.computing(batch)
-            sums += self._batch(batch)
-            self._marks.reading()
+            sums += self._batch(element.get_value())
             return iterator.get_next_as_optional(), sums
 
-        self._marks.reading()
         _, sums = tf.while_loop(
             lambda element, _: element.has_value(),
             body,

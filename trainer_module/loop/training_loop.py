@@ -14,7 +14,6 @@ from trainer_module.checks.compiled import learning_rate_of
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import Batch
 from trainer_module.data.epoch_data import BatchSource, EpochData, as_batches
-from trainer_module.devices.main_thread import doing
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.callback import EpochEnd, FitResult, LoopProgress
 from trainer_module.loop.callback_list import AnyCallback, CallbackList, as_callbacks
@@ -172,15 +171,14 @@ class TrainingLoop:
                 "train on, with more epochs if it has the same checkpoints."
             )
         run = self._run
-        with doing("in TrainingLoop.fit", limit="long"):
-            self.callbacks.call("on_begin")
-            self._prepare()
-            saves = run.checkpoints is not None
-            with run.sync.noting_sigterm() if saves else contextlib.nullcontext():
-                while run.state.stopped is None:
-                    self._run_epoch()
-            self._has_ended = True
-            return self._finish()
+        self.callbacks.call("on_begin")
+        self._prepare()
+        saves = run.checkpoints is not None
+        with run.sync.noting_sigterm() if saves else contextlib.nullcontext():
+            while run.state.stopped is None:
+                self._run_epoch()
+        self._has_ended = True
+        return self._finish()
 
     def _prepare(self) -> None:
         """Compare the program with the other workers and the checkpoint, then restore it."""
@@ -249,8 +247,7 @@ class TrainingLoop:
         self._end_epoch(whole=ended, stop=stop)
 
     def _open(self, step_in_epoch: int) -> Iterator[Batch]:
-        with doing("opening the training data", limit="long"):
-            return self._run.data.begin(self._run.state.epoch, step_in_epoch, self._run.step)
+        return self._run.data.begin(self._run.state.epoch, step_in_epoch, self._run.step)
 
     def _steps_of_next_loop(self) -> int:
         """Return the number of steps until something else is due; 0 ends the epoch."""
@@ -359,8 +356,7 @@ class TrainingLoop:
     def _evaluate_epoch(self, number: int, loss: float) -> bool:
         run = self._run
         with run.train_step.averaged():
-            with doing("evaluating", limit="long"):
-                found = self.evaluate() if self.evaluate is not None else {}
+            found = self.evaluate() if self.evaluate is not None else {}
             metrics = run.sync.workers.broadcast_from_chief("evaluation", found)
             logs = {"loss": loss, **{f"val_{name}": value for name, value in metrics.items()}}
             end = EpochEnd(run.step, number, loss, metrics, logs)

@@ -23,7 +23,6 @@ from trainer_module.common.progress import MemoryProbe, attached
 from trainer_module.common.tensors import Json, LossLike, Tensors
 from trainer_module.common.user_values import check_positive_int, import_dotted
 from trainer_module.data.input_pipeline import Examples
-from trainer_module.devices.main_thread import doing
 from trainer_module.devices.memory_budget import (
     format_bytes,
     free_gpu_memory,
@@ -250,17 +249,15 @@ def _measure(
         inputs = inputs_of(build_resolved(context, total_steps)[0], context)
     batches = train.narrowed(inputs).batches(1)
     try:
-        # Child processes limit their own time.
-        with doing("searching the micro_batch_size", limit="none"):
-            return find_micro_batch_size(
-                f"{build_resolved.__module__}.{build_resolved.__name__}",
-                next(batches.take(1).as_numpy_iterator()),
-                arguments=(context, total_steps),
-                global_batch_size=config.batch_sizes.largest,
-                strategy=strategy,
-                memory_budget=budget,
-                **plan.step_options,
-            ).rows
+        return find_micro_batch_size(
+            f"{build_resolved.__module__}.{build_resolved.__name__}",
+            next(batches.take(1).as_numpy_iterator()),
+            arguments=(context, total_steps),
+            global_batch_size=config.batch_sizes.largest,
+            strategy=strategy,
+            memory_budget=budget,
+            **plan.step_options,
+        ).rows
     except MemoryBudgetError as error:
         raise MemoryBudgetError(f"trainer.{error}") from None
 

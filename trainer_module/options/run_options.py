@@ -99,9 +99,9 @@ class ClusterOptions(Settings):
         default=60.0,
         gt=0,
         description=(
-            "Seconds without a sign of life from a worker, or in which its main thread keeps the "
-            "others waiting, before all stop with an error (docs/distributed.md). The end of a "
-            "worker's process is detected at once."
+            "Seconds without a sign of life from a worker's process before all stop with an error "
+            "(docs/distributed.md). The end of the process is detected at once; a program that "
+            "hangs while its process lives is not."
         ),
     )
     logical_devices: Annotated[int | None, COUNT, RUNTIME_ONLY] = Field(

@@ -15,7 +15,6 @@ from trainer_module.checks.compiled import (
 )
 from trainer_module.checks.model import check_model, reject_custom_train_step
 from trainer_module.common.tensors import Gradient, LossLike, present_leaves, with_leaves
-from trainer_module.devices.multi_worker import GraphMarks
 from trainer_module.gradients.layer_gradients import check_placement, plan_clipping
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.options.step_options import StepOptions
@@ -35,7 +34,6 @@ class StepSetup:
         loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`.
         spec: The model, the loss and the micro-batch size of the windows.
         variables: The trainable variables at construction.
-        marks: Where the graph is, for the other workers.
         rows_checked: Whether a batch has shown that rows do not influence each other.
     """
 
@@ -81,7 +79,6 @@ class StepSetup:
         )
         self.optimizer = optimizer
         self.variables = list(model.trainable_variables)
-        self.marks = GraphMarks(strategy)
         self._description: Description | None = None
         self._described_shapes = ""
         self.rows_checked = False

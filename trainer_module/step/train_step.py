@@ -134,7 +134,7 @@ class TrainStep:
             ValueError: A label or an id is out of the model's range (detected on CPU devices).
         """
         self._setup.check_variables()
-        with translate_tf_errors(), self._watched():
+        with translate_tf_errors():
             report = self._traced(unpack_batch(batch))
         if bool(report.failed):
             raise self._non_finite_error(report)
@@ -160,7 +160,7 @@ class TrainStep:
             ValueError: See `__call__`.
         """
         self._setup.check_variables()
-        with translate_tf_errors(), self._watched():
+        with translate_tf_errors():
             first = self._read_first(iterator, num_steps)
             last, totals, exhausted = self._loop_function(
                 first,
@@ -279,11 +279,7 @@ class TrainStep:
             empty_report(
                 sum_dtype(self.model), len(self._variables), local_replicas(self.strategy)
             ),
-            on_read=self._setup.marks.reading,
         )
-
-    def _watched(self) -> contextlib.AbstractContextManager[None]:
-        return self._setup.marks.watched("step", first=lambda: int(self.step.numpy()) + 1)
 
     def _window(self, batch: Tensors) -> StepReport:
         """Take one optimizer step in cross-replica context: from a global batch to the variables.
@@ -291,7 +287,6 @@ class TrainStep:
         With XLA, the sums of a replica are one computation; those of a single replica, its update
         and the counters are one.
         """
-        self._setup.marks.computing(batch)
         rows = per_replica(batch, self.strategy)
         passes = self._setup.passes(Batch(*_first_replica(self.strategy, rows)))
 
@@ -303,7 +298,6 @@ class TrainStep:
         ) -> tuple[Update, tf.Tensor]:
             inputs = self._inputs(step, scale)
             local = passes.sum(rows, inputs)
-            self._setup.marks.summing(local)
             with phase_scope("reduction"):
                 total = sum_over_replicas(local)
             with phase_scope("update"):

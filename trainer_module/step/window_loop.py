@@ -40,18 +40,16 @@ def take_windows(
     num_steps: tf.Tensor,
     loss_sums: tf.Tensor,
     empty: StepReport,
-    *,
-    on_read: Callable[[], None],
 ) -> tuple[StepReport, LoopTotals, tf.Tensor]:
     """Run a window for each element of an iterator, until one fails or there are `num_steps`."""
     zero, count = tf.zeros([], tf.float64), tf.zeros([], tf.int64)
 
     def next_if(wanted: tf.Tensor) -> tf.experimental.Optional:
-        def read() -> tf.experimental.Optional:
-            on_read()
-            return iterator.get_next_as_optional()
-
-        return tf.cond(wanted, read, lambda: tf.experimental.Optional.empty(iterator.element_spec))
+        return tf.cond(
+            wanted,
+            iterator.get_next_as_optional,
+            lambda: tf.experimental.Optional.empty(iterator.element_spec),
+        )
 
     def body(
         element: tf.experimental.Optional, totals: LoopTotals, last: StepReport

@@ -10,7 +10,6 @@ import time
 from on_workers import send_to_test
 
 from trainer_module.devices.cluster import WorkerLost, cluster_of_environment
-from trainer_module.devices.main_thread import doing
 from trainer_module.devices.worker_group import connect_workers
 
 cluster = cluster_of_environment()
@@ -23,7 +22,7 @@ if case == "other cluster" and number == 1:
 # Short where a test waits for it, else long enough for a machine with much else to do.
 workers = connect_workers(
     start_timeout_seconds=6 if case == "never comes" else 60,
-    worker_timeout_seconds=4 if case in ("hangs", "stalls") else 60,
+    worker_timeout_seconds=4 if case == "is stopped" else 60,
 )
 if case == "gathers":
     send_to_test(workers.gather("a list", [number, "text", None, 0.1]))
@@ -44,18 +43,15 @@ if case == "strays":
 if number == 1:
     if case == "is killed":
         os.kill(os.getpid(), signal.SIGKILL)
-    if case == "hangs":
+    if case == "is stopped":
         os.kill(os.getpid(), signal.SIGSTOP)
-    if case == "stalls":
-        with doing("in callback Hangs.on_loop"):
-            time.sleep(600)
     if case == "fails":
         raise KeyError("a column")
     if case == "ends":
         sys.exit(0)
 if case == "is killed" and number == 2:
     time.sleep(60)  # as in a collective: the main thread asks no one
-if case in ("is killed", "hangs", "stalls", "fails", "ends"):
+if case in ("is killed", "is stopped", "fails", "ends"):
     workers.barrier("a place")
 if case == "sizes":
     from trainer_module.memory.micro_batch_size import _once_per_run, _share_of_machine

@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_transform import serialized
 
 from shared_core.feature_layout import MISSING_INT
-from trainer_module.data import input_pipeline
 from trainer_module.data.input_pipeline import Examples, _shuffle_blocks, expand, summarise
 from trainer_module.data.row_source import TFRecordRows
 
@@ -77,11 +77,6 @@ def test_each_order_is_as_likely_as_another(sizes, held_rows):
     assert sum((n - 25) ** 2 / 25 for n in counts.values()) < 60
 
 
-def test_a_seed_is_an_order():
-    assert drawn([50, 50], 10, seed=1) == drawn([50, 50], 10, seed=1)
-    assert drawn([50, 50], 10, seed=1) != drawn([50, 50], 10, seed=2)
-
-
 @pytest.fixture
 def examples(transformed):
     import tensorflow_transform as tft
@@ -120,9 +115,7 @@ def many_files(tmp_path):
         numbers.append(list(range(row, row + size)))
         with tf.io.TFRecordWriter(files[-1], "GZIP") as writer:
             for number in numbers[-1]:
-                value = tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
-                features = tf.train.Features(feature={"row": value, "y": value})
-                writer.write(tf.train.Example(features=features).SerializeToString())
+                writer.write(serialized({"row": [number], "y": [number]}))
         row += size
     spec = {name: tf.io.FixedLenFeature([1], tf.int64) for name in ("row", "y")}
     return Examples(tuple(files), spec, "y"), numbers
@@ -188,25 +181,6 @@ def test_block_shuffle_draws_from_the_configured_number_of_rows(many_files, monk
     assert max(late) > 1024
 
 
-@pytest.mark.parametrize(
-    ("buffer_rows", "columns", "many"),
-    [(32_768, 2, True), (32_767, 2, False), (32_768, 1023, True), (32_768, 1024, False)],
-)
-def test_large_shuffles_draw_rows_one_by_one(monkeypatch, buffer_rows, columns, many):
-    """Up to 128 MiB: 32,768 rows of 1,024 float32, the label included."""
-    calls, shuffle = [], _shuffle_blocks
-    monkeypatch.setattr(
-        input_pipeline, "_shuffle_blocks", lambda *a, **o: calls.append(a) or shuffle(*a, **o)
-    )
-    spec = {
-        "x": tf.io.FixedLenFeature([columns], tf.float32),
-        "y": tf.io.FixedLenFeature([1], tf.float32),
-    }
-    options = {"shuffle_buffer_rows": buffer_rows, "seed": 3, "rows": 8}
-    Examples(("rows",), spec, "y").shuffled_batches(8, **options)
-    assert bool(calls) == many
-
-
 def test_summary_of_rows_labels_and_ids(examples):
     summary = summarise(examples, id_features=["hour_id"])
     assert (summary.rows, summary.label_min, summary.label_max) == (600, 0.0, 1.0)
@@ -219,12 +193,7 @@ def test_invalid_weights_are_rejected(tmp_path, weight, message):
     path = str(tmp_path / "rows")
     with tf.io.TFRecordWriter(path) as writer:
         for value in (0.0, 1.0):
-            row = {
-                "y": tf.train.Feature(float_list=tf.train.FloatList(value=[value])),
-                "w": tf.train.Feature(float_list=tf.train.FloatList(value=[weight])),
-            }
-            example = tf.train.Example(features=tf.train.Features(feature=row))
-            writer.write(example.SerializeToString())
+            writer.write(serialized({"y": [value], "w": [weight]}))
     spec = {name: tf.io.FixedLenFeature([1], tf.float32) for name in ("y", "w")}
     with pytest.raises(ValueError, match=f"^weight='w' {message}"):
         summarise(Examples((path,), spec, "y", "w"))
@@ -235,9 +204,7 @@ def test_whole_labels_of_a_regression_are_numbers_with_every_digit(tmp_path):
     path, labels = str(tmp_path / "rows"), [1_700_000_001, MISSING_INT]
     with tf.io.TFRecordWriter(path) as writer:
         for value in labels:
-            feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
-            features = tf.train.Features(feature={"y": feature})
-            writer.write(tf.train.Example(features=features).SerializeToString())
+            writer.write(serialized({"y": [value]}))
     spec = {"y": tf.io.FixedLenFeature([1], tf.int64)}
     examples = Examples((path,), spec, "y", label_dtype=tf.float64)
     for each, dtype in ((examples, np.float64), (examples.for_training(), np.float32)):

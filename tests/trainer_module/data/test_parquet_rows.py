@@ -192,38 +192,31 @@ def test_remote_files(examples):
     assert rows(remote.batches(1000)) == list(range(ROWS))
 
 
-def large_lists(values, kind="float32"):
-    return pa.array(values, pa.large_list(getattr(pa, kind)()))
+def lists(*first, kind="float32"):
+    """3,000 lists, `[1.0, 2.0]` but for those given."""
+    return pa.array([*first, *PAIRS[len(first) :]], pa.large_list(getattr(pa, kind)()))
 
 
 PAIRS, Y = [[1.0, 2.0]] * 3000, pa.array([0, 1] * 1500)
+LONGER = [1.0, 2.0, 3.0]
 NO_STATISTICS = {"write_statistics": False}
 
 
 def test_columns_that_are_not_the_features_are_rejected(tmp_path):
+    last, null, no_label = "row group 2, row 999, ", "a null value", pa.array([0, 1, None] * 1000)
     for x, y, options, message in [
-        (large_lists([*PAIRS[:2999], [1.0]]), Y, {}, r"row group 2, row 999, column 'x': 1 values"),
+        (lists(*PAIRS[1:], [1.0]), Y, {}, f"{last}column 'x': 1 values"),
         (
-            large_lists([*PAIRS[:2000], [1.0], [1.0, 2.0, 3.0], *PAIRS[2002:]]),
+            lists(*PAIRS[:2000], [1.0], LONGER),
             *(Y, {}, r"row group 2, row 0, column 'x': 1 values.*\[2\]"),
         ),
-        (
-            large_lists([*PAIRS[:2999], [1.0, None]]),
-            *(Y, NO_STATISTICS, r"row group 2, row 999, column 'x': a null value"),
-        ),
-        (
-            large_lists([*PAIRS[:2998], None, [1.0, 2.0, 3.0]]),
-            *(Y, NO_STATISTICS, r"row group 2, row 998, column 'x': a null value"),
-        ),
-        (
-            large_lists(PAIRS),
-            pa.array([0, 1, None] * 1000),
-            *(NO_STATISTICS, r"row group 0, row 2, column 'y': a null value"),
-        ),
-        (large_lists(PAIRS, "float64"), Y, {}, r"column 'x' is large_list<\w+: double>.*float32"),
-        (large_lists([[1, 2]] * 3000, "int32"), Y, {}, "column 'x'.*int32.*float32"),
-        (large_lists(PAIRS), Y.cast(pa.uint64()), {}, "column 'y' is uint64.*int64"),
-        (large_lists(PAIRS), Y.cast(pa.string()), {}, "column 'y' is string.*int64"),
+        (lists(*PAIRS[1:], [1.0, None]), Y, NO_STATISTICS, f"{last}column 'x': {null}"),
+        (lists(*PAIRS[2:], None, LONGER), Y, NO_STATISTICS, f"2, row 998, column 'x': {null}"),
+        (lists(), no_label, NO_STATISTICS, f"row group 0, row 2, column 'y': {null}"),
+        (lists(kind="float64"), Y, {}, r"column 'x' is large_list<\w+: double>.*float32"),
+        (lists(*[[1, 2]] * 3000, kind="int32"), Y, {}, "column 'x'.*int32.*float32"),
+        (lists(), Y.cast(pa.uint64()), {}, "column 'y' is uint64.*int64"),
+        (lists(), Y.cast(pa.string()), {}, "column 'y' is string.*int64"),
         (pa.array([1.0] * 3000, pa.float32()), Y, {}, r"column 'x' is float.*\[2\]: write lists"),
         (pa.array([[1.0] * 3] * 3000, pa.list_(pa.float32(), 3)), Y, {}, r"\[3\].*shape \[2\]"),
     ]:

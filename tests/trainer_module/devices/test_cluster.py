@@ -154,20 +154,3 @@ def test_connections_without_a_message_or_with_a_long_one_are_closed(chief, call
     started = [call(number, f"process {number}") for number in (1, 2)]
     assert [_read(each, SECONDS) for each in started] == [{"start": True}] * 2
     chief.result()
-
-
-def test_a_line_sent_byte_by_byte_is_read_until_the_deadline():
-    """Each byte is in time; the line is not."""
-    here, there = socket.socketpair()
-    with here, there, ThreadPoolExecutor(1) as pool:
-        found = pool.submit(_read, here, 0.5)
-        for _ in range(200):  # 10 s
-            if found.done():
-                break
-            there.send(b" ")
-            with contextlib.suppress(TimeoutError):
-                found.result(0.05)
-        in_time = found.done()
-        there.send(b"\n")
-        assert in_time
-        assert found.result() is None

@@ -7,6 +7,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
+from killed_loop import EndsAt
 
 from trainer_module import ScaledLearningRate
 from trainer_module.loop.callback import Callback
@@ -55,43 +56,35 @@ def sgd_by_hand(rate_at, *, weights=W):
     return kernel
 
 
-class Killed(Exception):
-    """What SIGKILL would do, without ending the test."""
-
-
 class Noting(Callback):
-    """Notes each call of the graph, and ends the run after a step."""
+    """Notes each call of the graph."""
 
-    def __init__(self, kill_at=None):
-        self.kill_at = kill_at
+    def __init__(self):
         self.calls = []
 
     def on_loop(self, progress):
         self.calls.append(progress)
-        if progress.step == self.kill_at:
-            raise Killed
 
 
-def train_step(optimizer, strategy, **options):
+def train_step(optimizer, strategy):
     with strategy.scope():
         model = keras.Sequential(
             [keras.Input((3,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")]
         )
         made = optimizer()
-    return TrainStep(model, made, "mse", micro_batch_size=2, strategy=strategy, **options)
+    return TrainStep(model, made, "mse", micro_batch_size=2, strategy=strategy)
 
 
-def loop(step, folder=None, *, sizes=SIZES, noting=None, weights=W, epochs=EPOCHS, **more):
+def loop(step, folder=None, *callbacks, weights=W, epochs=EPOCHS):
     saved = folder and Checkpoints(str(folder), step, every_steps=1, keep=1, share_of_time=None)
     return TrainingLoop(
         step,
         (X, Y, weights),
-        batch_size=sizes,
+        batch_size=SIZES,
         epochs=epochs,
-        callbacks=[noting or Noting()],
+        callbacks=callbacks,
         checkpoints=saved,
         progress=False,
-        **more,
     )
 
 
@@ -114,7 +107,7 @@ def test_training_equals_numpy(strategies, float64, rule, exponent):
     """
     weights = np.where(np.isin(np.arange(ROWS), cut_by_hand()[0][0]), 0.0, W)
     step, noting = train_step(sgd(rule), strategies["one_device"]), Noting()
-    assert loop(step, noting=noting, weights=weights).fit().skipped["empty"] == 1
+    assert loop(step, None, noting, weights=weights).fit().skipped["empty"] == 1
     wanted = sgd_by_hand(rate_by_hand(exponent), weights=weights)
     tolerance = 1e-6 if rule == "sqrt" else 1e-12
     np.testing.assert_allclose(step.model.get_weights()[0], wanted, rtol=tolerance)
@@ -129,10 +122,9 @@ def test_a_run_resumes_on_other_replicas_with_the_same_global_batches(
     strategies, float64, tmp_path
 ):
     """Tolerance: 1e-12 relative."""
-    with pytest.raises(Killed):
-        loop(
-            train_step(sgd("linear"), strategies["none"]), tmp_path, noting=Noting(5), epochs=2
-        ).fit()
+    killed = train_step(sgd("linear"), strategies["none"])
+    with pytest.raises(KeyboardInterrupt):
+        loop(killed, tmp_path, EndsAt(5), epochs=2).fit()
     step = train_step(sgd("linear"), strategies["mirrored2"])
     loop(step, tmp_path).fit()
     wanted = sgd_by_hand(rate_by_hand(1))

@@ -44,19 +44,21 @@ def test_tensorboard_shows_each_scalar_at_its_step(tmp_path):
     }
 
 
-def test_early_stopping_restores_the_best_weights():
+def test_early_stopping_restores_the_best_weights(warnings):
+    """The same is not better, nor is NaN, which counts once there has been a value."""
     model = full_batch.mlp()
     stopping = EarlyStopping(model, monitor="auc", patience_epochs=2)
     kept = {}
-    for epoch, auc in enumerate([0.70, 0.80, 0.80, math.nan, 0.99]):
+    for epoch, auc in enumerate([math.nan] * 3 + [0.8, 0.8, math.nan, 0.7, 0.9]):
         model.set_weights([np.full_like(w, epoch) for w in model.get_weights()])
         kept[epoch] = stopping.on_epoch(EpochEnd(epoch, epoch, 0.0, {"auc": auc}, {}))
         if kept[epoch]:
             break
-    # The same is not better, and NaN never is: two epochs without improvement.
-    assert kept == {0: False, 1: False, 2: False, 3: True}
+    assert kept == {**dict.fromkeys(range(5), False), 5: True}
     assert stopping.before_export() == {"auc": 0.80}
-    assert all((w == 1).all() for w in model.get_weights())
+    assert all((w == 3).all() for w in model.get_weights())
+    (line,) = warnings
+    assert "auc is undefined (NaN) of the eval rows" in line
 
 
 def test_early_stopping_does_not_count_evaluations_before_a_step():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import shutil
 
 import full_batch
@@ -14,10 +15,6 @@ import tensorflow as tf
 from trainer_module.loop import checkpoints as module
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.step.train_step import SavedState, TrainStep
-
-
-class Killed(Exception):
-    """What SIGKILL would do, without ending the test."""
 
 
 def train_step(seed=1, units=1, optimizer=keras.optimizers.Adam):
@@ -63,8 +60,9 @@ def names(folder):
     return sorted({path.name.partition(".")[0] for path in folder.glob("ckpt-*")})
 
 
-def test_latest_checkpoints_are_kept(tmp_path):
-    _, found = saved(tmp_path, [5, 9, 10, 11], keep=3)
+def test_latest_checkpoints_are_kept_also_where_the_folder_moves(tmp_path):
+    _, found = saved(tmp_path / "before", [5, 9, 10, 11], keep=3)
+    tmp_path = shutil.move(tmp_path / "before", tmp_path / "after")
     assert names(tmp_path) == sorted(f"ckpt-{n}" for n in [9, 10, 11])
     position, state = restored(tmp_path)
     assert position["epoch"] == 11
@@ -81,7 +79,7 @@ def test_killed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch, at, ke
     checkpoints = Checkpoints(str(tmp_path), step, keep=keep)
 
     def killed(*args, **options):
-        raise Killed
+        raise KeyboardInterrupt
 
     step(full_batch.batch("mlp", 8))
     with monkeypatch.context() as patch:
@@ -89,7 +87,7 @@ def test_killed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch, at, ke
             patch.setattr(tf.raw_ops, "SaveV2", killed)
         else:
             patch.setattr(checkpoints._folder, "_record", killed)
-        with pytest.raises(Killed):
+        with pytest.raises(KeyboardInterrupt):
             checkpoints.save({"epoch": -1}, at)
     position, state = restored(tmp_path)
     assert position["epoch"] == 2
@@ -133,14 +131,6 @@ def test_a_checkpoint_of_another_version_is_refused_in_a_sentence(tmp_path, monk
         saved(tmp_path, [1])
     with pytest.raises(ValueError, match=r"by another version of trainer_module: .* train again"):
         restored(tmp_path)
-
-
-def test_a_folder_can_be_moved(tmp_path):
-    _, found = saved(tmp_path / "before", [1, 2])
-    shutil.move(tmp_path / "before", tmp_path / "after")
-    position, state = restored(tmp_path / "after")
-    assert position["epoch"] == 2
-    assert same(state, found[-1])
 
 
 @pytest.mark.parametrize(
@@ -190,12 +180,16 @@ def test_a_damaged_latest_checkpoint_falls_back_to_the_one_before_it(tmp_path, d
     assert same(state, found[0])
 
 
-def test_counts_below_one_are_rejected(tmp_path):
+def test_invalid_counts_and_times_are_rejected(tmp_path):
+    times = itertools.product(
+        ("every_minutes", "share_of_time"), (0, -1, float("nan"), float("inf"))
+    )
     for options, message in [
+        *(({name: value}, f"{name}={value}: use a number above 0") for name, value in times),
         ({"every_steps": 0}, "every_steps=0: use at least 1"),
         ({"keep": 0}, "keep=0: use at least 1"),
         ({"keep": -1}, "keep=-1: use at least 1"),
         ({"keep": 1.5}, r"keep=1.5: use a whole number"),
     ]:
         with pytest.raises(ValueError, match=message):
-            Checkpoints(str(tmp_path), train_step(), **options)
+            Checkpoints(str(tmp_path), traced()[0], **options)

@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from killed_loop import EndsAt
 
-from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop import checkpoints
 from trainer_module.loop.callback import Callback
 from trainer_module.loop.evaluation import Evaluation
@@ -23,19 +23,6 @@ FEATURES, LABELS, WEIGHTS = full_batch.batch("mlp", 23)
 def batches(epoch):
     data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS, WEIGHTS))
     return data.shuffle(23, seed=epoch, reshuffle_each_iteration=False).batch(5)
-
-
-class Killed(Exception):
-    """What SIGKILL would do, without ending the test."""
-
-
-class KillAt(Callback):
-    def __init__(self, step):
-        self.step = step
-
-    def on_loop(self, progress):
-        if progress.step == self.step:
-            raise Killed
 
 
 @pytest.fixture(scope="module")
@@ -133,10 +120,10 @@ def test_checkpoint_is_saved_after_the_set_minutes(build, tmp_path, monkeypatch,
 def test_overdue_checkpoint_at_the_end_of_an_epoch_includes_its_evaluation(
     build, tmp_path, monkeypatch
 ):
-    loop = build(Minute(monkeypatch), KillAt(6))
+    loop = build(Minute(monkeypatch), EndsAt(6))
     options = {"every_minutes": 5, "share_of_time": 1e-9}
     loop._run.checkpoints = checkpoints.Checkpoints(str(tmp_path), loop.train_step, **options)
-    with pytest.raises(Killed):
+    with pytest.raises(KeyboardInterrupt):
         loop.fit()
     assert [path.stem for path in tmp_path.glob("*.index")] == ["ckpt-5"]
     again = build(Minute(monkeypatch))
@@ -144,52 +131,28 @@ def test_overdue_checkpoint_at_the_end_of_an_epoch_includes_its_evaluation(
     assert len(again.fit().history["val_loss"]) == 3
 
 
-class SecondOfTwo(WorkerGroup):
-    """Worker 1, as it hears a chief whose minutes are over after some steps."""
-
-    number, size = 1, 2
-
-    def __init__(self, overdue_at):
-        super().__init__()
-        self.overdue_at = overdue_at
-
-    def gather(self, what, value):
-        chief = value
-        if what.startswith("step") and isinstance(value[1], list):
-            stop, (amount, _), asked = value
-            chief = [stop, [amount, int(what.removeprefix("step ")) in self.overdue_at], asked]
-        return [chief, value]
-
-    def broadcast_from_chief(self, what, value):
-        return value
-
-
-def test_the_chiefs_clock_decides_when_several_workers_save(build, tmp_path, monkeypatch):
-    """On the other worker the minutes are always over, since it does not write."""
-    steps = []
-
-    class Noted(checkpoints.Checkpoints):
-        def save(self, position, step):
-            steps.append(step)
-
-    loop = build(Minute(monkeypatch), epochs=1)
-    loop._run.checkpoints = Noted(str(tmp_path), loop.train_step, every_minutes=0.1)
-    loop._run.sync.workers = SecondOfTwo(overdue_at={2, 3})
-    loop.fit()
-    assert steps == [2, 3, 5]  # the last step is always saved
-
-
-def test_invalid_times_are_rejected(tmp_path, traced):
-    for value in [0, -1, float("nan"), float("inf")]:
-        for name in ["every_minutes", "share_of_time"]:
-            with pytest.raises(ValueError, match=f"{name}={value}: use a number above 0"):
-                checkpoints.Checkpoints(str(tmp_path), traced[0], **{name: value})
-
-
 def test_training_data_without_a_batch_is_an_error(traced):
     data = tf.data.Dataset.from_tensor_slices((FEATURES[:0], LABELS[:0], WEIGHTS[:0])).batch(5)
     with pytest.raises(ValueError, match="the training data has no batch"):
         TrainingLoop(traced[0], data, epochs=1).fit()
+
+
+def test_the_loss_of_an_epoch_is_that_of_its_rows_whatever_the_steps_per_loop(float64):
+    """Reference: NumPy, at learning rate 0; 1e-12, and the same bits for each cut."""
+    random = np.random.default_rng(0)
+    features, labels = random.normal(size=(23, 5)), random.normal(size=(23, 1))
+    weights = random.uniform(0.0, 9.0, 23) ** 3
+    data = tf.data.Dataset.from_tensor_slices((features, labels, weights)).batch(5)
+    model = full_batch.mlp()
+    step = TrainStep(model, keras.optimizers.SGD(0.0), "mse", micro_batch_size=2)
+    one, three, five = (
+        TrainingLoop(step, data, epochs=2, steps_per_loop=n, progress=False).fit().history["loss"]
+        for n in (1, 3, 5)
+    )
+    squares = ((labels - np.asarray(model(features))) ** 2)[:, 0]
+    expected = np.average(squares, weights=weights)
+    assert one == pytest.approx([expected, expected], rel=1e-12)
+    assert one == three == five
 
 
 def test_contradictory_options_are_rejected_in_the_constructor(traced):

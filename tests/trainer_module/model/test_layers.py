@@ -118,9 +118,10 @@ def _features(context):
     }
 
 
-def test_the_default_model_pools_each_text(tmp_path):
+@pytest.mark.parametrize("packed", [True, False])
+def test_the_default_model_pools_each_text(tmp_path, packed):
     """Its dense layers see x, the embedding of c, and the sums of the texts; only x bends."""
-    context = _context(layout_of_texts())
+    context = _context(layout_of_texts(packed=packed))
     model = default_model(context)
     pools = [layer for layer in model.layers if isinstance(layer, PooledEmbedding)]
     assert [(pool.name, pool.count) for pool in pools] == [("text_0", 5), ("text_1", 9)]
@@ -240,20 +241,14 @@ def network() -> keras.Model:
     return keras.Model(features, keras.layers.Dense(1, name="head")(hidden))
 
 
-def network_and_rows():
-    """The network with random weights and half of the mask 0, and 11 rows."""
-    model, random = network(), np.random.default_rng(2)
+def test_a_saved_model_is_the_same_bit_for_bit(tmp_path):
+    """With half of the mask 0."""
+    model, random, rows = network(), np.random.default_rng(2), full_batch.batch("mlp")[0]
     for variable in model.variables:
         value = random.normal(size=variable.shape)
         variable.assign(value > 0 if variable.name == "mask" else value)
-    return model, full_batch.batch("mlp")[0]
-
-
-def test_a_saved_model_is_the_same_bit_for_bit(tmp_path):
-    model, rows = network_and_rows()
-    path = str(tmp_path / "model.keras")
-    model.save(path)
-    loaded = keras.models.load_model(path)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
     assert loaded.get_layer("tested").get_config() == model.get_layer("tested").get_config()
     assert [v.path for v in loaded.variables] == [v.path for v in model.variables]
     np.testing.assert_array_equal(loaded(rows), model(rows))

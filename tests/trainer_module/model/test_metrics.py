@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 
-import full_batch
 import keras
 import numpy as np
 import pytest
@@ -15,8 +14,6 @@ import tensorflow as tf
 import user_metrics
 from sklearn import metrics as reference
 
-from trainer_module.loop.callback import EpochEnd
-from trainer_module.loop.callbacks import EarlyStopping
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.model.metrics import OneHotLabels, create_metric
 
@@ -226,16 +223,3 @@ def test_f_score_averages_over_the_classes_that_occur(strategies):
     assert found["f1_score"] == pytest.approx(expected, abs=1e-6)
     assert math.isnan(found["auc"])  # of class 3
     assert math.isfinite(found["loss"])
-
-
-def test_undefined_metric_does_not_stop_training(caplog):
-    """Three undefined epochs of a patience of 2 do not end the training; later ones count."""
-    stopping = EarlyStopping(full_batch.mlp(), monitor="auc", patience_epochs=2)
-    stopped = [
-        stopping.on_epoch(EpochEnd(epoch, epoch, 0.0, {"auc": auc}, {}))
-        for epoch, auc in enumerate([math.nan, math.nan, math.nan, 0.7, math.nan, 0.6])
-    ]
-    assert stopped == [False] * 5 + [True]
-    warnings = [r.getMessage() for r in caplog.records if "cannot judge" in r.getMessage()]
-    assert len(warnings) == 1
-    assert "auc is undefined (NaN) of the eval rows" in warnings[0]

@@ -32,6 +32,7 @@ def unknown(count: int, *, endless: bool = False) -> tf.data.Dataset:
 
 
 kinds = {
+    "arrays": arrays,
     "known": known,
     "unknown": unknown,
     "filtered": lambda count: known(count).repeat().filter(lambda x, y: True),

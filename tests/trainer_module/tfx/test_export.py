@@ -83,6 +83,13 @@ def without_label(row):
     return {name: values for name, values in row.items() if name not in ("tips", "ride")}
 
 
+def test_vocabulary_sizes_are_counted_in_the_graph(packed):
+    layout = FeatureLayout.from_transform_graph(packed.graph)
+    assert layout is not None
+    sizes = {column.name: column.vocabulary_size for column in layout.columns if column.is_id}
+    assert sizes == {"company": 4 + 1, "hour": 24}  # 4 companies and one id for others
+
+
 def test_serving_default_predicts_from_rows_without_the_label(exported):
     data, model, folder = exported
     serve = tf.saved_model.load(folder).signatures["serving_default"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import small_transform
 import tensorflow as tf
 import user_model
 
@@ -107,10 +108,7 @@ def test_run_can_be_extended_and_differences_are_reported(fn_args, tmp_path, mon
 
 def test_settings_next_to_their_key_are_rejected(fn_args):
     for custom, message in [
-        (
-            {"epochs": 3, "label": "generous"},
-            r"has 'epochs', 'label' and no \"trainer\": put the settings",
-        ),
+        ({"epochs": 3, "label": "generous"}, r"has 'epochs', 'label' and no \"trainer\": put the"),
         ({"Trainer": {"epochs": 3}}, r"has 'Trainer' and no \"trainer\""),
     ]:
         args = fn_args()
@@ -164,34 +162,25 @@ def test_invalid_settings_are_rejected_with_a_fix(fn_args, monkeypatch):
         assert not Path(args.serving_model_dir).exists()
 
 
-def constant_label(folder, value):
-    folder.mkdir(parents=True)
-    path = str(folder / "part")
-    feature = tf.train.Feature
-    with tf.io.TFRecordWriter(path) as writer:
+@pytest.mark.parametrize(
+    ("label", "fare", "message"),
+    [
+        ("generous", float, r"label='generous' is 1 in all 64 training rows"),
+        (
+            "fare_scaled",
+            lambda i: np.nan if i == 7 else float(i),
+            r"label='fare_scaled' is NaN or infinite in row 7",
+        ),
+    ],
+)
+def test_a_label_that_is_constant_or_not_finite_is_refused(fn_args, tmp_path, label, fare, message):
+    args = fn_args(**{**QUICK, "label": label})
+    args.train_files = [str(tmp_path / "part")]
+    with tf.io.TFRecordWriter(args.train_files[0]) as writer:
         for i in range(64):
-            row = {
-                "company_id": feature(int64_list=tf.train.Int64List(value=[i % 4])),
-                "hour_id": feature(int64_list=tf.train.Int64List(value=[i % 24])),
-                "fare_scaled": feature(float_list=tf.train.FloatList(value=[value(i)])),
-                "generous": feature(int64_list=tf.train.Int64List(value=[1])),
-            }
-            example = tf.train.Example(features=tf.train.Features(feature=row))
-            writer.write(example.SerializeToString())
-    return path
-
-
-def test_a_constant_label_is_refused(fn_args, tmp_path):
-    args = fn_args(**QUICK)
-    args.train_files = [constant_label(tmp_path / "data", float)]
-    with pytest.raises(ValueError, match=r"label='generous' is 1 in all 64 training rows"):
-        run_fn(args)
-
-
-def test_a_label_that_is_not_finite_is_refused(fn_args, tmp_path):
-    args = fn_args(**{**QUICK, "label": "fare_scaled"})
-    args.train_files = [constant_label(tmp_path / "data", lambda i: np.nan if i == 7 else i)]
-    with pytest.raises(ValueError, match=r"label='fare_scaled' is NaN or infinite in row 7"):
+            row = {"company_id": [i % 4], "hour_id": [i % 24], "generous": [1]}
+            writer.write(small_transform.serialized({**row, "fare_scaled": [fare(i)]}))
+    with pytest.raises(ValueError, match=message):
         run_fn(args)
 
 
