@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from flink import FlinkCluster, flink_cluster
+from tfrecords import serialized_rows
 
 from pipeline.engines.engine import BeamConfig
 
@@ -187,10 +188,7 @@ def _node(folder: Path, columns: Columns, features: dict[str, Any]) -> Node:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
     columns = {**columns, ROW: list(range(len(next(iter(columns.values())))))}
-    rows = [
-        _example(dict(zip(columns, values, strict=True)))
-        for values in zip(*columns.values(), strict=True)
-    ]
+    rows = serialized_rows(columns)
     third = len(rows) // 3
     for split, part, chunk in (
         ("train", 0, rows[:third]),
@@ -210,22 +208,6 @@ def _node(folder: Path, columns: Columns, features: dict[str, Any]) -> Node:
     (folder / "schema").mkdir()
     (folder / "schema" / "schema.pbtxt").write_text(text_format.MessageToString(schema))
     return Node(folder / "examples", folder / "schema", features)
-
-
-def _example(row: Mapping[str, Any]) -> bytes:
-    """Return a row as a serialized tf.Example, without what is None."""
-    import tensorflow as tf
-
-    built = tf.train.Example()
-    for name, value in row.items():
-        feature = built.features.feature[name]
-        if isinstance(value, str):
-            feature.bytes_list.value.append(value.encode())
-        elif isinstance(value, int):
-            feature.int64_list.value.append(value)
-        elif value is not None:
-            feature.float_list.value.append(value)
-    return built.SerializeToString()
 
 
 def _dense(lists: Any) -> np.ndarray:
