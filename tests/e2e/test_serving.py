@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tfx
+from tfrecords import serialized_rows
 
 from pipeline.cli.cli import main
 
@@ -62,22 +63,7 @@ def rows(taxi, tmp_path_factory):
 @pytest.fixture(scope="module")
 def examples(rows):
     """The rows as tf.Examples, serialized; a missing value is a feature that is not there."""
-
-    def feature(value):
-        if isinstance(value, bytes):
-            return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
-        if isinstance(value, float):
-            return tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
-        return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
-
-    found = []
-    for number in range(ROWS):
-        row = {name: values[number] for name, values in rows.items()}
-        features = {name: feature(value) for name, value in row.items() if value is not None}
-        found.append(
-            tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
-        )
-    return found
+    return serialized_rows(rows)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ import pty
 import re
 import subprocess
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,11 +18,10 @@ import pyarrow.parquet
 import pytest
 import yaml
 from attribution_files import check_attributions
-from command_line import ROOT, TAXI, call_here, run_here
+from command_line import ROOT, TAXI, run_here, run_tfx_here
 from run_inputs import blocks_of, texts_of
 from sklearn.metrics import roc_auc_score
 
-from pipeline.cli.cli import main
 from pipeline.common import exit_codes
 from pipeline.page import data, features
 from pipeline.page.elements import percent, short
@@ -89,11 +87,11 @@ def test_the_model_is_blessed_and_pushed(taxi):
     assert str(taxi.pushed) in taxi.result.lines("pushed to")[0]
 
 
-def test_predict_gives_the_rows_with_a_probability_each(taxi, capsys, tmp_path):
-    output = tmp_path / "predictions.csv"
-    model = str(taxi.folder / "serving_model")
-    assert main(["predict", "--model", model, "--data", DATA, "--output", str(output)]) == 0
-    assert "15,002 rows" in "".join(capsys.readouterr())
+def test_predict_gives_the_rows_with_a_probability_each(taxi, tmp_path):
+    output, model = tmp_path / "predictions.csv", taxi.folder / "serving_model"
+    result = run_here("predict", "--model", model, "--data", DATA, "--output", output)
+    assert result.code == 0
+    assert "15,002 rows" in result.output
     with output.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     predicted = np.array([float(row["probability_1"]) for row in rows])
@@ -105,38 +103,23 @@ def test_predict_gives_the_rows_with_a_probability_each(taxi, capsys, tmp_path):
     assert roc_auc_score(truth, predicted) > 0.945
 
 
-def test_predict_needs_no_label_columns_and_says_what_is_missing(taxi, capsys, tmp_path):
+def test_predict_needs_no_label_columns_and_says_what_is_missing(taxi, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_text("fare,company\n12.5,Taxi\n")
-    assert main(["predict", "--model", str(taxi.pushed), "--data", str(rows)]) == 2
-    output = "".join(capsys.readouterr())
-    assert f"--data={rows}: missing columns: " in output
-    assert "trip_miles" in output
-    assert "tips" not in output
-
-
-def test_predict_names_a_cell_of_another_type(taxi, capsys, tmp_path):
-    source = tmp_path / "rows.csv"
-    data = ROOT / "tests" / "data" / "one_ride.csv"
-    text = data.read_text()
-    source.write_text(text.replace("19,6", "late,6"))
-    assert main(["predict", "--model", str(taxi.pushed), "--data", str(source)]) == 2
-    printed = f"--data={source}, line 2: trip_start_hour='late' is not a whole number"
-    assert printed in "".join(capsys.readouterr())
-
-
-def test_normalization_report_covers_every_packed_column(taxi):
-    (report,) = taxi.folder.glob("artifacts/NormalizationValidator/report/*/report.json")
-    splits = json.loads(report.read_text())["splits"]
-    columns = {(column["name"], column["split"]) for s in splits for column in s["columns"]}
-    assert {("fare", "train"), ("fare", "eval"), ("company", "train")} <= columns
+    result = run_here("predict", "--model", taxi.pushed, "--data", rows)
+    assert result.code == 2
+    assert f"--data={rows}: missing columns: " in result.output
+    assert "trip_miles" in result.output
+    assert "tips" not in result.output
 
 
 def test_the_page_has_the_numbers_of_the_artifacts(taxi):
     """References: report.json of the validator, and the rows of ExampleGen."""
     run = page_run(records_of(taxi.folder)[0])
     (report,) = taxi.folder.glob("artifacts/NormalizationValidator/report/*/report.json")
-    train = {c["name"]: c for c in json.loads(report.read_text())["splits"][0]["columns"]}
+    of_train, of_eval = (split["columns"] for split in json.loads(report.read_text())["splits"])
+    train = {column["name"]: column for column in of_train}
+    assert {"fare", "company"} <= train.keys() == {column["name"] for column in of_eval}
     blocks = features.section_of(run).blocks
     (table,) = (each for each in blocks_of(blocks, Table) if "Transformed" in each.caption)
     place = [column.name for column in table.columns].index("mean")
@@ -217,13 +200,7 @@ def test_second_run_is_cached(on_a_terminal, taxi):
     assert ran == {"LatestBlessedModel", "Evaluator", "Pusher"} or ran == {"LatestBlessedModel"}
 
 
-def test_no_line_is_wider_than_the_terminal_except_paths_to_copy(on_a_terminal, taxi):
-    lines = without_colours(on_a_terminal.text.replace("\r", "\n")).splitlines()
-    assert all(len(line) <= 120 or str(taxi.folder) in line for line in lines)
-    assert not any("…" in line for line in lines)
-
-
-def test_a_terminal_shows_one_live_line_per_node_and_no_log_line(on_a_terminal):
+def test_a_terminal_shows_one_live_line_per_node_and_no_log_line(on_a_terminal, taxi):
     code, text, _ = on_a_terminal
     assert code == 0
     assert "loading TFX" in text
@@ -232,6 +209,10 @@ def test_a_terminal_shows_one_live_line_per_node_and_no_log_line(on_a_terminal):
     assert all(re.search(f"✓ +{node} ", last_frame) for node in NODES)
     assert "Warning" not in text
     assert not re.search(r"[IWE]\d{4} \d\d:", text)
+    # No line is wider than the terminal, except paths to copy.
+    lines = without_colours(text.replace("\r", "\n")).splitlines()
+    assert all(len(line) <= 120 or str(taxi.folder) in line for line in lines)
+    assert not any("…" in line for line in lines)
 
 
 def test_training_settings_rerun_from_the_trainer_on(retrained):
@@ -292,7 +273,6 @@ def test_the_command_of_the_page_of_profiles(taxi):
 
 def test_tfx_s_own_command_line_creates_and_runs_the_pipeline(taxi, tmp_path, monkeypatch):
     """Through pipeline/local_runner.py, which TFX starts as a process."""
-    (program,) = entry_points(group="console_scripts", name="tfx")
     config = yaml.safe_load(TAXI.read_text())
     # The folder of the run that the other tests look at: its nodes come from the cache.
     config["output"]["folder"] = str(taxi.folder)
@@ -303,16 +283,12 @@ def test_tfx_s_own_command_line_creates_and_runs_the_pipeline(taxi, tmp_path, mo
     # As after activation: tfx calls `pip` and `python`.
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
 
-    def tfx(*arguments: str) -> str:
-        done = call_here(lambda: program.load()(arguments, standalone_mode=False) or 0)
-        assert done.code == 0, done.output
-        return done.output
-
-    output = tfx(
-        *("pipeline", "create", "--engine", "local"),
-        *("--pipeline_path", "pipeline/local_runner.py"),
-    )
-    assert 'Pipeline "chicago-taxi" created successfully.' in output
-    output = tfx("run", "create", "--engine", "local", "--pipeline_name", "chicago-taxi")
-    assert "Trainer: cached" in output
-    assert "blessed: every threshold holds" in output
+    path = ("--pipeline_path", "pipeline/local_runner.py")
+    created = run_tfx_here("pipeline", "create", "--engine", "local", *path)
+    assert created.code == 0, created.output
+    assert 'Pipeline "chicago-taxi" created successfully.' in created.output
+    name = ("--pipeline_name", "chicago-taxi")
+    run = run_tfx_here("run", "create", "--engine", "local", *name)
+    assert run.code == 0, run.output
+    assert "Trainer: cached" in run.output
+    assert "blessed: every threshold holds" in run.output

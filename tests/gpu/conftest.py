@@ -19,7 +19,7 @@ import tensorflow as tf
 
 TESTS = Path(__file__).resolve().parents[1]
 # The matrix and its helpers (cells, full_batch) are those of the CPU's tests.
-MODULES = (TESTS / "trainer_module" / "support", TESTS.parent)
+MODULES = (TESTS / "support", TESTS / "trainer_module" / "support", TESTS.parent)
 
 REPLICAS = 3
 MEGABYTES_EACH = 4096

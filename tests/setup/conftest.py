@@ -74,15 +74,11 @@ class Machine:
         for tool in TOOLS:
             self.link(tool, shutil.which(tool) or pytest.fail(f"no {tool} on this machine"))
 
-    def glibc(self, answer: str) -> None:
-        """Replaces what getconf prints for GNU_LIBC_VERSION."""
-        (self.bin / "getconf").unlink()
-        self.script("getconf", f"echo {answer}")
-
     def link(self, name: str, target: str) -> None:
         (self.bin / name).symlink_to(target)
 
     def script(self, name: str, text: str) -> None:
+        (self.bin / name).unlink(missing_ok=True)
         (self.bin / name).write_text(f"#!/bin/sh\n{text}\n")
         (self.bin / name).chmod(0o755)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -58,6 +59,13 @@ def run_line(line: str) -> Result:
     words = shlex.split(line)
     assert words[1:3] == ["-m", "pipeline"], line
     return run_here(*words[3:])
+
+
+def run_tfx_here(*arguments: str | Path) -> Result:
+    """Runs TFX's own command line, `tfx ...`, in this process."""
+    (program,) = entry_points(group="console_scripts", name="tfx")
+    words = [str(argument) for argument in arguments]
+    return call_here(lambda: program.load()(words, standalone_mode=False) or 0)
 
 
 def call_here(function: Callable[[], int]) -> Result:

@@ -1,4 +1,4 @@
-"""TFRecord files of tf.Examples, written with nothing of ours."""
+"""tf.Examples and TFRecord files of them, written with nothing of ours."""
 
 from __future__ import annotations
 
@@ -6,20 +6,44 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 
-def write_tfrecord(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Writes rows of texts, ints and floats; None and NaN are left out."""
+
+def serialized(row: Mapping[str, Any]) -> bytes:
+    """Returns a row as a tf.Example.
+
+    Args:
+        row: Name -> text, bytes, int or float, or a list of them. None and an empty list are
+            features that are not there.
+    """
     import tensorflow as tf
 
-    with tf.io.TFRecordWriter(str(path)) as writer:
+    example = tf.train.Example()
+    for name, value in row.items():
+        values = value if isinstance(value, list | tuple | np.ndarray) else [value]
+        values = [each.encode() if isinstance(each, str) else each for each in values]
+        if len(values) == 0 or values[0] is None:
+            continue
+        feature = example.features.feature[name]
+        if isinstance(values[0], bytes):
+            feature.bytes_list.value.extend(values)
+        elif isinstance(values[0], int | np.integer):
+            feature.int64_list.value.extend(values)
+        else:
+            feature.float_list.value.extend(values)
+    return example.SerializeToString(deterministic=True)
+
+
+def serialized_rows(columns: Mapping[str, Iterable[Any]]) -> list[bytes]:
+    """Returns the rows of columns, name -> a value for each row, as tf.Examples."""
+    rows = zip(*columns.values(), strict=True)
+    return [serialized(dict(zip(columns, row, strict=True))) for row in rows]
+
+
+def write_tfrecord(path: Path, rows: Iterable[Mapping[str, Any]], compression: str = "") -> None:
+    """Writes rows; None and NaN are left out."""
+    import tensorflow as tf
+
+    with tf.io.TFRecordWriter(str(path), compression) as writer:
         for row in rows:
-            example = tf.train.Example()
-            for name, value in row.items():
-                feature = example.features.feature[name]
-                if isinstance(value, str):
-                    feature.bytes_list.value.append(value.encode())
-                elif isinstance(value, int):
-                    feature.int64_list.value.append(value)
-                elif value is not None and value == value:
-                    feature.float_list.value.append(value)
-            writer.write(example.SerializeToString())
+            writer.write(serialized({name: value for name, value in row.items() if value == value}))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tfrecords import serialized_rows
 
 
 @dataclass(frozen=True)
@@ -65,25 +66,6 @@ class Transformed:
                 assert values.tobytes() == expected.tobytes(), name
 
 
-def example(row: Mapping[str, Any]) -> bytes:
-    """A tf.Example; None is absent, a list holds several values."""
-    import tensorflow as tf
-
-    features = {}
-    for name, value in row.items():
-        values = value if isinstance(value, list) else [] if value is None else [value]
-        if not values:
-            continue
-        if isinstance(values[0], str | bytes):
-            data = [v.encode() if isinstance(v, str) else v for v in values]
-            features[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=data))
-        elif isinstance(values[0], int | np.integer):
-            features[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-        else:
-            features[name] = tf.train.Feature(float_list=tf.train.FloatList(value=values))
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
-
-
 Runner = Callable[..., Transformed]
 
 
@@ -122,8 +104,8 @@ def _run(
     tfxio = tf_example_record.TFExampleBeamRecord(
         physical_format="inmem", schema=schema, telemetry_descriptors=["test"]
     )
-    train = _records(columns)
-    rows = train if evaluation is None else _records(evaluation)
+    train = serialized_rows(columns)
+    rows = train if evaluation is None else serialized_rows(evaluation)
     folder = factory.mktemp("transform")
     function = functools.partial(preprocessing_fn, custom_config={"features": spec, "code": ""})
     pipeline = beam.Pipeline(runner="FnApiRunner")
@@ -170,12 +152,6 @@ def _numpy(tensor: Any) -> np.ndarray:
     import tensorflow as tf
 
     return (tf.sparse.to_dense(tensor) if isinstance(tensor, tf.SparseTensor) else tensor).numpy()
-
-
-def _records(columns: Mapping[str, Sequence[Any]]) -> list[bytes]:
-    return [
-        example(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
-    ]
 
 
 def _feature(values: Sequence[Any], dense: bool) -> Any:

@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_model_analysis as tfma
 from google.protobuf import json_format
 from tensorflow_metadata.proto.v0 import schema_pb2
+from tfrecords import serialized
 from tfx.components.evaluator.executor import Executor
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import artifact_utils, standard_artifacts
@@ -58,15 +59,14 @@ def write_examples(folder: Path, schema: schema_pb2.Schema) -> dict[str, Any]:
     """Write the same rows as tf.Examples and as Parquet; return both artifacts."""
     random, rows = np.random.default_rng(0), []
     for i in range(300):
-        example = tf.train.Example()
-        feature, x = example.features.feature, random.normal()
+        x, row = random.normal(), {}
         if i % 7:
-            feature["x"].float_list.value.append(x)
-        feature["tip"].float_list.value.append(float(x + random.normal() > 0))
-        feature["w"].float_list.value.append(random.choice([0.5, 1.0, 2.0]))
+            row["x"] = x
+        row["tip"] = float(x + random.normal() > 0)
+        row["w"] = random.choice([0.5, 1.0, 2.0])
         if i % 5:
-            feature["city"].bytes_list.value.append(random.choice([b"Ulm", b"Bonn"]))
-        rows.append(example.SerializeToString())
+            row["city"] = random.choice([b"Ulm", b"Bonn"])
+        rows.append(serialized(row))
     artifacts = {name: standard_artifacts.Examples() for name in ("tf_example", "parquet")}
     for name, artifact in artifacts.items():
         artifact.uri, artifact.split_names = (

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
+from tfrecords import serialized
 from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
@@ -57,20 +58,6 @@ def wanted(row):
     made = transformed(row)
     terms = WEIGHTS * np.float32(made["x"])
     return [*terms, EMBEDDED[made["company_id"][0]] - EMBEDDED[0]]
-
-
-def serialized(row):
-    def feature(values):
-        if values and isinstance(values[0], bytes):
-            return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
-        if values and isinstance(values[0], int):
-            return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
-
-    features = {name: feature(values) for name, values in row.items() if values}
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString(
-        deterministic=True
-    )
 
 
 def examples(folder: Path, rows, *, files=2, parquet=False):

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parquet_examples import read_splits
+from tfrecords import write_tfrecord
 from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
@@ -57,19 +57,8 @@ def write_arrow(file: Path, rows: list[dict[str, Any]]) -> None:
     feather.write_feather(pa.Table.from_pylist(rows), file, chunksize=16)
 
 
-def write_tfrecord(file: Path, rows: list[dict[str, Any]]) -> None:
-    with tf.io.TFRecordWriter(str(file), "GZIP") as writer:
-        for row in rows:
-            example = tf.train.Example()
-            for name, value in row.items():
-                feature = example.features.feature[name]
-                if isinstance(value, float):
-                    feature.float_list.value.append(value)
-                elif isinstance(value, int):
-                    feature.int64_list.value.append(value)
-                elif value is not None:
-                    feature.bytes_list.value.append(value.encode())
-            writer.write(example.SerializeToString())
+def write_gzip(file: Path, rows: list[dict[str, Any]]) -> None:
+    write_tfrecord(file, rows, "GZIP")
 
 
 FEATURES = FeatureSpec.model_validate(
@@ -84,7 +73,7 @@ WRITERS = {
     "csv": write_csv,
     "parquet": write_parquet,
     "arrow": write_arrow,
-    "tfrecord": write_tfrecord,
+    "tfrecord": write_gzip,
 }
 NAMES = {
     "csv": "rows.csv",
@@ -238,8 +227,8 @@ def test_rows_are_split_as_is_said(by, source, tmp_path):
         write_csv(tmp_path / "a.csv", SALES[:50])
         write_csv(tmp_path / "b.csv", SALES[50:])
     elif source == "tfrecord":
-        write_tfrecord(tmp_path / "a.tfrecord", SALES[:50])
-        write_tfrecord(tmp_path / "b.tfrecord", SALES[50:])
+        write_gzip(tmp_path / "a.tfrecord", SALES[:50])
+        write_gzip(tmp_path / "b.tfrecord", SALES[50:])
     else:
         pq.write_table(pa.Table.from_pylist(SALES), tmp_path / "a.parquet", row_group_size=50)
     data = DataConfig(
@@ -310,8 +299,8 @@ def test_peek_knows_names_types_and_number_of_rows(tmp_path, monkeypatch):
 
 
 def test_a_wrong_record_of_a_tfrecord_is_named(tmp_path):
-    write_tfrecord(tmp_path / "a.tfrecord", [{"amount": 1.5}])
-    write_tfrecord(tmp_path / "b.tfrecord", [{"amount": None}, {"amount": 2}])
+    write_gzip(tmp_path / "a.tfrecord", [{"amount": 1.5}])
+    write_gzip(tmp_path / "b.tfrecord", [{"amount": None}, {"amount": 2}])
     data = DataConfig(source="tfrecord", path=str(tmp_path / "*.tfrecord"))
     with pytest.raises(ValueError, match=r"data\.path: .*b\.tfrecord, record 2: feature 'amount'"):
         peek.peek(data)

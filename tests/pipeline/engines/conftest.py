@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from flink import FlinkCluster, flink_cluster
+from tfrecords import serialized_rows
 
 from pipeline.engines.engine import BeamConfig
 
@@ -53,21 +54,20 @@ class Written:
 
 
 def wide_columns(rows: int) -> Columns:
-    """Return 24 numbers with missing values, NaN and tails, 14 integers, 3 texts and a label.
+    """Return 12 numbers with missing values, NaN and tails, 8 integers, a text and a label.
 
     Few of a kind are enough, because engines differ per analyzer, not per column.
     """
     rng = np.random.default_rng(0)
     made: dict[str, list[Any]] = {}
-    for i in range(24):
+    for i in range(12):
         numbers = rng.lognormal(mean=i % 5, sigma=1 + i % 3, size=rows)
         numbers[rng.random(rows) < 0.02] = np.nan
         gone = rng.random(rows) < 0.05
         made[f"x{i}"] = [None if g else float(v) for g, v in zip(gone, numbers, strict=True)]
-    for i in range(14):
+    for i in range(8):
         made[f"n{i}"] = [int(v) for v in rng.integers(0, 5 + i, rows)]
-    for i in range(3):  # few: each vocabulary is another analyzer
-        made[f"t{i}"] = [f"word {v}" for v in rng.zipf(1.5, rows) % (10 + i)]
+    made["word"] = [f"word {v}" for v in rng.zipf(1.5, rows) % 10]
     made["y"] = [int(v) for v in rng.integers(0, 2, rows)]
     return made
 
@@ -76,14 +76,14 @@ WIDE_FEATURES: dict[str, Any] = {
     "groups": [
         {
             "name": "scaled",
-            "columns": [f"x{i}" for i in range(12)],
+            "columns": [f"x{i}" for i in range(6)],
             "impute": "mean",
             "missing_indicator": True,
             "scale": "z_score",
         },
         {
             "name": "ranked",
-            "columns": [f"x{i}" for i in range(12, 18)],
+            "columns": [f"x{i}" for i in range(6, 9)],
             "clip": {"quantiles": [0.01, 0.99]},
             "scale": "robust",
         },
@@ -91,7 +91,7 @@ WIDE_FEATURES: dict[str, Any] = {
         {"name": "narrow", "columns": ["n0", "n1"], "scale": "z_score"},
         {"name": "binned", "columns": ["n2", "n3"], "encode": {"bucketize": {"buckets": 4}}},
         {"name": "numbers", "columns": "n*", "impute": "most_frequent", "scale": "gaussian"},
-        {"name": "words", "columns": "t*", "encode": {"vocabulary": {"top_k": 12}}},
+        {"name": "words", "columns": "word", "encode": {"vocabulary": {"top_k": 8}}},
     ],
     "label": {"column": "y", "kind": "binary"},
     "passthrough": [ROW],
@@ -187,10 +187,7 @@ def _node(folder: Path, columns: Columns, features: dict[str, Any]) -> Node:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
     columns = {**columns, ROW: list(range(len(next(iter(columns.values())))))}
-    rows = [
-        _example(dict(zip(columns, values, strict=True)))
-        for values in zip(*columns.values(), strict=True)
-    ]
+    rows = serialized_rows(columns)
     third = len(rows) // 3
     for split, part, chunk in (
         ("train", 0, rows[:third]),
@@ -210,22 +207,6 @@ def _node(folder: Path, columns: Columns, features: dict[str, Any]) -> Node:
     (folder / "schema").mkdir()
     (folder / "schema" / "schema.pbtxt").write_text(text_format.MessageToString(schema))
     return Node(folder / "examples", folder / "schema", features)
-
-
-def _example(row: Mapping[str, Any]) -> bytes:
-    """Return a row as a serialized tf.Example, without what is None."""
-    import tensorflow as tf
-
-    built = tf.train.Example()
-    for name, value in row.items():
-        feature = built.features.feature[name]
-        if isinstance(value, str):
-            feature.bytes_list.value.append(value.encode())
-        elif isinstance(value, int):
-            feature.int64_list.value.append(value)
-        elif value is not None:
-            feature.float_list.value.append(value)
-    return built.SerializeToString()
 
 
 def _dense(lists: Any) -> np.ndarray:

@@ -6,14 +6,13 @@ import csv
 import io
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from command_line import run_here
 
 from pipeline import load_config
 from pipeline.cli.cli import main
@@ -158,9 +157,8 @@ def test_a_suggestion_runs(init: Any, tmp_path: Path, capfd: Any) -> None:
     """To the end of a pipeline: texts, dates, missing and skewed numbers, a constant and ids."""
     _, spec = init(write_csv(tmp_path / "shop.csv", made_up()), "bought")
     file = tmp_path / "t.yaml"
-    command = [sys.executable, "-m", "pipeline", "run", str(file), "--set=training.epochs=1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_here("run", file, "--set=training.epochs=1")
+    assert done.code == 0, done.output
     capfd.readouterr()
     assert main(["features", "explain", str(file), "--json"]) == 0
     records = json.loads(capfd.readouterr().out)

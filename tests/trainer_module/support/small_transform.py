@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from tfrecords import serialized
 
 ROWS = 600
 COMPANIES = ["Flash Cab", "Blue Diamond", "Chicago Taxi", "Sun Taxi"]
@@ -51,20 +52,6 @@ def preprocessing_fn(inputs):
         "hour_id": dense("hour", 0),
         "generous": tf.cast(dense("tips", 0.0) > 0.2 * fare, tf.int64),
     }
-
-
-def serialized(row: dict) -> bytes:
-    """Returns a raw row as a tf.Example."""
-
-    def feature(values):
-        if values and isinstance(values[0], bytes):
-            return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
-        if values and isinstance(values[0], int):
-            return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
-
-    features = {name: feature(values) for name, values in row.items() if values}
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
 def packed_preprocessing_fn(inputs):
