@@ -23,9 +23,6 @@ from tfx.types import standard_artifacts
 from tfx.types.channel import Channel
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 
-LIMIT = 7
-
-
 @component
 def RowCounter(
     examples: InputArtifact[standard_artifacts.Examples],
@@ -92,10 +89,6 @@ def existing(context):
     return context.nodes["Trainer"]
 
 
-def nothing(context):
-    return 3
-
-
 def failing(context):
     return context.output("Transform.transformed_examplez")
 '''
@@ -125,15 +118,11 @@ def producers(node):
     return {k: f"{c.producer_component_id}.{c.output_key}" for k, c in node.inputs.items()}
 
 
-def test_without_nodes_the_graph_is_ours(nodes):
-    assert "RowCounter" not in nodes()
-
-
 def test_an_input_is_found_at_the_node_that_it_runs_after(nodes):
-    found = nodes({"class": "counting.RowCounter", "after": "Transform"})
-    counter = found["RowCounter"]
-    assert producers(counter) == {"examples": "Transform.transformed_examples"}
-    assert upstream(counter) == {"Transform"}
+    for path in ("counting.RowCounter", "tfx.components.StatisticsGen"):
+        found = nodes({"class": path, "name": "mine", "after": "Transform"})["mine"]
+        assert producers(found) == {"examples": "Transform.transformed_examples"}
+        assert upstream(found) == {"Transform"}
 
 
 def test_between_two_nodes_of_ours(nodes):
@@ -171,11 +160,6 @@ def test_a_class_of_its_own_constructor_and_optional_inputs(nodes):
     assert set(producers(nodes(row)["OfClass"])) == {"statistics", "schema"}
 
 
-def test_a_node_of_tfx_itself(nodes):
-    row = {"class": "tfx.components.StatisticsGen", "name": "After", "after": "Transform"}
-    assert producers(nodes(row)["After"]) == {"examples": "Transform.transformed_examples"}
-
-
 def test_one_takes_what_another_makes_in_any_order_of_rows(nodes):
     second = {"class": "counting.RowCounter", "name": "second", "after": ["first", "Transform"]}
     first = {"class": "counting.RowCounter", "name": "first", "after": "Transform"}
@@ -205,9 +189,7 @@ REFUSED = """
 {class: no_such.Counter} | class | no_such.Counter; No module named
 {class: counting.NotAComponent} | class | counting.NotAComponent; BaseComponent
 {class: tfx.dsl.components.common.resolver.Resolver} | class | Resolver; (context) -> component
-{class: counting.LIMIT} | class | a int; cannot be called
 {class: RowCounter} | class | 'RowCounter'; my_package.RowCounter
-{class: counting.nothing} | class | returns 3; (context) -> component
 {class: counting.existing} | class | no new TFX component
 {class: counting.failing, after: Transform}
     | class | did you mean 'Transform.transformed_examples'?
@@ -215,11 +197,9 @@ REFUSED = """
 {class: counting.RowCounter, before: Tuner} | before | =Tuner; `tuning:`
 {class: counting.RowCounter, name: trainer} | name | =trainer; a built-in node already
 {class: counting.RowCounter, name: a.b} | name | 'a.b'; RowCounter
-{class: counting._Hidden} | name | _Hidden; letters
 {class: counting.RowCounter, after: Trainer, before: Transform}
     | before | RowCounter; Transform; Trainer; ->
 {class: counting.of_count, before: Transform} | before | Transform ->; -> Trainer -> of_count
-{class: counting.RowCounter, after: RowCounter} | after | RowCounter -> RowCounter
 {class: counting.RowCounter, after: [first], before: first} | before | RowCounter; first
 {class: counting.Strict, after: Trainer} | class | counting.Strict; limit
 {class: counting.RowCounter, after: Transform, parameters: {limitt: 1}}
@@ -229,16 +209,12 @@ REFUSED = """
 {class: counting.RowCounter, parameters: {limit: 9999-12-31}} | parameters.limit | 9999
 {class: counting.Strict, parameters: {limit: 1}}
     | inputs | 'model'; Trainer.model; LatestBlessedModel.model
-{class: counting.Strict, after: Transform, parameters: {limit: 1}}
-    | inputs | 'model'; type Model; inputs: {model: Trainer.model}
 {class: counting.RowCounter, inputs: {examples: Transform.examples}}
     | inputs.examples | =Transform.examples; Transform.transformed_examples
 {class: counting.RowCounter, after: Transform, inputs: {examplez: Transform.transformed_examples}}
     | inputs.examplez | did you mean 'examples'?
 {class: counting.RowCounter, inputs: {examples: Transform.transform_graph}}
     | inputs.examples | takes Examples; TransformGraph
-{class: counting.RowCounter, inputs: {examples: Transform}}
-    | inputs.examples | Transform.transformed_examples
 {class: counting.RowCounter, after: Transform,
     parameters: {examples: Transform.transformed_examples}}
     | parameters.examples | inputs
@@ -272,20 +248,15 @@ def line_of(tree, field):
     return line
 
 
-@pytest.mark.parametrize(
-    ("value", "fact"),
-    [
-        ({"class": "counting.RowCounter"}, "- class:"),
+def test_another_shape_than_a_list_of_rows_is_refused(write):
+    for value, fact in (
         (["counting.RowCounter"], "class: counting.RowCounter"),
-        ("counting.RowCounter", "[{class: "),
         (None, "nodes"),
         ([{"after": "Transform"}], "nodes.0.class"),
-    ],
-)
-def test_another_shape_than_a_list_of_rows_is_refused(write, value, fact):
-    with pytest.raises(ConfigError) as refused:
-        load_config(write(lambda c: c.update(nodes=value)))
-    assert fact in str(refused.value)
+    ):
+        with pytest.raises(ConfigError) as refused:
+            load_config(write(lambda c, value=value: c.update(nodes=value)))
+        assert fact in str(refused.value)
 
 
 def test_two_rows_of_one_name_are_refused(nodes):
