@@ -207,10 +207,7 @@ def test_secrets_have_the_index_and_only_this_user_reads_them(tmp_path, monkeypa
 
 def test_the_cuda_lock_is_the_extra_of_tensorflow_and_not_in_the_image_lock():
     for stack in _STACKS.values():
-        text = stack.lock_file("cuda.txt").read_text()
-        names = re.findall(r"^([\w.-]+)==\S+ \\$", text, re.MULTILINE)
-        assert {"nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12"} <= set(names)
-        assert text.count("--hash=sha256:") >= len(names)
+        assert "\nnvidia-cudnn-cu12==" in stack.lock_file("cuda.txt").read_text()
         assert "\nnvidia-" not in stack.lock_file("image.txt").read_text()
     text = stack_named(None).lock_file("cuda.txt").read_text()
     pins = map(Requirement, re.findall(r"^(\S+==\S+) \\$", text, re.MULTILINE))
@@ -245,15 +242,13 @@ def test_cuda_is_a_layer_below_the_code(tmp_path):
 def test_cuda_defaults_to_the_accelerators_of_the_configuration(tmp_path):
     settings = {"image": "registry.example/x:1.0", "pipeline_root": "gs://bucket/root"}
     taxi = ["--config", str(ROOT / "examples" / "taxi" / "pipeline.yaml")]
-    for number, (accelerator, options, has_cuda) in enumerate(
-        (
-            ("NVIDIA_L4", [], True),
-            ("NVIDIA_L4", ["--no-cuda", "--base", "nvidia/cuda:1"], False),
-            ("amd.com/gpu", [], False),
-            ("amd.com/gpu", ["--cuda"], True),
-        )
+    for accelerator, options, has_cuda in (
+        ("NVIDIA_L4", [], True),
+        ("NVIDIA_L4", ["--no-cuda", "--base", "nvidia/cuda:1"], False),
+        ("amd.com/gpu", [], False),
+        ("amd.com/gpu", ["--cuda"], True),
     ):
-        folder = tmp_path / str(number)
+        folder = tmp_path / f"{accelerator}{len(options)}".replace("/", "-")
         given = {**settings, "resources.Trainer.accelerator": accelerator}
         command = ["image", "build", "--stack", "1.21", "--output", str(folder), *options, *taxi]
         command += [f"--set=cluster.vertex.{name}={value}" for name, value in given.items()]
