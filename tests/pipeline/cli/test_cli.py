@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -36,17 +35,11 @@ def commands(group: click.Group = cli.cli, path: tuple[str, ...] = ()) -> Iterat
 COMMANDS = sorted(commands())
 
 
-def shell(text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def shell(text: str) -> subprocess.CompletedProcess[str]:
     """Runs a line of bash; `tool` in it is this program."""
     tool = f"{shlex.quote(sys.executable)} -m pipeline"
-    return subprocess.run(
-        ["bash", "-c", re.sub(r"\btool\b", tool, text)],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    line = re.sub(r"\btool\b", tool, text)
+    return subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True)
 
 
 def command_of(words: tuple[str, ...]) -> Any:
@@ -62,12 +55,6 @@ def parsed(*words: str) -> dict[str, Any]:
     while isinstance(command, click.Group):
         command = command.commands[rest.pop(0)]
     return command.make_context(command.name, rest).params
-
-
-def test_there_are_all_commands():
-    assert len(COMMANDS) == 18
-    expected = {("run",), ("features", "explain"), ("image", "build")}
-    assert expected < set(COMMANDS)
 
 
 def test_a_new_option_is_seen_in_review():
@@ -107,9 +94,7 @@ def test_each_option_has_help_and_each_example_parses():
         assert command.help
         for param in command.params:
             assert param.help, (words, param.name)
-        for example in re.findall(
-            r"^  python -m pipeline (.*)", command.epilog or "", re.MULTILINE
-        ):
+        for example in re.findall(r"^  python -m pipeline (.*)", command.epilog or "", re.M):
             names = example.partition("#")[0].split()
             assert any(tuple(names[:n]) in COMMANDS for n in (1, 2)), example
 
@@ -136,17 +121,13 @@ VALUES = {
 
 @pytest.mark.parametrize("command", VALUES)
 def test_values_are_taken_without_their_options(command):
-    options, words = VALUES[command], command.split()
-    words += ["--target", "vertex"] * (command == "compile")
+    options, words = VALUES[command], [command, *["--target", "vertex"] * (command == "compile")]
     values = ["a file", "-"][: len(options)]
     named = [word for pair in zip(options, values, strict=True) for word in pair]
     expected = parsed(*words, *named)
     assert parsed(*words, *values) == expected
-    mixed = [*named[:2], *values[1:]]
-    assert parsed(*words, *mixed) == expected
+    assert parsed(*words, *named[:2], *values[1:]) == expected
     assert parsed(*words, *values[:-1], *named[-2:]) == expected
-    joined = [f"{name}={value}" for name, value in zip(options, values, strict=True)]
-    assert parsed(*words, *joined) == expected
 
 
 @pytest.mark.parametrize(
@@ -154,29 +135,20 @@ def test_values_are_taken_without_their_options(command):
     [
         ("run --set training.epochs=1 my.yaml --wait", {"config": Path("my.yaml"), "wait": True}),
         ("run my.yaml --set a.b=-1 --set c.d=x=y", {"overrides": ("a.b=-1", "c.d=x=y")}),
-        ("init --label -5 x.csv", {"label": "-5", "data": "x.csv"}),
         ("init --label=--force x.csv", {"label": "--force", "force": False}),
-        ("init --label y -- -x.csv", {"data": "-x.csv"}),
         ("init --label y -- --force", {"data": "--force", "force": False}),
         ("init --data -x.csv --no-header", {"data": "-x.csv", "header": False}),
-        ("predict model -- -x.csv", {"model": Path("model"), "data": "-x.csv"}),
         ("predict model -", {"data": "-"}),
-        ("replay x.yaml", {"root": Path("output/replay"), "maps": ()}),
         ("submit --spec x.yaml", {"config": None, "spec": Path("x.yaml"), "timeout": 30.0}),
         ("submit x.yaml --poll 1e9", {"poll": 86_400.0}),
         (
             "image build --tag a:1 --tag b --with p",
             {"tags": ("a:1", "b"), "packages": (Path("p"),)},
         ),
-        ("image build", {"cuda": None}),
         ("image build --no-cuda", {"cuda": False}),
     ],
 )
 def test_options_and_values_in_any_order(words, expected):
-    if not expected:
-        with pytest.raises(click.UsageError):
-            parsed(*words.split())
-        return
     found = parsed(*words.split())
     assert {name: found[name] for name in expected} == expected
 
@@ -187,20 +159,15 @@ def test_options_and_values_in_any_order(words, expected):
         ("run", ["pipeline run:", "--config"]),
         ("predict model", ["pipeline predict:", "--data"]),
         ("run a.yaml b.yaml", ["(b.yaml)"]),
-        ("run --config a.yaml b.yaml", ["(b.yaml)"]),
         ("run a.yaml --wate", ["'--wate'", "Did you mean '--wait'"]),
-        ("schema x", ["(x)"]),
         ("rum a.yaml", ["'rum'", "Did you mean 'run'"]),
         ("features explan", ["pipeline features:", "Did you mean 'explain'"]),
         ("--wait run a.yaml", ["'--wait'", "follow its name"]),
         ("init -x.csv", ["'-x'", "./", "--"]),
-        ("run --config", ["'--config'"]),
         ("init x.csv --source cvs", ["--source", "'cvs'", "'csv'"]),
         ("profile my.yaml --steps 0", ["--steps", "0", "1<=x<=1000"]),
         ("submit --poll=-1", ["--poll", "-1: give a number of seconds above 0"]),
-        ("submit --timeout nan", ["--timeout", "nan: give"]),
         ("compile my.yaml", ["--target", "kubeflow", "vertex"]),
-        ("features explain", ["--config"]),
         ("image build --stack 1.17", ["'1.17'", "'1.16', '1.21'"]),
         ("predict m d --set a=b", ["--set a=b: needs --config"]),
         ("run no-such.yaml", ["no-such.yaml: cannot read"]),
@@ -216,18 +183,12 @@ def test_wrong_arguments_are_named(line, facts, capsys):
         assert err.splitlines()[-1].endswith("--help`.")
 
 
-def test_a_group_without_a_command_shows_its_help(capsys):
-    for words in ([], ["flink"]):
-        assert cli.main(words) == 2
-        assert "Usage: " in capsys.readouterr().err
-
-
 def test_in_a_shell():
     """Processes as a user starts them: exit codes, streams, names that begin with a dash."""
     lines = [
         ("tool run --set a.b=-1 --set c.d=2 -- -x.yaml", 2, "", "-x.yaml: cannot read"),
-        ("tool run --wate", 2, "", "Did you mean '--wait'"),
         ("tool", 2, "", "Usage: python -m pipeline"),
+        ("tool features", 2, "", "Usage: python -m pipeline features"),
         ("tool --help >&-", 0, "", ""),
         ("tool --help | true; exit ${PIPESTATUS[0]}", 141, "", ""),
     ]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -36,8 +35,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", fail)
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """Inputs of a Transform node."""
 
     examples: Path  # Split-train and Split-eval below
@@ -45,8 +43,7 @@ class Node:
     features: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(NamedTuple):
     """Outputs of a Transform node."""
 
     splits: dict[str, dict[str, np.ndarray]]  # split -> output -> values, rows by number
@@ -74,19 +71,10 @@ def wide_columns(rows: int) -> Columns:
 
 WIDE_FEATURES: dict[str, Any] = {
     "groups": [
-        {
-            "name": "scaled",
-            "columns": [f"x{i}" for i in range(6)],
-            "impute": "mean",
-            "missing_indicator": True,
-            "scale": "z_score",
-        },
-        {
-            "name": "ranked",
-            "columns": [f"x{i}" for i in range(6, 9)],
-            "clip": {"quantiles": [0.01, 0.99]},
-            "scale": "robust",
-        },
+        {"name": "scaled", "columns": [f"x{i}" for i in range(6)], "scale": "z_score"}
+        | {"impute": "mean", "missing_indicator": True},
+        {"name": "ranked", "columns": [f"x{i}" for i in range(6, 9)], "scale": "robust"}
+        | {"clip": {"quantiles": [0.01, 0.99]}},
         {"name": "ranged", "columns": "x*", "scale": "min_max"},
         {"name": "narrow", "columns": ["n0", "n1"], "scale": "z_score"},
         {"name": "binned", "columns": ["n2", "n3"], "encode": {"bucketize": {"buckets": 4}}},
