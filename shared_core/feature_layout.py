@@ -19,7 +19,7 @@ import functools
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
@@ -129,7 +129,8 @@ class FeatureLayout(_Record):
 
     def of(self, output: str) -> tuple[Column, ...]:
         """Return the columns of one transformed feature, by position."""
-        return _sorted(column for column in self.columns if column.output == output)
+        found = (column for column in self.columns if column.output == output)
+        return tuple(sorted(found, key=lambda column: column.position))
 
     def names(self, output: str = PACKED_FLOAT) -> list[str]:
         """Return the names of one transformed feature's positions."""
@@ -221,10 +222,6 @@ def _completed(column: Column, entries: Callable[[str], list[str]]) -> Column:
         if column.entry < len(values):  # fewer values than top_k: the rest stays 0
             return column.model_copy(update={"name": f"{column.source}={values[column.entry]}"})
     return column
-
-
-def _sorted(columns: Iterable[Column]) -> tuple[Column, ...]:
-    return tuple(sorted(columns, key=lambda column: (column.output, column.position)))
 
 
 def read_schema(transform_graph_uri: str) -> Any:

@@ -15,23 +15,17 @@ from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.tensors import Tensors, Variable, VariableValues
 
 
-def _compute_dtypes(model: keras.Model) -> set[str]:
-    """Return the compute dtypes of a model's layers, and of a subclassed model.
-
-    Input layers, and models that Keras calls layer by layer, are left out: they have a dtype but
-    compute nothing.
-    """
-    return {
-        layer.compute_dtype
-        for layer in model._flatten_layers()
-        if not isinstance(layer, keras.layers.InputLayer)
-        and not type(layer).call.__module__.startswith("keras.src.models.")
-    }
-
-
 def computes_in_float16(model: keras.Model) -> bool:
-    """Return whether a layer computes in float16, so that gradients need a loss scale."""
-    return "float16" in _compute_dtypes(model)
+    """Return whether a layer computes in float16, so that gradients need a loss scale.
+
+    Input layers, and models that Keras calls layer by layer, have a dtype but compute nothing.
+    """
+    return any(
+        layer.compute_dtype == "float16"
+        and not isinstance(layer, keras.layers.InputLayer)
+        and not type(layer).call.__module__.startswith("keras.src.models.")
+        for layer in model._flatten_layers()
+    )
 
 
 def check_built(model: keras.Model) -> None:
@@ -69,26 +63,18 @@ def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
             "quantisation: such values cannot be summed over micro-batches. Train in "
             "mixed_bfloat16 and quantise afterwards."
         )
-    for path in _stateful_layers(model):
-        raise ValueError(
-            f"layer {path!r} is a BatchNormalization in training mode, whose statistics would be "
-            "those of one micro-batch on one replica: use LayerNormalization or "
-            "GroupNormalization, or freeze it with layer.trainable = False."
-        )
+    for layer in model._flatten_layers(include_self=False):
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
+            raise ValueError(
+                f"layer {layer.path!r} is a BatchNormalization in training mode, whose statistics "
+                "would be those of one micro-batch on one replica: use LayerNormalization or "
+                "GroupNormalization, or freeze it with layer.trainable = False."
+            )
     if not strategy.extended.variable_created_in_scope(model.trainable_variables[0].value):
         raise ValueError(
             f"model {model.name!r} was not created under this strategy: build it inside `with "
             "strategy.scope():`."
         )
-
-
-def _stateful_layers(model: keras.Model) -> list[str]:
-    """Return the paths of BatchNormalization layers that would run in training mode."""
-    return [
-        layer.path
-        for layer in model._flatten_layers(include_self=False)
-        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
-    ]
 
 
 def why_not_compiled(model: keras.Model, features: Tensors) -> str | None:

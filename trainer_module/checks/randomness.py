@@ -31,7 +31,9 @@ _BY_SHAPE = {
 
 def find_uncontrolled_draw(graph: tf.Graph) -> str | None:
     """Return the name of an operation whose numbers `draws_by_row` does not determine, or None."""
-    return next((n.name for n in _seeded_draws(graph) if n.op not in _BY_SHAPE.values()), None)
+    # The operations StatelessRandomGet... only read the seed.
+    draws = (n for n in _graph_nodes(graph) if n.op.startswith(_STATELESS) and "Get" not in n.op)
+    return next((n.name for n in draws if n.op not in _BY_SHAPE.values()), None)
 
 
 @contextlib.contextmanager
@@ -73,11 +75,6 @@ def _graph_nodes(graph: tf.Graph) -> list[tf.compat.v1.NodeDef]:
     return [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
 
 
-def _seeded_draws(graph: tf.Graph) -> list[tf.compat.v1.NodeDef]:
-    # The operations StatelessRandomGet... only read the seed.
-    return [n for n in _graph_nodes(graph) if n.op.startswith(_STATELESS) and "Get" not in n.op]
-
-
 def find_stateful_draw(graph: tf.Graph) -> tuple[str, str] | None:
     """Return (type, name) of an operation that draws random numbers without a seed, or None.
 
@@ -115,7 +112,8 @@ def _stateful_draws(
 ) -> Iterator[tuple[str, str]]:
     """Yield (type, name) of each stateful draw, including those in branches, loops and calls."""
     for node in nodes:
-        if _DRAWS.match(node.op) and _is_stateful(node.op):
+        definition = op_def_registry.get(node.op)  # None for a function
+        if _DRAWS.match(node.op) and definition is not None and definition.is_stateful:
             yield node.op, scope + node.name
         for called in _called_functions(node):
             if called in functions and called not in seen:
@@ -123,11 +121,6 @@ def _stateful_draws(
                 yield from _stateful_draws(
                     functions[called], f"{scope}{node.name}/", functions, seen
                 )
-
-
-def _is_stateful(operation: str) -> bool:
-    definition = op_def_registry.get(operation)  # None for a function
-    return definition is not None and definition.is_stateful
 
 
 def _called_functions(node: tf.compat.v1.NodeDef) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import keras
@@ -128,7 +128,11 @@ def as_arrays(part: Tensors) -> Tensors:
         return None
     if isinstance(part, Mapping):
         return {key: as_arrays(each) for key, each in part.items()}
-    if isinstance(part, (list, tuple)) and _are_arrays(part):
+    if (
+        isinstance(part, (list, tuple))
+        and part
+        and all(each is None or len(getattr(each, "shape", ())) > 0 for each in part)
+    ):
         return tuple(as_arrays(each) for each in part)
     if isinstance(part, tf.Tensor):
         return part
@@ -136,11 +140,6 @@ def as_arrays(part: Tensors) -> Tensors:
     if array.dtype == object:
         array = _numbers_or_text(array)
     return array.astype(keras.config.floatx()) if array.dtype.kind == "f" else array
-
-
-def _are_arrays(part: Sequence[object]) -> bool:
-    is_array = (each is None or len(getattr(each, "shape", ())) > 0 for each in part)
-    return bool(part) and all(is_array)
 
 
 def _numbers_or_text(array: np.ndarray) -> np.ndarray:

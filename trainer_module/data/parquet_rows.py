@@ -317,7 +317,7 @@ class _OpenGroup:
             now, self._rest = batch.slice(0, rows), None
             if batch.num_rows > rows:
                 self._rest = batch.slice(rows)
-            parts.append(self._arrays(now))
+            parts.append({c.name: self._array(now.column(c.name), c) for c in self._columns})
             rows -= now.num_rows
             self._place += now.num_rows
         if len(parts) == 1:
@@ -346,13 +346,6 @@ class _OpenGroup:
             f"{self._path}, row group {self._number}: it ends after row {self._place}, before the "
             "number of rows in its metadata: the file is damaged; write it again."
         )
-
-    def _arrays(self, batch: _Arrow) -> dict[str, np.ndarray]:
-        places = {name: i for i, name in enumerate(batch.schema.names)}
-        return {
-            column.name: self._array(batch.column(places[column.name]), column)
-            for column in self._columns
-        }
 
     def _array(self, array: _Arrow, column: _Column) -> np.ndarray:
         import pyarrow as pa

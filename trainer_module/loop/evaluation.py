@@ -183,15 +183,11 @@ class Evaluation:
         """
         with self.strategy.scope():
             parts = per_replica(batch, self.strategy)
-            if self._total is not None:
-                self.strategy.run(self._add_on_replica, args=(parts,))
+            if (total := self._total) is not None:
+                self.strategy.run(lambda b: total.assign_add(self._on_replica(b)), args=(parts,))
                 return tf.zeros([2, 1], tf.float64)
             sums = self.strategy.run(self._on_replica, args=(parts,))
             return self.strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
-
-    def _add_on_replica(self, batch: Batch) -> None:
-        assert self._total is not None
-        self._total.assign_add(self._on_replica(batch))
 
     def _on_replica(self, batch: Batch) -> tf.Tensor:
         features, labels, weight = unpack_batch(batch)

@@ -241,14 +241,6 @@ def _two_class_metric(metric: keras.metrics.Metric) -> tf.Tensor:
     return _nan_unless(both, metric.result())
 
 
-def _precision(metric: keras.metrics.Metric) -> tf.Tensor:
-    return _nan_unless(_sum(metric.true_positives, metric.false_positives) > 0, metric.result())
-
-
-def _recall(metric: keras.metrics.Metric) -> tf.Tensor:
-    return _nan_unless(_sum(metric.true_positives, metric.false_negatives) > 0, metric.result())
-
-
 def _sum(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     """Return the sum `[thresholds]`, or a scalar for one threshold, as `result` does."""
     both = one + other
@@ -278,7 +270,11 @@ def _nan_unless(defined: tf.Tensor, result: tf.Tensor) -> tf.Tensor:
 # By the function that computes the result: a subclass with another `result` has no rule.
 _RULES: dict[Callable | None, Callable[[keras.metrics.Metric], tf.Tensor]] = {
     **{kind.result: _two_class_metric for kind in _OF_TWO_CLASSES},
-    keras.metrics.Precision.result: _precision,
-    keras.metrics.Recall.result: _recall,
+    keras.metrics.Precision.result: lambda metric: _nan_unless(
+        _sum(metric.true_positives, metric.false_positives) > 0, metric.result()
+    ),
+    keras.metrics.Recall.result: lambda metric: _nan_unless(
+        _sum(metric.true_positives, metric.false_negatives) > 0, metric.result()
+    ),
     keras.metrics.FBetaScore.result: _f_score,
 }

@@ -91,13 +91,22 @@ def prepare(
     workers = worker_group(strategy)
     servers = strategy if isinstance(strategy, tf.distribute.ParameterServerStrategy) else None
     if servers is not None:
-        _check_for_servers(plan.config)
+        if plan.config.micro_batch_size == "auto":
+            raise ValueError(
+                'trainer.micro_batch_size="auto" measures the devices of this process, and with '
+                "trainer.strategy='parameter_server' workers take the windows: give a number of "
+                "rows."
+            )
         strategy = tf.distribute.get_strategy()  # for what the chief computes locally
     run = run_fingerprint(plan.config, data.train, summary)
     if workers.size > 1:
         workers.assert_same_on_all_workers("settings, code and data", run)
     plan, context = _plan_for_data(plan, data, summary)
-    _check_early_stopping(plan.config, data)
+    if plan.config.early_stopping is not None and not data.eval_files:
+        raise ValueError(
+            "trainer.early_stopping needs an eval split, and the examples have none: leave it "
+            "out, or split the data."
+        )
     length = _length(plan.config, train_steps, summary.rows)
     micro_batch = micro_batch_rows(
         plan,
@@ -154,24 +163,6 @@ def _length(config: TrainerConfig, train_steps: int | None, rows: int) -> _RunLe
             total_steps,
         )
     return _RunLength(epochs, steps, steps_per_epoch, total_steps)
-
-
-def _check_for_servers(config: TrainerConfig) -> None:
-    """Raise ValueError for a setting that does not apply with parameter servers."""
-    if config.micro_batch_size == "auto":
-        raise ValueError(
-            'trainer.micro_batch_size="auto" measures the devices of this process, and with '
-            "trainer.strategy='parameter_server' workers take the windows: give a number of rows."
-        )
-
-
-def _check_early_stopping(config: TrainerConfig, data: TransformedData) -> None:
-    """Raise ValueError if early stopping is set and there are no eval rows."""
-    if config.early_stopping is not None and not data.eval_files:
-        raise ValueError(
-            "trainer.early_stopping needs an eval split, and the examples have none: leave it "
-            "out, or split the data."
-        )
 
 
 def check_rows(config: TrainerConfig, summary: DataSummary) -> None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from trainer_module.checks.model import computes_in_float16, reject_updates
 from trainer_module.common.layers import replaced_calls
-from trainer_module.common.tensors import Gradient, Variable, VariableValues
+from trainer_module.common.tensors import Gradient, VariableValues
 from trainer_module.losses.weighted_loss import loss_sums
 from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
 from trainer_module.window.trace import is_compiled_by_xla, phase_scope, window_forward_pass
@@ -75,7 +75,7 @@ def micro_batch_gradients(
     model, values = spec.model, inputs.values
     given = {id(variable): value for variable, value in values}
     variables = [given.get(id(v), v.value) for v in model.trainable_variables]
-    seeds = _seed_states(model)
+    seeds = [v for v in model.variables if v.name == "seed_generator_state"]
     mapping = [
         *values,
         *((s, _seed_at(given.get(id(s), s.value), inputs.random_position)) for s in seeds),
@@ -95,7 +95,8 @@ def micro_batch_gradients(
         divisor, added_divisor = None, None
         if computes_in_float16(model):
             count = denominator if of_outputs else tf.reduce_sum(denominator)
-            divisor = tf.stop_gradient(_positive(count))
+            is_positive = tf.logical_and(count > 0, tf.math.is_finite(count))
+            divisor = tf.stop_gradient(tf.where(is_positive, count, tf.ones_like(count)))
             if spec.added_losses == "sum":
                 rows = tf.shape(tf.nest.flatten(batch.features)[0])[0]
                 added_divisor = tf.maximum(tf.cast(rows, tf.float32), 1)
@@ -190,10 +191,6 @@ def _sum(scalars: list[tf.Tensor]) -> tf.Tensor:
     return tf.add_n([tf.cast(s, tf.float64) if wide else s for s in scalars])
 
 
-def _positive(x: tf.Tensor) -> tf.Tensor:
-    return tf.where(tf.logical_and(x > 0, tf.math.is_finite(x)), x, tf.ones_like(x))
-
-
 def _scaled(x: tf.Tensor, factor: tf.Tensor | None, divisor: tf.Tensor | None) -> tf.Tensor:
     if factor is not None:
         x *= tf.cast(factor, x.dtype)
@@ -209,10 +206,6 @@ def _times(gradient: Gradient, factor: tf.Tensor | None) -> Gradient:
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
     gradient = upcast_to_float32(gradient)
     return gradient * tf.cast(factor, gradient.dtype)
-
-
-def _seed_states(model: keras.Model) -> list[Variable]:
-    return [v for v in model.variables if v.name == "seed_generator_state"]
 
 
 def _seed_at(state: tf.Tensor, position: Sequence[Index]) -> tf.Tensor:

@@ -100,8 +100,8 @@ def operation_types(graph: tf.Graph) -> set[str]:
 
 def _bytes_of_loop(operation: tf.Operation) -> float:
     body = _function(operation.graph, operation.get_attr("body").name)
-    turns = _turns(operation)
-    if body is None or turns is None:
+    turns = _known(operation.inputs[1])  # maximum_iterations
+    if body is None or turns is None or turns < 0:
         return math.inf
     kept = sum(
         math.prod(n or 1 for n in tensor.shape) * tensor.dtype.size
@@ -111,12 +111,6 @@ def _bytes_of_loop(operation: tf.Operation) -> float:
         if tensor.shape.rank is not None and None in tensor.shape.as_list()
     )
     return turns * kept + 2 * bytes_per_row(body)
-
-
-def _turns(loop: tf.Operation) -> int | None:
-    """Return a loop's `maximum_iterations`; None if unknown."""
-    found = _known(loop.inputs[1])
-    return found if found is not None and found >= 0 else None
 
 
 def _known(tensor: tf.Tensor) -> int | None:
