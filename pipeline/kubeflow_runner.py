@@ -15,7 +15,6 @@ import os
 import sys
 from pathlib import Path
 
-_CONFIG_VARIABLE = "TFX_LARGEBATCH_CONFIG"
 _TARGET_VARIABLE = "TFX_LARGEBATCH_TARGET"
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -44,7 +43,7 @@ def _compiled() -> Path:
     from pipeline.targets.compile import compile_pipeline, file_name, profile_of
     from pipeline.targets.spec import dag_runner
 
-    file = Path(os.environ.get(_CONFIG_VARIABLE) or _ROOT / "examples" / "taxi" / "pipeline.yaml")
+    file = Path(os.environ.get("TFX_LARGEBATCH_CONFIG") or _ROOT / "examples/taxi/pipeline.yaml")
     target = os.environ.get(_TARGET_VARIABLE) or "vertex"
     if target not in ("kubeflow", "vertex"):
         raise ConfigError(f"{_TARGET_VARIABLE}={target}: use kubeflow or vertex.")

@@ -12,7 +12,6 @@ import os
 import sys
 from pathlib import Path
 
-_CONFIG_VARIABLE = "TFX_LARGEBATCH_CONFIG"
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -30,7 +29,7 @@ def main() -> int:
     from pipeline.config.config_file import load_config
     from pipeline.run.runner import add_import_paths, run
 
-    file = Path(os.environ.get(_CONFIG_VARIABLE) or _ROOT / "examples" / "taxi" / "pipeline.yaml")
+    file = Path(os.environ.get("TFX_LARGEBATCH_CONFIG") or _ROOT / "examples/taxi/pipeline.yaml")
     add_import_paths(file)
     return run(load_config(file)).code
 

@@ -32,7 +32,7 @@ from transform.encode.table import ENCODERS
 from transform.scale.scaler import MOMENTS
 from transform.scale.table import FUNCTIONS, SCALERS
 from transform.spec.encoders import Encode
-from transform.spec.features import Cross, FeatureSpec
+from transform.spec.features import FeatureSpec
 from transform.spec.group import Group
 
 
@@ -98,7 +98,9 @@ def column_chains(uri: str) -> list[Chain]:
     for (owner, source), columns in outputs.items():
         found = fitted.get(source, FittedColumn())
         if owner in crosses:
-            steps = _cross_steps(crosses[owner], columns, found)
+            cross = crosses[owner]
+            of = ChainStep("cross", "of", {"columns": list(cross.columns)})
+            steps = (of, _encode_step(cross.encode, columns, found))
         else:
             steps = _steps(groups[owner], columns, found)
         names = tuple(column.name for column in columns)
@@ -156,13 +158,6 @@ def _encode_step(encode: Encode, columns: list[Column], fitted: FittedColumn) ->
     numbers = encode.option.model_dump(mode="json", exclude_none=True)
     learned = ENCODERS[encode.kind].explain(encode.option, columns, fitted)
     return ChainStep("encode", encode.kind, {**numbers, **_plain(learned)})
-
-
-def _cross_steps(
-    cross: Cross, columns: list[Column], fitted: FittedColumn
-) -> tuple[ChainStep, ...]:
-    of = ChainStep("cross", "of", {"columns": list(cross.columns)})
-    return of, _encode_step(cross.encode, columns, fitted)
 
 
 def _plain(value: Any) -> Any:

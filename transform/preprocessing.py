@@ -82,7 +82,7 @@ def _apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
     groups = resolve(spec, types)
 
     groups, columns = split_lists(groups, columns)
-    used = _used_columns(spec, groups)
+    used = list(dict.fromkeys(name for each in (*groups, *spec.crosses) for name in each.columns))
     declared = set(spec.label.sources) if spec.label is not None else set()
     refuse_leaks([n for n in used if n not in inputs], columns, inputs, declared)
 
@@ -119,13 +119,6 @@ def _apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
     )
     _write_layout(layout, batch_size(columns[[*used, *spec.passthrough][0]]))
     return outputs
-
-
-def _used_columns(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> list[str]:
-    """Return columns that any feature is made of, each once."""
-    names = [name for resolved in groups for name in resolved.columns]
-    names += [name for each in spec.crosses for name in each.columns]
-    return list(dict.fromkeys(names))
 
 
 def _blocks(
@@ -187,11 +180,7 @@ def _dense(
 
 
 def _write_layout(layout: FeatureLayout, rows: tf.Tensor) -> None:
-    """Write the layout's JSON among the assets of the transform graph.
-
-    As a vocabulary with one entry: the one channel of TFT's public interface through which a
-    text reaches the artifact on every Beam runner.
-    """
+    """Write the layout's JSON as a vocabulary with one entry: TFT's public way for a text."""
     once_per_batch = tf.fill([tf.minimum(rows, 1)], layout.to_json())
     tft.vocabulary(once_per_batch, vocab_filename=ASSET)
 

@@ -175,7 +175,6 @@ _VALUES: dict[Kind, pa.DataType] = {
     "string": pa.binary(),
 }
 
-_OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})")
 _UTC = {"utc", "z", "gmt", "etc/utc", "etc/gmt", "zulu", "universal", "uct"}
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -384,7 +383,7 @@ def _timestamp(values: pa.Array) -> pa.Array:
     naive, zone = pa.timestamp(kind.unit), kind.tz
     if zone is None:
         return _short_fraction(values.cast(pa.string()))
-    offset = _OFFSET.fullmatch(zone)
+    offset = re.fullmatch(r"([+-])(\d{2}):?(\d{2})", zone)
     if zone.lower() in _UTC or (offset and offset[2] + offset[3] == "0000"):
         suffix, seconds = "Z", 0
     elif offset:

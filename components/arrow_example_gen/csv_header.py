@@ -26,9 +26,7 @@ from components.arrow_example_gen.decompress import open_decompressed
 _LOOKED_AT = 2**16
 _LOOKED_AT_FOR_DELIMITER = 2**20  # of a longer header
 _LONGEST_HEADER = 2**24
-_DELIMITERS = ",;\t|"
 _IN_VALUES = "._-+'()[]\"\r\n\0"  # signs that are part of names and values
-_ALIGNED = re.compile(r"\S {2,}\S")
 _CONTROLS = bytes({*range(0x20)} - {*b"\0\t\n\v\f\r\x1b"})
 _MANY_CONTROLS = 4  # different ones; a delimiter may be one of them
 _OTHER_FORMATS = (  # Excel's old one, Parquet, Arrow, web pages, JSON
@@ -123,7 +121,7 @@ def read_header(file: str, options: CsvOptions) -> CsvHeader:
             "(init: --header)."
         )
     names = tuple(name.strip() for name in first)
-    if len(names) == 1 and _ALIGNED.search(names[0]):
+    if len(names) == 1 and re.search(r"\S {2,}\S", names[0]):
         raise ValueError(
             f"{file} has several signs between two columns: {shown!r}. "
             "Write one sign between them, such as a comma."
@@ -202,7 +200,7 @@ def _delimiter(text: str, options: CsvOptions, *, whole: bool) -> str:
         found = widths(delimiter)
         return found[0] > 1, Counter(found)[found[0]] / len(found), found[0]
 
-    usual = max(_DELIMITERS, key=fit)
+    usual = max(",;\t|", key=fit)
     if fit(usual)[0]:
         return usual
     first = next(iter(_some_rows(text, usual, options)), [""])[0]

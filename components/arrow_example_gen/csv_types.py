@@ -19,7 +19,6 @@ from components.arrow_example_gen.columns import Kind
 from components.arrow_example_gen.csv_options import CsvOptions, NumberFormat
 
 _LARGEST, _SMALLEST = str(2**63 - 1), str(2**63)  # digits of the smallest, without its sign
-_SPECIAL = r"^[+-]?(?i:inf|infinity|nan)$"
 _NUMBER = {
     mark: rf"^[+-]?([0-9]+[{mark}]?[0-9]*|[{mark}][0-9]+)([eE][+-]?[0-9]+)?$" for mark in ".,"
 }
@@ -34,8 +33,6 @@ _BETWEEN = {",": ",", ".": r"\.", " ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"
 _MOSTLY_NUMBERS = 0.95  # share of numbers from which on a text among them is an error
 _FIRST = 256  # cells from which it is decided whether they repeat
 _FEW = 20  # values: too few to say that a text among numbers is an error
-_WHOLE = r"^[+-]?[0-9]+$"
-_WHOLE_WITH_POINT = r"^[+-]?[0-9]+[.,]0*$"
 _LARGE = "[1-9][0-9]{7}"
 
 
@@ -52,7 +49,7 @@ def are_numbers(cells: pa.Array, decimal: str) -> pa.Array:
 
 def _are_plain_numbers(plain: pa.Array, decimal: str) -> pa.Array:
     number = pc.match_substring_regex(plain, _NUMBER[decimal])
-    return pc.or_(number, pc.match_substring_regex(plain, _SPECIAL))
+    return pc.or_(number, pc.match_substring_regex(plain, r"^[+-]?(?i:inf|infinity|nan)$"))
 
 
 def _are_bools(cells: pa.Array) -> pa.Array:
@@ -339,9 +336,9 @@ def _distinct(cells: pa.Array) -> _Texts:
 
 def _count(cells: pa.Array) -> CellCounts:
     texts = _distinct(cells.drop_null())
-    whole, left = texts.split(pc.match_substring_regex(texts.texts, _WHOLE))
+    whole, left = texts.split(pc.match_substring_regex(texts.texts, r"^[+-]?[0-9]+$"))
     zero_led = whole.count(pc.match_substring_regex(whole.texts, r"^[+-]?0[0-9]"))
-    with_point, left = left.split(pc.match_substring_regex(left.texts, _WHOLE_WITH_POINT))
+    with_point, left = left.split(pc.match_substring_regex(left.texts, r"^[+-]?[0-9]+[.,]0*$"))
     if len(with_point.texts):
         digits = pc.replace_substring_regex(with_point.texts, "[.,]0*$", "")
         beyond, with_point = with_point.split(beyond_int64(digits))

@@ -53,9 +53,6 @@ _PROTO: Any = example_gen_pb2
 _Message: TypeAlias = Any
 """Of TFX's protos, which ship without types."""
 
-_FILES = "data_parquet"
-"""What the names of the files begin with, as TFX's WriteSplit names them."""
-
 
 class Executor(BaseBeamExecutor):
     """Does what TFX's ExampleGen executors do (splits, spans), over tables that Arrow reads."""
@@ -86,7 +83,7 @@ class Executor(BaseBeamExecutor):
             for name, rows in _rows_by_split(pipeline, exec_properties).items():
                 folder = artifact_utils.get_split_uri(outputs, name)
                 _ = rows | f"WriteSplit[{name}]" >> WriteParquet(
-                    os.path.join(folder, _FILES), shuffles=True
+                    os.path.join(folder, "data_parquet"), shuffles=True
                 )
 
 
@@ -149,10 +146,7 @@ def _all_kinds(kinds: Iterable[_Kinds]) -> _Kinds:
 
 
 def _all_columns(rows: Rows, own: _Kinds, known: _Kinds) -> pa.RecordBatch:
-    """Add the columns in which another input split alone has a value, without values.
-
-    Parquet has the type of each column, so that all splits need the same ones.
-    """
+    """Add the columns in which another split alone has a value: all need the same columns."""
     batch = rows[1]
     columns = {
         name: batch[batch.schema.get_field_index(name)]

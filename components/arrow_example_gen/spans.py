@@ -23,17 +23,15 @@ def escape(path: str) -> str:
     return path if "://" in path else glob.escape(path)
 
 
-def _is_literal(part: str) -> bool:
-    """Return whether a part of a pattern matches one name alone."""
-    return glob.escape(_ESCAPED.sub(r"\1", part)) == part
-
-
 def literal_folder(folder: str, pattern: str) -> str:
     """Return the folder without wildcards that the files of a pattern below a folder lie in."""
-    parts = pattern.split("/")[:-1]
-    fixed = next((i for i, part in enumerate(parts) if not _is_literal(part)), len(parts))
-    literal = [_ESCAPED.sub(r"\1", part) for part in parts[:fixed]]
-    return "/".join([folder, *literal] if folder else literal)
+    literal = [folder] if folder else []
+    for part in pattern.split("/")[:-1]:
+        name = _ESCAPED.sub(r"\1", part)
+        if glob.escape(name) != part:  # it may match other names too
+            break
+        literal.append(name)
+    return "/".join(literal)
 
 
 SEPARATOR = "\n"
@@ -42,7 +40,6 @@ SEPARATOR = "\n"
 _PLACEHOLDER = re.compile(r"\{(SPAN|VERSION|YYYY|MM|DD)(?::(\d+))?\}")
 _DATE = ("YYYY", "MM", "DD")
 _DATE_DIGITS = {"YYYY": 4, "MM": 2, "DD": 2}
-_WILDCARD = re.compile(r"(\[!?[^\]]+\]|\*|\?)")
 _EPOCH = datetime.date(1970, 1, 1)
 _LISTED = 8
 
@@ -207,4 +204,4 @@ def _glob_to_regex(text: str) -> str:
             return "[^" + part[2:] if part.startswith("[!") else part
         return {"*": "[^/]*", "?": "[^/]"}.get(part) or re.escape(part)
 
-    return "".join(map(translate, _WILDCARD.split(text)))
+    return "".join(map(translate, re.split(r"(\[!?[^\]]+\]|\*|\?)", text)))

@@ -29,7 +29,6 @@ from components.evaluator_metrics.row_computations import (
 )
 
 NAME = "better_than_constant"
-_AGAINST_CONSTANT = "against_constant"
 _SHUFFLES = 499
 _MOST_BY_CHANCE = 0.01
 _MOST_ROWS = 20_000
@@ -153,10 +152,6 @@ def _numbers(value: _Value) -> _Prepare:
     return lambda predictions: (predictions[:, 0], value)
 
 
-def _both_classes(predictions: np.ndarray) -> tuple[np.ndarray, _Value]:
-    return np.hstack([1.0 - predictions, predictions]), _crossentropy
-
-
 def _ranked(value: Callable[[np.ndarray, np.ndarray], float]) -> _Prepare:
     """Compute a metric of weights of both classes by distinct score, from the lowest."""
 
@@ -207,7 +202,9 @@ _RULES: dict[str, _Rule] = {
     "binary_accuracy": _Rule(
         True, _of_largest, lambda p: ((p[:, 0] > 0.5).astype(np.float64), _right)
     ),
-    "binary_crossentropy": _Rule(False, _entropy, _both_classes),
+    "binary_crossentropy": _Rule(
+        False, _entropy, lambda p: (np.hstack([1.0 - p, p]), _crossentropy)
+    ),
     "sparse_categorical_accuracy": _Rule(
         True, _of_largest, lambda p: (p.argmax(axis=1).astype(np.float64), _right)
     ),
@@ -257,7 +254,7 @@ class _Sample:
 
 
 class _Combiner(RowCombiner):
-    details = _AGAINST_CONSTANT
+    details = "against_constant"
 
     def __init__(self, metric: str, key: Key, options: RowOptions):
         super().__init__(key, options)

@@ -21,7 +21,6 @@ from tensorflow_model_analysis.metrics import metric_types
 from components.evaluator_metrics.row_computations import Key, SumCombiner, row_computations
 
 NAME = "calibration_error"
-_BINS_NAME = "calibration_bins"
 _BINS = 10
 
 
@@ -59,7 +58,7 @@ def _bins_of(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -
 
 
 class CalibrationError(metric_types.Metric):
-    """The expected calibration error, and beside it the bins as `BINS_NAME`.
+    """The expected calibration error, and beside it the bins as `calibration_bins`.
 
     These are an array `[3, BINS]` of float64: the fields of `Bins`.
     """
@@ -72,7 +71,7 @@ metric_types.register_metric(CalibrationError)
 
 
 class _Combiner(SumCombiner):
-    details = _BINS_NAME
+    details = "calibration_bins"
     shape = (3, _BINS)
 
     def add_rows(

@@ -50,7 +50,6 @@ _NODE = "InputGradients"
 _TRANSFORM = "transform_features"
 _BATCH_ROWS = 256  # of one forward and backward pass: they bound the memory
 # Share of the mean change that attributions may miss before there is a warning.
-_GAP = 0.01
 
 
 class Executor(BaseBeamExecutor):
@@ -190,7 +189,7 @@ def _reason(error: Exception) -> str:
 
 def _log_end(summary: AttributionSummary) -> None:
     error, change = summary.mean_absolute_completeness_error, summary.mean_absolute_change
-    if error > _GAP * change:
+    if error > 0.01 * change:
         logging.warning(
             "%s: with steps=%d, a row's attributions miss %.2g of its change on average, where the "
             "mean change is %.2g. Use more steps, such as steps=%d.",

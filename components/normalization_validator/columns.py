@@ -197,17 +197,14 @@ class BatchReader:
     def __call__(self, batch: pa.RecordBatch) -> Iterator[Batch]:
         """Yield the values of a record batch in parts; those of Parquet have many rows."""
         for start in range(0, batch.num_rows, self._rows):
-            part = batch.slice(start, self._rows)
-            yield self._read(part)
+            part, mask = batch.slice(start, self._rows), None
+            if self._mask is not None:
+                words, present = _matrix(part, self._mask.name, self._mask.size)
+                mask = np.zeros([part.num_rows, words.shape[1]], dtype=np.int64)
+                mask[present] = words
+            values = tuple(self._values(part, each, mask) for each in self._features)
+            yield Batch(part.num_rows, values)
             self._counter.add(part.num_rows)
-
-    def _read(self, batch: pa.RecordBatch) -> Batch:
-        mask = None
-        if self._mask is not None:
-            words, present = _matrix(batch, self._mask.name, self._mask.size)
-            mask = np.zeros([batch.num_rows, words.shape[1]], dtype=np.int64)
-            mask[present] = words
-        return Batch(batch.num_rows, tuple(self._values(batch, f, mask) for f in self._features))
 
     def _values(self, batch: pa.RecordBatch, feature: Feature, mask: np.ndarray | None) -> Values:
         matrix, present = _matrix(batch, feature.name, feature.size)

@@ -19,8 +19,6 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 from components.normalization_validator import executor
 from components.normalization_validator.limits import NormalizationLimits
 
-_ON_FAILURE = ("fail", "warn")
-
 
 class NormalizationReport(Artifact):
     """Statistics of every column and split, and the limits they violate.
@@ -98,7 +96,7 @@ class NormalizationValidator(BaseBeamComponent):
             ValueError: `on_failure` is neither of the two, or `limits` has an unknown key or a
                 value of the wrong type (pydantic.ValidationError).
         """
-        if on_failure not in _ON_FAILURE:
+        if on_failure not in ("fail", "warn"):
             raise ValueError(
                 f'NormalizationValidator: on_failure={on_failure!r} is unknown: use "fail" (the '
                 'pipeline stops) or "warn" (the artifact is not blessed; the pipeline continues).'

@@ -14,8 +14,6 @@ from components.normalization_validator.limits import NormalizationLimits
 
 REPORT_JSON = "report.json"
 BIN_WIDTH = 1 / 16
-_MOST_TEXTS = 20
-_LONGEST_TEXT = 60  # characters
 
 
 class _Frozen(BaseModel):
@@ -108,7 +106,7 @@ class RawColumn(_Frozen):
 
 
 def raw_distribution(
-    feature: statistics_pb2.FeatureNameStatistics, name: str, split: str, *, most: int = _MOST_TEXTS
+    feature: statistics_pb2.FeatureNameStatistics, name: str, split: str, *, most: int = 20
 ) -> RawColumn | None:
     """Return the distribution of a column; None where no row has a value.
 
@@ -129,7 +127,7 @@ def raw_distribution(
         return RawColumn(
             **fields,
             bars=tuple(each.sample_count for each in shown),
-            labels=tuple(each.label[:_LONGEST_TEXT] for each in shown),
+            labels=tuple(each.label[:60] for each in shown),
         )
     buckets = [
         bucket

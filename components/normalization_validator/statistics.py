@@ -71,7 +71,11 @@ class _FeatureState:
         apart = np.where(observed, x - mean[:, None], 0.0)
         self._add_moments(count, mean, (apart * apart).sum(axis=1))
         group = 2 - finite - observed.astype(np.int64)  # observed, imputed, not finite
-        self.bins += _count(np.floor(x / BIN_WIDTH) + (_BINS // 2 + 1), group)
+        columns, bins = len(x), _BINS + 2
+        index = np.clip(np.floor(x / BIN_WIDTH) + (_BINS // 2 + 1), 0, bins - 1).astype(np.int64)
+        place = (group * columns + np.arange(columns)[:, None]) * bins + index
+        counts = np.bincount(place.ravel(), minlength=3 * columns * bins)
+        self.bins += counts.reshape(3, columns, bins)[:2]
 
     def merge(self, other: _FeatureState) -> None:
         """Add what another state has seen."""
@@ -90,18 +94,6 @@ class _FeatureState:
         self.squares += squares + apart * apart * self.count * share
         self.mean += apart * share
         self.count = total
-
-
-def _count(index: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return how often each index [columns, rows] occurs: int64 [2, columns, bins].
-
-    Values of group 2 are not counted, whatever their index is.
-    """
-    columns, bins = len(index), _BINS + 2
-    place = (group * columns + np.arange(columns)[:, None]) * bins
-    place += np.clip(index, 0, bins - 1).astype(np.int64)
-    counts = np.bincount(place.ravel(), minlength=3 * columns * bins)
-    return counts.reshape(3, columns, bins)[:2]
 
 
 class _SplitState(NamedTuple):

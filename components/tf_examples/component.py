@@ -20,7 +20,6 @@ from components.arrow_example_gen.columns import serialize
 
 _EXAMPLES, _TF_EXAMPLES = "examples", "tf_examples"
 _FORMAT: Any = example_gen_pb2.FORMAT_TF_EXAMPLE  # pyright: ignore[reportAttributeAccessIssue]
-_FILE_FORMAT = "tfrecords_gzip"
 _FILES = "data_tfrecord"  # as TFX names them
 
 
@@ -55,7 +54,7 @@ class Executor(BaseBeamExecutor):
                     )
                 )
         examples_utils.set_payload_format(written, _FORMAT)
-        examples_utils.set_file_format(written, _FILE_FORMAT)
+        examples_utils.set_file_format(written, "tfrecords_gzip")
 
 
 class _TFExamplesSpec(ComponentSpec):

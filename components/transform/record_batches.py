@@ -143,8 +143,12 @@ class _StoredColumns:
     def __init__(self, schema: schema_pb2.Schema):
         self._names = [feature.name for feature in schema.feature]
         specs = schema_utils.schema_as_feature_spec(schema).feature_spec
+        length = tf.io.RaggedFeature.RowLengths
         self._ragged = {
-            name: (spec.value_key, _row_length_keys(spec))
+            name: (
+                spec.value_key,
+                [part.key for part in spec.partitions if isinstance(part, length)],
+            )
             for name, spec in specs.items()
             if isinstance(spec, tf.io.RaggedFeature)
         }
@@ -167,8 +171,3 @@ class _StoredColumns:
                 column = pa.LargeListArray.from_arrays(inner.offsets.take(bounds), inner.values)
             columns[values] = column
         return pa.RecordBatch.from_arrays([columns[name] for name in self._names], self._names)
-
-
-def _row_length_keys(spec: tf.io.RaggedFeature) -> list[str]:
-    lengths = tf.io.RaggedFeature.RowLengths
-    return [each.key for each in spec.partitions if isinstance(each, lengths)]

@@ -32,12 +32,9 @@ from pipeline.common.errors import ConfigError
 from shared_core.atomic_files import message_stream
 
 if TYPE_CHECKING:
-    from pipeline.config.cluster import KubeflowConfig, VertexConfig
-    from pipeline.config.config import PipelineConfig
     from pipeline.serving.model import ServingTarget
     from pipeline.targets.compile import Target
 
-_STACKS = ("1.16", "1.21")
 
 _BUILD = """\
 Examples:
@@ -66,7 +63,7 @@ def image() -> None:
 @option(
     "--stack",
     metavar="VERSION",
-    type=click.Choice(_STACKS),
+    type=click.Choice(("1.16", "1.21")),
     help="its TFX: 1.16 on Debian 12 (Python 3.11), 1.21 on Debian 13 (Python 3.13); default: the "
     "one that is installed here, because the image must run what is compiled here",
 )
@@ -129,7 +126,8 @@ def build(
             "cluster.<target>.image."
         )
     pipeline = None if config is None else load(config, overrides)
-    targets = _targets(pipeline)
+    cluster = None if pipeline is None else pipeline.cluster
+    targets = [each for each in (cluster.kubeflow, cluster.vertex) if each] if cluster else []
     if pipeline is not None and not targets and output is None:
         raise ConfigError(f"{config}: no cluster: section names an image; add one, or give --tag.")
     engines = {(each.beam or pipeline.beam).engine for each in targets if pipeline}
@@ -143,11 +141,6 @@ def build(
     print(f"{output}: Containerfile and the files that it needs. For example")
     print(f"  docker build --target {target} --file {output}/Containerfile {output}")
     return 0
-
-
-def _targets(config: PipelineConfig | None) -> list[KubeflowConfig | VertexConfig]:
-    cluster = None if config is None else config.cluster
-    return [] if cluster is None else [each for each in (cluster.kubeflow, cluster.vertex) if each]
 
 
 _COMPILE = """\

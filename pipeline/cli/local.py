@@ -42,7 +42,6 @@ _DATA = (
     "CSV with a header line, Parquet, Arrow or TFRecord of tf.Example; a glob of such files, or "
     "package://tfx/some/file.csv"
 )
-_SOURCE = source_help("by the file's name (.csv, .parquet, .feather, ...)")
 _LATEST = "latest"
 _PIPELINE = "the pipeline's YAML, or its output folder"
 
@@ -55,7 +54,7 @@ _PIPELINE = "the pipeline's YAML, or its output folder"
     help="the column to predict; default: a column named target, class, ..., else the last usable "
     "one",
 )
-@source_option(**_SOURCE)
+@source_option(**source_help("by the file's name (.csv, .parquet, .feather, ...)"))
 @option(
     "--header/--no-header",
     default=None,

@@ -9,9 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-_ARTIFACTS = "artifacts"
-"""Folder of the artifacts in an output folder."""
-
 
 @dataclass(frozen=True)
 class Places:
@@ -34,7 +31,7 @@ class Places:
     @property
     def root(self) -> Path:
         """Folder of the artifacts."""
-        return self.folder / _ARTIFACTS
+        return self.folder / "artifacts"
 
     def artifact(self, uri: str) -> str:
         """Return the current path of an artifact; unchanged if it has another form."""

@@ -40,15 +40,11 @@ def fingerprint(
         ) from None
     digest = hashlib.sha256(repr(sorted(digests.items())).encode())
     for package in packages:
-        for folder in _folders(package):
+        spec = importlib.util.find_spec(package)
+        assert spec is not None
+        for folder in map(Path, spec.submodule_search_locations or ()):
             code = (each for each in folder.rglob("*") if each.suffix in (".py", ".jinja"))
             for file in sorted(code):
                 digest.update(f"{package}/{file.relative_to(folder).as_posix()}\n".encode())
                 digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _folders(package: str) -> list[Path]:
-    spec = importlib.util.find_spec(package)
-    assert spec is not None
-    return [Path(folder) for folder in spec.submodule_search_locations or ()]

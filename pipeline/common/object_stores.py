@@ -13,16 +13,13 @@ import re
 
 from pipeline.common.errors import ConfigError
 
-_S3 = "s3://"
-_BUCKET = re.compile(r"(?:s3|gs)://[\w.-]+")
-
 
 def register_file_systems(text: str) -> None:
     """Register the file systems of the paths in a text, before any file is opened.
 
     A ConfigError: it names `s3://`, and the packages for it are not installed.
     """
-    if _S3 not in text:
+    if "s3://" not in text:
         return
     # tensorflow-io takes the endpoint from its own variable.
     if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
@@ -58,7 +55,7 @@ def missing_buckets(text: str) -> str:
     from tensorflow.io import gfile
 
     missing = []
-    for bucket in dict.fromkeys(_BUCKET.findall(text)):
+    for bucket in dict.fromkeys(re.findall(r"(?:s3|gs)://[\w.-]+", text)):
         try:
             exists = gfile.exists(f"{bucket}/")
         except Exception:  # no answer: nothing is known about the bucket

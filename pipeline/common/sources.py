@@ -21,14 +21,11 @@ SUFFIXES: dict[str, Source] = {
 }
 """File extension -> format."""
 
-_JSON = (".json", ".jsonl", ".ndjson")
-_OFFICE = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
-
 
 def unknown_format(path: str) -> str:
     """Return the message about a file whose name does not say its format."""
-    if path.lower().endswith(_OFFICE):
+    if path.lower().endswith((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")):
         return f"--data={path}: a spreadsheet. Save its table as CSV (in UTF-8) and name that file."
-    if path.lower().endswith(_JSON):
+    if path.lower().endswith((".json", ".jsonl", ".ndjson")):
         return f"--data={path}: JSON. Write its rows as CSV or Parquet and name that file."
     return f"--data={path}: unknown format; add --source {', '.join(SOURCES)}"

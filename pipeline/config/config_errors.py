@@ -23,7 +23,6 @@ from pipeline.config.removed_settings import replacement
 Model = TypeVar("Model", bound=BaseModel)
 
 _FEW_KEYS, _NEAREST_KEYS = 10, 5
-_DEEPEST = 2  # sections of sections
 
 
 def check_fields(
@@ -147,7 +146,7 @@ def _suggest(model: type[BaseModel], loc: Loc, raw: JsonValue) -> str:
 def _place_of(model: type[BaseModel], section: Loc, key: str, raw: JsonValue) -> str | None:
     """Return the field of a name that is nearest below a section; None if there is none."""
     sections = [section]
-    for _ in range(_DEEPEST):
+    for _ in range(2):  # sections of sections
         sections = [(*each, name) for each in sections for name in accepted(model, each, raw).keys]
         for each in sections:
             if key in accepted(model, each, raw).keys:

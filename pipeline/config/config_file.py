@@ -143,11 +143,7 @@ def _resolve_paths(raw: JsonObject, folder: Path) -> None:
 
 
 def _read_vocabularies(raw: JsonObject, folder: Path) -> None:
-    """Replace `file` by `values` in every encoder that has one, in place.
-
-    Transform gets the values and not the file. So every engine has them, and a changed file changes
-    the features, which invalidates the cache.
-    """
+    """Replace `file` by `values` in each encoder: then a changed file changes the features."""
     for field, option in _vocabularies(raw.get("features")):
         if "file" not in option:
             continue

@@ -9,18 +9,13 @@ from pydantic import BeforeValidator, Field, JsonValue, WithJsonSchema, model_va
 
 from pipeline.config.section import Section
 
-_DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
 _NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,62}$"
 _OUTPUT = r"^[A-Za-z][A-Za-z0-9_-]*\.\w+$"
 
 
-def _as_list(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
 _Names = Annotated[
     tuple[str, ...],
-    BeforeValidator(_as_list),
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 
@@ -31,7 +26,7 @@ class NodeConfig(Section):
     path: str = Field(
         examples=["my_package.RowCounter"],
         alias="class",
-        pattern=_DOTTED,
+        pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$",
         description=(
             "Dotted path of a TFX component class, or of a function `(context) -> component`: "
             "`my_package.RowCounter`."

@@ -50,10 +50,7 @@ def yaml_error_text(error: yaml.YAMLError, text: str, where: str) -> str:
 
 
 def _open_quote(text: str, problem: yaml.Mark) -> tuple[int, int | None] | None:
-    """Return the start and end lines (from 0) of a quote that continues up to the problem.
-
-    A quoted text may have several lines. Right before a problem, it is more likely an open quote.
-    """
+    """Return the start and end lines (from 0) of a quote that continues up to the problem."""
     last = None
     try:
         for token in yaml.scan(text):

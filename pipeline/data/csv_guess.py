@@ -37,8 +37,6 @@ from pipeline.data.csv_readings import (
 from pipeline.data.tables import all_blocks, open_csv
 from shared_core.run_warning import RunWarning
 
-_MOST = 0.5  # minimum share of numbers or dates for a reason why a column stays text
-_DATES = 5  # minimum number of dates in a column of dates
 _DECIMAL_BESIDE = {",": ".", ";": ","}  # delimiter -> decimal mark that is usual beside it
 
 
@@ -177,7 +175,7 @@ def _decide(column: _Column, guess: CsvGuess, delimiter: str, marks: set[str]) -
     if words:
         return _use_reading(column, column.plain, guess)
     dates = column.dates
-    if dates.values >= _DATES and missing_words(dates.words, dates.values):
+    if dates.values >= 5 and missing_words(dates.words, dates.values):
         return _use_reading(column, dates, guess)
     if forms:
         return _use_reading(column, forms[0], guess)
@@ -281,7 +279,7 @@ def _explain_text(column: _Column, guess: CsvGuess) -> None:
         )
         return
     best = max(column.readings, key=lambda reading: reading.values)
-    if best.values < _MOST * column.counts.present or not best.words:
+    if best.values < 0.5 * column.counts.present or not best.words:
         return
     kind = "dates" if best.form is None else "numbers"
     word, cells = best.words.most_common(1)[0]

@@ -56,16 +56,12 @@ def missing_words(words: Mapping[str, int], values: int) -> list[str] | None:
     }
     if sum(others.values()) > _RARE * (values + sum(words.values())):
         return None
-    unknown = [word for word in others if word.lower() not in _OFTEN_MISSING]
-    if unknown and (values < _ENOUGH or not all(map(_may_mean_missing, unknown))):
-        return None
+    for word in others:
+        is_code = any(map(str.isdigit, word)) and _CENSORED.fullmatch(word) is None
+        unlikely = values < _ENOUGH or len(word) > _LONGEST_WORD or is_code
+        if unlikely and word.lower() not in _OFTEN_MISSING:
+            return None
     return list(words)
-
-
-def _may_mean_missing(word: str) -> bool:
-    if len(word) > _LONGEST_WORD:
-        return False
-    return not any(map(str.isdigit, word)) or _CENSORED.fullmatch(word) is not None
 
 
 _SAMPLED = 1_000  # distinct texts of a column
@@ -194,8 +190,6 @@ _NUMBER = re.compile(
     r"(?:\d[\d.,'\u2019\s]*|[.,]\d+)(?P<behind>[^\d\s().,+\-\u2212][^\d\s(),+\-\u2212]{0,7})?[)\s]*"
     r"(?P<last>[^\d\s().,+\-\u2212][^\d\s(),+\-\u2212]{0,7})?"
 )
-_LONGEST = 60  # characters of such a number
-_MOST = 0.5  # of the sampled texts must have the form
 _IDS = re.compile(
     r"(^|[_\W])(ids?|codes?|tags?|items?|lists?|keys?|zip|post(al)?code|phone|tel|telephone|mobile"
     r"|fax|version|isbn|iban|members|indices)([_\W]|$)",
@@ -208,23 +202,17 @@ def find_units(texts: Sequence[str]) -> list[str]:
     """Return the currencies or % in texts; [""] for numbers without one, [] for other texts."""
     found: dict[str, int] = {}
     for text in texts:
-        match = _NUMBER.fullmatch(text) if len(text) <= _LONGEST else None
+        match = _NUMBER.fullmatch(text) if len(text) <= 60 else None
         if match is None:
             continue
         signs = [sign for sign in match.groupdict().values() if sign]
-        if len(signs) <= 1 and all(map(_is_unit, signs)):
-            found[signs[0] if signs else ""] = found.get(signs[0] if signs else "", 0) + 1
-    if sum(found.values()) < _MOST * len(texts) or not found:
+        unit = signs[0] if signs else ""
+        is_symbol = len(unit) == 1 and unicodedata.category(unit) == "Sc"
+        if len(signs) <= 1 and (unit in ("", "%", *_CURRENCIES) or is_symbol):
+            found[unit] = found.get(unit, 0) + 1
+    if sum(found.values()) < 0.5 * len(texts) or not found:
         return []
     return [unit for unit in found if unit] or [""]
-
-
-def _is_unit(sign: str) -> bool:
-    return (
-        sign == "%"
-        or sign in _CURRENCIES
-        or (len(sign) == 1 and unicodedata.category(sign) == "Sc")
-    )
 
 
 def readings_of(unit: str) -> list[Reading]:
@@ -248,17 +236,11 @@ def select_formats(name: str, readings: Sequence[Reading]) -> list[Reading]:
         form = reading.form
         if form is None or isinstance(form, str) or not reading.values:
             continue
-        if missing_words(reading.words, reading.values) is None or _are_ids(name, form, reading):
-            continue
-        found.setdefault(form.decimal, reading)
+        alike = reading.lengths is not None and reading.lengths[0] == reading.lengths[1] >= _LONG_ID
+        are_ids = not form.unit and (alike or _IDS.search(name) is not None)
+        if not are_ids and missing_words(reading.words, reading.values) is not None:
+            found.setdefault(form.decimal, reading)
     return list(found.values())
-
-
-def _are_ids(name: str, form: NumberFormat, reading: Reading) -> bool:
-    if form.unit:
-        return False
-    alike = reading.lengths is not None and reading.lengths[0] == reading.lengths[1] >= _LONG_ID
-    return alike or _IDS.search(name) is not None
 
 
 def give_same_numbers(readings: Sequence[Reading]) -> bool:

@@ -215,20 +215,16 @@ def _input(data: DataConfig) -> tuple[str, Any]:
         return train[0], Input(splits=[split(name="all", pattern=train[1])])
     held_out = place(data.eval_path, "data.eval_path", source=data.source)
     base = _common_folder(train[0], held_out[0])
-    patterns = [
-        f"{_escape_below(base, folder)}/{name}".lstrip("/") for folder, name in (train, held_out)
-    ]
+    patterns = []
+    for folder, name in (train, held_out):
+        below = folder.removeprefix(base).lstrip("/")
+        patterns.append(f"{below if is_remote(base) else escape(below)}/{name}".lstrip("/"))
     return base, Input(
         splits=[
             split(name="train", pattern=patterns[0]),
             split(name="eval", pattern=patterns[1]),
         ]
     )
-
-
-def _escape_below(base: str, folder: str) -> str:
-    below = folder.removeprefix(base).lstrip("/")
-    return below if is_remote(base) else escape(below)
 
 
 def _common_folder(first: str, second: str) -> str:

@@ -78,7 +78,13 @@ class Sample:
     def values(self, name: str) -> Values:
         """Return the values of a column."""
         if name not in self._known:
-            lists = self._lists(name)
+            kinds: dict[str, Kind | None] = {name: self.kinds[name] or "string"}
+            with config_errors("data: "):
+                blocks = self._blocks([name])
+                parts = [self.table.decoded(block, kinds, self.types)[0] for block in blocks]
+            lists = pa.concat_arrays(parts)
+            if self.chosen is not None:
+                lists = lists.take(pa.array(self.chosen))
             offsets = lists.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
             self._known[name] = Values(offsets - offsets[0], lists.flatten())
         return self._known[name]
@@ -112,15 +118,6 @@ class Sample:
 
     def _numbers(self, rows: np.ndarray) -> np.ndarray:
         return rows if self.chosen is None else self.chosen[rows]
-
-    def _lists(self, name: str) -> pa.ListArray:
-        kinds: dict[str, Kind | None] = {name: self.kinds[name] or "string"}
-        with config_errors("data: "):
-            parts = [
-                self.table.decoded(block, kinds, self.types)[0] for block in self._blocks([name])
-            ]
-        lists = pa.concat_arrays(parts)
-        return lists if self.chosen is None else lists.take(pa.array(self.chosen))
 
     def _blocks(self, names: Sequence[str]) -> Sequence[Block]:
         if self.read is not None:

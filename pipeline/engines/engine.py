@@ -84,7 +84,6 @@ _REQUIRED: dict[_EngineName, tuple[tuple[tuple[str, ...], str], ...]] = {
 }
 
 
-_CONNECT_SECONDS = 5.0
 # `Pipeline <job> failed in state FAILED: java.io.IOException: <the engine's message>`
 _JOB_FAILED = re.compile(r"Pipeline \S+ failed in state \w+: (?:[\w.$]+(?:Exception|Error): )*")
 
@@ -217,7 +216,7 @@ def _check_listens(endpoint: str) -> None:
             f"beam.options: --job_endpoint={endpoint} is not host:port; use such as localhost:8099."
         )
     try:
-        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+        socket.create_connection((host, int(port)), 5.0).close()
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(

@@ -40,14 +40,12 @@ from pipeline.features.dates import DateFacts, number_dates, text_dates
 if TYPE_CHECKING:
     from components.arrow_example_gen.columns import Table
 
-_MAX_ROWS = 100_000
 _TOP_VALUES = 1_000
 _MOST_DISTINCT = 100_000  # distinct values per column that are counted exactly
 _ALL_DISTINCT = 2_000_000  # in all columns together
 _FEWEST_DISTINCT = 2_000
 _FEW_FLOATS = 1_000  # distinct floats counted exactly: most columns have as many as rows
 _SMALLEST = 1 << 14  # hashes kept: standard error of the estimate below 1 %
-_HASHES = float(1 << 64)
 FLOAT_MERGES = 2.0**53  # whole numbers from here on may be equal in float64
 
 
@@ -149,7 +147,7 @@ def measure(
     *,
     source: Source | None = None,
     csv: CsvOptions | None = None,
-    max_rows: int = _MAX_ROWS,
+    max_rows: int = 100_000,
 ) -> DataFacts:
     """Read a file, a folder, a glob or `package://...`; return the statistics of its columns.
 
@@ -358,7 +356,7 @@ class _DistinctCounter:
         self._keep_smallest()
         if len(self._smallest) < _SMALLEST:
             return len(self._smallest)
-        return round((_SMALLEST - 1) * _HASHES / float(self._smallest[-1]))
+        return round((_SMALLEST - 1) * 2.0**64 / float(self._smallest[-1]))
 
     def _keep_smallest(self) -> None:
         self._smallest = np.unique(np.concatenate([self._smallest, *self._waiting]))[:_SMALLEST]
@@ -414,15 +412,11 @@ class _ColumnCounter:
         texts = encoded.dictionary
         counts = np.bincount(encoded.indices.to_numpy(), minlength=len(texts))
         if self._all_whole_texts:
-            self._look_for_beyond(texts)
+            if not pc.all(pc.match_substring_regex(texts, r"^\s*[+-]?\d+\s*$")).as_py():
+                self._all_whole_texts, self.beyond = False, None
+            elif self.beyond is None:
+                self.beyond = beyond_int64(texts.to_pylist())
         self.distinct.add(texts.to_numpy(zero_copy_only=False), counts)
-
-    def _look_for_beyond(self, texts: pa.Array) -> None:
-        whole = pc.match_substring_regex(texts, r"^\s*[+-]?\d+\s*$")
-        if not pc.all(whole).as_py():
-            self._all_whole_texts, self.beyond = False, None
-        elif self.beyond is None:
-            self.beyond = beyond_int64(texts.to_pylist())
 
     def _add_numbers(self, values: np.ndarray) -> None:
         low, high = values.min(), values.max()

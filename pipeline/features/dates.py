@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +16,10 @@ _DAYS = (
     *("%d{0}%b{0}%Y", "%d{0}%B{0}%Y", "%d{0}%b{0}%y", "%b{0}%d{0}%Y", "%Y{0}%b{0}%d"),
 )
 _OTHERS = ("%Y%m%d", "%b %d, %Y", "%B %d, %Y", "%d. %B %Y")
-_SEPARATORS = "./- "
 _TIMES = (
     *("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S"),
     *(" %I:%M %p", " %I:%M:%S %p", ", %H:%M"),
 )
-_YEARS = range(1900, 2101)
 # The beginning of each format: strptime compiles a pattern for each format, about 350 per column.
 _LIKE_A_DATE = re.compile(
     r"\s*(\d{1,4}[./ -]\s?\w{1,9}[./ -]\d{1,4}|[A-Za-z]{3,9}[./ -]\d{1,2}[./ ,-]|\d{8})"
@@ -68,7 +66,9 @@ def _guess_format(texts: Sequence[str]) -> tuple[str, str | None] | None:
     if not texts or not all(map(_LIKE_A_DATE.match, texts)):
         return None
     plain = [re.sub(_FRACTION, r"\1", text.strip()) for text in texts]
-    forms = [form for form in _formats() if all(_is_date(text, form) for text in plain)]
+    days = [form.format(separator) for form in _DAYS for separator in "./- "]
+    tried = [day + time for time in _TIMES for day in (*days, *_OTHERS)]
+    forms = [form for form in tried if all(_is_date(text, form) for text in plain)]
     if not forms:
         return None
     if len(forms) > 1 and "/" in forms[0] and "%m/%d" in forms[1]:
@@ -76,16 +76,9 @@ def _guess_format(texts: Sequence[str]) -> tuple[str, str | None] | None:
     return forms[0], forms[1] if len(forms) > 1 else None
 
 
-def _formats() -> Iterator[str]:
-    days = [form.format(separator) for form in _DAYS for separator in _SEPARATORS]
-    for time in _TIMES:
-        for day in (*days, *_OTHERS):
-            yield day + time
-
-
 def _is_date(text: str, form: str) -> bool:
     try:
-        return datetime.datetime.strptime(text, form).year in _YEARS
+        return datetime.datetime.strptime(text, form).year in range(1900, 2101)
     except ValueError:
         return False
 

@@ -42,7 +42,6 @@ from transform.spec.encoders import Text
 
 _OUTLYING = 6.0  # interquartile ranges beyond the quartiles
 _SYMMETRIC = 0.15  # skew after the power: half of the skew of a skewed column
-_POWERS = np.arange(-20, 41) / 10.0
 _FARTHEST = 300.0  # logarithm of the largest power of a value
 
 
@@ -56,7 +55,7 @@ def _power_of(numbers: Numbers) -> tuple[float, float] | None:
     inner = x[1:-1]  # without the extremes: each would count as a percent of the rows
     logs = float(np.mean(np.sign(inner) * np.log1p(np.abs(inner))))
     best, likelihood = None, -np.inf
-    for power in _POWERS:
+    for power in np.arange(-20, 41) / 10.0:
         y = _yeo_johnson(inner, power)
         deviation = 0.0 if y is None else float(y.std())
         if y is None or not deviation > 1e-7 * np.abs(y).max():
@@ -90,16 +89,13 @@ def _yeo_johnson(x: np.ndarray, power: float) -> np.ndarray | None:
     return np.sign(x) * np.where(is_log, size, grown)
 
 
-_SEVERAL = 5.0  # words per text on average
 _COME_AGAIN = 0.5  # share of the words that are in `_AGAIN` rows or more, but not in nearly all
 _AGAIN, _AGAIN_SHARE = 3, 0.001
-_NEARLY_ALL = 0.9  # of the rows
 _MOST_ROWS = 5_000
 _MOST_CHARACTERS = 10_000  # of a text
 _FEWEST_TERMS, _MOST_TERMS = 16, 256
 # Approximates the tokens of transform/encode/words.py, which needs TensorFlow.
 _ALONE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
-_WORD = re.compile(r"[^\W_]+")
 
 
 class _FreeText(NamedTuple):
@@ -120,14 +116,16 @@ def _text_statistics(rows: Rows) -> _FreeText | None:
     texts = [_plain(text) for text in present[:: max(1, -(-len(present) // _MOST_ROWS))]]
     if not texts:
         return None
-    words = sum(_number_of_words(text) for text in texts) / len(texts)
-    if words < _SEVERAL:
+    # Words have a letter, and spaces between them: a URL or a UUID is one.
+    words = sum(any(map(str.isalpha, word)) for text in texts for word in text.split()) / len(texts)
+    if words < 5.0:
         return None
-    terms = [_terms(text) for text in texts]
+    single_words = [re.findall(r"[^\W_]+", text) for text in texts]
+    terms = [{*row, *map("_".join, itertools.pairwise(row))} for row in single_words]
     in_rows = Counter(term for row in terms for term in row)
     least = max(_AGAIN, round(_AGAIN_SHARE * len(texts)))
     single = {term: count for term, count in in_rows.items() if "_" not in term}
-    most = _NEARLY_ALL * len(texts)
+    most = 0.9 * len(texts)
     come_again = sum(n for n in single.values() if least <= n <= most)
     again = come_again / max(1, sum(single.values()))
     if again < _COME_AGAIN:
@@ -145,18 +143,6 @@ def _plain(value: object) -> str:
     return _ALONE.sub(r" \g<0> ", text[:_MOST_CHARACTERS].lower())
 
 
-def _number_of_words(text: str) -> int:
-    """Return the number of space-separated words with a letter; a URL or a UUID is one."""
-    return sum(any(map(str.isalpha, word)) for word in text.split())
-
-
-def _terms(text: str) -> set[str]:
-    """Return the distinct words and pairs of adjacent words."""
-    words = _WORD.findall(text)
-    return {*words, *map("_".join, itertools.pairwise(words))}
-
-
-_MOSTLY_MISSING = 0.95
 _INDICATOR_SHARE = 0.01  # at least this share: the model gets an indicator of missing values
 _OWN_VALUE = 0.5  # distinct texts per row; with more, a text identifies its row
 _FEW = 10  # distinct values that get a 0/1 column each
@@ -167,7 +153,6 @@ _ROWS_PER_VALUE = 3  # of a 0/1 column
 _SKEWED = 0.3
 _FLAT = 2.3  # (99 % - 1 %) / (75 % - 25 %): uniform 1.96, normal 3.45
 _LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: larger is too large for a network
-_HASH_LARGEST = 1 << 16
 _FEWEST_COUNTS = 6  # distinct values: fewer may be classes in the order of their frequency
 _THIN = 0.03  # rows with the largest count, of those with the most frequent one
 _SURE_FIRST, _SURE_LAST = 946_684_800, 2_208_988_800  # 2000 and 2040, in seconds since 1970
@@ -214,7 +199,7 @@ def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
     """Return the step for a column."""
     if facts.present == 0:
         return Proposal(facts.name, None, "no row has a value")
-    if facts.missing_share > _MOSTLY_MISSING:
+    if facts.missing_share > 0.95:
         return Proposal(facts.name, None, f"{facts.missing_share:.1%} of the rows have no value")
     if facts.several:
         return _several(facts)
@@ -435,7 +420,7 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
         if distinct <= _FEW:
             measured += "; names of 0/1 columns would be those of other columns"
         return Proposal(name, step, measured)
-    buckets = min(1 << (distinct - 1).bit_length(), _HASH_LARGEST)
+    buckets = min(1 << (distinct - 1).bit_length(), 1 << 16)
     step = _Step(
         "many_values",
         {"encode": {"hash": {"buckets": buckets}}},

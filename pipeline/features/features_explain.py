@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from transform.chains import Chain, ChainStep
 
 _SHOWN_VALUES = 4  # of a list in the table; --json has all of them
-_PIPE_WIDTH = 160
 _SHORT = {"standard_deviation": "std", "lower_quartile": "q25", "upper_quartile": "q75"}
 
 
@@ -110,7 +109,7 @@ def show(explained: Sequence[Explained], *, as_json: bool) -> None:
         return
     console = Console(emoji=False)
     if not console.is_terminal:
-        console = Console(width=_PIPE_WIDTH, emoji=False)
+        console = Console(width=160, emoji=False)
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("column", overflow="fold")
     table.add_column("group", overflow="fold")

@@ -42,13 +42,11 @@ from pipeline.features.suggestion import LeftOut, flow, suggest
 from shared_core.nearest import nearest_column
 from shared_core.run_warning import RunWarning
 
-_FEWEST_COLUMNS = 50
 _ROWS_PER_COLUMN = 4  # with fewer, a table is wide and needs strong regularization
 _FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based split
 _FEW_OF_A_CLASS = 100  # rows: with fewer, a class's share of a split is random
 _TARGET_NAMES = ("label", "target", "class", "outcome", "y", "survived", "price", "species")
 _STEPS = 12_000  # optimizer steps of a training without an early stop
-_SMALL = 2_000  # rows, below which a table is small
 _MANY = 10_000  # rows
 _ROWS_SEEN = 2_000_000  # for many rows, in all epochs
 
@@ -102,7 +100,8 @@ def init_file(
     suggestion = suggest(data, path, facts, target, comments)
     split = _split_of(data, facts, target)
     sizes = _sizes(facts, target, split, path)
-    drop = [_unlabelled(facts)] if facts.missing else []
+    unlabelled = f"{facts.missing:,} of {facts.rows:,} rows have no value in {facts.name}"
+    drop = [f"{unlabelled} and are dropped."] if facts.missing else []
     repeated = [
         *(guess.doubts if guess else ()),
         *suggestion.warnings,
@@ -240,14 +239,14 @@ def _training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
     epochs = _ROWS_SEEN / rows if many else _STEPS / steps
     epochs = int(np.clip(round(epochs), 20, 200))
     patience = max(5, epochs // (3 if many else 5))
-    units = [64, 32] if rows < _SMALL else [128, 64]
+    units = [64, 32] if rows < 2_000 else [128, 64]
     dropout, rate = (0.0, 0.002) if many else (0.1, 0.003)
     model, decay = f"hidden_units: {units}, dropout: {dropout}, knots: 8, linear: true", 0.01
     about = [
         "  # Training starts from a linear model. Weights are averaged over about 100 steps.",
         "  ema_momentum: 0.99",
     ]
-    if columns >= _FEWEST_COLUMNS and rows <= _ROWS_PER_COLUMN * columns:
+    if columns >= 50 and rows <= _ROWS_PER_COLUMN * columns:
         model, decay = "hidden_units: [16], dropout: 0.5, knots: 0", 2.0
         about = [f"  # {columns:,} columns: a small model with weight decay, against overfitting."]
     noun = "step" if steps == 1 else "steps"
@@ -417,17 +416,8 @@ def _group_split(columns: Sequence[str]) -> list[str]:
     )
 
 
-def _unlabelled(facts: ColumnFacts) -> str:
-    rows = f"{facts.missing:,} of {facts.rows:,} rows"
-    return f"{rows} have no value in {facts.name} and are dropped."
-
-
 def _predicts_means(facts: ColumnFacts, target: JsonObject) -> bool:
-    """Return whether a label is trained as it is and judged by squared errors.
-
-    The best constant by absolute errors is the median, and that is the value of many rows if there
-    are few values: a model of means can explain the label and yet have larger absolute errors.
-    """
+    """Return whether a label is trained as it is: its median is the value of too many rows."""
     return target["kind"] == "regression" and is_small_whole(facts)
 
 

@@ -113,8 +113,6 @@ _FEW_IDS = 10  # values: at most this many are a category, regardless of their n
 _FEW_PLACES, _ROWS_OF_FEW, _ROWS_OF_MANY = 100, 20, 100
 _EXPECTED = 10.0  # equal values: a Poisson count with that mean is 2 or less in 0.3 % of columns
 _FOUND = 0.2
-_LONG = 9  # digits
-_MOST_CODES = 1_000
 
 
 def id_reason(facts: ColumnFacts) -> str | None:
@@ -140,7 +138,7 @@ def id_reason(facts: ColumnFacts) -> str | None:
     if distinct < _NEARLY_ALL * present:
         return None
     digits = [len(str(int(numbers.at(percent)))) for percent in (2, 98)]
-    if digits[0] == digits[1] >= _LONG:
+    if digits[0] == digits[1] >= 9:
         return f"{shown}, all of {digits[0]} digits: ids"
     weak = words_of(name)[-1:] and words_of(name)[-1] in _WEAK_ID  # `number`, `index`, `code`
     if weak and (equal <= _FOUND * expected or digits[0] == digits[1] > 5):
@@ -218,7 +216,7 @@ def is_code(facts: ColumnFacts) -> bool:
     if is_category and from_list:
         return rows >= 2
     is_smooth = texts.exact and rows >= 5 and _is_smooth(texts.top, distinct)
-    if distinct > _MOST_CODES or rows < 5 or is_smooth or numbers.zeros > 0.2 * facts.present:
+    if distinct > 1_000 or rows < 5 or is_smooth or numbers.zeros > 0.2 * facts.present:
         return False
     hinted = _has(name, _WEAK_CATEGORY) or _entity_of(name) is not None
     return is_category or (hinted and from_list)

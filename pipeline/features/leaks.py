@@ -49,20 +49,15 @@ _MOST_WARNINGS = 5
 _FEW_CLASSES = 20  # distinct numbers that are classes
 _MOST_CODES = 20  # distinct numbers that are codes rather than amounts
 _ROWS_PER_CODE = 5
-_SHOWN = 30
 _MOST_CLASSES = 50  # the others are merged
-_MOST_BINS = 100
-_ROWS_PER_BIN = 20
 _FEW_VALUES = 200  # up to this many distinct numbers, each may have a code
 _SHRINKAGE = 0.1  # rows with the overall mean that are added to each code
-
-_Kind = Literal["copy", "law", "strong"]
 
 
 class _Leak(NamedTuple):
     """A leak: how sure it is, and the rest of a sentence that starts with the column's name."""
 
-    kind: _Kind
+    kind: Literal["copy", "law", "strong"]
     reason: str
 
 
@@ -307,10 +302,7 @@ def _clipped(values: np.ndarray) -> np.ndarray:
 
 
 def _right_by_neighbors(values: np.ndarray, classes: np.ndarray) -> float:
-    """Return the share of rows whose two lower or two higher neighbors have their class.
-
-    So a range may have any bounds, and a row with another class counts only itself.
-    """
+    """Return the share of rows whose two lower or two higher neighbors have their class."""
     order = np.random.default_rng(0).permutation(len(values))  # of equal values
     ordered = classes[order[np.argsort(values[order], kind="stable")]]
     around = np.pad(ordered, 2, constant_values=-1)
@@ -322,7 +314,7 @@ def _shown(column: _Column, rows: np.ndarray) -> str:
     """Return the first value of the selected rows."""
     value = column.exact[np.flatnonzero(rows)[0]]
     if column.texts is not None:
-        return repr(" ".join(value.split())[:_SHOWN])
+        return repr(" ".join(value.split())[:30])
     return repr(int(value) if value == round(value) else float(value))
 
 
@@ -338,10 +330,7 @@ class _Target(NamedTuple):
 
 
 def _target_of_numbers(labels: np.ndarray) -> _Target:
-    """Return the target of finite numbers `[rows]`.
-
-    Ranks limit the effect of a heavy tail, where a few large labels determine the variance.
-    """
+    """Return the target of finite numbers `[rows]`; ranks limit the effect of a heavy tail."""
     scaled = labels - labels.mean()
     largest = np.abs(scaled).max()
     return _Target(
@@ -378,7 +367,7 @@ def _codes_of_numbers(values: np.ndarray) -> np.ndarray:
     present = values[~missing]
     if not len(present):
         return np.zeros(len(values), np.int64)
-    bins = max(2, min(_MOST_BINS, len(present) // _ROWS_PER_BIN))
+    bins = max(2, min(100, len(present) // 20))
     edges = np.unique(present[:: max(1, len(present) // 2000)])
     distinct = np.unique(present) if len(edges) <= _FEW_VALUES else edges
     if len(distinct) <= min(_FEW_VALUES, bins * 2):

@@ -78,7 +78,6 @@ def split_sizes(groups: Sequence[int], *, label: str, kind: str, path: str) -> S
     return SplitSizes(train, rows - train, percent)
 
 
-_FEWEST_TIMES = 20
 _OFFSET = re.compile(r"[T ].*([Zz]|[+-]\d{2}:?\d{2})$")
 _IN_ORDER = 0.95  # of the steps between rows of different times
 _EVEN = 0.5  # of the gaps between times, or of the times that an even series has
@@ -128,7 +127,7 @@ def _is_ordered(times: np.ndarray, distinct: int, data: DataFacts) -> bool:
         return False
     seconds = times.astype(np.int64)
     different, rows = np.unique(seconds, return_counts=True)
-    if len(different) < _FEWEST_TIMES:
+    if len(different) < 20:
         return False
     steps = np.diff(seconds)
     later = float((steps[steps != 0] > 0).mean())

@@ -27,8 +27,6 @@ _T = TypeVar("_T")
 _CODE = "code_fingerprint"
 """Execution property that makes caches see a change of the user's code."""
 
-_OURS = ("pipeline", "components", "transform", "trainer_module")
-
 
 @dataclass(frozen=True)
 class NodeContext:
@@ -195,10 +193,7 @@ def _producers(user: _UserNode, node: BaseNode, nodes: Mapping[str, BaseNode]) -
 def _make_component(
     user: _UserNode, nodes: Mapping[str, BaseNode], before: Mapping[str, BaseNode]
 ) -> BaseNode:
-    """Return the component of a row, not yet added to the graph.
-
-    `before` are those of the built `nodes` that do not wait for this one.
-    """
+    """Return the component of a row; `before` are the built `nodes` that do not wait for it."""
     from tfx.dsl.components.base.base_component import BaseComponent
     from tfx.dsl.components.base.base_node import BaseNode
 
@@ -319,5 +314,5 @@ def _add_fingerprint(user: _UserNode, component: BaseNode) -> None:
     modules = {module for module in modules if module.partition(".")[0] != "tfx"}
     functions = {user.row.path, *(f"{module}.any" for module in modules)}
     own = {each.partition(".")[0] for each in functions}
-    skipped = tuple(each for each in _OURS if each not in own)
-    spec.exec_properties[_CODE] = fingerprint((), functions, without=skipped)
+    ours = {"pipeline", "components", "transform", "trainer_module"}
+    spec.exec_properties[_CODE] = fingerprint((), functions, without=sorted(ours - own))

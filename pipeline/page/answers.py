@@ -23,8 +23,6 @@ from pipeline.report.summary import attributions_table
 from pipeline.report.tables import Cell, Column, Row, State, Table, number_cell
 from shared_core.run_warning import RunWarning, count_warnings
 
-_MOST_BARS = 10
-
 
 def is_it_good(run: PageRun) -> Section:
     """Return the verdict, the distance to the baselines and the metrics; of a failed run, why."""
@@ -123,7 +121,7 @@ def why(run: PageRun) -> Section:
             f"row, on {measured.rows:,} evaluated rows. For gradients, add explain: {{}} to the "
             "configuration."
         )
-    shown = list(sizes)[:_MOST_BARS]
+    shown = list(sizes)[:10]
     data = {"y": shown, "x": rounded(sizes[name] for name in shown)}
     chart = Chart("Strongest columns", charts.bars(unit), data, text)
     return Section("why", "Why?", [chart, Text(text, "quiet"), Group("All columns", [table])])

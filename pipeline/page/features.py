@@ -7,8 +7,9 @@ violated limits) and from the transform graph (layout, chains). Nothing is compu
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pydantic
@@ -45,8 +46,6 @@ from shared_core.feature_layout import FeatureLayout
 SHOWN_VIOLATIONS = 10
 """Violated limits that are listed above the table; the others are in a closed group."""
 
-_NONE = Cell("")
-_CAPTION = f"Transformed columns: statistics of {TRAIN_SPLIT}"
 
 _STATISTICS = {
     "mean": ("mean", "over values that were not imputed"),
@@ -110,14 +109,8 @@ def _failed_report(run: PageRun) -> Path | None:
     failed = run.summary["run"].get("error") or {}
     if failed.get("node") != NodeName.NORMALIZATION_VALIDATOR:
         return None
-    return next((path.parent for path in _named_files(failed["message"]) if path.is_file()), None)
-
-
-def _named_files(message: str) -> Iterator[Path]:
-    """Yield the report.json that the node's message names."""
-    for line in message.splitlines():
-        if line.startswith("Report: "):
-            yield Path(line.removeprefix("Report: "))
+    found = re.findall(r"^Report: (.*)$", failed["message"], re.MULTILINE)
+    return next((path.parent for path in map(Path, found) if path.is_file()), None)
 
 
 def report_blocks(report: Report, chains: Mapping[str, Explained]) -> list[Block]:
@@ -181,14 +174,15 @@ def _table(report: Report, sources: Sequence[str], chains: Mapping[str, Explaine
             note = "\n".join(each.message for each in broken)
             cells.append(Cell(text, state="bad" if broken else "", note=note))
         rows.append(Row(cells, _details(source, raw[source], output, chains.get(train.name))))
-    return Table(_CAPTION, columns, rows, filter="columns")
+    title = f"Transformed columns: statistics of {TRAIN_SPLIT}"
+    return Table(title, columns, rows, filter="columns")
 
 
 def _cell(key: str, column: ColumnStatistics) -> Cell:
     shares = {"imputed": column.imputed_share, "non_finite": column.non_finite_share}
     value = shares[key] if key in shares else getattr(column, key)
     if value is None:
-        return _NONE
+        return Cell("")
     text = percent(value) if key in shares else short(value)
     return Cell(text, value if math.isfinite(value) else None)
 

@@ -39,7 +39,8 @@ def render(
         lstrip_blocks=True,
     )
     environment.tests["kind"] = lambda block, name: type(block).__name__ == name
-    environment.filters["breakable"] = _breakable
+    # A text may continue in the next line behind an underscore.
+    environment.filters["breakable"] = lambda name: Markup("_<wbr>").join(name.split("_"))
     environment.filters["packed"] = _packed
     environment.globals.update(add_chart=charts.add, in_script=in_script)
     environment.globals.update(shown_rows=SHOWN_ROWS, packed_rows=_PACKED_ROWS)
@@ -90,11 +91,6 @@ def _packed(texts: Sequence[str]) -> str:
     """Return texts as JSON, compressed (zlib) and in base64: a tenth of a wide table's details."""
     text = json.dumps([str(each) for each in texts], ensure_ascii=False)
     return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
-
-
-def _breakable(name: str) -> Markup:
-    """Return a text that may continue in the next line behind an underscore."""
-    return Markup("_<wbr>").join(Markup.escape(part) for part in name.split("_"))
 
 
 def _has_chart(blocks: Sequence[Any]) -> bool:

@@ -24,7 +24,6 @@ from pipeline.page.elements import (
     Tiles,
     rounded,
 )
-from pipeline.report.result import RunResult
 from pipeline.report.summary import trials_table
 from pipeline.report.tables import Cell, Column, Row, Table, number_cell
 
@@ -73,23 +72,19 @@ def history_of(checkpoints: Path) -> TrainingHistory | None:
     if reader is None or not reader.has_tensor("position"):
         return None
     position = json.loads(reader.get_tensor("position"))
-    logs = position.get("history") or {}
+    logs, metrics = position.get("history") or {}, position.get("metrics") or {}
+    wanted = {f"{_EVAL}{name}": each for name, each in metrics.items() if f"{_EVAL}{name}" in logs}
+    ended = min((len(logs[name]) for name in wanted), default=0)
+    matching = [i for i in range(ended) if all(logs[n][i] == v for n, v in wanted.items())]
     return TrainingHistory(
         logs=logs,
         steps=position.get("steps"),
         epochs=position.get("epoch", 0) + bool(position.get("step_in_epoch")),
-        kept=_kept(logs, position.get("metrics") or {}),
+        # The last epoch with the training's metrics: its best one if that was restored.
+        kept=matching[-1] if matching else None,
         stopped=position.get("stopped") or "",
         skipped=position.get("skipped") or {},
     )
-
-
-def _kept(logs: Mapping[str, Sequence[float]], metrics: Mapping[str, float]) -> int | None:
-    """Return the last epoch that has a training's metrics: its best one if that was restored."""
-    wanted = {f"{_EVAL}{name}": each for name, each in metrics.items() if f"{_EVAL}{name}" in logs}
-    epochs = min((len(logs[name]) for name in wanted), default=0)
-    matching = [i for i in range(epochs) if all(logs[n][i] == v for n, v in wanted.items())]
-    return matching[-1] if matching else None
 
 
 def section_of(run: PageRun) -> Section:
@@ -102,9 +97,17 @@ def section_of(run: PageRun) -> Section:
         history = history_of(Path(checkpoints))
         if history is None:
             blocks = [Text("The Trainer left no checkpoint: its epochs are not known.", "quiet")]
+        elif not history.logs:
+            blocks = [Tiles(_tiles(history)), Text("No epoch has ended.", "quiet")]
         else:
-            blocks = [Tiles(_tiles(history)), *_epochs(history)]
-    return Section("training", "Training", [*blocks, *_trials(run.result)])
+            names = dict.fromkeys(key.removeprefix(_EVAL) for key in history.logs)
+            charts_of_names = Beside([_chart(name, history) for name in names])
+            table = _epoch_table(history.logs, history.kept)
+            blocks = [Tiles(_tiles(history)), charts_of_names, table]
+    if run.result.config.tuning and run.result.uri(NodeName.TUNER, "tuner_results") is not None:
+        none = Text("No trial of the Tuner reached a score.", "warning")
+        blocks.append(trials_table(run.result) if run.result.trials else none)
+    return Section("training", "Training", blocks)
 
 
 def _tiles(history: TrainingHistory) -> list[Tile]:
@@ -119,15 +122,6 @@ def _tiles(history: TrainingHistory) -> list[Tile]:
         note = ", ".join(f"{reason.replace('_', ' ')}: {n:,}" for reason, n in skipped.items())
         tiles.append(Tile("skipped steps", f"{sum(skipped.values()):,}", note, "warning"))
     return tiles
-
-
-def _epochs(history: TrainingHistory) -> list[Block]:
-    """Return charts of the loss and of each metric by epoch, and a table of them."""
-    if not history.logs:
-        return [Text("No epoch has ended.", "quiet")]
-    names = dict.fromkeys(key.removeprefix(_EVAL) for key in history.logs)
-    blocks = [_chart(name, history) for name in names]
-    return [Beside(blocks), _epoch_table(history.logs, history.kept)]
 
 
 def _chart(name: str, history: TrainingHistory) -> Chart:
@@ -173,14 +167,6 @@ def _epoch_table(logs: Mapping[str, Sequence[float]], kept: int | None) -> Block
     columns = [Column("epoch", True), *(Column(heading, True) for heading in headings)]
     title = f"The last {_MOST_EPOCHS:,} of {epochs:,} epochs" if first else "All epochs"
     return Group(title, [Table("Loss and metrics by epoch", columns, rows)])
-
-
-def _trials(run: RunResult) -> list[Block]:
-    if run.config.tuning is None or run.uri(NodeName.TUNER, "tuner_results") is None:
-        return []
-    if not run.trials:
-        return [Text("No trial of the Tuner reached a score.", "warning")]
-    return [trials_table(run)]
 
 
 def _name(name: str) -> str:

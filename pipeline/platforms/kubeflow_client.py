@@ -40,7 +40,6 @@ from pipeline.report.progress import Status
 
 _ENDPOINT = "KF_PIPELINES_ENDPOINT"
 _UI_ENDPOINT = "KF_PIPELINES_UI_ENDPOINT"
-_MINIMUM_VERSION = (2, 5)
 _EXAMPLE = '{"namespace": "", "client_authentication_cookie": "..."}'
 _NO_ENDPOINT = f"""\
 no Kubeflow Pipelines is known on this machine. Do one of
@@ -63,7 +62,6 @@ _IF_BUSY = (
 )
 _EXPERIMENTS = ("KF_PIPELINES_OVERRIDE_EXPERIMENT_NAME", "KF_PIPELINES_DEFAULT_EXPERIMENT_NAME")
 _EQUALS = 1  # in the API's filters
-_ID = re.compile(r"[\w.-]{1,200}")
 _STATES: Mapping[str, Status] = {
     "PENDING": "waiting",
     "RUNNING": "running",
@@ -203,7 +201,7 @@ def _start_run(
 def _checked_id(answer: ApiObject, name: str) -> str:
     """Return an id of the server, which becomes part of addresses and commands."""
     value = getattr(answer, name, None)
-    if isinstance(value, str) and _ID.fullmatch(value):
+    if isinstance(value, str) and re.fullmatch(r"[\w.-]{1,200}", value):
         return value
     raise PlatformError(
         f"the server's answer has no valid {name} ({str(value)[:80]!r}): {_NOT_KUBEFLOW}."
@@ -326,7 +324,7 @@ def _limit_requests(api: ApiObject, timeout: float) -> None:
 def _check_version(tag: object) -> None:
     """Reject a server that is known to be too old; a custom build has no version."""
     version = re.match(r"v?(\d{1,4})\.(\d{1,4})", tag) if isinstance(tag, str) else None
-    if version and (int(version[1]), int(version[2])) < _MINIMUM_VERSION:
+    if version and (int(version[1]), int(version[2])) < (2, 5):
         raise PlatformError(
             f"the server is Kubeflow Pipelines {one_line(tag)}; 2.5 or newer is needed: older ones "
             "do not know all that is compiled (labels and time limits of nodes, retries). Upgrade "

@@ -26,9 +26,6 @@ Say = Callable[[str], None]
 CA_FILE = "REQUESTS_CA_BUNDLE"
 """Variable with the file of the certificates that replace the well-known ones, as of requests."""
 
-_LONGEST_MESSAGE = 10_000
-_LONGEST_LINE = 600
-_USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/?#\s]*@")
 # OpenSSL's words for an answer that is not TLS.
 _PLAIN_HTTP = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL")
 
@@ -72,7 +69,7 @@ class _WithMessage:
 
     def __post_init__(self) -> None:
         """Make the message safe to print."""
-        object.__setattr__(self, "message", printable(self.message[:_LONGEST_MESSAGE]))
+        object.__setattr__(self, "message", printable(self.message[:10_000]))
 
 
 @dataclass(frozen=True)
@@ -121,12 +118,12 @@ def printable(text: str) -> str:
 
 def without_credentials(text: str) -> str:
     """Return text with `user:password@` removed from every URL in it."""
-    return _USER_INFO.sub(r"\1", text)
+    return re.sub(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/?#\s]*@", r"\1", text)
 
 
 def one_line(value: object) -> str:
     """Return a value as one line of at most 600 characters."""
-    return " ".join(str(value).split())[:_LONGEST_LINE]
+    return " ".join(str(value).split())[:600]
 
 
 def error_text(body: bytes | str | None) -> str:

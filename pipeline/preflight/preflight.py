@@ -82,7 +82,9 @@ def check_data(config: PipelineConfig) -> DataPeek | None:
         import_callable(config.features.derive, "features.derive")
     if seen:
         groups = _check_columns(config, seen)
-        used = _used_columns(config, seen, groups)
+        names = [name for group in groups for name in group.columns]
+        names += [*config.features.raw_columns(), *config.slices]
+        used = tuple(dict.fromkeys(name for name in names if name in seen.columns))
         if held_out:
             _check_same_columns(config, used, seen, held_out)
         check_rows(config, groups, used, seen, held_out)
@@ -133,15 +135,6 @@ def _check_writable(folder: Path, field: str) -> None:
             f"{field}={folder}: cannot write there ({error.strerror}). "
             "Name a folder that you may write to, or change its permissions."
         ) from None
-
-
-def _used_columns(
-    config: PipelineConfig, seen: DataPeek, groups: Sequence[ResolvedGroup]
-) -> tuple[str, ...]:
-    """Return the raw columns that the features and the evaluation name or match."""
-    names = [name for group in groups for name in group.columns]
-    names += [*config.features.raw_columns(), *config.slices]
-    return tuple(dict.fromkeys(name for name in names if name in seen.columns))
 
 
 def _check_same_columns(

@@ -120,7 +120,8 @@ def _check_column(config: PipelineConfig, part: Part) -> None:
         )
     what = f"{field}: column {name!r} of {part.path}"
     kind = part.seen.columns[name]
-    if by == "stratified" and (_label_is_number(config, name) or kind == "float"):
+    is_label = name == config.label.column
+    if by == "stratified" and (kind == "float" or (is_label and config.label.kind == "regression")):
         raise ConfigError(
             f"{what} is a number on a scale, and by: stratified gives each split its share of each "
             "class. Use by: row, or name a column of classes."
@@ -152,10 +153,6 @@ def _check_column(config: PipelineConfig, part: Part) -> None:
         )
 
 
-def _label_is_number(config: PipelineConfig, column: str) -> bool:
-    return column == config.label.column and config.label.kind == "regression"
-
-
 def check_rows(
     config: PipelineConfig,
     groups: Sequence[ResolvedGroup],
@@ -178,8 +175,12 @@ def check_rows(
     try:
         _check_columns(config, groups, used, parts)
     except ConfigError:
+        if config.features.derive is None:
+            raise
+        from transform.columns.derive import derived_types
+
         # Tracing `derive`, to see which columns it replaces, takes seconds.
-        derived = _derived(config, seen)
+        derived = set(derived_types(config.features.derive, seen.schema()))
         if not derived & set(used):
             raise
         _check_columns(config, groups, [name for name in used if name not in derived], parts)
@@ -206,14 +207,6 @@ def _check_columns(
             _check_weight(config.features.weight, part)
     if config.label.column in targets and config.label.kind == "multiclass" and len(parts) == 2:
         _check_eval_classes(config.label, *parts)
-
-
-def _derived(config: PipelineConfig, seen: DataPeek) -> set[str]:
-    if config.features.derive is None:
-        return set()
-    from transform.columns.derive import derived_types
-
-    return set(derived_types(config.features.derive, seen.schema()))
 
 
 def _check_has_values(name: str, part: Part) -> None:

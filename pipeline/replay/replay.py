@@ -30,7 +30,6 @@ from pipeline.targets.compiled_spec import CompiledSpec, in_order
 from pipeline.targets.long_values import find_oversized
 from pipeline.targets.run_parameters import values_of
 
-_EXECUTORS = ("container", "customJob", "resolver", "importer")
 # Of a resolver's filter.
 _CONDITION = re.compile(r'([\w.]+)=("[^"]*"|[\w.]+)')
 _UNKNOWN = re.compile(r'"(triggerPolicy|\w+Iterator|componentInputArtifact|taskFinalStatus)":')
@@ -87,7 +86,7 @@ class Replay:
             component = self._components[task["componentRef"]["name"]]
             kinds = component.keys() & {"dag"} or self._compiled.executor(component).keys()
             unknown = _UNKNOWN.findall(json.dumps(task))
-            if unknown or not kinds & set(_EXECUTORS):
+            if unknown or not kinds & {"container", "customJob", "resolver", "importer"}:
                 raise ConfigError(
                     f"{name} has {unknown[0] if unknown else ', '.join(kinds)}, and a "
                     "replay runs only what `python -m pipeline compile` writes. Run this file on "

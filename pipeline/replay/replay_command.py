@@ -104,8 +104,11 @@ def _artifact(nodes: Sequence[Node], start: str, key: str) -> JsonObject | None:
     return next((each["artifacts"][0] for each in found if each and each["artifacts"]), None)
 
 
-def _folders_read(compiled: CompiledSpec) -> list[str]:
-    """Return the outermost remote folders that a pipeline reads, except its root, sorted."""
+def map_options(compiled: CompiledSpec) -> str:
+    """Return the `--map` options that a replay of this pipeline needs, as a template.
+
+    One for each of the outermost remote folders that the pipeline reads, except its root.
+    """
     root = compiled.root.rstrip("/")
     found = {
         _folder(path)
@@ -114,12 +117,7 @@ def _folders_read(compiled: CompiledSpec) -> list[str]:
         if not (root and names_place(path, root))
     }
     inner = {each for each in found for other in found if each.startswith(f"{other}/")}
-    return sorted(found - inner)
-
-
-def map_options(compiled: CompiledSpec) -> str:
-    """Return the `--map` options that a replay of this pipeline needs, as a template."""
-    return " ".join(f"--map {folder}=FOLDER" for folder in _folders_read(compiled))
+    return " ".join(f"--map {folder}=FOLDER" for folder in sorted(found - inner))
 
 
 def _check_path(option: str, folder: Path) -> None:

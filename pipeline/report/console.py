@@ -31,7 +31,6 @@ _MARKS = {
     "failed": ("✗", "bold red"),
     "interrupted": ("■", "yellow"),
 }
-_PLAIN_PROGRESS_SECONDS = 5.0
 
 
 class Consoles(NamedTuple):
@@ -143,7 +142,7 @@ class PlainView:
             text = f"{number} {node.name}: {node.status} in {duration(node.seconds)}"
             text += f" ({node.text})" if node.status == "done" and node.text else ""
         elif isinstance(change, TrainingStep | RowsProcessed):
-            if time.monotonic() - self._last_progress < _PLAIN_PROGRESS_SECONDS:
+            if time.monotonic() - self._last_progress < 5.0:
                 return
             self._last_progress = time.monotonic()
         elif not isinstance(change, EvaluationEnded | TrialEnded | TrialFailed):

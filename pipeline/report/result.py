@@ -43,7 +43,6 @@ from trainer_module.baselines.record import Baseline, Baselines
 from trainer_module.checks.warn_once import FILE as WARNINGS
 
 _SHOWN_ROWS = 5
-_TRIALS = "tuner_results.json"  # TFX's Tuner writes the trials that reached a score, best first
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ class RunResult:
     @functools.cached_property
     def trials(self) -> list[JsonObject]:
         """The trials of the Tuner, best first: `trial_id`, `score`, values by setting."""
-        text = self._text(NodeName.TUNER, "tuner_results", _TRIALS)
+        text = self._text(NodeName.TUNER, "tuner_results", "tuner_results.json")
         return json.loads(text) if text and self.config.tuning is not None else []
 
     @property
@@ -269,10 +268,7 @@ def _threshold_sentences(failure) -> list[str]:
 
 
 def _unusable_labels(run: RunResult) -> list[str]:
-    """Return a sentence about evaluated rows without a valid label; empty if there are none.
-
-    Transform writes NaN for a missing or invalid label, or class -1.
-    """
+    """Return a sentence about evaluated rows whose label is missing or invalid (NaN or -1)."""
     import numpy as np
     import pyarrow.compute as pc
     import pyarrow.parquet as pq

@@ -17,7 +17,6 @@ from pipeline.report.run_record import INDEX, RunRecord, records_of
 from pipeline.report.tables import Cell, Column, Row, Table, metric_cell, print_table, short
 
 _SHOWN_CHANGES = 3
-_PLACES = ("output.folder",)  # fields that change no result
 
 
 def show_runs(folder: Path, console: Console) -> None:
@@ -139,7 +138,7 @@ def _differences(
     ours, theirs = ({name: _text(v) for name, v in leaves(each)} for each in (before, after))
     for name in dict.fromkeys([*ours, *theirs]):
         one, other = ours.get(name, missing), theirs.get(name, missing)
-        if one != other and name not in _PLACES:
+        if one != other and name != "output.folder":
             yield name, one, other
 
 

@@ -44,7 +44,6 @@ _STATES: Mapping[str, State] = {
     "failed": "bad",
     "interrupted": "warning",
 }
-_PACKAGES = ("tfx-largebatch", "tfx", "tensorflow", "keras", "apache-beam")
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ def find_record(output_folder: str | Path, name: str) -> RunRecord:
 def made_by(command: str) -> JsonObject:
     """Return the command, the version of each package, and the Git commit where there is one."""
     found: JsonObject = {"command": command, "python": platform.python_version()}
-    for name in _PACKAGES:
+    for name in ("tfx-largebatch", "tfx", "tensorflow", "keras", "apache-beam"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -43,8 +43,6 @@ MOST_COMPARED = 10
 """Classes up to which the table says how often each was taken for each."""
 
 MOST_CLASSES = 30
-_MOST_TRIALS = 10
-_STRONGEST = 10
 
 
 def show(run: RunResult, state: RunState, consoles: Consoles) -> None:
@@ -56,14 +54,14 @@ def show(run: RunResult, state: RunState, consoles: Consoles) -> None:
     print_table(console, replace(table, rows=[*table.rows, Row([*map(Cell, total)])]))
     console.print()
     if run.trials:
-        print_table(console, _first(trials_table(run), _MOST_TRIALS, ""))
+        print_table(console, _first(trials_table(run), 10, ""))
         console.print()
     show_metrics(run, console)
     for node in state.nodes:
         if node.training is not None and node.training.advice:
             print_text(console, f"{node.name}: {node.training.advice}.")
     if run.attributions is not None:
-        print_table(console, _first(attributions_table(run.attributions), _STRONGEST))
+        print_table(console, _first(attributions_table(run.attributions), 10))
         console.print()
     for warning in run.warnings:
         print_text(consoles.warnings, Text.assemble(("warning", "bold yellow"), f": {warning}"))

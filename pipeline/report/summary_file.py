@@ -20,8 +20,6 @@ from pipeline.report.progress import RunState
 from pipeline.report.result import RunResult
 from shared_core.atomic_files import atomic_write
 
-_VERSION = 2  # changes when a field goes or means something else
-_FILE = "summary.json"
 _UNITS = {
     "mean_absolute_error": "label",
     "root_mean_squared_error": "label",
@@ -33,7 +31,7 @@ _UNITS = {
 
 def write_summary(config: PipelineConfig, content: Mapping[str, JsonValue]) -> Path:
     """Write `summary.json` atomically into the output folder and return the file."""
-    file = Path(config.output.folder) / _FILE
+    file = Path(config.output.folder) / "summary.json"
     with atomic_write(file) as stream:
         json.dump(content, stream, indent=1, ensure_ascii=False, allow_nan=False)
         stream.write("\n")
@@ -61,7 +59,7 @@ def summary_of(
     # A failed run may have damaged artifacts, which are not read for it.
     warnings = [*config.warnings, *state.warnings] if error else run.warnings
     return {
-        "version": _VERSION,
+        "version": 2,  # changes when a field goes or means something else
         "pipeline": config.name,
         "run": {
             "id": run_id,

@@ -136,10 +136,6 @@ def _part(table: _RichTable, places: Sequence[int], name_width: int) -> _RichTab
     for column in columns:
         part.add_column(column.header, justify=column.justify, overflow="fold")
     for name, *cells in zip(*(column.cells for column in (names, *columns)), strict=True):
-        if any(_plain(cell) for cell in cells):
+        if any(map(str, cells)):
             part.add_row(name, *cells)
     return part
-
-
-def _plain(cell: object) -> str:
-    return cell.plain if isinstance(cell, Text) else str(cell)

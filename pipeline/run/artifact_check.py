@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 # TFX's cache checks only an artifact's folder, which still exists when its files are missing. So a
 # list of paths and sizes for each artifact is in this folder, next to the artifacts.
 _LISTS = ".files"
-_UNKNOWN = "artifacts_without_metadata"
-"""Folder of what is set aside, in the output folder."""
 
 
 def check_artifacts(folder: str, metadata: Path) -> list[str]:
@@ -58,7 +56,11 @@ def record_artifacts(folder: str, metadata: Path) -> None:
     places = Places.of(folder, metadata)
     for artifact in open_store(metadata, writable=True).get_artifacts():
         if artifact.state == mlmd.Artifact.LIVE and "://" not in artifact.uri:
-            _list_files(artifact.uri, places)
+            path = Path(artifact.uri)
+            file = _list_file(path, places)
+            if path.exists() and not file.exists():
+                with atomic_write(file) as stream:
+                    json.dump(_sizes(path), stream)
 
 
 def _correct(store: MetadataStore, places: Places) -> list[str]:
@@ -97,10 +99,7 @@ def _correct(store: MetadataStore, places: Places) -> list[str]:
 
 
 def _set_aside(places: Places, last: int) -> list[str]:
-    """Move artifacts away whose executions are not in the metadata.
-
-    The next executions would get the same numbers and mix their files with these.
-    """
+    """Move artifacts of unknown executions away: the next executions would get their numbers."""
     found = [
         path
         for path in places.root.glob("[!.]*/[!.]*/*")
@@ -108,7 +107,7 @@ def _set_aside(places: Places, last: int) -> list[str]:
     ]
     if not found:
         return []
-    aside = places.folder / _UNKNOWN / time.strftime("%Y%m%d-%H%M%S")
+    aside = places.folder / "artifacts_without_metadata" / time.strftime("%Y%m%d-%H%M%S")
     for path in found:
         target = aside / path.relative_to(places.root)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -131,16 +130,6 @@ def _is_whole(uri: str, places: Places) -> bool:
     except (OSError, ValueError):
         return path.is_file() or bool(_sizes(path))
     return _sizes(path) == listed
-
-
-def _list_files(uri: str, places: Places) -> None:
-    """Write the file list of an artifact that its node has just finished, unless it exists."""
-    path = Path(uri)
-    file = _list_file(path, places)
-    if not path.exists() or file.exists():
-        return
-    with atomic_write(file) as stream:
-        json.dump(_sizes(path), stream)
 
 
 def _list_file(artifact: Path, places: Places) -> Path:

@@ -29,11 +29,6 @@ class AlreadyRunning(Exception):
     """Another run holds the lock; the message names it."""
 
 
-def _lock_file(path: Path) -> Path:
-    """Return the file that is locked for a folder or a file."""
-    return path / ".run.lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
-
-
 @contextlib.contextmanager
 def exclusive_run(
     command: str,
@@ -66,7 +61,8 @@ def exclusive_run(
 def _locked(
     owner: str, field: str, path: Path, wait: bool, say: Callable[[str], object]
 ) -> Iterator[None]:
-    place, file = f"{field}={path}", _lock_file(path)
+    place = f"{field}={path}"
+    file = path / ".run.lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
     try:
         stream = file.open("a+", encoding="utf-8")
     except OSError as error:

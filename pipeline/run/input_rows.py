@@ -243,9 +243,7 @@ def _error(error: ValueError, file: Path, shown: str) -> ConfigError:
     return ConfigError(f"--data: {message}")
 
 
-_FILE = "assets.extra/reading.json"
 _COLUMNS = "assets.extra/raw_columns.json"
-_OF_CELLS = ("missing", "missing_in", "formatted", "decimal")
 
 
 def cell_reading(
@@ -263,7 +261,7 @@ def cell_reading(
     from components import CsvOptions
 
     columns = {each["name"]: each["dtype"] for each in _read(version, _COLUMNS).get("columns", [])}
-    trained = _trained(_read(version, _FILE), columns)
+    trained = _trained(_read(version, "assets.extra/reading.json"), columns)
     if trained is None:
         options = given or CsvOptions()
         if kind != "csv":  # its texts are values
@@ -275,7 +273,7 @@ def cell_reading(
             )
         return options
     explicit = {} if given is None else {n: getattr(given, n) for n in given.model_fields_set}
-    for name in _OF_CELLS:
+    for name in ("missing", "missing_in", "formatted", "decimal"):
         before = getattr(trained, name)
         if before is not None and explicit.get(name, before) != before:
             _print(

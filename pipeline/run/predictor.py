@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.csv_types import NumberTexts
 
 
-_FILE = "assets.extra/input_checks.json"
-
-
 @dataclass
 class _UnseenCategories:
     """The number of rows with an unseen category by column, and the first such value."""
@@ -72,7 +69,7 @@ class _InputChecks:
     @classmethod
     def read(cls, version: Path) -> _InputChecks:
         """Read the checks of a SavedModel; empty if it was exported without them."""
-        file = version / _FILE
+        file = version / "assets.extra/input_checks.json"
         if not file.is_file():
             return cls()
         values = json.loads(file.read_text(encoding="utf-8"))

@@ -15,8 +15,6 @@ from pipeline.graph.node_names import NodeName
 from pipeline.report.records import find_output
 from trainer_module import StepProfile, profile_fn
 
-_BEST = "best_hyperparameters.txt"  # as TFX's Tuner names it
-
 
 def profile(config: PipelineConfig, *, steps: int) -> StepProfile:
     """Take the first steps of the configured training, on the rows of its latest run.
@@ -51,7 +49,8 @@ def _arguments(config: PipelineConfig) -> Any:
             )
     tuned = find_output(records, NodeName.TUNER, "best_hyperparameters")
     if tuned is not None and config.tuning is not None:
-        best = json.loads((Path(tuned.uri) / _BEST).read_text(encoding="utf-8"))
+        file = Path(tuned.uri) / "best_hyperparameters.txt"
+        best = json.loads(file.read_text(encoding="utf-8"))
     else:
         best = None
     return SimpleNamespace(

@@ -138,7 +138,8 @@ def _run(
             logging.getLogger("absl").warning("Note: %s.", sentence)
             views.print_text(consoles.warnings, f"Note: {sentence}.")
         state = RunState.of(node.id for node in pipeline.components)
-        handler = _watch(state, config)
+        handler = ProgressHandler(state, row_counts=_row_counts(config), cautions=_cautions(config))
+        logging.getLogger("absl").addHandler(handler)
         try:
             with (
                 views.view(state, console, plain=False),
@@ -171,7 +172,8 @@ def _run(
         where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
         console = consoles.warnings
         console.print(f"\n{where}:", style="bold red", highlight=False)
-        message = _print_failure(error, config, console)
+        message = _damage(error, config) or error_message(error)
+        views.print_text(console, message)
         if record := keep(state, error=message):
             console.print(f"Page: {short(record.page)}", highlight=False, soft_wrap=True)
         console.print(f"Log: {short(log)}", highlight=False, soft_wrap=True)
@@ -240,13 +242,6 @@ def _record_artifacts(config: PipelineConfig) -> None:
         logging.getLogger("absl").exception("Cannot list the files of the artifacts.")
 
 
-def _print_failure(error: Exception, config: PipelineConfig, console: Console) -> str:
-    """Print and return the error of a run."""
-    message = _damage(error, config) or error_message(error)
-    views.print_text(console, message)
-    return message
-
-
 def _damage(error: Exception, config: PipelineConfig) -> str | None:
     """Return which file of the run's examples a node could not read, if that may be the cause."""
     from components.arrow_example_gen.parquet import find_damage
@@ -277,12 +272,6 @@ def _prepare(config: PipelineConfig):
     absl.logging.use_absl_handler()
     absl.logging.set_verbosity(absl.logging.INFO)
     return LocalDagRunner(), create_pipeline(config)
-
-
-def _watch(state: RunState, config: PipelineConfig) -> ProgressHandler:
-    handler = ProgressHandler(state, row_counts=_row_counts(config), cautions=_cautions(config))
-    logging.getLogger("absl").addHandler(handler)
-    return handler
 
 
 def _cautions(config: PipelineConfig):

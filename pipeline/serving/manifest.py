@@ -45,7 +45,6 @@ _SCHEMES: dict[ServingTarget, tuple[str, ...]] = {
 }
 _ENDINGS = {"kserve": "kserve.yaml", "vertex": "vertex-upload.json"}
 # KServe's IsvcNameFmt; the longest label of a host name that Kubernetes allows.
-_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _PORT = 8501
 _MODEL = "model"
 
@@ -131,7 +130,7 @@ def _inference_service(
     model: ExportedModel, uri: str, name: str, profile: KubeflowConfig | None
 ) -> JsonObject:
     """Return the manifest of a service, whose name is also the model's in its URL."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name):
         raise ConfigError(
             f"name={name}: KServe takes lower-case letters, digits and `-`, first a letter, at "
             "most 63; use a name such as chicago-taxi."

@@ -23,8 +23,6 @@ from pipeline.run.predictor import KINDS
 from pipeline.run.raw_rows import ModelRows, model_rows
 
 if TYPE_CHECKING:
-    from tensorflow.core.protobuf.meta_graph_pb2 import TensorInfo
-
     from components import CsvOptions
     from components.arrow_example_gen.columns import Kind
 
@@ -34,7 +32,6 @@ SIGNATURES: dict[ServingTarget, str] = {"kserve": "raw", "vertex": "serving_defa
 
 _COLUMNS = "assets.extra/raw_columns.json"
 _MISSING = {"string": b"", "float32": float("nan"), "int64": int(np.iinfo(np.int64).min)}
-_REQUEST_ROWS = 3
 
 
 class _RawColumn(NamedTuple):
@@ -82,10 +79,12 @@ def read_model(version: str) -> ExportedModel:
             f"--model={version}: {_COLUMNS} cannot be read ({_first_line(error)}); use a model "
             "that this pipeline pushed."
         ) from None
-    columns = [
-        _RawColumn(c["name"], c["dtype"], c["argument"], _row_shape(inputs[c["argument"]]))
-        for c in listed
-    ]
+    columns = []
+    for column in listed:
+        info = inputs[column["argument"]]
+        sizes = tuple(dim.size for dim in info.tensor_shape.dim[1:])
+        shape = None if any(size < 0 for size in sizes) else sizes
+        columns.append(_RawColumn(column["name"], column["dtype"], column["argument"], shape))
     return ExportedModel(version, graph.meta_info_def.tensorflow_version, columns)
 
 
@@ -102,11 +101,6 @@ def _read(path: str) -> bytes:
 
     with gfile.GFile(path, "rb") as stream:
         return stream.read()
-
-
-def _row_shape(info: TensorInfo) -> tuple[int, ...] | None:
-    sizes = tuple(dim.size for dim in info.tensor_shape.dim[1:])
-    return None if any(size < 0 for size in sizes) else sizes
 
 
 def _first_line(error: Exception) -> str:
@@ -141,7 +135,7 @@ def request_body(
         batch = next((each for each in found.batches if each.num_rows), None)
         if batch is None:
             raise ConfigError(f"--rows={source}: has no rows; give a file with at least one.")
-        batch = batch.slice(0, _REQUEST_ROWS)
+        batch = batch.slice(0, 3)
         columns = [
             batch[name] if name in batch.schema.names else pa.nulls(batch.num_rows)
             for name in names

@@ -23,7 +23,6 @@ _SETTINGS = {  # of MLflow, which reads them at each request; those of the user 
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 _MAX_KEY, _PER_REQUEST = 250, 1000  # limits of an MLflow server: mlflow.utils.validation
-_ILLEGAL = re.compile(r"[^\w.\- :/]")
 _STATUS = {"done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 
@@ -149,7 +148,7 @@ def _metrics_of(summary: JsonObject) -> dict[str, float]:
     named: dict[str, float] = {}
     for name, value in metrics:
         if value is not None:
-            legal = _ILLEGAL.sub("_", name)[:_MAX_KEY].strip() or "_"
+            legal = re.sub(r"[^\w.\- :/]", "_", name)[:_MAX_KEY].strip() or "_"
             key, number = legal, 1
             while key in named:
                 number += 1

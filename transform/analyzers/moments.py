@@ -129,27 +129,23 @@ class _MomentsCombiner(compat.Combiner):
     def create_accumulator(self) -> np.ndarray:
         return np.repeat([[0.0], [0.0], [0.0], [np.inf], [-np.inf]], self._size, axis=1)
 
-    def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return _merge_moments(a, np.asarray(b, np.float64))
+    def merge(self, stacked_a: np.ndarray, stacked_b: np.ndarray) -> np.ndarray:
+        # The update of the module's docstring, for all columns; float64 `[5, ...]`.
+        a, b = Moments(*stacked_a), Moments(*np.asarray(stacked_b, np.float64))
+        count = a.count + b.count
+        share = b.count / np.maximum(count, 1.0)
+        difference = b.mean - a.mean
+        merged = Moments(
+            count=count,
+            mean=a.mean + difference * share,
+            m2=a.m2 + b.m2 + np.square(difference) * a.count * share,
+            minimum=np.minimum(a.minimum, b.minimum),
+            maximum=np.maximum(a.maximum, b.maximum),
+        )
+        return np.stack(merged)
 
     def extract_output(self, accumulator: np.ndarray) -> list[np.ndarray]:
         return [np.asarray(accumulator, np.float64)]
-
-
-def _merge_moments(stacked_a: np.ndarray, stacked_b: np.ndarray) -> np.ndarray:
-    """Return the update of the module's docstring, for all columns; float64 `[5, ...]`."""
-    a, b = Moments(*stacked_a), Moments(*stacked_b)
-    count = a.count + b.count
-    share = b.count / np.maximum(count, 1.0)
-    difference = b.mean - a.mean
-    merged = Moments(
-        count=count,
-        mean=a.mean + difference * share,
-        m2=a.m2 + b.m2 + np.square(difference) * a.count * share,
-        minimum=np.minimum(a.minimum, b.minimum),
-        maximum=np.maximum(a.maximum, b.maximum),
-    )
-    return np.stack(merged)
 
 
 _GRID = np.arange(-50, 101) / 25.0  # -2 to 4; 0, 1 and 2 are in it exactly

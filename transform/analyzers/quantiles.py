@@ -52,13 +52,6 @@ def quantile_boundaries(x: tf.Tensor, buckets: int) -> tf.Tensor:
     return boundaries
 
 
-def _quantiles_at(x: tf.Tensor, levels: Sequence[int], *, grid: int) -> tf.Tensor:
-    """Analyze some quantiles of every column over the whole analysis data."""
-    combiner = _QuantilesCombiner(x.shape[1], grid, levels)
-    (quantiles,) = compat.combine(combiner, x, name="order_statistics")
-    return quantiles
-
-
 class _QuantilesCombiner(compat.Combiner):
     """Feeds batches into a sketch of all columns."""
 
@@ -148,7 +141,11 @@ def order_statistics(x: tf.Tensor, wanted: Sequence[Wanted]) -> Order:
     members = [i for i, each in enumerate(wanted) if any(each)]
     if not members:
         return Order(OrderStatistics(low, high, zero, zero, zero), None)
-    bounds = {i: _on_grid(each.bounds) for i, each in enumerate(wanted) if each.bounds is not None}
+    bounds = {
+        i: [round(level * QUANTILE_GRID) for level in each.bounds]
+        for i, each in enumerate(wanted)
+        if each.bounds is not None
+    }
     ranked = [i for i, each in enumerate(wanted) if each.quantiles]
     levels = sorted({*_QUARTILES, *(level for pair in bounds.values() for level in pair)})
     if ranked:
@@ -156,7 +153,8 @@ def order_statistics(x: tf.Tensor, wanted: Sequence[Wanted]) -> Order:
     row = {i: k for k, i in enumerate(members)}
     place = {level: k for k, level in enumerate(levels)}
     part = x if len(members) == n else tf.gather(x, members, axis=1)
-    found = _quantiles_at(part, levels, grid=QUANTILE_GRID)  # [members, levels]
+    combiner = _QuantilesCombiner(len(members), QUANTILE_GRID, levels)
+    (found,) = compat.combine(combiner, part, name="order_statistics")  # [members, levels]
 
     def spread(columns: Sequence[int], at: Sequence[int], otherwise: tf.Tensor) -> tf.Tensor:
         cells = [[row[i], place[level]] for i, level in zip(columns, at, strict=True)]
@@ -176,11 +174,6 @@ def order_statistics(x: tf.Tensor, wanted: Sequence[Wanted]) -> Order:
         )
     lower, median, upper = (tf.clip_by_value(q, low, high) for q in quartiles)
     return Order(OrderStatistics(low, high, lower, median, upper), every)
-
-
-def _on_grid(bounds: tuple[float, float]) -> tuple[int, int]:
-    low, high = bounds
-    return round(low * QUANTILE_GRID), round(high * QUANTILE_GRID)
 
 
 _MOST_VALUES = 2**32  # up to here the error is guaranteed

@@ -75,22 +75,18 @@ def derived_columns(path: str, inputs: Columns) -> dict[str, ColumnTensor]:
 
 def derived_types(path: str, schema: schema_pb2.Schema) -> dict[str, SeenType]:
     """Name and type of each derived column, by tracing the function on placeholders."""
-    with tf.Graph().as_default():
-        columns = derived_columns(path, _placeholders(schema))
-        return {name: tensor_type(tensor) for name, tensor in columns.items()}
-
-
-def _placeholders(schema: schema_pb2.Schema) -> dict[str, ColumnTensor]:
     from tensorflow_transform.tf_metadata import schema_utils
 
     spec = schema_utils.schema_as_feature_spec(schema).feature_spec
-    placeholders: dict[str, ColumnTensor] = {}
-    for name, feature in spec.items():
-        if isinstance(feature, tf.io.VarLenFeature):
-            placeholders[name] = tf.compat.v1.sparse_placeholder(feature.dtype, [None, None])
-        elif isinstance(feature, tf.io.FixedLenFeature):
-            placeholders[name] = tf.compat.v1.placeholder(feature.dtype, [None, *feature.shape])
-    return placeholders
+    with tf.Graph().as_default():
+        inputs: dict[str, ColumnTensor] = {}
+        for name, feature in spec.items():
+            if isinstance(feature, tf.io.VarLenFeature):
+                inputs[name] = tf.compat.v1.sparse_placeholder(feature.dtype, [None, None])
+            elif isinstance(feature, tf.io.FixedLenFeature):
+                inputs[name] = tf.compat.v1.placeholder(feature.dtype, [None, *feature.shape])
+        columns = derived_columns(path, inputs)
+        return {name: tensor_type(tensor) for name, tensor in columns.items()}
 
 
 def _raw_sources(tensors: Iterable[ColumnTensor], inputs: Columns) -> set[str]:

@@ -50,7 +50,9 @@ def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
     result = _by_scaler(columns, owners)
     # Who explains a column asks for its statistics even where nothing is scaled by them.
     with tf.control_dependencies([statistics.count]):
-        result = _to_float32(result)
+        # What float32 cannot hold becomes its largest value.
+        largest = np.finfo(np.float32).max.astype(np.float64)
+        result = tf.cast(tf.clip_by_value(result, -largest, largest), tf.float32)
     blocks = [Block(names, result, names, missing, (None,) * len(names))]
     marked = [i for i, group in enumerate(owners) if group.missing_indicator]
     if marked:
@@ -150,12 +152,6 @@ def _part(columns: ToScale, owners: Sequence[Group], kind: str, members: list[in
 def _taken(record: Record, members: list[int]) -> Record:
     parts = tf.gather(tf.stack(record), members, axis=1)
     return type(record)._make(tf.unstack(parts, len(record)))
-
-
-def _to_float32(x: tf.Tensor) -> tf.Tensor:
-    """Convert float64 to float32; what float32 cannot hold becomes its largest value."""
-    largest = np.finfo(np.float32).max.astype(np.float64)
-    return tf.cast(tf.clip_by_value(x, -largest, largest), tf.float32)
 
 
 FILLING = "filling"  # what each column's value of a missing number is kept as

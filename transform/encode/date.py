@@ -61,7 +61,6 @@ _PERIODS: dict[DatePart, int] = {
     "day_of_year": 366,
     "year": 130,
 }
-_FIRST_YEAR = 1970
 _DAY = 86_400
 _LAST = 253_402_300_799  # 9999-12-31T23:59:59, and as far back from 1970: no overflow on the way
 _ISO_TIME = r"[Tt ](\d{2}):(\d{2})(?::\d{2}(?:\.\d*)?)?(?:[Zz]|[+-]\d{2}:?\d{2})?"
@@ -137,7 +136,7 @@ def _part_of(date: _Calendar, part: DatePart) -> tf.Tensor:
     if part == "quarter":
         return (date.month - 1) // 3
     if part == "year":
-        return tf.clip_by_value(date.year - _FIRST_YEAR, 0, _PERIODS["year"] - 1)
+        return tf.clip_by_value(date.year - 1970, 0, _PERIODS["year"] - 1)
     if part == "weekday":
         return _weekday(date)
     if part == "weekend":

@@ -71,19 +71,13 @@ def _vocabulary_ids(
     return ids, IdCount(known + 1, file, option.oov_buckets + 1)
 
 
-def _vocabulary_of_texts(
-    texts: tf.Tensor, option: Vocabulary, file: str
-) -> tuple[tf.Tensor, IdCount]:
-    return _vocabulary_ids(texts, texts, option, file)
-
-
 VOCABULARY = Encoder(
     name="vocabulary",
     takes={"string": "", "int": ""},
     reads="texts",
     apply=_vocabulary,
     names_file=True,
-    of_texts=_vocabulary_of_texts,
+    of_texts=lambda texts, option, file: _vocabulary_ids(texts, texts, option, file),
 )
 
 

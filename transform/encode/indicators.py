@@ -29,7 +29,7 @@ from transform.columns.inputs import as_text, batch_size
 from transform.encode.encoder import Encoder, Inputs, Members, explain_nothing
 from transform.encode.lookup import lookup
 from transform.spec.common import INDICATOR_SUFFIX, OTHER_SUFFIX
-from transform.spec.encoders import MultiHot, OneHot
+from transform.spec.encoders import MultiHot
 
 
 def _one_hot(inputs: Inputs, members: Members) -> list[Block]:
@@ -60,16 +60,12 @@ def _one_hot(inputs: Inputs, members: Members) -> list[Block]:
     return [block]
 
 
-def _one_hot_endings(option: OneHot) -> list[str]:
-    return [*(f"={value}" for value in option.values), OTHER_SUFFIX]
-
-
 ONE_HOT = Encoder(
     name="one_hot",
     takes={"string": "", "int": ""},
     reads="texts",
     apply=_one_hot,
-    endings=_one_hot_endings,
+    endings=lambda option: [*(f"={value}" for value in option.values), OTHER_SUFFIX],
     has_indicator=True,
     explain=explain_nothing,
     is_aspect=True,

@@ -157,10 +157,7 @@ def _analyze(
 
 
 class _TargetCombiner(compat.Combiner):
-    """Counts rows, missing and invalid values, and refuses what cannot be trained on.
-
-    An accumulator is float64 `[6]`, a field of `_Checked` each.
-    """
+    """Counts rows, missing and invalid values; accumulates `[6]`, a field of `_Checked` each."""
 
     outputs = ((tf.float64, [6]),)
 

@@ -107,7 +107,6 @@ def _one_line(texts: tf.Tensor) -> tf.Tensor:
     return texts
 
 
-_JOINER = "_"
 # U+FFFD stands for invalid bytes; U+FE0E and U+FE0F choose how an emoji is drawn.
 _NO_WORD = r"[^\pL\pM\pN\p{So}]+|[\x{FFFD}\x{FE0E}\x{FE0F}]"
 _SINGLE_CHARACTER_WORD = r"([\p{So}\p{Han}\p{Hiragana}\p{Katakana}]\pM*)"
@@ -143,7 +142,7 @@ def term_counts(texts: tf.Tensor, *, ngrams: int) -> _TermCounts:
     """Count the terms, of at most `ngrams` words, of each row of texts `[batch]`."""
     found = words(texts)
     if ngrams > 1:
-        found = tf.strings.ngrams(found, list(range(1, ngrams + 1)), separator=_JOINER)
+        found = tf.strings.ngrams(found, list(range(1, ngrams + 1)), separator="_")
     row = found.value_rowids()
     # One pass over all rows: a term is unique together with its row.
     keys = tf.strings.join([tf.strings.as_string(row), found.values], separator=" ")

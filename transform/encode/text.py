@@ -66,7 +66,8 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
 def _bag(texts: tf.Tensor, option: Text, file: str, rows: tf.Tensor) -> _Bag:
     found = term_counts(texts, ngrams=option.ngrams)
     ids, in_rows, known = _look_up_terms(found.terms, option, file)
-    n, idf = (tf.cast(found.count, tf.float64), _idf(in_rows, rows))
+    n, in_rows, rows = (tf.cast(each, tf.float64) for each in (found.count, in_rows, rows))
+    idf = 1.0 + tf.math.log((1.0 + rows) / (1.0 + in_rows))
     weights = (1.0 + tf.math.log(n) if option.sublinear_tf else n) * idf
     kept = ids >= 0
     ids, row, weights = (tf.boolean_mask(each, kept) for each in (ids, found.row, weights))
@@ -74,11 +75,6 @@ def _bag(texts: tf.Tensor, option: Text, file: str, rows: tf.Tensor) -> _Bag:
     square = tf.math.unsorted_segment_sum(weights * weights, row, batch)
     weights /= tf.gather(tf.sqrt(square), row)
     return _Bag(*_select_largest(ids, weights, row, batch, known, option.max_terms), known + 1)
-
-
-def _idf(in_rows: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    in_rows, rows = (tf.cast(each, tf.float64) for each in (in_rows, rows))
-    return 1.0 + tf.math.log((1.0 + rows) / (1.0 + in_rows))
 
 
 def _look_up_terms(
@@ -146,10 +142,6 @@ def _endings(option: Text) -> list[str]:
     return [f"{ending}{i}" for ending in (_TERM_ENDING, _WEIGHT_ENDING) for i in places]
 
 
-def _kind_of(option: Text, ending: str) -> str:
-    return TERM if ending.startswith(_TERM_ENDING) else WEIGHT
-
-
 def _explain(option: Text, columns: Sequence[Column], fitted: FittedColumn) -> Explanation:
     size = columns[0].vocabulary_size
     return {} if size is None else {"terms": size - columns[0].extra_ids}
@@ -161,7 +153,7 @@ TEXT = Encoder(
     reads="texts",
     apply=_apply,
     endings=_endings,
-    kind_of=_kind_of,
+    kind_of=lambda _, ending: TERM if ending.startswith(_TERM_ENDING) else WEIGHT,
     names_file=True,
     explain=_explain,
     is_aspect=True,

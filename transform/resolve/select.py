@@ -305,7 +305,7 @@ def _check_type(group: Group, name: str, seen: SeenType) -> None:
     if group.length is not None:
         _check_list(group, name, seen)
         return
-    takes = _taken_by(group)
+    takes = SCALERS[group.kind].takes if group.encode is None else (*ENCODERS[group.kind].takes,)
     if isinstance(seen, Multivalued) and takes_lists(group) and seen.type in takes:
         return
     if seen not in takes:
@@ -332,12 +332,6 @@ def reads_texts(group: Group, seen: SeenType) -> bool:
 def step_of(group: Group) -> str:
     """Return the group's main step as its YAML has it."""
     return f"{'scale' if group.encode is None else 'encode'}: {group.kind}"
-
-
-def _taken_by(group: Group) -> tuple[ColumnType, ...]:
-    if group.encode is not None:
-        return tuple(ENCODERS[group.kind].takes)
-    return SCALERS[group.kind].takes
 
 
 def _check_list(group: Group, name: str, seen: SeenType) -> None:

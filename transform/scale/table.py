@@ -169,10 +169,6 @@ class _Function(NamedTuple):
     inverse: Callable[[float], float]
 
 
-def _log1p(x: tf.Tensor) -> tf.Tensor:
-    return tf.sign(x) * tf.math.log1p(tf.abs(x))
-
-
 def _asinh(x: tf.Tensor) -> tf.Tensor:
     # Far from 0, x² would overflow: log(2 |x|), which is as exact from 2^28 on.
     size = tf.abs(x)
@@ -186,7 +182,9 @@ def _odd(function: np.ufunc) -> Callable[[float], float]:
 
 
 FUNCTIONS: Mapping[Pointwise, _Function] = {
-    "log1p": _Function(_log1p, _odd(np.log1p), _odd(np.expm1)),
+    "log1p": _Function(
+        lambda x: tf.sign(x) * tf.math.log1p(tf.abs(x)), _odd(np.log1p), _odd(np.expm1)
+    ),
     "asinh": _Function(_asinh, _odd(np.arcsinh), _odd(np.sinh)),
 }
 

@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 ColumnType = Literal["float", "int", "string"]
 
 OTHERS = "others"
-_GLOB_CHARACTERS = frozenset("*?[")
 
 
 def is_glob(pattern: str) -> bool:
     """Whether `pattern` selects by wildcard (`V*`, `pickup_?`, `x[0-9]`) and not by name."""
-    return bool(_GLOB_CHARACTERS & set(pattern))
+    return any(sign in pattern for sign in "*?[")
 
 
 def as_list(value: Any) -> Any:
@@ -28,13 +27,9 @@ def as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def _name_or_options(value: Any) -> str:
-    return "name" if isinstance(value, str) else "options"
-
-
 # For a union of Tag("name"), a word, and Tag("options"), a mapping: a mistake in one of them is
 # reported once, not for the other one too.
-NameOrOptions = Discriminator(_name_or_options)
+NameOrOptions = Discriminator(lambda value: "name" if isinstance(value, str) else "options")
 
 Names = Annotated[tuple[str, ...], BeforeValidator(as_list)]
 

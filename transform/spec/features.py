@@ -16,14 +16,13 @@ from transform.spec.encoders import Encode
 from transform.spec.group import Group
 
 _CROSS_ENCODERS = ("hash", "vocabulary")
-_LabelKind = Literal["binary", "multiclass", "regression"]
 
 
 class Label(Model):
     """What the model learns; never among its inputs."""
 
     column: str = Field(min_length=1, description="raw or derived column; also the output's name")
-    kind: _LabelKind
+    kind: Literal["binary", "multiclass", "regression"]
     sources: Names = Field(
         default=(), description="raw columns that only the label is made of: absent at serving"
     )

@@ -100,13 +100,9 @@ class Clip(Model):
 _ScaleChain = Annotated[tuple[Pointwise, Chainable], BeforeValidator(_checked_chain)]
 
 
-def _form_of_scale(value: Any) -> str:
-    return "chain" if isinstance(value, list | tuple) else "name"
-
-
 _AnyScale = Annotated[
     Annotated[Scale, Tag("name")] | Annotated[_ScaleChain, Tag("chain")],
-    Discriminator(_form_of_scale),
+    Discriminator(lambda value: "chain" if isinstance(value, list | tuple) else "name"),
 ]
 _AnyFilling = Annotated[
     Annotated[_Filling, Tag("name")] | Annotated[Constant, Tag("options")], NameOrOptions

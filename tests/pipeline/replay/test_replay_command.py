@@ -8,7 +8,7 @@ import pytest
 from compiled_taxi import FILES, compiled
 
 from pipeline.cli.cli import main
-from pipeline.replay.replay_command import _folders_read, _read_maps, map_options
+from pipeline.replay.replay_command import _read_maps, map_options
 from pipeline.targets.compiled_spec import CompiledSpec
 from pipeline.targets.long_values import _compress, expand
 
@@ -39,11 +39,12 @@ def test_folders_that_a_pipeline_reads():
         (["s3://bucket/root2/x.csv"], ["s3://bucket/root2"]),
         (["/tmp/x.csv"], []),
     ):
-        assert _folders_read(spec_reading(*paths)) == folders
+        options = " ".join(f"--map {folder}=FOLDER" for folder in folders)
+        assert map_options(spec_reading(*paths)) == options
     # What a description says is not read, and places may have any letter.
     spec = spec_reading("s3://b/é/x")
     spec.spec["inputDefinitions"] = {"description": "such as gs://bucket/path"}
-    assert _folders_read(spec) == ["s3://b/é/x"]
+    assert map_options(spec) == "--map s3://b/é/x=FOLDER"
 
 
 def test_compiled_files_name_the_folders_to_map(tmp_path):
@@ -78,7 +79,7 @@ def test_values_of_the_pipelines_own_parameters_are_mapped_too(tmp_path, capsys)
     file = tmp_path / "job.json"
     file.write_text(json.dumps(job))
     compiled = CompiledSpec.read(file)
-    assert _folders_read(compiled) == ["gs://bucket/data", "gs://other/rows"]
+    assert map_options(compiled) == "--map gs://bucket/data=FOLDER --map gs://other/rows=FOLDER"
     assert compiled.renamed({"gs://other/rows": "/local"}).parameters == {"more": "/local/x.csv"}
     assert replay(tmp_path, "--map", f"gs://bucket/data={tmp_path}", spec=file) == 2
     assert "--map gs://other/rows=FOLDER" in capsys.readouterr().err
@@ -94,7 +95,7 @@ def test_a_prefix_is_replaced_in_whole_names_only():
 def test_places_in_a_compressed_setting_are_found_and_mapped(tmp_path):
     setting = json.dumps({"vocabulary": "s3://bucket/words/all.txt", "columns": ["c"] * 2000})
     compiled = spec_reading(_compress(setting))
-    assert _folders_read(compiled) == ["s3://bucket/words"]
+    assert map_options(compiled) == "--map s3://bucket/words=FOLDER"
     places = _read_maps(compiled, [f"s3://bucket/words={tmp_path}"])
     constant = compiled.renamed(places).spec["root"]["0"]["runtimeValue"]["constant"]
     assert len(constant) < 1000

@@ -17,7 +17,7 @@ from pipeline.cli import cli
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.run import folder_lock
-from pipeline.run.folder_lock import _lock_file, exclusive_run
+from pipeline.run.folder_lock import exclusive_run
 
 # Holds a lock until it reads a line.
 SCRIPT = """
@@ -70,8 +70,8 @@ def holds(folder: Path, **options: Any) -> list[str]:
     """Acquire and release the lock of a folder; return the lines that were printed meanwhile."""
     said: list[str] = []
     with exclusive_run(ME, {"output.folder": folder}, say=said.append, **options):
-        assert f"process {os.getpid()} " in _lock_file(folder).read_text()
-    assert _lock_file(folder).read_text() == ""
+        assert f"process {os.getpid()} " in (folder / ".run.lock").read_text()
+    assert (folder / ".run.lock").read_text() == ""
     return said
 
 

@@ -27,7 +27,6 @@ from tfx.types.standard_artifacts import Examples, Model, ModelBlessing, PushedM
 from pipeline.common.artifact_places import Places
 from pipeline.report.records import latest_run
 from pipeline.run.artifact_check import (
-    _UNKNOWN,
     check_artifacts,
     keys_without_places,
     record_artifacts,
@@ -263,7 +262,7 @@ def test_without_the_metadata_nothing_is_written_into_old_artifacts(folder: Path
     }
     (folder / "metadata.sqlite").unlink()
     assert run(folder) == dict.fromkeys(NODES, "run")
-    (aside,) = (folder / _UNKNOWN).iterdir()
+    (aside,) = (folder / "artifacts_without_metadata").iterdir()
     kept = {
         file.relative_to(aside): file.read_bytes() for file in aside.rglob("*") if file.is_file()
     }
