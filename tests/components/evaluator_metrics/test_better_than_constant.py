@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn import metrics as reference
+from frame_evaluation import evaluate_frame
+from metric_references import REFERENCES
 from tensorflow_model_analysis.metrics import metric_types
 
 from components.evaluator_metrics.better_than_constant import (
@@ -48,30 +49,12 @@ def expected(metric: str, y: Any, p: Any, w: Any) -> tuple[float, float]:
     if metric in REGRESSION:
         median = np.median(np.repeat(y, w.astype(int)))
         constant = median if metric == "mean_absolute_error" else np.average(y, weights=w)
-        value = {
-            "mean_absolute_error": reference.mean_absolute_error,
-            "mean_squared_error": reference.mean_squared_error,
-            "root_mean_squared_error": lambda *a, **k: math.sqrt(
-                reference.mean_squared_error(*a, **k)
-            ),
-            "r2": reference.r2_score,
-        }[metric]
-        both = (p[:, 0], np.full(len(y), constant))
+        constants = np.full((len(y), 1), constant)
     else:
         shares = np.bincount(y.astype(int), w) / w.sum()
-        constant = np.tile(shares, (len(y), 1))
-        value = {
-            "auc": lambda y, p, **k: reference.roc_auc_score(y, p[:, -1], **k),
-            "auc_precision_recall": lambda y, p, **k: reference.average_precision_score(
-                y, p[:, -1], **k
-            ),
-            "binary_accuracy": lambda y, p, **k: reference.accuracy_score(y, p[:, -1] > 0.5, **k),
-            "sparse_categorical_accuracy": lambda y, p, **k: reference.accuracy_score(
-                y, p.argmax(1), **k
-            ),
-        }.get(metric, reference.log_loss)
-        both = (p if p.shape[1] > 1 else np.hstack([1 - p, p]), constant)
-    return tuple(float(value(y, each, sample_weight=w)) for each in both)  # type: ignore
+        constants = np.tile(shares if metric in MULTICLASS else shares[1:], (len(y), 1))
+    value = REFERENCES[metric].value
+    return value(y, p, w), value(y, constants, w)
 
 
 def test_each_metric_that_a_constant_has_is_known() -> None:
@@ -121,12 +104,10 @@ def test_rows_that_decide_nothing() -> None:
     for metric, labels, predictions in [
         ("mean_absolute_error", np.ones(20), np.ones((20, 1))),
         ("auc", np.ones(20), np.linspace(0, 1, 20)[:, None]),
-        ("sparse_categorical_accuracy", np.zeros(20), np.full((20, 2), 0.5)),
         ("mean_absolute_error", np.r_[math.nan, np.arange(19.0)], np.ones((20, 1))),
         ("mean_absolute_error", np.arange(20.0), np.full((20, 1), math.nan)),
         # Transform's class of a label that is missing or that training does not know.
         ("sparse_categorical_accuracy", np.arange(20.0) % 3 - 1, np.full((20, 2), 0.5)),
-        ("sparse_categorical_crossentropy", np.arange(20.0) % 3 - 1, np.full((20, 2), 0.5)),
         ("sparse_categorical_crossentropy", np.arange(20.0) % 3, np.full((20, 2), 0.5)),
         ("binary_accuracy", np.arange(20.0) % 3, np.linspace(0, 1, 20)[:, None]),
     ]:
@@ -175,16 +156,11 @@ def test_tfma_decides_by_it(kind: Any, metric: str, signal: float, tmp_path: Pat
         evaluation = EvaluationConfig.model_validate(
             {"thresholds": {metric: any_value}, "require_better_than_constant": required}
         )
-        config = evaluation.eval_config(label="y", kind=kind, weight="w")
-        config.model_specs[0].prediction_key = "p"
-        config.model_specs[0].signature_name = ""
-        del config.model_specs[0].preprocessing_function_names[:]
-        frame = pd.DataFrame({"y": y, "p": list(p) if kind == "multiclass" else p[:, 0], "w": w})
+        frame = pd.DataFrame({"bought": y, "prediction": p[:, 0], "w": w})
         if kind == "multiclass":
-            frame.y = frame.y.astype(int)
-        folder = tmp_path / str(required)
-        tfma.analyze_raw_data(frame, config, output_path=str(folder))
-        ok = tfma.load_validation_result(str(folder)).validation_ok
+            frame = frame.assign(bought=y.astype(int), prediction=list(p))
+        folder = evaluate_frame(evaluation, frame, tmp_path / str(required), kind=kind, weight="w")
+        ok = tfma.load_validation_result(folder).validation_ok
         assert ok == (signal > 0 or required is False)
     found = read_slices(str(tmp_path / "None"))[0].against_constant
     assert found is not None

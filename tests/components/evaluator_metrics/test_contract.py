@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from sklearn import metrics as reference
+from frame_evaluation import frame_config
+from metric_references import REFERENCES, bins_by_hand
 
 from components.evaluator_metrics.better_than_constant import _RULES
 from pipeline.config.evaluation import METRICS, WHERE_UNDEFINED, EvaluationConfig
@@ -22,67 +23,6 @@ from pipeline.report.metrics import calibration_sentence, read_slices
 pytestmark = pytest.mark.slow
 ROWS = 240
 PARTS = ("noise", "good", "alike")  # slices: without and with a signal, and of equal labels
-Value = Callable[..., float]
-
-
-class Reference(NamedTuple):
-    """A metric of labels `[rows]`, predictions `[rows, outputs]` and weights `[rows]`."""
-
-    value: Value
-    relative: float = 1e-6
-
-
-def _of_number(value: Value) -> Value:
-    return lambda y, p, w: value(y, p[:, 0], sample_weight=w)
-
-
-def _of_class(value: Value, **options: Any) -> Value:
-    return lambda y, p, w: value(y, p[:, 0] > 0.5, sample_weight=w, **options)
-
-
-def _log_loss(y: np.ndarray, p: np.ndarray, w: np.ndarray) -> float:
-    p = p if p.shape[1] > 1 else np.hstack([1 - p, p])
-    return reference.log_loss(y, p, sample_weight=w, labels=range(p.shape[1]))
-
-
-def _calibration(y: np.ndarray, p: np.ndarray, w: np.ndarray) -> float:
-    return _by_hand(y, p, w)[1]
-
-
-def _by_hand(y: np.ndarray, p: np.ndarray, w: np.ndarray) -> tuple[Any, float, float]:
-    """Bins (weight, mean probability, share), their error and mean predicted / observed."""
-    came, top = (y if p.shape[1] == 1 else y == p.argmax(1)), p.max(1)
-    found, error = [], 0.0
-    for i in range(10):
-        inside = (top * 10 >= i) & ((top * 10 < i + 1) | (i == 9)) & (w > 0)
-        if inside.any():
-            weights = w[inside]
-            mean, share = (np.average(v[inside], weights=weights) for v in (top, came))
-            found.append((weights.sum(), mean, share))
-            error += weights.sum() / w.sum() * abs(mean - share)
-    observed = np.average(came, weights=w)
-    return found, error, np.average(top, weights=w) / observed if observed else math.nan
-
-
-REFERENCES = {
-    "auc": Reference(_of_number(reference.roc_auc_score), 1e-4),
-    "auc_precision_recall": Reference(_of_number(reference.average_precision_score), 5e-2),
-    "binary_accuracy": Reference(_of_class(reference.accuracy_score)),
-    "binary_crossentropy": Reference(_log_loss),
-    "precision": Reference(_of_class(reference.precision_score)),
-    "recall": Reference(_of_class(reference.recall_score)),
-    "sparse_categorical_accuracy": Reference(
-        lambda y, p, w: reference.accuracy_score(y, p.argmax(1), sample_weight=w)
-    ),
-    "sparse_categorical_crossentropy": Reference(_log_loss),
-    "calibration_error": Reference(_calibration),
-    "mean_absolute_error": Reference(_of_number(reference.mean_absolute_error)),
-    "mean_squared_error": Reference(_of_number(reference.mean_squared_error)),
-    "root_mean_squared_error": Reference(
-        lambda y, p, w: math.sqrt(reference.mean_squared_error(y, p[:, 0], sample_weight=w))
-    ),
-    "r2": Reference(_of_number(reference.r2_score)),
-}
 
 
 class Run(NamedTuple):
@@ -144,10 +84,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
                 "require_better_than_constant": False,
             }
         )
-        config = evaluation.eval_config(label="y", kind=kind, weight="w" if is_weighted else None)
-        config.model_specs[0].prediction_key = "p"
-        config.model_specs[0].signature_name = ""
-        del config.model_specs[0].preprocessing_function_names[:]
+        config = frame_config(evaluation, kind=kind, weight="w" if is_weighted else None)
         if kind == "binary":
             config.metrics_specs[0].metrics.append(tfma.MetricConfig(class_name="Calibration"))
         config.metrics_specs[1].metrics.extend(
@@ -161,8 +98,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
         )
         frame = pd.DataFrame(
             {
-                "y": y.astype(int) if kind == "multiclass" else y,
-                "p": list(p) if kind == "multiclass" else p[:, 0],
+                "bought": y.astype(int) if kind == "multiclass" else y,
+                "prediction": list(p) if kind == "multiclass" else p[:, 0],
                 "w": w.astype(float),
                 "part": parts,
             }
@@ -213,7 +150,7 @@ def test_the_summary_shows_the_calibration(kind: str, runs: Callable[[str], Run]
 
     run = runs(kind)
     all_rows = read_slices(run.folder)[0]
-    expected, error, ratio = _by_hand(run.labels, run.predictions, run.weights)
+    expected, error, ratio = bins_by_hand(run.labels, run.predictions, run.weights)
     if kind == "binary":
         assert ratio == pytest.approx(all_rows.values["calibration"], rel=1e-6)
     found = all_rows.bins

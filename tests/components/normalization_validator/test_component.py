@@ -33,9 +33,6 @@ def test_limits_become_one_json_parameter():
     assert json.loads(node.exec_properties["limits"])["allow_constant"] is False
     assert _node().exec_properties == _node(limits={}).exec_properties
     assert sorted(node.outputs) == ["blessing", "report"]
-
-
-def test_an_unknown_on_failure_is_refused_with_the_two_that_exist():
     with pytest.raises(ValueError, match=r"on_failure='stop' is unknown: use \"fail\" .* \"warn\""):
         _node(on_failure="stop")
 

@@ -21,9 +21,7 @@ def test_kinds_are_names_or_globs_and_the_first_match_wins():
 
 def test_a_glob_without_a_column_is_refused_with_the_nearest_columns():
     limits = NormalizationLimits(kinds={"trip_mils": "z_score"})
-    with pytest.raises(ValueError, match=r"normalization\.kinds: 'trip_mils' matches no column"):
-        limits.check_names(["fare", "trip_miles"])
-    with pytest.raises(ValueError, match="for example 'trip_miles'"):
+    with pytest.raises(ValueError, match=r"kinds: 'trip_mils' matches no .* example 'trip_miles'"):
         limits.check_names(["fare", "trip_miles"])
 
 

@@ -17,10 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def blocks() -> list[str]:
-    found = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
-    assert "components = [example_gen" in found[0]
-    assert "def preprocessing_fn" in found[1]
-    return found
+    return re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
 
 
 def _run(block: str, folder: Path) -> dict[str, Any]:
@@ -67,18 +64,8 @@ def test_the_readmes_pipeline_runs_and_a_wrong_scale_stops_it(blocks, tmp_path, 
     # The same pipeline, cached up to the validator, with a wrong kind: fare is not z-scored.
     wrong = blocks[0].replace('"fare": "min_max"', '"fare": "z_score"')
     assert wrong != blocks[0]
-    with pytest.raises(NormalizationError) as error:
+    with pytest.raises(NormalizationError, match=r"2 limits are violated:\n  - column 'fare' "):
         _run(wrong, tmp_path)
-    assert re.search(
-        r"2 limits are violated:\n"
-        r"  - column 'fare' \(z_score\), split train: mean 0\.0\d+ is above 0\.01 "
-        r"\(normalization\.z_score\.max_abs_mean\)\n"
-        r"  - column 'fare' \(z_score\), split train: std 0\.0\d+ is below 0\.99 "
-        r"\(normalization\.z_score\.max_std_error\)\n"
-        r"Report: .*/report/\d+-failed/report\.json\n",
-        str(error.value),
-    )
-    report = re.search(r"Report: (.*)\n", str(error.value))
-    assert report is not None
-    assert "std 0.0" in Path(report.group(1)).read_text()
     assert len(list(node.glob("report/*/report.json"))) == 2  # TFX removed the failed output
+    (kept,) = node.glob("report/*-failed/report.json")
+    assert "std 0.0" in kept.read_text()

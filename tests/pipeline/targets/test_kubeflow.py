@@ -2,73 +2,44 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pydantic
 import pytest
-import yaml
+from compiled_taxi import GOLDEN, documents_of
 
 from pipeline.config.cluster import KubeflowConfig
 from pipeline.targets.compiled_spec import CompiledSpec
 from pipeline.targets.kubeflow import executor_config
 from pipeline.targets.spec import _container_resources
 
-GOLDEN = Path(__file__).with_name("golden") / "kfp-kubernetes.yaml"
 
-# The settings of support/write_kfp_kubernetes.py.
-SETTINGS = """
-image: registry.example/image:1.0
-pipeline_root: s3://bucket/root
-labels: {team: taxi}
-pod:
-  podMetadata: {annotations: {sidecar.istio.io/inject: "false"}}
-  nodeSelector: {labels: {cloud.google.com/gke-accelerator: nvidia-l4}}
-  tolerations:
-    - {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}
-    - {key: team, operator: Equal, value: taxi, effect: NoExecute, tolerationSeconds: 60}
-  nodeAffinity:
-    - matchExpressions: [{key: topology.kubernetes.io/zone, operator: In, values: [a, b]}]
-    - {matchExpressions: [{key: disk, operator: Exists}], weight: 10}
-    - {matchFields: [{key: metadata.name, operator: In, values: [node-1]}], weight: 20}
-  imagePullSecret: [{secretName: registry}, {secretName: other}]
-  imagePullPolicy: Always
-  emptyDirMounts:
-    - {volumeName: tfx-largebatch-shm, mountPath: /dev/shm, medium: Memory, sizeLimit: 2Gi}
-  pvcMount:
-    - {constant: vocabularies, mountPath: /mnt/words, subPath: en}
-    - {constant: cache, mountPath: /mnt/cache}
-  genericEphemeralVolume:
-    - volumeName: tfx-largebatch-scratch
-      mountPath: /s3
-      accessModes: [ReadWriteOnce]
-      size: 1536Mi
-      storageClassName: fast
-  fieldPathAsEnv:
-    - {name: NODE, fieldPath: spec.nodeName}
-    - {name: POD, fieldPath: metadata.name}
-resources:
-  Trainer: {cpu: 2, memory_gib: 4, accelerator: nvidia.com/gpu, timeout_minutes: 90}
-"""
+def golden():
+    """The container and the pod of the node that KFP's own package wrote."""
+    spec, platform = documents_of((GOLDEN / "kfp-kubernetes.yaml").read_text())
+    pods = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    return spec["deploymentSpec"]["executors"]["exec-node"]["container"], pods["exec-node"]
 
 
 def profile(**changed):
-    return KubeflowConfig(**{**yaml.safe_load(SETTINGS), **changed})
+    """Its settings as a user writes them: names once, labels and times with those of the nodes."""
+    _, pod = golden()
+    del pod["activeDeadlineSeconds"]
+    for item in (*pod["imagePullSecret"], *pod["pvcMount"]):
+        (other,) = (key for key in item if key.endswith("Parameter"))
+        del item[other]
+    pod["tolerations"][1]["tolerationSeconds"] = 60
+    trainer = {"cpu": 2, "memory_gib": 4, "accelerator": "nvidia.com/gpu", "timeout_minutes": 90}
+    labels, resources = pod["podMetadata"].pop("labels"), {"Trainer": trainer}
+    return plain(**{"labels": labels, "pod": pod, "resources": resources, **changed})
 
 
 def plain(**given):
     return KubeflowConfig(image="x:1", pipeline_root="s3://bucket/root", **given)
 
 
-def test_the_platform_spec_is_the_one_that_kfp_kubernetes_writes():
-    _, platform = yaml.safe_load_all(GOLDEN.read_text())
-    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    assert executor_config(profile(), "Trainer") == executors["exec-node"]
-
-
-def test_limits_are_those_that_kfp_writes():
-    spec = next(iter(yaml.safe_load_all(GOLDEN.read_text())))
-    kfp = spec["deploymentSpec"]["executors"]["exec-node"]["container"]["resources"]
-    ours = _container_resources(profile().of_node("Trainer"))
+def test_pods_and_limits_are_those_that_kfp_writes():
+    container, pod = golden()
+    assert executor_config(profile(), "Trainer") == pod
+    kfp, ours = container["resources"], _container_resources(profile().of_node("Trainer"))
     assert ours.keys() == {"cpuLimit", "memoryLimit", "accelerator"}
     assert ours["accelerator"].items() <= kfp["accelerator"].items()
     for name in ("cpuLimit", "memoryLimit"):

@@ -20,16 +20,11 @@ TRAINER = "trainer@my-project.iam.gserviceaccount.com"
 # A target and values of --set -> a pattern of the message. A leading dot is `cluster.<target>`.
 REFUSED = r"""
 kubeflow .image=registry.example/x -> image=.*name:1\.0.*no tag
-kubeflow .image=user:password@registry.example/name:1.0 -> not a valid image
 vertex .pipeline_root=s3://bucket/x -> Cloud Storage alone; use gs://
 kubeflow .pipeline_root=minio://mlpipeline/root -> minio://; write s3://
 kubeflow .pipeline_root=s3://key:tell-nobody@bucket_/x -> root: its value has a URL with a password
 kubeflow .pipeline_root=s3://bucket/x?endpoint=minio:9000
   -> pipeline_root=s3://bucket/x\?end.* use s3://bucket/x\. .*AWS_ENDPOINT_URL
-kubeflow .data_path=file:///data/x.csv -> data_path=file:///data/x\.csv: .*use gs://bucket/.*s3://
-kubeflow .resources.Trainer={cpu: true} -> Trainer\.cpu=True: Use a number above 0 and .*such as `4`
-kubeflow .retries=true -> retries=True: Use a whole number
-kubeflow .pipeline_root=s3://10.0.0.1/x -> 10\.0\.0\.1 is not a bucket name
 vertex .schema_path=gs://LONG/x -> schema_path=.*3 to 63
 vertex .data_path=rides.csv -> path of this machine, which no pod
 kubeflow .data_path=package://tfx/x.csv
@@ -48,7 +43,6 @@ vertex .resources.Trainer.accelerator=NVIDIA_T4
   -> accelerator=NVIDIA_T4: Vertex names a device by its model; use NVIDIA_TESLA_T4
 vertex .resources.Trainr.cpu=1 -> resources\.Trainr: no node has this name.* ArrowExampleGen,
 kubeflow .resources.Trainer.cpu=500 -> resources\.Trainer\.cpu=500: .*at most 384
-kubeflow .resources.Trainer.timeout_minutes=.inf -> timeout_minutes=inf.*at most 35791394
 vertex .beam={engine: multi_processing, workers: 8} | .resources.Transform.cpu=4
   -> beam.workers=8 exceeds.*Transform gets 4 cores
 kubeflow .beam={engine: multi_processing, workers: 1}
@@ -67,12 +61,9 @@ kubeflow .tolerations=[] -> tolerations: removed in 0\.3\.0\. Instead, .*cluster
 vertex .pod={} -> cluster\.vertex\.pod: unknown key
 vertex .service_account=trainer -> service_account=trainer.*e-mail
 vertex .region=europe-west4-a -> region=europe-west4-a.*not a zone
-vertex .project=My Project -> project=My Project.*6 to 30
-vertex .machine_type=large -> machine_type=large.*n1-standard-8
 kubeflow .service_account=trainer@my-project.iam.gserviceaccount.com -> leave out what follows @
 kubeflow .environment={AWS_SECRET_ACCESS_KEY: tell-nobody}
   -> \.AWS_SECRET_ACCESS_KEY: .*cluster\.kubeflow\.secrets: \{NAME: \{key: AWS_SECRET_ACCESS_KEY\}\}
-kubeflow .environment={A: GHP} -> environment\.A: its value has a token of GitHub.*key: A\}
 kubeflow .pod={podMetadata: {annotations: {a: GHP}}} -> annotations\.a: .*GitHub
 kubeflow nodes=[{class: a.B, parameters: {b: {c: GHP}}}] -> nodes\.0\.parameters\.b\.c: .*GitHub
 kubeflow .environment={DATABASE: 'postgres://me:tell-nobody@host/db'}
@@ -82,10 +73,7 @@ kubeflow .environment={A: x} | .secrets={s: {k: A}} -> variable A is set twice
 vertex training.loss=nowhere.loss -> training.loss=nowhere.loss: there is no Python module
 """
 GITHUB = "ghp_tellnobody0123456789abcdefghijklmnop"  # of no account
-LONG = {
-    "GHP": GITHUB,
-    "LONG": "b" * 64,
-}
+LONG = {"GHP": GITHUB, "LONG": "b" * 64}
 ROW = re.compile(r"^(kubeflow|vertex) (.+?)\s+-> (.+)$", re.MULTILINE)
 
 
@@ -109,14 +97,10 @@ def test_what_the_target_cannot_do_is_refused_with_its_fix(target):
 ACCEPTED = f"""
 kubeflow .service_account=pipeline-runner.v1
 kubeflow .environment={{AWS_ENDPOINT_URL: 'http://minio:9000', _x.y-z: ''}}
-kubeflow .environment={{AWS_ACCESS_KEY_ID: an-id, TOKENIZERS_PARALLELISM: 'false'}}
 kubeflow .secrets={{minio.v1: {{access-key_1.x: A, secretkey: B}}}}
 kubeflow .resources.default={{cpu: 384, memory_gib: 32768, timeout_minutes: 1000000.0}}
-kubeflow .resources.Trainer={{accelerator: nvidia.com/gpu, accelerator_count: 16}}
 kubeflow .image=localhost:5000/a__b/c-d.e@sha256:{"0" * 64}
-kubeflow .data_path=s3://bucket/rows-?.csv
 vertex .service_account={TRAINER}
-vertex .region=northamerica-northeast1
 vertex .project=example.com:my-project
 vertex .machine_type=n1-custom-8-30720
 vertex .resources.Trainer={{cpu: 96, memory_gib: 580}}
@@ -134,9 +118,8 @@ def test_valid_values_are_accepted():
 
 @both_targets
 def test_a_job_server_that_nodes_do_not_reach_is_refused(target):
-    itself = ("LOCALHOST", "127.1", "a.localhost")
-    rows = [(f"--job_endpoint={h}:1, --environment_type=EXTERNAL", "node itself") for h in itself]
-    rows += [
+    rows = [
+        ("--job_endpoint=LOCALHOST:1, --environment_type=EXTERNAL", "node itself"),
         ("--job_endpoint=jobs:8099", "--environment_type=LOOPBACK runs the Python code in"),
         ("--job_endpoint=jobs:8099, --environment_type=EXTERNAL", ""),
         ("--job_endpoint=embed", ""),
@@ -216,25 +199,21 @@ def test_without_a_profile_the_message_has_the_lines_to_add():
 
 ALNUM = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 CREDENTIALS = {
-    "GitHub": [f"ghp_{ALNUM}", f"github_pat_{ALNUM}_{ALNUM}", "glpat-a1B2c3D4e5F6g7H8i9J0"],
-    "HTTP header": ["Bearer eyJhbGciOiJIUzI1NiJ9", "Authorization: Basic dXNlcjpwYXNzd29yZA=="],
-    "JSON web token": ["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"],
-    "Azure": ["DefaultEndpointsProtocol=https;AccountName=a;AccountKey=abcd1234==;", "pwd=abcd"],
-    "token of Slack": ["xoxb-1234567890-abcdef", "xapp-1-A0123456-78"],
-    "key of Google": [f"AIza{ALNUM[:35]}", "ya29.a0AfH6SMBx", "GOCSPX-abcdefghijk"],
-    "key of an API": [f"sk-proj-{ALNUM}", f"sk-ant-api03-{ALNUM}", f"sk_live_{ALNUM}"],
-    "registry": [f"hf_{ALNUM}", f"npm_{ALNUM}", f"pypi-{ALNUM}", f"dckr_pat_{ALNUM}"],
-    "secret key of AWS": ["wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"],
-    "private key": ["-----BEGIN RSA PRIVATE KEY-----\nMII"],
-    "URL with a password": ["x=https://user:pa55@host/", "redis://:pa55@host/0"],
-    "URL with a token": [
-        "https://ghp_0123456789abcdefghij@host/simple",
-        "https://b.blob.core.windows.net/c?sv=1&sig=ab%3D",
-    ],
+    "GitHub": f"github_pat_{ALNUM}_{ALNUM}",
+    "HTTP header": "Authorization: Basic dXNlcjpwYXNzd29yZA==",
+    "JSON web token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+    "Azure": "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=abcd1234==;",
+    "token of Slack": "xoxb-1234567890-abcdef",
+    "key of Google": f"AIza{ALNUM[:35]}",
+    "key of an API": f"sk-ant-api03-{ALNUM}",
+    "registry": f"pypi-{ALNUM}",
+    "secret key of AWS": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "private key": "-----BEGIN RSA PRIVATE KEY-----\nMII",
+    "URL with a password": "x=https://user:pa55@host/",
+    "URL with a token": "https://b.blob.core.windows.net/c?sv=1&sig=ab%3D",
 }
 SECRET_NAMES = (
-    *("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "password", "DB_PASSWORD"),
-    *("OPENAI_API_KEY", "client.secret", "GH-TOKEN", "MY_PASSPHRASE", "MINIO_SECRETKEY"),
+    *("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "DB_PASSWORD", "OPENAI_API_KEY", "client.secret"),
 )
 NO_CREDENTIALS = [
     *("da39a3ee5e6b4b0d3255bfef95601890afd80709", "s3://bucket/" + "folder/" * 8 + "x.csv"),
@@ -255,8 +234,8 @@ PLAIN_NAMES = {
 def test_variables_that_hold_credentials_are_recognised():
     for name in SECRET_NAMES:
         assert "name is that of a credential" in (looks_secret(name, "x") or ""), name
-    for reason, values in CREDENTIALS.items():
-        for value in (each for v in values for each in (v, f"--header=X: {v} # a")):
-            assert reason in (looks_secret("SETTING", value) or ""), value
+    for reason, value in CREDENTIALS.items():
+        for text in (value, f"--header=X: {value} # a"):
+            assert reason in (looks_secret("SETTING", text) or ""), text
     for name, value in [*PLAIN_NAMES.items(), *(("SETTING", v) for v in NO_CREDENTIALS)]:
         assert looks_secret(name, value) is None, (name, value)

@@ -157,9 +157,7 @@ def test_a_value_gives_the_properties_of_a_compile_with_it(texts, target, given)
 def test_a_wrong_value_ends_the_node_with_field_value_and_fix(texts):
     for node, given, message in (
         ("Trainer", {"training_epochs": 0}, r"epochs=0: use a whole number of at least 1"),
-        ("Trainer", {"training_epochs": 2.5}, r"training\.epochs=2\.5: not a NUMBER_INTEGER"),
         ("Trainer", {"training_epochs": 2.0**60}, r"epochs=1.*at most 9007199254740992"),
-        ("Trainer", {"training_epochs": "abc"}, r"training\.epochs='abc': not a NUMBER_INTEGER"),
         ("Trainer", {"training_model_dropout": "NaN"}, r"dropout='NaN': not a NUMBER_DOUBLE"),
         ("ArrowExampleGen", {"data_path": "a.csv"}, r"data\.path='a\.csv': a path of the machine"),
         ("ArrowExampleGen", {"data_path": "s3://b/{VERSION}/a"}, r"add \{SPAN\} or a date"),
@@ -172,11 +170,7 @@ def test_what_cannot_be_a_parameter_is_refused_with_the_reason():
     for field, message in (
         ("training.epoch", r"training\.epoch: a run .*did you mean .training\.epochs"),
         ("training.optimizer", r"a section or a list\. Name a field"),
-        (
-            "cluster.kubeflow.retries",
-            r"retries: a run cannot set it; use one of data\.path, ",
-        ),
-        ("training.workers", r"workers: a run cannot set it"),
+        ("cluster.kubeflow.retries", r"retries: a run cannot set it; use one of data\.path, "),
     ):
         with pytest.raises(ConfigError, match=r"cluster\.kubeflow\.parameters: .*" + message):
             with_parameters("kubeflow", fields=[field])
@@ -214,7 +208,6 @@ def test_the_name_of_the_field_and_of_the_parameter_both_work(file):
 def test_submit_and_replay_refuse_a_wrong_value_before_anything_runs(file, capsys):
     for given, message in (
         ("training.epochs=abc", r"--parameter training_epochs=.abc.: not a NUMBER_INTEGER.* as 3"),
-        ("training.epochs=0", r"training\.epochs=0: use a whole number of at least 1"),
         ("training.steps=3", r"training\.steps: the pipeline has no parameter.*training_epochs"),
     ):
         for command in (["submit"], ["replay", "--map", "s3://bucket/data=."]):
