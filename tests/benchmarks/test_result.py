@@ -24,18 +24,11 @@ def test_what_has_no_ratio_is_refused(ours, baseline):
         Row("small", "Keras fit", ours, baseline)
 
 
-@pytest.mark.parametrize(
-    ("limit", "met", "missed"),
-    [(Limit(0.65), 0.65, 0.66), (Limit(0.9, least=True), 0.9, 0.89)],
-)
-def test_a_limit_holds_up_to_its_value(limit, met, missed):
-    assert limit.is_met(met)
-    assert not limit.is_met(missed)
-
-
-def test_what_was_saved_is_read_again(tmp_path):
-    assert load(RESULT.save(tmp_path)) == RESULT
-    assert load_all(tmp_path) == [RESULT]
+def test_a_limit_holds_up_to_its_value():
+    assert Limit(0.65).is_met(0.65)
+    assert not Limit(0.65).is_met(0.66)
+    assert Limit(0.9, least=True).is_met(0.9)
+    assert not Limit(0.9, least=True).is_met(0.89)
 
 
 def test_rows_that_were_not_measured_this_time_stay(tmp_path):

@@ -14,21 +14,15 @@ CITIES = ["Lima", "Oslo", "Rome"]
 
 
 def score(kind: str, area: np.ndarray, city: np.ndarray) -> np.ndarray:
-    """Return the prediction of the model in float64, `[rows]` or `[rows, classes]`.
+    """Return the prediction of the model in float64, `[rows]`.
 
     Args:
-        kind: binary, multiclass or regression.
+        kind: binary or regression.
         area: `[rows]`, 0 where it is missing.
         city: Texts `[rows]`, empty where one is missing.
     """
     z = 0.5 * area - 1.0 * (city == "Oslo")
-    if kind == "regression":
-        return z
-    if kind == "binary":
-        return 1 / (1 + np.exp(-z))
-    logits = np.stack([z, 0 * z, -z], axis=1)
-    powers = np.exp(logits)
-    return powers / powers.sum(axis=1, keepdims=True)
+    return z if kind == "regression" else 1 / (1 + np.exp(-z))
 
 
 def export(kind: str, folder: Path) -> None:
@@ -37,20 +31,14 @@ def export(kind: str, folder: Path) -> None:
         "area": tf.io.FixedLenFeature([1], tf.float32, [0.0]),
         "city": tf.io.FixedLenFeature([1], tf.string, [""]),
     }
-    signature = [tf.TensorSpec([None], tf.string, name="examples")]
 
-    @tf.function(input_signature=signature)
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
     def serve(examples):
         rows = tf.io.parse_example(examples, parsed)
         z = 0.5 * rows["area"] - tf.cast(rows["city"] == "Oslo", tf.float32)
-        if kind == "regression":
-            return {"outputs": z}
-        if kind == "binary":
-            return {"outputs": tf.sigmoid(z)}
-        return {"outputs": tf.nn.softmax(tf.concat([z, 0 * z, -z], axis=1))}
+        return {"outputs": z if kind == "regression" else tf.sigmoid(z)}
 
-    module = tf.Module()
-    tf.saved_model.save(module, str(folder), signatures={"serving_default": serve})
+    tf.saved_model.save(tf.Module(), str(folder), signatures={"serving_default": serve})
     (folder / "assets.extra").mkdir()
     columns = [{"name": "area", "dtype": "float32"}, {"name": "city", "dtype": "string"}]
     (folder / "assets.extra" / "raw_columns.json").write_text(json.dumps({"columns": columns}))

@@ -1,4 +1,4 @@
-"""The programs of docs/trainer-module.md run as they stand and print what the page says."""
+"""The programs of docs/trainer-module.md and of the README run, and print what the page says."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import sys
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
+import trainer_module
 from trainer_module.common.user_values import import_dotted
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -95,10 +98,21 @@ def test_plain_tensorflow_prints_what_the_page_says(level, capsys, tmp_path, mon
         assert capsys.readouterr().out == output
 
 
-def test_its_links_lead_somewhere():
-    links = re.findall(r"\]\(([^)#]+)\)", PAGE)
-    assert links
-    assert [link for link in links if not (DOCS / link).exists()] == []
-    headings = [re.sub(r"[^a-z0-9 _-]", "", level.splitlines()[0].lower()) for level in LEVELS]
-    anchors = re.findall(r"\]\(#([^)]+)\)", PAGE)
-    assert set(anchors) <= {heading.replace(" ", "-") for heading in headings}
+def test_the_readme_s_plain_tensorflow_programs_run(monkeypatch, tmp_path):
+    readme = Path(trainer_module.__file__).parent / "README.md"
+    blocks = re.findall(r"```python\n(.*?)```", readme.read_text(), flags=re.DOTALL)
+    plain = [block for block in blocks if "parameter_server" not in block]  # tests/distributed
+    loop, centralised, staged = plain
+    features = np.random.default_rng(0).normal(size=(300, 8)).astype("float32")
+    labels = features.sum(1, keepdims=True)
+    scope = {"dataset": tf.data.Dataset.from_tensor_slices((features, labels))}
+    exec(loop, scope)
+    assert scope["result"].steps == 6
+    monkeypatch.chdir(tmp_path)
+    exec(staged, scope)
+    assert Path("model.keras").exists()
+    keras = scope["keras"]
+    scope["model"] = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+    exec(centralised, scope)
+    loop = trainer_module.TrainingLoop(scope["step"], scope["dataset"].batch(256), epochs=1)
+    assert loop.fit().steps == 2
