@@ -220,9 +220,7 @@ def nan_predictions(batch: dict[str, Any], config: tfma.EvalConfig) -> None:
     ("kind", "names", "change"),
     [
         ("binary", ["AUC", "BinaryAccuracy", "Calibration", "ExampleCount"], two_models),
-        ("regression", ["MeanAbsoluteError", "MeanSquaredError", "ExampleCount"], two_models),
         ("binary", ["AUC", "Precision", "MeanLabel"], two_outputs),
-        ("regression", ["MeanSquaredError", "MeanPrediction"], two_outputs),
         ("regression", ["MeanAbsoluteError", "MeanSquaredError", "MeanLabel"], nan_predictions),
         ("binary", ["Precision", "Recall", "MeanPrediction"], nan_predictions),
     ],

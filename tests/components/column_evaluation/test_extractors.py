@@ -7,25 +7,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.extractors.unbatch_extractor import UNBATCH_EXTRACTOR_STAGE_NAME
-from tensorflow_model_analysis.metrics import metric_types
 from tensorflow_model_analysis.proto import config_pb2
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components.column_evaluation import custom_extractors
-from components.column_evaluation.combiners import _read_batch
 from components.column_evaluation.extractors import _PrepareRecordBatches
 
 
 def config_of(*metrics: str, **fields: Any) -> tfma.EvalConfig:
-    specs = [tfma.MetricsSpec(metrics=[tfma.MetricConfig(class_name=name) for name in metrics])]
+    named = [tfma.MetricConfig(class_name=name) for name in metrics]
+    of_metrics = {key: fields.pop(key) for key in ("query_key", "binarize") if key in fields}
     return tfma.EvalConfig(
         model_specs=[tfma.ModelSpec(label_key="y", prediction_key="p")],
-        **{"metrics_specs": specs, **fields},
+        metrics_specs=[tfma.MetricsSpec(metrics=named, **of_metrics)],
+        **fields,
     )
 
 
@@ -39,19 +38,8 @@ def test_what_needs_rows_is_left_to_tfma() -> None:
         config_of("AUC", options=options(compute_confidence_intervals=True)),
         config_of("AUC", options=options(min_slice_size=5)),
         config_of("AUC", slicing_specs=[tfma.SlicingSpec(slice_keys_sql="SELECT 1")]),
-        config_of(
-            metrics_specs=[
-                tfma.MetricsSpec(metrics=[tfma.MetricConfig(class_name="NDCG")], query_key="q")
-            ]
-        ),
-        config_of(
-            metrics_specs=[
-                tfma.MetricsSpec(
-                    metrics=[tfma.MetricConfig(class_name="Precision")],
-                    binarize=config_pb2.BinarizationOptions(top_k_list={"values": [1]}),
-                )
-            ]
-        ),
+        config_of("NDCG", query_key="q"),
+        config_of("Precision", binarize=config_pb2.BinarizationOptions(top_k_list={"values": [1]})),
     ]:
         before = config.SerializeToString(deterministic=True)
         assert UNBATCH_EXTRACTOR_STAGE_NAME in {
@@ -71,14 +59,6 @@ def test_names_and_thresholds_stay() -> None:
     once = config.SerializeToString(deterministic=True)
     assert custom_extractors(None, config, None), "the same configuration again"
     assert config.SerializeToString(deterministic=True) == once
-
-
-def test_a_row_is_not_taken_for_a_batch() -> None:
-    row = metric_types.StandardMetricInputs(
-        {"labels": np.array([1]), "predictions": np.array([0.2, 0.8]), "example_weights": None}
-    )
-    with pytest.raises(ValueError, match=r"\(2,\)"):
-        _read_batch(row, flatten=False)
 
 
 def prepare(*batches: pa.RecordBatch) -> list[pa.RecordBatch]:

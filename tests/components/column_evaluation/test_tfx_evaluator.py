@@ -19,7 +19,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tfrecords import serialized
 from tfx.components.evaluator.executor import Executor
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-from tfx.types import artifact_utils, standard_artifacts
+from tfx.types import standard_artifacts
 from tfx.types.artifact import Artifact
 from tfx.utils import io_utils
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
@@ -69,10 +69,7 @@ def write_examples(folder: Path, schema: schema_pb2.Schema) -> dict[str, Any]:
         rows.append(serialized(row))
     artifacts = {name: standard_artifacts.Examples() for name in ("tf_example", "parquet")}
     for name, artifact in artifacts.items():
-        artifact.uri, artifact.split_names = (
-            str(folder / name),
-            artifact_utils.encode_split_names(["eval"]),
-        )
+        artifact.uri, artifact.split_names = str(folder / name), '["eval"]'
         (folder / name / "Split-eval").mkdir(parents=True)
     with tf.io.TFRecordWriter(str(folder / "tf_example/Split-eval/rows.gz"), "GZIP") as writer:
         for row in rows:
@@ -119,12 +116,8 @@ def test_parquet_gives_the_metrics_of_tf_examples(tmp_path: Path) -> None:
         config = evaluation.eval_config(label="y", kind="binary", weight="w")
         for option, value in options.items():
             getattr(config.options, option).value = value
-        outputs = {
-            "evaluation": standard_artifacts.ModelEvaluation(),
-            "blessing": standard_artifacts.ModelBlessing(),
-        }
-        for key, artifact in outputs.items():
-            artifact.uri = str(tmp_path / name / key)
+        found, blessing = standard_artifacts.ModelEvaluation(), standard_artifacts.ModelBlessing()
+        found.uri, blessing.uri = f"{tmp_path}/{name}/evaluation", f"{tmp_path}/{name}/blessing"
         properties = {
             "eval_config": json_format.MessageToJson(config),
             "example_splits": '["eval"]',
@@ -143,11 +136,11 @@ def test_parquet_gives_the_metrics_of_tf_examples(tmp_path: Path) -> None:
                 "baseline_model": models[1:],
                 "schema": [schema_artifact],
             },
-            {key: [artifact] for key, artifact in outputs.items()},
+            {"evaluation": [found], "blessing": [blessing]},
             properties,
         )
-        assert (tmp_path / name / "blessing" / "BLESSED").exists()
-        return values_of(outputs["evaluation"].uri)
+        assert Path(blessing.uri, "BLESSED").exists()
+        return values_of(found.uri)
 
     expected = evaluate("reference", "tf_example", by_columns=False)
     assert expected[0, (("city", "Ulm"),), "rows"] == 107

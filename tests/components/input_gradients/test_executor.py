@@ -76,7 +76,8 @@ def examples(folder: Path, rows, *, files=2, parquet=False):
                 for record in records:
                     writer.write(record)
     if parquet:
-        mark_as_parquet(artifact)
+        payload: Any = example_gen_pb2.PayloadFormat
+        examples_utils.set_payload_format(artifact, payload.FORMAT_PARQUET)
     return artifact
 
 
@@ -88,11 +89,6 @@ def as_lists(records):
         for column in batch.columns
     ]
     return pa.table(columns, batch.schema.names)
-
-
-def mark_as_parquet(artifact):
-    payload: Any = example_gen_pb2.PayloadFormat
-    examples_utils.set_payload_format(artifact, payload.FORMAT_PARQUET)
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +104,8 @@ def model(tmp_path_factory):
     trained = keras.Model({"x": x, "company_id": company}, dense(joined))
     embedding.set_weights([EMBEDDED[:, np.newaxis]])
     dense.set_weights([np.append(WEIGHTS, 1.0)[:, np.newaxis], np.array([7.0])])
-    raw = {
-        "fare": tf.io.FixedLenFeature([], tf.float32),
-        "miles": tf.io.FixedLenFeature([], tf.float32),
-        "company": tf.io.FixedLenFeature([], tf.string, "c"),
-    }
+    raw = {name: tf.io.FixedLenFeature([], tf.float32) for name in ("fare", "miles")}
+    raw["company"] = tf.io.FixedLenFeature([], tf.string, "c")
 
     def transform_features(examples):
         row = tf.io.parse_example(examples, raw)
@@ -145,20 +138,14 @@ class Run:
     def __init__(self, folder, examples, model, *, engine="in_memory", **parameters: Any):
         output = Attributions()
         output.uri = str(folder / "attributions")
-        options = {
-            "rows": 2000, "steps": 4, "split": "eval", **parameters,
-        }  # fmt: skip
+        options = {"rows": 2000, "steps": 4, "split": "eval", **parameters}
         context = Executor.Context(beam_pipeline_args=BeamConfig(engine=engine).pipeline_args())
-        Executor(context).Do(
-            {"examples": [examples], "model": [model]},
-            {"attributions": [output]},
-            options,
-        )
+        inputs = {"examples": [examples], "model": [model]}
+        Executor(context).Do(inputs, {"attributions": [output]}, options)
         self.files = sorted(Path(output.uri, "rows").iterdir())
         self.rows = pd.read_parquet(Path(output.uri, "rows"))
-        self.summary = AttributionSummary.model_validate_json(
-            Path(output.uri, "summary.json").read_text()
-        )
+        text = Path(output.uri, "summary.json").read_text()
+        self.summary = AttributionSummary.model_validate_json(text)
 
     @property
     def attributions(self) -> np.ndarray:

@@ -24,7 +24,7 @@ from components.arrow_example_gen.row_hash import row_hashes
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig, SplitConfig
 from pipeline.data import data_sources, peek
-from pipeline.data.data_sources import files, place, source_of
+from pipeline.data.data_sources import files, source_of
 from pipeline.data.tables import open_table as open_any
 from pipeline.engines.engine import BeamConfig
 from pipeline.features.column_facts import measure
@@ -235,14 +235,10 @@ def test_equal_rows_come_into_both_splits_by_row_and_into_one_by_content(tmp_pat
 
 
 def test_files_of_their_own_for_each_split_in_folders_of_their_own(tmp_path):
-    (tmp_path / "old").mkdir()
-    (tmp_path / "new").mkdir()
-    write_csv(tmp_path / "old" / "a.csv", ROWS[:10])
-    write_csv(tmp_path / "old" / "b.csv", ROWS[10:25])
-    write_csv(tmp_path / "new" / "a.csv", ROWS[25:])
-    data = DataConfig(
-        path=str(tmp_path / "old" / "*.csv"), eval_path=str(tmp_path / "new" / "a.csv")
-    )
+    for name, rows in (("old/a", ROWS[:10]), ("old/b", ROWS[10:25]), ("new/a", ROWS[25:])):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_csv(tmp_path / f"{name}.csv", rows)
+    data = DataConfig(path=f"{tmp_path}/old/*.csv", eval_path=f"{tmp_path}/new/a.csv")
     splits = run_example_gen(data, tmp_path)
     assert sorted(map(key, splits["train"])) == sorted(map(key, ROWS[:25]))
     assert sorted(map(key, splits["eval"])) == sorted(map(key, ROWS[25:]))
@@ -296,10 +292,6 @@ def test_folders_that_are_columns(path, tmp_path):
     assert seen is not None
     assert seen.columns == {"amount": "float", "count": "int", "city": "string", "year": "int"}
     assert seen.rows == 2 * len(ROWS)
-    assert data_sources.place(data.path, "data.path", source="parquet") == (
-        str(tmp_path / "sales"),
-        path.removeprefix("sales").lstrip("/") or "year=*/*.parquet",
-    )
     if path == "sales":
         splits = run_example_gen(data, tmp_path)
         expected = [row | {"year": year} for row in ROWS for year in (2020, 2021)]
@@ -344,7 +336,7 @@ def found(path: str | Path, source: Any = "parquet") -> list[Path]:
 HIDDEN = ("_SUCCESS", ".part.parquet", "_x.parquet", "_temporary/0/a.parquet", ".git/a.parquet")
 
 
-@pytest.mark.parametrize("folder", [".", "2020/01", "_k=1"])
+@pytest.mark.parametrize("folder", [".", "_k=1"])
 def test_hidden_files_are_no_part_of_a_table(tmp_path, folder):
     table = [write(tmp_path / folder / f"{i}.parquet") for i in range(2)]
     for hidden in HIDDEN:
@@ -370,22 +362,19 @@ def test_folders_that_are_no_table(tmp_path, names, message):
         found(tmp_path)
 
 
-def test_arrow_folders(tmp_path):
-    feather.write_feather(pa.table({"x": [1]}), tmp_path / "a.feather")
-    assert source_of(str(tmp_path)) == "arrow"
-    assert found(tmp_path, "arrow") == [tmp_path / "a.feather"]
-    feather.write_feather(pa.table({"x": [1]}), tmp_path / "b.arrow")
-    with pytest.raises(ConfigError, match=r"\*\.arrow and \*\.feather files"):
-        found(tmp_path, "arrow")
-
-
 def test_the_format_of_a_folder(tmp_path):
     assert source_of(str(tmp_path)) == "parquet"
     write(tmp_path / "_hidden" / "a.arrow")
-    assert source_of(str(tmp_path)) == "parquet"
     file = write(tmp_path / "A.PARQUET")
     assert source_of(str(tmp_path)) == "parquet"
     assert found(tmp_path) == [file]
+    folder = tmp_path / "arrow"
+    first = write(folder / "a.feather")
+    assert source_of(str(folder)) == "arrow"
+    assert found(folder, "arrow") == [first]
+    write(folder / "b.arrow")
+    with pytest.raises(ConfigError, match=r"\*\.arrow and \*\.feather files"):
+        found(folder, "arrow")
 
 
 def test_a_link_into_another_folder_is_not_followed_silently(tmp_path):
@@ -426,8 +415,6 @@ def test_tables_and_spans_below_odd_folders(tmp_path, odd):
         seen = peek.peek(data)
         assert seen is not None
         assert (seen.rows, seen.columns) == (4, {"x": "int", "year": "int"})
-        assert place(data.path, "data.path", source="parquet")[0] == str(tmp_path / odd)
-        assert measure(data.path, source="parquet").rows == 4
         with input_files(data.path, "parquet") as each:
             rows = open_rows(each, data.path, "parquet", data.csv, skip=False)
             years = [year for batch in rows.batches for year in batch["year"].to_pylist()]

@@ -12,11 +12,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 import tensorflow as tf
-import yaml
-from command_line import TAXI
 from served_model import ROWS
 
-from pipeline.cli.cli import main
 from pipeline.serving.manifest import _SERVING_RELEASES, _minor_version
 
 pytestmark = pytest.mark.slow
@@ -44,20 +41,11 @@ def closed(schema):
 
 
 @pytest.fixture
-def manifest(model, tmp_path):
-    """`serve-manifest` as a function of more arguments: the manifest, or the exit code."""
+def manifest(write_manifest):
+    """`serve-manifest` as a function of more arguments."""
 
-    def write(*arguments, place=FOLDER, versions=model, code=0):
-        file = tmp_path / "serving.yaml"
-        found = main(
-            [
-                *("serve-manifest", "--target", "kserve", "--config", str(TAXI)),
-                *("--model", place, "--map", f"{FOLDER}={versions}", "--output", str(file)),
-                *arguments,
-            ]
-        )
-        assert found == code
-        return yaml.safe_load(file.read_text()) if code == 0 else None
+    def write(*arguments, place=FOLDER, **more):
+        return write_manifest("kserve", place, FOLDER, *arguments, **more)
 
     return write
 

@@ -6,12 +6,9 @@ import base64
 import json
 
 import pytest
-from command_line import TAXI
 from google.cloud import aiplatform_v1
 from google.protobuf import json_format
 from served_model import ROWS
-
-from pipeline.cli.cli import main
 
 pytestmark = pytest.mark.slow
 
@@ -20,23 +17,14 @@ FOLDER = "gs://bucket/taxi/serving_model"
 
 
 @pytest.fixture
-def manifest(model, tmp_path):
+def manifest(write_manifest):
     """`serve-manifest` as a function of the image and more arguments."""
 
     def write(*arguments, image=IMAGE, place=FOLDER, code=0):
-        file = tmp_path / "serving.json"
         settings = {"image": "registry/x:1", "pipeline_root": "gs://bucket/root"}
         settings |= {"server.image": image} if image else {}
-        found = main(
-            [
-                *("serve-manifest", "--target", "vertex", "--config", str(TAXI)),
-                *("--model", place, "--map", f"{FOLDER}={model}", "--output", str(file)),
-                *(f"--set=cluster.vertex.{name}={value}" for name, value in settings.items()),
-                *arguments,
-            ]
-        )
-        assert found == code
-        return json.loads(file.read_text()) if code == 0 else None
+        given = [f"--set=cluster.vertex.{name}={value}" for name, value in settings.items()]
+        return write_manifest("vertex", place, FOLDER, *given, *arguments, code=code)
 
     return write
 
