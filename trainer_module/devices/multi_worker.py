@@ -57,7 +57,10 @@ def multi_worker_strategy(
         )
         if devices not in _strategies:
             _strategies[devices] = _strategy(devices)
-            workers.on_worker_lost(_abort_collectives)
+            # A main thread that waits in a collective for a lost worker goes on: no public function
+            # releases it, and a collective has no timeout.
+            abort = eager_context.context().abort_collective_ops
+            workers.on_worker_lost(lambda message: abort(tf.errors.UNAVAILABLE, message))
     strategy = _strategies[devices]
     logging.info(
         "Worker %d of %d, with %d of %d replicas",
@@ -119,11 +122,3 @@ def _cpu_devices_per_worker(count: int) -> Iterator[None]:
         yield
     finally:
         extended._initialize_local_devices = original
-
-
-def _abort_collectives(message: str) -> None:
-    """Release a main thread that waits in a collective for a lost worker.
-
-    TensorFlow has no public function for it, and a collective has no timeout.
-    """
-    eager_context.context().abort_collective_ops(tf.errors.UNAVAILABLE, message)

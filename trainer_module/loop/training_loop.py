@@ -120,11 +120,12 @@ class TrainingLoop:
             batches, batch_size=self.options.batch_size, shuffle=shuffle, seed=seed
         )
         workers = worker_group(train_step.strategy)
+        names = [] if evaluate is None else None  # None: unknown before the first call
         self.callbacks = CallbackList(
             as_callbacks(
                 callbacks,
                 train_step,
-                metrics=_evaluated_names(evaluate),
+                metrics=evaluate.names if isinstance(evaluate, Evaluation) else names,
                 epochs=self.options.epochs,
                 progress=progress,
             ),
@@ -363,12 +364,3 @@ class TrainingLoop:
             stop = any(run.callbacks.call("on_epoch", end))
         run.state = run.state.after_evaluation(metrics, logs)  # callbacks may add to the logs
         return stop
-
-
-def _evaluated_names(evaluate: Evaluate | None) -> list[str] | None:
-    """Return the names of the evaluated metrics; None if unknown before the first call."""
-    if evaluate is None:
-        return []
-    if isinstance(evaluate, Evaluation):
-        return evaluate.names
-    return None

@@ -123,7 +123,11 @@ class StepFunctions:
             if len(shapes) > _MOST_SHAPES:
                 _warn(shapes)
         if shape not in shapes[:_MOST_SHAPES]:
-            shape = _common([shape, *shapes])
+            # None for an axis whose size differs.
+            shape = tuple(
+                tuple(axis[0] if len(set(axis)) == 1 else None for axis in zip(*axes, strict=True))
+                for axes in zip(shape, *shapes, strict=True)
+            )
             # The previous shared shapes are special cases of this one and are no longer needed.
             shapes[_MOST_SHAPES:] = [shape]
         key = (kind, shape)
@@ -141,14 +145,6 @@ class StepFunctions:
             tf.TensorSpec([None, *axes], t.dtype) for axes, t in zip(shape, tensors, strict=True)
         ]
         return tf.function(window, specs, autograph=False)
-
-
-def _common(shapes: list[_RowShapes]) -> _RowShapes:
-    """Return the common shape: None for an axis whose size differs."""
-    return tuple(
-        tuple(axis[0] if len(set(axis)) == 1 else None for axis in zip(*axes, strict=True))
-        for axes in zip(*shapes, strict=True)
-    )
 
 
 def _warn(shapes: list[_RowShapes]) -> None:

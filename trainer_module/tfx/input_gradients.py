@@ -73,7 +73,12 @@ def input_gradients_signature(
     }
     _check_names(features)
     embeddings = _find_id_embeddings(model, features)
-    _check_gradients(features, embeddings)
+    if not embeddings and not any(spec.dtype.is_floating for spec in features.values()):
+        types = ", ".join(f"{name} ({spec.dtype.name})" for name, spec in features.items())
+        raise ValueError(
+            f"input_gradients: no input of the model has a gradient: it takes {types}, and no "
+            "layer embeds ids. Add a column of numbers, or embed ids with keras.layers.Embedding."
+        )
     known = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
     columns = _columns(layout, features)
     found_columns: list[str] = []
@@ -261,15 +266,6 @@ def _check_names(features: Mapping[str, tf.TensorSpec]) -> None:
                 f"input_gradients: {other!r} and {name!r} would both be the argument "
                 f"{argument_name(name)!r}: rename the feature in Transform."
             )
-
-
-def _check_gradients(features: Mapping[str, tf.TensorSpec], embeddings: Any) -> None:
-    if not embeddings and not any(spec.dtype.is_floating for spec in features.values()):
-        types = ", ".join(f"{name} ({spec.dtype.name})" for name, spec in features.items())
-        raise ValueError(
-            f"input_gradients: no input of the model has a gradient: it takes {types}, and no "
-            "layer embeds ids. Add a column of numbers, or embed ids with keras.layers.Embedding."
-        )
 
 
 def check_one_output(model: keras.Model) -> None:

@@ -97,7 +97,9 @@ def with_hyperparameters(config: TrainerConfig, found: Mapping[str, Setting]) ->
 def setting_values(values: Mapping[str, Setting]) -> dict[str, Setting]:
     """Return the values of settings, without KerasTuner's additional entries."""
     return {
-        path: _from_choice(value) for path, value in values.items() if not path.startswith(RESERVED)
+        path: json.loads(value) if isinstance(value, str) and _is_json(value) else value
+        for path, value in values.items()
+        if not path.startswith(RESERVED)
     }
 
 
@@ -115,11 +117,6 @@ def as_choices(values: Sequence[Setting]) -> list[Setting]:
     if kinds == {str} and not any(_is_json(value) for value in values):
         return list(values)
     return [json.dumps(value) for value in values]
-
-
-def _from_choice(value: Setting) -> Setting:
-    """Return the value that was passed to `as_choices`."""
-    return json.loads(value) if isinstance(value, str) and _is_json(value) else value
 
 
 def _is_json(text: str) -> bool:

@@ -83,7 +83,12 @@ class SettingsTuner(base_tuner.BaseTuner):
         )
         try:
             metrics = self.train_trial(config, ProgressLog(trial=which))
-            score = _score(metrics, self.tuning.objective)
+            if self.tuning.objective not in metrics:
+                raise ValueError(
+                    f"tuner.objective={self.tuning.objective!r} is not evaluated; "
+                    f"{nearest(self.tuning.objective, metrics)}"
+                )
+            score = metrics[self.tuning.objective]
             if math.isnan(score):
                 raise NonFiniteError(_why_nan(metrics, self.tuning.objective))
         except (NonFiniteError, MemoryBudgetError, tf.errors.ResourceExhaustedError) as error:
@@ -140,14 +145,6 @@ def _search_space(tuning: TunerConfig) -> keras_tuner.HyperParameters:
         number = space.Float if has_fractions else space.Int
         number(path, searched.min, searched.max, step=searched.step, sampling=searched.sampling)
     return space
-
-
-def _score(metrics: Mapping[str, float], objective: str) -> float:
-    if objective not in metrics:
-        raise ValueError(
-            f"tuner.objective={objective!r} is not evaluated; {nearest(objective, metrics)}"
-        )
-    return metrics[objective]
 
 
 def _why_nan(metrics: Mapping[str, float], objective: str) -> str:
