@@ -15,6 +15,7 @@ from trainer_module.checks.compiled import (
 )
 from trainer_module.checks.model import check_model, reject_custom_train_step
 from trainer_module.common.tensors import Gradient, LossLike, present_leaves, with_leaves
+from trainer_module.devices.replicas import replica_kind
 from trainer_module.gradients.layer_gradients import check_placement, plan_clipping
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.options.step_options import StepOptions
@@ -76,6 +77,7 @@ class StepSetup:
             if given.clip_per_example is None
             else given.jit_compile is True,
             expected_rows=expected_rows,
+            device_kind=replica_kind(strategy),
         )
         self.optimizer = optimizer
         self.variables = list(model.trainable_variables)

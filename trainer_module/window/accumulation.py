@@ -107,6 +107,7 @@ def accumulate_gradients(
         micro_batch_size=int(micro_batch_size),
         jit_compile=jit_compile,
         expected_rows=expected_rows,
+        device_kind=replica_kind(tf.distribute.get_strategy()),
     )
     batch = Batch(features, labels, sample_weight)
     description = describe(spec, batch)
@@ -166,7 +167,7 @@ class Passes:
         compiled, rows = description.is_compiled, spec.micro_batch_size
         plan = plan_passes(
             description.bytes_per_row * rows,
-            kind=replica_kind(tf.distribute.get_strategy()),
+            kind=spec.device_kind,
             merge_micro_batches=merge_micro_batches,
             has_loops=description.has_loops,
             concurrent_passes=spec.placement.concurrent_passes,

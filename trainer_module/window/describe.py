@@ -13,7 +13,6 @@ from trainer_module.checks.randomness import reject_stateful_draws
 from trainer_module.checks.row_independence import MOST_ROWS, check_rows_are_independent
 from trainer_module.checks.warn_once import log_once
 from trainer_module.common.tensors import Tensors, present_leaves, with_leaves
-from trainer_module.devices.replicas import replica_kind
 from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
@@ -111,16 +110,15 @@ def _is_compiled(spec: WindowSpec, batch: Batch, *, has_loops: bool, separate: b
     """Return whether XLA compiles the passes; "auto": on a GPU or with loops, if it can."""
     if spec.jit_compile is False:
         return False
-    kind = replica_kind(tf.distribute.get_strategy())
-    if spec.jit_compile == "auto" and kind == "CPU" and not has_loops:
+    if spec.jit_compile == "auto" and spec.device_kind == "CPU" and not has_loops:
         return False
     reason = why_not_compiled(spec.model, batch.features)
     if spec.jit_compile is True and reason is not None:
         raise ValueError(f'jit_compile=True: {reason} jit_compile="auto" is XLA where it can be.')
     if spec.jit_compile == "auto" and reason is None:
         reason = _error_of_xla(spec, batch, separate=separate)
-    what = ", recurrent layers" if kind == "CPU" and has_loops else ""
-    state = f"compiled with XLA ({kind}{what})" if reason is None else f"without XLA: {reason}"
+    where = spec.device_kind + ", recurrent layers" * (spec.device_kind == "CPU" and has_loops)
+    state = f"compiled with XLA ({where})" if reason is None else f"without XLA: {reason}"
     log_once(f"step: {state}", about=spec.model)
     return reason is None
 

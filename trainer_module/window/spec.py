@@ -67,6 +67,7 @@ class WindowSpec:
         jit_compile: Whether to compile with XLA all micro-batches but a shorter last one; "auto":
             where it pays (see `describe`).
         expected_rows: Number of rows of most batches on one replica, or None.
+        device_kind: Kind of the replicas' devices.
     """
 
     model: keras.Model
@@ -75,6 +76,7 @@ class WindowSpec:
     micro_batch_size: int = 1
     jit_compile: bool | Literal["auto"] = False
     expected_rows: int | None = None
+    device_kind: DeviceKind = "CPU"
 
     @property
     def placement(self) -> Placement:
