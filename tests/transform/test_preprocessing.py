@@ -1,6 +1,9 @@
-"""The graph that `preprocessing_fn` builds: its size is that of the spec, not of the columns."""
+"""The graph that `preprocessing_fn` builds, and the tables of the encoders and scalers in it."""
 
 from __future__ import annotations
+
+import pathlib
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,11 +13,21 @@ from hypothesis.extra import numpy as hnp
 
 tf = pytest.importorskip("tensorflow")
 
+from components.normalization_validator.check import RULES  # noqa: E402
 from transform import preprocessing_fn  # noqa: E402
+from transform.encode.table import ENCODERS  # noqa: E402
 from transform.preprocessing import _pack_bits  # noqa: E402
+from transform.scale.table import SCALERS  # noqa: E402
+from transform.spec.encoders import Encode  # noqa: E402
+from transform.spec.features import _CROSS_ENCODERS  # noqa: E402
+from transform.spec.group import Scale  # noqa: E402
+
+ROOT = pathlib.Path(__file__).parents[2]
+README, NORMALISATION = ROOT / "transform" / "README.md", ROOT / "docs" / "normalisation.md"
 
 
 def test_the_graph_hardly_grows_with_the_number_of_columns() -> None:
+    """Its size is that of the spec."""
     spec = {"groups": [{"name": "g", "columns": "V*", "scale": "z_score"}]}
 
     def nodes(columns: int, sparse: bool) -> int:
@@ -37,3 +50,22 @@ def test_bits_are_packed_by_32(bits: np.ndarray) -> None:
     assert words.shape == (len(bits), -(-bits.shape[1] // 32))
     for i in range(bits.shape[1]):
         np.testing.assert_array_equal((words[:, i // 32] >> (i % 32)) & 1, bits[:, i])
+
+
+def test_tables_agree() -> None:
+    """Of the spec, of encoders and scalers, and of the validator."""
+    assert set(Encode.model_fields) == set(ENCODERS)
+    assert {name for name, e in ENCODERS.items() if e.of_texts} == set(_CROSS_ENCODERS)
+    assert all(name == each.name for table in (ENCODERS, SCALERS) for name, each in table.items())
+    rules = [each.validation_rule for each in SCALERS.values() if each.validation_rule]
+    assert {rule.name for rule in rules if not rule.bounds} == set(RULES)
+    assert not {rule.name for rule in rules if rule.bounds} & set(RULES)
+
+
+def test_the_docs_name_it() -> None:
+    """Every one has its row in the README, and a scale its formula in docs/normalisation.md."""
+    for name in [*Encode.model_fields, *get_args(Scale)]:
+        pages = [README, *([NORMALISATION] if name in get_args(Scale) else [])]
+        for page in pages:
+            lines = page.read_text(encoding="utf-8").splitlines()
+            assert any(f"`{name}" in line for line in lines), f"{page} does not mention {name}"
