@@ -218,15 +218,10 @@ def test_commands_are_found_and_those_of_platforms_left_out(tmp_path):
     executed = execute(commands, tmp_path)
     texts = ["export A=1", "cat > x.yaml <<'EOF'\na: 1   # docker\nEOF", "cat x.yaml"]
     assert [each.command.text for each in executed][:3] == texts
-    assert [difference(e.command.shown, e.output, {}) for e in executed if e.command.shown] == [
-        "",
-        "",
-    ]
-    other = difference("done in 3 s\nmiddle\n", executed[-1].output, {})
-    assert "end" in other
-
-
-def test_a_command_that_fails_is_named_with_its_line(tmp_path):
+    shown = [each for each in executed if each.command.shown]
+    assert [difference(each.command.shown, each.output, {}) for each in shown] == ["", ""]
+    assert "end" in difference("done in 3 s\nmiddle\n", executed[-1].output, {})
+    # A command that fails is named with its line, and ends it.
     commands = page_commands("```sh\ntrue\necho out; cat missing-file\ntouch never\n```\n")
     with pytest.raises(AssertionError, match=r"(?s)line 3: echo out.*missing-file"):
         execute(commands, tmp_path)

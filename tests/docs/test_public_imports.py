@@ -28,21 +28,16 @@ def code_of_page(text: str) -> str:
 
 
 def imported(code: str) -> list[tuple[str, str]]:
-    """(module, name) of each import of the four packages in code, or in lines that hold some."""
-    try:
-        trees = [ast.parse(code)]
-    except SyntaxError:  # lines of several languages: each statement alone, brackets joined
-        found = [code[match.start() :] for match in STATEMENT.finditer(code)]
-        statements = [re.match(r"[^\n(;\"'`)]*(\([^)]*\))?", text)[0] for text in found]
-        trees = [ast.parse(statement) for statement in statements]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    pairs = [
-        (node.module, alias.name)
-        for node in nodes
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-    ]
-    pairs += [(alias.name, "") for n in nodes if isinstance(n, ast.Import) for alias in n.names]
+    """(module, name) of each import of the four packages in lines of any language."""
+    found = [code[match.start() :] for match in STATEMENT.finditer(code)]
+    # Each statement alone, lines within brackets joined.
+    texts = [re.match(r"[^\n(;\"'`)]*(\([^)]*\))?", text)[0] for text in found]
+    pairs = []
+    for node in (ast.parse(text).body[0] for text in texts):
+        if isinstance(node, ast.ImportFrom):
+            pairs += [(node.module, alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            pairs += [(alias.name, "") for alias in node.names]
     return [pair for pair in pairs if pair[0].partition(".")[0] in PACKAGES]
 
 

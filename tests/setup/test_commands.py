@@ -13,13 +13,9 @@ import yaml
 from .conftest import ROOT
 
 TARGETS = {
-    *("help", "setup", "run", "test", "test-fast", "test-flink", "test-gpu", "lint", "bench"),
-    "test-distributed",
-    "test-cluster",
-    *("test-image", "test-browser", "test-mlflow", "test-1.21"),
-    "golden",
-    "docs",
-    *("lock", "clean"),
+    *("help", "setup", "run", "test", "test-fast", "test-flink", "test-gpu", "test-distributed"),
+    *("test-cluster", "test-image", "test-browser", "test-mlflow", "test-1.21", "golden", "lint"),
+    *("docs", "bench", "lock", "clean"),
 }
 
 

@@ -17,15 +17,9 @@ from .conftest import Checkout
 
 # What builds and installs the project itself, and one package to look at.
 BUILDER = (
-    "editables",
-    "hatch-fancy-pypi-readme",
-    "hatchling",
-    "packaging",
-    "pathspec",
-    "pluggy",
-    "tomlkit",
+    *("editables", "hatch-fancy-pypi-readme", "hatchling", "packaging", "pathspec", "pluggy"),
+    *("tomlkit", "trove-classifiers", "uv", "tomli", "typing-extensions"),
 )
-BUILDER += ("trove-classifiers", "uv", "tomli", "typing-extensions")
 
 
 @pytest.fixture
@@ -79,14 +73,8 @@ def test_installs_does_nothing_follows_the_lock(small, own_environment):
     assert python_prints(small, "import iniconfig, pipeline; print(pipeline.__file__)") == str(
         small.path / "pipeline" / "__init__.py"
     )
-    site = (
-        small.venv
-        / "lib"
-        / python_prints(
-            small, "import sys; print(f'python{sys.version_info[0]}.{sys.version_info[1]}')"
-        )
-    )
-    assert list(site.glob("site-packages/pluggy/__pycache__/*.pyc")), "not byte-compiled"
+    compiled = small.venv.glob("lib/python*/site-packages/pluggy/__pycache__/*.pyc")
+    assert list(compiled), "not byte-compiled"
     assert "uv" in installed(small)
 
     # Nothing to do: says nothing, touches nothing; no PYTHON is needed, .venv knows its own.

@@ -43,12 +43,9 @@ _END = "\x1e"
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a page.
+    """A command of a page, heredoc and continued lines included, and its first line there.
 
-    Attributes:
-        text: as the shell gets it, heredoc and continued lines included.
-        shown: what the page shows as its output; "" where it shows none.
-        line: of the page.
+    `shown` is what the page shows as its output; "" where it shows none.
     """
 
     text: str
@@ -130,16 +127,10 @@ def execute(
     environment: Mapping[str, str] | None = None,
     adapt: Callable[[str], str] = lambda text: text,
 ) -> list[Executed]:
-    """Executes commands in one shell, up to the first that fails.
+    """Executes commands that need no platform in one shell, up to the first that fails.
 
-    Args:
-        commands: of a page; those that need a platform are left out.
-        folder: where the shell starts.
-        environment: variables beside this process's own.
-        adapt: changes a command before it is executed: an address, an option.
-
-    Raises:
-        AssertionError: one of them fails; with its line in the page and what it printed.
+    `adapt` changes a command before it is executed: an address, an option. A failure is an
+    AssertionError with the line in the page and what was printed.
     """
     wanted = [each for each in commands if each.is_executed]
     script = "".join(
@@ -170,10 +161,7 @@ def execute(
 def difference(shown: str, printed: str, replaced: Mapping[str, str]) -> str:
     """What is wrong with a page's output; "" where it agrees with what was printed.
 
-    Args:
-        shown: by the page.
-        printed: by the command.
-        replaced: texts of this execution, and what the page has in their place.
+    `replaced` has texts of this execution, and what the page has in their place.
     """
     for here, there in replaced.items():
         printed = printed.replace(here, there)

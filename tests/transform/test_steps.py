@@ -84,9 +84,9 @@ def unpacked(run_transform: Any) -> Any:
     return run_transform({**SPEC, "packed": False}, TRAIN, batch_size=50)
 
 
-def _size(run: Any, name: str) -> int:
+def _column(run: Any, name: str) -> Any:
     (column,) = (c for c in run.layout.columns if c.name == name)
-    return column.vocabulary_size
+    return column
 
 
 def _top(values: list[Any]) -> Any:
@@ -118,58 +118,54 @@ def test_most_frequent_is_that_of_train(run: Any, assets: Any) -> None:
 
 def test_elapsed_time_is_a_z_score_of_days_over_trains_rows(run: Any) -> None:
     """Reference: NumPy in float64; minutes count, seconds do not."""
+
+    def day(value: Any) -> float:
+        if value in (None, "no date"):
+            return NAN
+        if isinstance(value, str):
+            value = datetime.datetime.fromisoformat(f"{value}+00:00").timestamp()
+        return value // 60 / (24 * 60)
+
     for name in ["epoch", "iso"]:
-
-        def day(value: Any) -> float:
-            if value is None or value == "no date":
-                return NAN
-            seconds = (
-                value
-                if isinstance(value, int)
-                else datetime.datetime.fromisoformat(f"{value}+00:00").timestamp()
-            )
-            return seconds // 60 / (24 * 60)
-
         days = np.asarray([day(value) for value in BOTH[name]])
         train = days[:ROWS][~np.isnan(days[:ROWS])]
         expected = np.where(np.isnan(days), 0.0, (days - train.mean()) / train.std())
         found = run.column(f"{name}_elapsed")
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
-        kinds = {c.name: c.kind for c in run.layout.columns}
-        assert kinds[f"{name}_elapsed"] == "elapsed"
-        angle = np.asarray([NAN if t == "no date" else int(t[5:7]) - 1 for t in BOTH["iso"]])
-        angle *= 2 * np.pi / 12
-        for ending, wave in (("_sin", np.sin), ("_cos", np.cos)):
-            expected = np.nan_to_num(wave(angle))
-            np.testing.assert_allclose(run.column(f"iso_month{ending}"), expected, atol=1e-6)
+        assert _column(run, f"{name}_elapsed").kind == "elapsed"
+    angle = np.asarray([NAN if t == "no date" else int(t[5:7]) - 1 for t in BOTH["iso"]])
+    for ending, wave in (("_sin", np.sin), ("_cos", np.cos)):
+        expected = np.nan_to_num(wave(angle * 2 * np.pi / 12))
+        np.testing.assert_allclose(run.column(f"iso_month{ending}"), expected, atol=1e-6)
+
+
+def _ids_by_values(run: Any, name: str, *parts: list[Any]) -> dict[Any, set[int]]:
+    """Values -> the ids of a cross of them; those of rows with a missing part as None."""
+    found: dict[Any, set[int]] = {}
+    for values, id in zip(zip(*parts, strict=True), run.column(name).tolist(), strict=True):
+        found.setdefault(None if None in values or "" in values else values, set()).add(id)
+    return found
 
 
 def test_crosses(run: Any, assets: Any) -> None:
-    pairs = list(zip(BOTH["company"], BOTH["area"], strict=True))
-    ids = run.column("company_area").tolist()
-    of: dict[Any, set[int]] = {}
-    for (company, area), id in zip(pairs, ids, strict=True):
-        of.setdefault((company, area) if company and area else None, set()).add(id)
+    areas = [area or None for area in BOTH["area"]]
+    of = _ids_by_values(run, "company_area", BOTH["company"], areas)
     assert of.pop(None) == {64}
     assert all(len(found) == 1 and max(found) < 64 for found in of.values())
     assert len({min(found) for found in of.values()}) > 8  # both columns count
     listed = assets(run)["payment_area"]
     assert len(listed) == 5
-    assert _size(run, "payment_area") == 5 + 1 + 1
-    for payment, area, id in zip(
-        BOTH["payment"], BOTH["area"], run.column("payment_area").tolist(), strict=True
-    ):
+    assert _column(run, "payment_area").vocabulary_size == 5 + 1 + 1
+    of = _ids_by_values(run, "payment_area", BOTH["payment"], areas)
+    assert of.pop(None) == {6}
+    for (payment, area), ids in of.items():
         text = f"{payment}\x1f{area}"
-        known = listed.index(text) if text in listed else 5
-        assert id == (known if payment and area else 6)
-    by_bucket: dict[Any, set[int]] = {}
-    for bucket, area, id in zip(
-        run.column("lat").tolist(), BOTH["area"], run.column("lat_area").tolist(), strict=True
-    ):
-        by_bucket.setdefault((bucket, area) if bucket < 5 and area else None, set()).add(id)
-    assert by_bucket.pop(None) == {1000}
-    assert all(len(found) == 1 for found in by_bucket.values())
-    (column,) = (c for c in run.layout.columns if c.name == "lat_area")
+        assert ids == {listed.index(text) if text in listed else 5}
+    buckets = [bucket if bucket < 5 else None for bucket in run.column("lat").tolist()]
+    of = _ids_by_values(run, "lat_area", buckets, areas)
+    assert of.pop(None) == {1000}
+    assert all(len(found) == 1 for found in of.values())
+    column = _column(run, "lat_area")
     assert (column.kind, column.source, column.group) == ("hash", "lat x area", "lat_area")
 
 
@@ -197,6 +193,12 @@ def test_the_exported_signature_gives_what_was_written_bit_for_bit(run: Any, tmp
 
 
 def test_unpacked_has_the_same_columns(run: Any, unpacked: Any) -> None:
+    of_spec = [each["columns"] for each in SPEC["groups"]] + ["company x area", "payment x area"]
+    sources = dict.fromkeys(column.source for column in run.layout.columns)
+    assert [*sources] == [*of_spec, "lat x area"]
+    for name in ("packed_float", "packed_int"):
+        positions = [c.position for c in run.layout.columns if c.output == name]
+        assert positions == [*range(run.written[name].shape[1])]
     assert unpacked.layout.missing is None
     outputs = {column.output for column in unpacked.layout.columns}
     assert set(unpacked.written) == {*outputs, SPEC["passthrough"]}

@@ -195,14 +195,13 @@ def test_words_do_not_depend_on_the_locale() -> None:
         "found = words(tf.constant(['TITLE İz Iı'])).values.numpy(); "
         "print(ascii([word.decode() for word in found]))"
     )
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "LC_ALL": locale, "LANG": locale},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        for locale in ("C.UTF-8", "tr_TR.UTF-8")
-    }
-    assert found == {ascii(["title", "i\u0307z", "i\u0131"])}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    here = words(tf.constant(["TITLE İz Iı"])).values.numpy()
+    assert [word.decode() for word in here] == ["title", "i\u0307z", "i\u0131"]
+    assert done.stdout.strip() == ascii([word.decode() for word in here])
