@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from trainer_module.config import TrainerConfig
 from trainer_module.tuning.hyperparameters import (
-    _from_choice,
     _value_at,
     as_choices,
+    setting_values,
     with_hyperparameters,
     with_values,
 )
@@ -31,7 +31,7 @@ def test_any_values_come_back_from_keras_tuner_as_they_were(values):
     space.Choice("setting", as_choices(values))
     written = json.loads(json.dumps(space.get_config()))  # as TFX's Tuner writes it
     choices = written["space"][0]["config"]["values"]
-    found = [_from_choice(choice) for choice in choices]
+    found = [setting_values({"setting": choice})["setting"] for choice in choices]
     assert found == values
     # 1 == 1.0 == True for Python, not for a configuration; numbers of one list may become floats.
     numbers = {type(value) for value in values} <= {int, float}
