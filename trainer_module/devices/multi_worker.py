@@ -57,7 +57,7 @@ def multi_worker_strategy(
         )
         if devices not in _strategies:
             _strategies[devices] = _strategy(devices)
-            # A main thread that waits in a collective for a lost worker goes on: no public function
+            # A main thread that waits in a collective for a lost worker continues: no public function
             # releases it, and a collective has no timeout.
             abort = eager_context.context().abort_collective_ops
             workers.on_worker_lost(lambda message: abort(tf.errors.UNAVAILABLE, message))
