@@ -57,8 +57,8 @@ def multi_worker_strategy(
         )
         if devices not in _strategies:
             _strategies[devices] = _strategy(devices)
-            # A main thread that waits in a collective for a lost worker continues: no public function
-            # releases it, and a collective has no timeout.
+            # It releases a main thread that waits in a collective for a lost worker: there is no
+            # public function for it, and a collective has no timeout.
             abort = eager_context.context().abort_collective_ops
             workers.on_worker_lost(lambda message: abort(tf.errors.UNAVAILABLE, message))
     strategy = _strategies[devices]
