@@ -66,16 +66,16 @@ class StepSetup:
         expected_rows = given.expected_rows
         if expected_rows is not None:
             expected_rows = max(1, expected_rows // strategy.num_replicas_in_sync)
+        # "auto" is off where XLA would need the gradient of each row.
+        clips = given.clip_per_example is not None
+        jit_compile = given.jit_compile is True if clips else given.jit_compile
         self.loss_fn = loss_fn
         self.spec = WindowSpec(
             model=model,
             loss_fn=loss_fn,
             added_losses=added_losses,
             micro_batch_size=given.micro_batch_size,
-            # "auto" is off where XLA would need the gradient of each row.
-            jit_compile=given.jit_compile
-            if given.clip_per_example is None
-            else given.jit_compile is True,
+            jit_compile=jit_compile,
             expected_rows=expected_rows,
             device_kind=replica_kind(strategy),
         )

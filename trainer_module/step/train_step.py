@@ -328,7 +328,7 @@ class TrainStep:
         with self.strategy.scope():
             step = self.step.read_value()
             scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
-            if not passes.is_compiled:
+            if not passes.description.is_compiled:
                 return take(rows, step, scale)
             rows = self.strategy.run(split, args=(rows, step, scale))
             if self.strategy.num_replicas_in_sync > 1:

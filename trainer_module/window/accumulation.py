@@ -181,14 +181,9 @@ class Passes:
             size = rows if expected is None else even_size(expected, most)
         return cls(spec, description, gradients, size, plan.parallel_passes, expected)
 
-    @property
-    def is_compiled(self) -> bool:
-        """Whether XLA computes the passes."""
-        return self.description.is_compiled
-
     def split(self, batch: Batch, inputs: StepInputs) -> Batch | FullPasses:
         """Return what `sum` takes; with XLA, sum the rows of a shorter pass without it."""
-        if not self.is_compiled:
+        if not self.description.is_compiled:
             return batch
         rows, size, zeros = count_rows(*batch), self.size, self._zeros(inputs)
         known, count = present_leaves(batch)[0].shape[0], rows // size

@@ -117,7 +117,8 @@ def _is_compiled(spec: WindowSpec, batch: Batch, *, has_loops: bool, separate: b
         raise ValueError(f'jit_compile=True: {reason} jit_compile="auto" is XLA where it can be.')
     if spec.jit_compile == "auto" and reason is None:
         reason = _error_of_xla(spec, batch, separate=separate)
-    where = spec.device_kind + ", recurrent layers" * (spec.device_kind == "CPU" and has_loops)
+    what = ", recurrent layers" if spec.device_kind == "CPU" and has_loops else ""
+    where = f"{spec.device_kind}{what}"
     state = f"compiled with XLA ({where})" if reason is None else f"without XLA: {reason}"
     log_once(f"step: {state}", about=spec.model)
     return reason is None

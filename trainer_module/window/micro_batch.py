@@ -143,7 +143,8 @@ def _unknown_ids_as_nan(model: keras.Model) -> Iterator[None]:
 
         return look_up
 
-    tables = [x for x in model._flatten_layers() if isinstance(x, keras.layers.Embedding)]
+    usual = keras.layers.Embedding.call
+    tables = [x for x in model._flatten_layers() if getattr(type(x), "call", None) is usual]
     with replaced_calls((x, checked(x, x.call)) for x in tables if is_compiled_by_xla()):
         yield
 

@@ -98,7 +98,7 @@ TrainingLoop(step, (x, y), batch_size=20, epochs=3, progress=False).fit()
 """
 
 
-def test_epochs_with_a_ragged_end_need_one_compilation(tmp_path):
+def test_epochs_with_a_ragged_end_need_few_compilations(tmp_path):
     """Windows of 20, 20, 20, 20 and 13 rows, three times: 5 passes of 4, or 3 and a rest of 1."""
     counts = {}
     for more in ("", ", expected_rows=20"):
