@@ -93,15 +93,18 @@ from trainer_module import TrainStep, TrainingLoop
 keras.utils.set_random_seed(0)
 model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
 step = TrainStep(model, keras.optimizers.Adam(), "mse", micro_batch_size=4, jit_compile=True{more})
-x, y = np.ones((93, 5), "float32"), np.ones((93, 1), "float32")
-TrainingLoop(step, (x, y), batch_size=20, epochs=3, progress=False).fit()
+x, y = np.ones((744, 5), "float32"), np.ones((744, 1), "float32")
+TrainingLoop(step, (x, y), batch_size=160, epochs=3, progress=False).fit()
 """
 
 
 def test_epochs_with_a_ragged_end_need_few_compilations(tmp_path):
-    """Windows of 20, 20, 20, 20 and 13 rows, three times: 5 passes of 4, or 3 and a rest of 1."""
+    """Windows of 160, 160, 160, 160 and 104 rows, three times: 5 passes of 32, or 3 and 8 rows.
+
+    Without the expected number of rows: 40 and 26 passes of 4, in rows for 64 and 32.
+    """
     counts = {}
-    for more in ("", ", expected_rows=20"):
+    for more in ("", ", expected_rows=160"):
         folder = tmp_path / str(len(more))
         environment = {**os.environ, "XLA_FLAGS": f"--xla_dump_to={folder}"}
         subprocess.run(
@@ -109,8 +112,7 @@ def test_epochs_with_a_ragged_end_need_few_compilations(tmp_path):
         )
         modules = [p.name for p in folder.glob("*before_optimizations.txt")]
         counts[more] = sum("take" in name for name in modules)
-    # Without the expected number of rows: 8 passes for the windows of 5, and 4 for those of 3.
-    assert counts == {"": 2, ", expected_rows=20": 1}
+    assert counts == {"": 2, ", expected_rows=160": 1}
 
 
 def test_passes_divide_a_window_evenly():
