@@ -105,6 +105,60 @@ class LayoutLabel(_Record):
     positive: str | int | float | None = None
 
 
+class ImageFeature(_Record):
+    """A transformed feature of pictures: bytes per row, of uint8 `[height, width, channels]`.
+
+    Attributes:
+        name: Transformed feature, and input of a model: uint8 `[rows, height, width, channels]`.
+        source: The raw column of encoded pictures.
+        group: Group of the feature specification.
+        height: In pixels, as are the bytes of a row unless they are encoded.
+        width: In pixels.
+        channels: 1 (grey) or 3 (RGB).
+        resize: How a picture of another shape becomes this one: crop, pad or stretch.
+        store: `pixels`, or `encoded`: the bytes of the file, which the trainer decodes.
+        mean: Of each channel over all pixels of the analysis data; empty in the written file.
+        variance: Likewise, the mean of the squared distances to `mean`.
+    """
+
+    name: str
+    source: str
+    group: str
+    height: int
+    width: int
+    channels: int
+    resize: str = "crop"
+    store: str = "pixels"
+    mean: tuple[float, ...] = ()
+    variance: tuple[float, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels."""
+        return self.height, self.width, self.channels
+
+
+class TokenFeature(_Record):
+    """A transformed feature of token ids: int64, from 0 to `max_length` ids per row.
+
+    Attributes:
+        name: Transformed feature, and input of a model: int64 `[rows, length]`, where 0 is padding.
+        source: The raw column of texts.
+        group: Group of the feature specification.
+        max_length: Most ids of a row.
+        vocabulary_size: Number of ids, those of padding (0) and of unknown tokens (1) too: the rows
+            of an embedding. None in the written file for a learned vocabulary.
+        vocabulary: Asset that lists the tokens from id 2 on, one per line; None: ids of bytes.
+    """
+
+    name: str
+    source: str
+    group: str
+    max_length: int
+    vocabulary_size: int | None = None
+    vocabulary: str | None = None
+
+
 class FeatureLayout(_Record):
     """Names and positions of the transformed features.
 
@@ -116,6 +170,8 @@ class FeatureLayout(_Record):
         missing: Transformed feature that shows which values were missing, if any.
         label: What is predicted.
         weight: Transformed feature that weighs the rows.
+        images: Features of pictures, each a separate output.
+        tokens: Features of token ids, each a separate output.
         passthrough: Keys and ids for who reads the rows: no model takes them.
         features: The specification, as `FeatureSpec.model_validate` takes it.
     """
@@ -124,6 +180,8 @@ class FeatureLayout(_Record):
     missing: str | None = None
     label: LayoutLabel | None = None
     weight: str | None = None
+    images: tuple[ImageFeature, ...] = ()
+    tokens: tuple[TokenFeature, ...] = ()
     passthrough: tuple[str, ...] = ()
     features: dict[str, Any] | None = None
 
