@@ -209,44 +209,53 @@ class Passes:
         return FullPasses(with_leaves(zeros, rest), map_present(padded, batch), count)
 
     def sum(self, rows: Batch | FullPasses, inputs: StepInputs) -> GradientSum:
-        """Return the sums over one replica's rows of a window, from its rows or from `split`."""
-        zeros = self._zeros(inputs)
-
-        def loop(passes: FullPasses) -> GradientSum:
-            # A static number of rows, so that the shapes in the loop are constants.
-            def turn(k: tf.Tensor, flat: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-                part = _rows_from(passes.batch, k * self.size, self.size)
-                total = self._add_pass(with_leaves(zeros, flat), k, part, self.size, inputs)
-                return k + 1, present_leaves(total)
-
-            _, flat = tf.while_loop(
-                lambda k, _: k < passes.count,
-                turn,
-                (tf.constant(0), present_leaves(passes.rest)),
-                parallel_iterations=self.parallel,
-            )
-            return with_leaves(zeros, flat)
-
+        """Return the sums over one replica's rows of a window."""
         if isinstance(rows, FullPasses):
-            with phase_scope("compiled"):
-                return tf.function(loop, jit_compile=True, autograph=False)(rows)
-        number, known = count_rows(*rows), present_leaves(rows)[0].shape[0]
+            return self._with_xla(rows, inputs)
+        return self._sum(rows, inputs)
 
-        def several_passes() -> GradientSum:
-            rest = self._rest(rows, number, zeros, inputs)
-            return loop(FullPasses(rest, rows, number // self.size))
+    def _with_xla(self, passes: FullPasses, inputs: StepInputs) -> GradientSum:
+        def sums(leaves: list[tf.Tensor], count: tf.Tensor) -> list[tf.Tensor]:
+            rest, batch, _ = with_leaves(passes, [*leaves, count])
 
-        def one_pass() -> GradientSum:
-            return self._add_pass(zeros, 0, rows, number, inputs, is_only=True)
+            def add(k: Index, total: GradientSum) -> GradientSum:
+                part = _rows_from(batch, k * self.size, self.size)
+                return self._plus(total, k, part, self.size, inputs)
 
-        if known is not None and 0 < known <= self.size:
-            return one_pass()
-        if self.expected_rows is None or self.expected_rows > self.size:
-            return several_passes()
-        is_one = tf.logical_and(number > 0, number <= self.size)
-        return _choose(is_one, one_pass, _one_operation(several_passes))
+            return present_leaves(_loop(count, add, rest, parallel_passes=1))
 
-    def _add_pass(
+        *leaves, count = present_leaves(passes)
+        with phase_scope("compiled"):
+            compiled = tf.function(sums, jit_compile=True, autograph=False)
+            return with_leaves(passes.rest, compiled(leaves, count))
+
+    def _sum(self, batch: Batch, inputs: StepInputs) -> GradientSum:
+        zeros = self._zeros(inputs)
+        rows, size = count_rows(*batch), self.size
+        full = rows // size
+
+        def many_passes() -> GradientSum:
+            # A static number of rows, so that the shapes in the loop are constants.
+            def add(k: Index, total: GradientSum) -> GradientSum:
+                part = _rows_from(batch, k * size, size)
+                return self._plus(total, k, part, size, inputs)
+
+            total = self._add_rest(batch, rows, zeros, inputs)
+            return _loop(full, add, total, parallel_passes=self.parallel)
+
+        def one_pass() -> list[tf.Tensor]:
+            return present_leaves(self._plus(zeros, 0, batch, rows, inputs, is_only=True))
+
+        known = present_leaves(batch)[0].shape[0]
+        if known is not None and 0 < known <= size:
+            return with_leaves(zeros, one_pass())
+        if self.expected_rows is None or self.expected_rows > size:
+            return many_passes()
+        is_one = tf.logical_and(rows > 0, rows <= size)
+        otherwise = _one_operation(lambda: present_leaves(many_passes()))
+        return with_leaves(zeros, tf.cond(is_one, one_pass, otherwise))
+
+    def _plus(
         self,
         total: GradientSum,
         index: Index,
@@ -259,29 +268,29 @@ class Passes:
         """Return the sums of a pass added to a total, which is zero if it is the only pass."""
         at = inputs._replace(random_position=(*inputs.random_position, index))
         with phase_scope("forward"):
-            sums = self.gradients(self.spec, part, at, separate=self.description.separate)
+            sums = self.gradients(self.spec, Batch(*part), at, separate=self.description.separate)
         with phase_scope("backward"):
             if is_only:
                 sums = _with_tables(sums, total)
             return _add(total, sums, rows, self.spec, inputs.measures_noise)
 
-    def _rest(
-        self, batch: Batch, rows: tf.Tensor, zeros: GradientSum, inputs: StepInputs
+    def _add_rest(
+        self, batch: Batch, rows: tf.Tensor, total: GradientSum, inputs: StepInputs
     ) -> GradientSum:
-        """Return the sums of the rows that are left behind the passes of equal size."""
+        """Add the rows that are left behind the passes of equal size, if any."""
         full = rows // self.size
 
-        def rest() -> GradientSum:
+        def add(_: Index, total: GradientSum) -> GradientSum:
             part = _rows_from(batch, full * self.size)
-            return self._add_pass(zeros, full, part, rows - full * self.size, inputs)
+            return self._plus(total, full, part, rows - full * self.size, inputs)
 
-        return _choose(rows % self.size > 0, _one_operation(rest), lambda: zeros)
+        return _loop(tf.cast(rows % self.size > 0, tf.int32), add, total, parallel_passes=1)
 
     def _zeros(self, inputs: StepInputs) -> GradientSum:
         return _zeros(self.spec, self.description, inputs)
 
 
-def _one_operation(function: Callable[[], GradientSum]) -> Callable[[], GradientSum]:
+def _one_operation(function: Callable[[], list[tf.Tensor]]) -> Callable[[], list[tf.Tensor]]:
     """Return a branch as one operation: the executor visits each operation of an inlined one."""
     return tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
 
@@ -322,6 +331,27 @@ def _zeros(spec: WindowSpec, description: Description, inputs: StepInputs) -> Gr
         added_rows=None if has_added is None else scalar,
         squares=None if inputs.measures_noise is None else tf.zeros([2], scalar.dtype),
     )
+
+
+def _loop(
+    count: tf.Tensor,
+    body: Callable[[Index, GradientSum], GradientSum],
+    total: GradientSum,
+    *,
+    parallel_passes: int,
+) -> GradientSum:
+    """Run `total = body(k, total)` for k < count in a graph loop."""
+
+    def step(k: tf.Tensor, flat: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        return k + 1, present_leaves(body(k, with_leaves(total, flat)))
+
+    _, flat = tf.while_loop(
+        lambda k, _: k < count,
+        step,
+        (tf.constant(0), present_leaves(total)),
+        parallel_iterations=parallel_passes,
+    )
+    return with_leaves(total, flat)
 
 
 def _add(
