@@ -32,7 +32,7 @@ from pipeline.report.run_warnings import column_cautions
 from pipeline.report.split_statistics import read_statistics
 from pipeline.report.summary_file import write_summary
 from pipeline.report.tables import short
-from pipeline.run.artifact_check import check_artifacts, keys_without_places, record_artifacts
+from pipeline.run.artifact_check import check_artifacts, record_artifacts
 from pipeline.run.folder_lock import AlreadyRunning, exclusive_run
 from pipeline.run.process import absl_to_stderr, interrupts_kept, logs_to
 from pipeline.run.run_end import RunOutcome, keep_record, show_next_steps
@@ -121,15 +121,16 @@ def _run(
     state, console = RunState([]), consoles.progress
     keep = functools.partial(_keep, config, consoles, started=started)
     try:
-        with views.waiting("loading TFX and checking the configuration", console):
-            # Of the trainings that a search may try, one that measures memory demands the most.
-            auto = (one for one in config.trainings if one.micro_batch_size == "auto")
-            prepare_process(next(auto, config.training))
-            register_file_systems(config.model_dump_json(exclude={"cluster"}))
-            preflight.check(config)
-            runner, pipeline = _prepare(config)
-            corrections = check_artifacts(config.output.folder, config.metadata_path)
-            _keep_imported_objects()
+        if console.is_terminal:
+            views.print_text(console, "Loading TFX and checking the configuration ...")
+        # Of the trainings that a search may try, one that measures memory demands the most.
+        auto = (one for one in config.trainings if one.micro_batch_size == "auto")
+        prepare_process(next(auto, config.training))
+        register_file_systems(config.model_dump_json(exclude={"cluster"}))
+        preflight.check(config)
+        runner, pipeline = _prepare(config)
+        corrections = check_artifacts(config.output.folder, config.metadata_path)
+        _keep_imported_objects()
         for sentence in corrections:
             logging.getLogger("absl").warning("Note: %s.", sentence)
             views.print_text(consoles.warnings, f"Note: {sentence}.")
@@ -137,11 +138,7 @@ def _run(
         handler = ProgressHandler(state, row_counts=_row_counts(config), cautions=_cautions(config))
         logging.getLogger("absl").addHandler(handler)
         try:
-            with (
-                views.view(state, console, plain=False),
-                interrupts_kept(),
-                keys_without_places(config.output.folder),
-            ):
+            with views.ProgressLines(state, console), interrupts_kept():
                 runner.run(pipeline)
         except BaseException as error:
             state.stop("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")

@@ -64,7 +64,6 @@ def test_the_yaml_is_whole_and_asks_for_more_than_a_constant(
     assert config.evaluation.judged_by(kind) == judged_by
     assert config.data.path == str(table)
     assert config.training.early_stopping is not None
-    frame = pd.read_csv(table)
     text = written.path.read_text()
     if kind == "binary":
         assert config.label.positive == "yes"

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from pipeline.report.console import Consoles, LiveView, PlainView, print_text
+from pipeline.report.console import Consoles, ProgressLines, print_text
 from pipeline.report.progress import RunState
 from trainer_module.common.progress import RowsProcessed, TrainingStep
 
@@ -26,7 +26,6 @@ def terminal(width: int, height: int = 50) -> Console:
 
 
 def shown(console: Console) -> str:
-    """Return the text; each frame of a live view begins on a new line."""
     text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     return CONTROL.sub("", text.replace("\r", "\n"))
 
@@ -51,39 +50,12 @@ def test_sentences_break_between_words_on_a_terminal(width: int) -> None:
     assert lines[-1] == "  indented"
 
 
-def run_of(names: tuple[str, ...] = ("ArrowExampleGen", "NormalizationValidator", "Trainer")):
-    """The state of a run whose second node has run for 2 s."""
-    state = RunState.of(names)
-    state.start(names[0])
-    state.finish(names[0])
-    state.start(names[1])
-    node = state.node(names[1])
-    assert node is not None
-    node.started -= 2.0
-    return state
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_live_table(width: int) -> None:
-    state, console = run_of(), terminal(width)
-    with LiveView(state, console) as live:
-        state.nodes[1].rows = 4000
-        state.report(RowsProcessed(1500))
-        console.print(live._render())
-    text = shown(console)
-    assert_fits(text, width)
-    assert "✓" in text
-    if width > 40:  # in a narrow terminal the words of a row's cells are folded
-        assert "1,500 of 4,000 rows" in " ".join(text.split())
-        assert "s left" in " ".join(text.split())
-
-
 def test_lines_in_a_pipe_come_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps and rows alike, of all nodes together."""
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     state, console = RunState.of(["Transform", "Trainer"]), Console(file=io.StringIO(), width=40)
-    with PlainView(state, console):
+    with ProgressLines(state, console):
         state.start("Transform")
         for _ in range(11):
             now[0] += 1.0
