@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import re
 import time
 from typing import NamedTuple
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -50,30 +48,8 @@ class Consoles(NamedTuple):
 
 
 def print_text(console: Console, text: str | Text) -> None:
-    """Print a text: wrapped between words on a terminal, else without line breaks of ours.
-
-    A path that is wider than the terminal stays whole, so that it can be copied.
-    """
-    shown = Text(text) if isinstance(text, str) else text
-    if console.is_terminal:
-        lines = []
-        for line in shown.split("\n", allow_blank=True):
-            lines += line.divide(_line_breaks(line.plain, console.width))
-        for line in lines:
-            line.rstrip()
-        shown = Text("\n").join(lines)
-    console.print(shown, highlight=False, soft_wrap=True)
-
-
-def _line_breaks(line: str, width: int) -> list[int]:
-    """Return where to break a line between words; rich would also break words, such as paths."""
-    breaks, column = [], 0
-    for word in re.finditer(r"^\s*\S+\s*|\S+\s*", line):
-        if column and column + cell_len(word.group().rstrip()) > width:
-            breaks.append(word.start())
-            column = 0
-        column += cell_len(word.group())
-    return breaks
+    """Print a text without line breaks of ours, so that a path in it can be copied."""
+    console.print(text, highlight=False, soft_wrap=True)
 
 
 class ProgressLines:

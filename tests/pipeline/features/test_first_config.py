@@ -93,7 +93,6 @@ def test_small_whole_numbers_are_judged_by_squared_errors(tmp_path):
     assert "kind: multiclass" in note
     text = written.path.read_text()
     assert f"# {note}" in text
-    assert f"The mean {goals.mean():.4g} has an RMSE of {goals.std():.4g}." in text
     config = load_config(written.path)
     assert config.evaluation.judged_by("regression") == "root_mean_squared_error"
     assert config.training.label_scale == "z_score"
