@@ -93,10 +93,6 @@ def _apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
     packed = _pack(spec, all_output_columns(spec, groups), blocks)
     passed = {name: columns[name] for name in spec.passthrough}
     outputs: dict[str, ColumnTensor] = {**packed.outputs, **passed}
-    for each in separate:
-        outputs[each.feature.name] = each.values
-        compat.set_int_domain(each.values.values, each.ids)
-
     label = None
     if spec.label is not None:
         target = label_output(columns, spec.label)
@@ -113,6 +109,15 @@ def _apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
         )
     if spec.weight is not None:
         outputs[spec.weight] = weight_output(columns, spec.weight)
+    for each in separate:
+        name = each.feature.name
+        if name in outputs:
+            raise ValueError(
+                f"column {each.feature.source!r} becomes the feature {name!r}, and another output "
+                "has this name; rename the column"
+            )
+        outputs[name] = each.values
+        compat.set_int_domain(each.values.values, each.ids)
 
     layout = FeatureLayout(
         columns=packed.columns,

@@ -1,7 +1,8 @@
 """Read Parquet files as blocks of features, without a Python object per row.
 
 A column holds one feature. It is a number or bytes per row, or a list of as many values as the
-feature has in a row, at most as many for a `PaddedFeature`. `pyarrow` is needed only here, and comes with TFX.
+feature has in a row, at most as many for a `PaddedFeature`. `pyarrow` is needed only here, and
+comes with TFX.
 """
 
 from __future__ import annotations
@@ -428,7 +429,8 @@ def _read_rows(
 @functools.lru_cache(maxsize=64)
 def _columns(text: bytes) -> tuple[_Column, ...]:
     return tuple(
-        _Column(name, dtype, tuple(shape), padded) for name, dtype, shape, padded in json.loads(text)
+        _Column(name, dtype, tuple(shape), padded)
+        for name, dtype, shape, padded in json.loads(text)
     )
 
 

@@ -33,9 +33,9 @@ def default_model(context: ModelContext) -> keras.Model:
     for name, feature in context.feature_spec.items():
         if None in feature.shape:
             raise ValueError(
-                f"transformed feature {name!r} is a sequence of token ids, which trainer.model.kind="
-                "'mlp' does not take: use kind: transformer, or encode: text in place of encode: "
-                "tokens."
+                f"transformed feature {name!r} is a sequence of token ids, which "
+                "trainer.model.kind='mlp' does not take: use kind: transformer, or encode: text in "
+                "place of encode: tokens."
             )
         width = math.prod(feature.shape)
         if feature.dtype.is_floating:

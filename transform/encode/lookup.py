@@ -138,7 +138,9 @@ def lower_case(texts: tf.Tensor) -> tf.Tensor:
 
 def words(texts: tf.Tensor, *, lowercase: bool = True) -> tf.RaggedTensor:
     """Return words of texts `[batch]`; string `[batch, (words)]`."""
-    texts = lower_case(texts) if lowercase else tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+    texts = (
+        lower_case(texts) if lowercase else tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+    )
     spaced = tf.strings.regex_replace(texts, _NO_WORD, " ")
     return tf.strings.split(tf.strings.regex_replace(spaced, _SINGLE_CHARACTER_WORD, r" \1 "))
 

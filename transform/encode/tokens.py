@@ -1,11 +1,12 @@
-"""encode: tokens. A text as the sequence of its token ids, one feature of variable length per column.
+"""encode: tokens. A text as the sequence of its token ids: a feature of variable length.
 
     id 0            padding, which no row holds: the trainer fills up short rows with it
     id 1            a word that the vocabulary lacks
     id 2, 3, ...    known words by falling frequency; with `split: bytes`, the byte's value + 2
 
 A row holds its first `max_length` tokens. The vocabulary counts these tokens of the analysis data.
-A missing text has no tokens.
+A missing text has no tokens. The feature has the column's name, with `_` for what TensorFlow does
+not take in the name of an input.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ def _apply(inputs: Inputs, members: Members) -> list[Separate]:
     groups = [each.group.name for each in members.resolved for _ in each.columns]
     found = []
     for i, (name, option) in enumerate(zip(members.names, members.options, strict=True)):
-        if option.split == "bytes":
-            ids, size, file = _byte_ids(texts[:, i], option), RESERVED_TOKENS + _BYTES, None
-        else:
-            file = inputs.files[name]
+        file, is_learned = inputs.files[name], option.split == "words"
+        if is_learned:
             ids, size = _word_ids(texts[:, i], option, file)
+        else:
+            ids, size = _byte_ids(texts[:, i], option), _BYTES + RESERVED_TOKENS
         feature = TokenFeature(
-            name=name,
+            name=file,
             source=name,
             group=groups[i],
             max_length=option.max_length,
-            vocabulary_size=None if file else _BYTES + RESERVED_TOKENS,
-            vocabulary=file,
+            vocabulary_size=None if is_learned else size,
+            vocabulary=file if is_learned else None,
         )
         found.append(Separate(ids.to_sparse(), feature, size))
     return found
@@ -53,7 +54,7 @@ def _byte_ids(texts: tf.Tensor, option: Tokens) -> tf.RaggedTensor:
     if option.lowercase:
         texts = lower_case(texts)
     found = tf.strings.bytes_split(tf.strings.substr(texts, 0, option.max_length))
-    values = tf.squeeze(tf.io.decode_raw(found.values, tf.uint8), axis=1)
+    values = tf.reshape(tf.io.decode_raw(found.values, tf.uint8), [-1])
     return found.with_values(tf.cast(values, tf.int64) + RESERVED_TOKENS)
 
 

@@ -92,9 +92,6 @@ def check_output_names(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> No
         elif column.name != column.source:
             role = f"made by {column.kind} of {column.source!r}"
         targets.append((column.name, role))
-    for resolved in groups:
-        if not output_columns(resolved):  # not packed: the output has the column's name
-            targets += [(name, f"in group {resolved.group.name!r}") for name in resolved.columns]
     for name, role in targets:
         if name in owner:
             raise ValueError(

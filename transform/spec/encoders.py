@@ -293,7 +293,11 @@ class Tokens(Options):
     lowercase: bool = Field(default=True, description="lower-case the text before it is split")
 
 
-_WITHOUT_OPTIONS = ("vocabulary", "text", "tokens")  # encoders whose name alone is enough: encode: text
+_WITHOUT_OPTIONS = (
+    "vocabulary",
+    "text",
+    "tokens",
+)  # encoders whose name alone is enough: encode: text
 
 
 def _allow_names(schema: dict[str, Any]) -> None:
