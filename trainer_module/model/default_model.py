@@ -31,12 +31,6 @@ def default_model(context: ModelContext) -> keras.Model:
     bags = text_bags(context.layout)
     flat: dict[str, keras.KerasTensor] = {}
     for name, feature in context.feature_spec.items():
-        if None in feature.shape:
-            raise ValueError(
-                f"transformed feature {name!r} is a sequence of token ids, which "
-                "trainer.model.kind='mlp' does not take: use kind: transformer, or encode: text in "
-                "place of encode: tokens."
-            )
         width = math.prod(feature.shape)
         if feature.dtype.is_floating:
             tensor = keras.Input(feature.shape, name=name, dtype="float32")
