@@ -44,12 +44,19 @@ from components.arrow_example_gen.columns import (
     Rows,
     Table,
     are_usable,
-    as_lists,
     as_batch,
+    as_lists,
     list_type,
 )
 from components.arrow_example_gen.csv_options import CsvOptions
-from components.arrow_example_gen.images import Images, ImageTable, images_of, list_images
+from components.arrow_example_gen.images import (
+    SHOWN_SKIPPED,
+    SKIPPED,
+    Images,
+    ImageTable,
+    images_of,
+    list_images,
+)
 from components.arrow_example_gen.spans import (
     SEPARATOR,
     Span,
@@ -103,20 +110,16 @@ class Executor(BaseBeamExecutor):
             if images.on_damage == "skip":
                 all_skipped: Any = skipped | "AllSkipped" >> beam.Flatten()
                 first = all_skipped | "First" >> beam.combiners.Top.Smallest(SHOWN_SKIPPED)
-                count = all_skipped | "Number" >> beam.combiners.Count.Globally()
+                number = all_skipped | "Number" >> beam.combiners.Count.Globally()
                 file = os.path.join(examples.uri, SKIPPED)
-                _ = first | "WriteSkipped" >> beam.Map(_write_skipped, AsSingleton(count), file)
+                _ = first | "WriteSkipped" >> beam.Map(_write_skipped, AsSingleton(number), file)
 
 
-SKIPPED, SHOWN_SKIPPED = "skipped.json", 10
-"""File in an Examples artifact: how many images were left out, and what is wrong with some."""
-
-
-def _write_skipped(first: list[str], count: int, file: str) -> None:
-    if count:
-        logging.warning("ArrowExampleGen: %d images are left out: %s ...", count, "; ".join(first))
+def _write_skipped(first: list[str], number: int, file: str) -> None:
+    if number:
+        logging.warning("ArrowExampleGen: %d images are left out: %s", number, "; ".join(first))
     with fileio.open(file, "w") as stream:
-        stream.write(json.dumps({"count": count, "first": first}))
+        stream.write(json.dumps({"number": number, "first": first}))
 
 
 def _configured(exec_properties: Mapping[str, Any]) -> tuple[_Message, _Message]:

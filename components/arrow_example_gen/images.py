@@ -35,6 +35,9 @@ IMAGE, LABEL, PATH = "image", "label", "path"
 KINDS: Mapping[str, Kind | None] = {IMAGE: "string", LABEL: "string", PATH: "string"}
 """The columns of a folder of images."""
 
+SKIPPED, SHOWN_SKIPPED = "skipped.json", 10
+"""File in an Examples artifact: the number of images that were left out, and the first errors."""
+
 _PART_FILES = 128  # an element of Beam costs as much as reading some small files
 _BLOCK_BYTES = 2**22
 _PNG = b"\x89PNG\r\n\x1a\n"

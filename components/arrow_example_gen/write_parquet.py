@@ -96,7 +96,8 @@ class _RowGroups(beam.DoFn):
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
         if self._rows and (
-            self._rows + batch.num_rows > _GROUP_ROWS or self._bytes + batch.nbytes > self._most_bytes
+            self._rows + batch.num_rows > _GROUP_ROWS
+            or self._bytes + batch.nbytes > self._most_bytes
         ):
             yield self._joined()
         if batch.num_rows or not self._held:

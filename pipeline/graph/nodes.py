@@ -182,6 +182,7 @@ def _trainer(context: GraphContext):
     from components import create_trainer
 
     config = context.config
+    images = list(config.image_columns)
     best = None
     if NodeName.TUNER in context.nodes:
         best = context.output(NodeName.TUNER, "best_hyperparameters")
@@ -196,7 +197,7 @@ def _trainer(context: GraphContext):
             "version": 1,
             "source": config.data.source,
             "csv": config.data.csv.model_dump(mode="json") if config.data.source == "csv" else None,
-            **({"files": config.data.files} if config.data.files else {}),
+            **({"images": images, "files": config.data.files} if images else {}),
         },
     )
 
