@@ -193,11 +193,10 @@ class Passes:
         """Return what `sum` takes; with XLA, sum the rows of a shorter pass without it."""
         if not self.description.is_compiled:
             return batch
-        rows, size, zeros = count_rows(*batch), self.size, self._zeros(inputs)
-        known, count = present_leaves(batch)[0].shape[0], rows // size
+        rows, size, known = count_rows(*batch), self.size, present_leaves(batch)[0].shape[0]
+        count, rest = rows // size, self._rest(batch, rows, self._zeros(inputs), inputs)
         if known is not None and known % size == 0:
-            return FullPasses(zeros, batch, count)
-        rest = self._rest(batch, rows, zeros, inputs)
+            return FullPasses(rest, batch, count)
         # As many passes as expected, or a power of two: in a window of fewer, zeros follow its
         # rows, which no pass reads.
         powers = tf.constant([2**i for i in range(31)])
@@ -283,7 +282,9 @@ class Passes:
         self, batch: Batch, rows: tf.Tensor, zeros: GradientSum, inputs: StepInputs
     ) -> GradientSum:
         """Return the sums of the rows that are left behind the passes of equal size."""
-        full = rows // self.size
+        known, full = present_leaves(batch)[0].shape[0], rows // self.size
+        if known is not None and known % self.size == 0:
+            return zeros
 
         def rest() -> GradientSum:
             part = _rows_from(batch, full * self.size)
