@@ -152,7 +152,7 @@ def _check_names(options: CsvOptions, columns: Sequence[str]) -> None:
     """Raise if options name a column that the data lack, because they would have no effect."""
     from shared_core.nearest import nearest_column
 
-    for key in ("text", "missing_in", "formatted"):
+    for key in ("text", "missing_in"):
         for name in getattr(options, key):
             if name not in columns:
                 raise ConfigError(

@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -31,21 +31,12 @@ if TYPE_CHECKING:
 
     from components import CsvOptions
     from components.arrow_example_gen.columns import Kind, Table
-    from components.arrow_example_gen.csv_types import NumberTexts
     from components.arrow_example_gen.parquet import ParquetTable
 
 
 _T = TypeVar("_T")
 _BATCH_ROWS = 1024
 _STANDARD_INPUT = "-"
-
-
-def _number_texts(options: CsvOptions | None = None) -> NumberTexts:
-    from components.arrow_example_gen.csv_types import NumberTexts
-
-    return (
-        NumberTexts() if options is None else NumberTexts(options.decimal or ".", options.formatted)
-    )
 
 
 @dataclass
@@ -59,14 +50,14 @@ class InputRows:
         unreadable: Rows that were skipped.
         why_unreadable: What is wrong with them.
         needed: Columns that a model reads, with their kinds; set this before the first batch.
-        texts: How texts write numbers.
+        decimal: The mark in numbers of texts.
         place: Returns `, line 17` for a column and the text of a cell in it; "" if unknown.
     """
 
     path: str
     columns: Sequence[str]
     batches: Iterator[pa.RecordBatch]
-    texts: NumberTexts = field(default_factory=_number_texts)
+    decimal: str = "."
     place: Callable[[str, str], str] = field(default=lambda _column, _text: "")
     unreadable: list[str] = field(default_factory=list)
     why_unreadable: str = "with more or fewer cells than the header"
@@ -118,7 +109,7 @@ def open_rows(
         rows = _open_parquet(files, shown, kind)
     else:
         rows = _open_tfrecord(files[0], shown, skip=skip)
-    rows.texts = _number_texts(options)
+    rows.decimal = options.decimal or "."
     rows.batches = (_mask_missing(batch, rows.needed, options) for batch in rows.batches)
     return rows
 
@@ -178,11 +169,10 @@ def _open_csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> Inp
 
     rows = _table_rows(table, table.columns, file, shown, skip=skip)
     first = next(_table_rows(table, table.columns, file, shown, skip=skip).batches, None)
-    rows.texts, rows.place = _number_texts(options), place
+    rows.decimal, rows.place = options.decimal or ".", place
     if first is not None:
         delimiter = table.headers[str(file)].delimiter
-        decimal = csv_types.decimal_of(csv_types.count(first), options, delimiter)
-        rows.texts = replace(rows.texts, decimal=decimal)
+        rows.decimal = csv_types.decimal_of(csv_types.count(first), options, delimiter)
     return rows
 
 
@@ -273,7 +263,7 @@ def cell_reading(
             )
         return options
     explicit = {} if given is None else {n: getattr(given, n) for n in given.model_fields_set}
-    for name in ("missing", "missing_in", "formatted", "decimal"):
+    for name in ("missing", "missing_in", "decimal"):
         before = getattr(trained, name)
         if before is not None and explicit.get(name, before) != before:
             _print(
@@ -331,8 +321,6 @@ def _is_utf8(file: str) -> bool:
 
 
 def _text(value: Any) -> str:
-    if hasattr(value, "model_dump"):
-        return _text(value.model_dump(exclude_defaults=True))
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name}: {_text(each)}" for name, each in value.items()) + "}"
     return repr(list(value)) if isinstance(value, tuple) else repr(value)

@@ -163,7 +163,7 @@ def _batches(
             ],
             wanted,
         )
-        predictions, wrong = predictor(filled, rows.texts)
+        predictions, wrong = predictor(filled, rows.decimal)
         if wrong:
             if on_error == "fail":
                 raise ConfigError(_error_message(wrong[0], rows, start))
