@@ -9,6 +9,8 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from shared_core.feature_layout import ImageFeature
+
 if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
@@ -49,6 +51,13 @@ class Block(NamedTuple):
     missing: tf.Tensor  # bool [batch, n]: of the sources
     sizes: tuple[IdCount | None, ...]  # None for floats
     entries: tuple[Entry | None, ...] | None = None  # None: no column has one
+
+
+class Separate(NamedTuple):
+    """An output that is packed with no other."""
+
+    feature: ImageFeature
+    values: tf.Tensor  # [batch], as the layout's feature says
 
 
 def take_columns(stacked: tf.Tensor, wanted: Sequence[int]) -> tf.Tensor:

@@ -18,10 +18,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from shared_core.feature_layout import Column, FeatureLayout
+from shared_core.feature_layout import Column, FeatureLayout, ImageFeature
+from shared_core.fitted import Fitted, fitted_numbers
 from shared_core.run_warning import LABEL_STEPS, RunWarning, coarse_float32
 from transform.analyzers.counts import COUNTS, EXAMPLES, MOST_FREQUENT, DateCounts
-from transform.analyzers.fitted import Fitted, FittedColumn, fitted_numbers
+from transform.analyzers.fitted import FittedColumn
 from transform.analyzers.moments import STATISTICS, FittedStatistics
 from transform.analyzers.quantiles import ORDER, OrderStatistics
 from transform.block import LARGEST, Explanation, tf
@@ -34,6 +35,8 @@ from transform.scale.table import FUNCTIONS, SCALERS
 from transform.spec.encoders import Encode
 from transform.spec.features import FeatureSpec
 from transform.spec.group import Group
+
+_Output = Column | ImageFeature
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,8 @@ def column_chains(uri: str) -> list[Chain]:
     fitted = _fitted_columns(uri)
     groups = {group.name: group for group in spec.groups}
     crosses = {cross.name: cross for cross in spec.crosses}
-    outputs: dict[tuple[str, str], list[Column]] = {}
-    for column in layout.columns:
+    outputs: dict[tuple[str, str], list[_Output]] = {}
+    for column in (*layout.columns, *layout.images):
         outputs.setdefault((column.group, column.source), []).append(column)
     chains = []
     for (owner, source), columns in outputs.items():
@@ -109,7 +112,7 @@ def column_chains(uri: str) -> list[Chain]:
     return chains
 
 
-def _steps(group: Group, columns: list[Column], fitted: FittedColumn) -> tuple[ChainStep, ...]:
+def _steps(group: Group, columns: list[_Output], fitted: FittedColumn) -> tuple[ChainStep, ...]:
     steps = []
     if group.clip is not None:
         steps.append(_clip_step(group, fitted))
@@ -154,7 +157,7 @@ def _own_unit(value: Any, group: Group) -> Any:
         return _plain(FUNCTIONS[group.first].inverse(plain))
 
 
-def _encode_step(encode: Encode, columns: list[Column], fitted: FittedColumn) -> ChainStep:
+def _encode_step(encode: Encode, columns: list[_Output], fitted: FittedColumn) -> ChainStep:
     numbers = encode.option.model_dump(mode="json", exclude_none=True)
     learned = ENCODERS[encode.kind].explain(encode.option, columns, fitted)
     return ChainStep("encode", encode.kind, {**numbers, **_plain(learned)})

@@ -33,6 +33,7 @@ def unsized_ids(data: TransformedData) -> list[str]:
     sized = set(_domains(data.transform_output))
     if data.layout is not None:
         sized |= {column.output for column in data.layout.columns}
+        sized |= {image.name for image in data.layout.images}
     return [
         name
         for name, feature in data.train.feature_spec.items()

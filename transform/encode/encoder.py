@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from shared_core.feature_layout import Column
 from transform.analyzers.fitted import FittedColumn
-from transform.block import Block, Columns, Explanation, IdCount, tf
+from transform.block import Block, Columns, Explanation, IdCount, Separate, tf
 from transform.columns.inputs import DenseColumns
 from transform.spec.common import ColumnType, SeenTypes
 from transform.spec.group import ResolvedGroup
@@ -108,8 +108,8 @@ class Encoder:
         names_file: Whether its columns may learn vocabularies, which are files.
         of_texts: Ids of texts `[batch]` and their number, from (texts, options, file of the
             vocabulary); None where the encoder cannot encode a cross.
-        explain: What to say of a column beside its options, from (options, its outputs, what was
-            fitted).
+        explain: What to say of a column beside its options, from (options, its outputs in the
+            layout, what was fitted).
         is_aspect: Whether an output is one aspect of its column, and rightly constant where the
             column is not: no row has this value, all dates are of one year.
     """
@@ -117,13 +117,13 @@ class Encoder:
     name: str
     takes: Mapping[ColumnType, str]
     reads: Literal["numbers", "texts", "own type", "lists"]
-    apply: Callable[[Inputs, Members], list[Block]]
+    apply: Callable[[Inputs, Members], Sequence[Block | Separate]]
     endings: Callable[[_EncoderOptions], list[str]] = lambda option: [""]
     kind_of: Callable[[_EncoderOptions, str], str] | None = None
     has_indicator: bool = False
     names_file: bool = False
     of_texts: Callable[[tf.Tensor, _EncoderOptions, str], tuple[tf.Tensor, IdCount]] | None = None
-    explain: Callable[[_EncoderOptions, Sequence[Column], FittedColumn], Explanation] = (
+    explain: Callable[[_EncoderOptions, Sequence[Any], FittedColumn], Explanation] = (
         number_of_ids
     )
     is_aspect: bool = False
