@@ -18,6 +18,7 @@ from transform.block import tf
 
 PRESENT = "present"  # what the number of rows with a value is kept as
 
+
 @dataclass(frozen=True)
 class FittedColumn:
     """Numbers of one column; None, or not there, where its steps asked for none.
@@ -67,4 +68,3 @@ def _write(op: tf.Operation, attribute: str, words: Sequence[str]) -> None:
 
     encoded = attr_value_pb2.AttrValue.ListValue(s=[word.encode() for word in words])
     op._set_attr(attribute, attr_value_pb2.AttrValue(list=encoded))
-

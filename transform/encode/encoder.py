@@ -123,7 +123,5 @@ class Encoder:
     has_indicator: bool = False
     names_file: bool = False
     of_texts: Callable[[tf.Tensor, _EncoderOptions, str], tuple[tf.Tensor, IdCount]] | None = None
-    explain: Callable[[_EncoderOptions, Sequence[Any], FittedColumn], Explanation] = (
-        number_of_ids
-    )
+    explain: Callable[[_EncoderOptions, Sequence[Any], FittedColumn], Explanation] = number_of_ids
     is_aspect: bool = False
