@@ -1,11 +1,11 @@
-"""Pictures in a graph: encoded bytes become pixels of one shape, in Transform, training and serving.
+"""Pictures in a graph: files become pixels of one shape, in Transform, training and serving.
 
 Loads no TensorFlow when it is imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from shared_core.feature_layout import ImageFeature
@@ -30,11 +30,26 @@ def decode_image(encoded: tf.Tensor, image: ImageFeature) -> tf.Tensor:
     """
     import tensorflow as tf
 
-    pixels = tf.io.decode_image(encoded, image.channels, expand_animations=False)
-    pixels.set_shape([None, None, image.channels])
+    def decoded(channels: int) -> tf.Tensor:
+        pixels = tf.io.decode_image(encoded, channels, expand_animations=False)
+        return tf.ensure_shape(pixels, [None, None, channels])
+
+    pixels = decoded(3) if image.channels == 3 else _grey(encoded, decoded)
     fits = tf.reduce_all(tf.equal(tf.shape(pixels)[:2], image.shape[:2]))
     pixels = tf.cond(fits, lambda: pixels, lambda: _resize(pixels, image))
     return tf.ensure_shape(pixels, image.shape)
+
+
+def _grey(encoded: tf.Tensor, decoded: Callable[[int], tf.Tensor]) -> tf.Tensor:
+    """Return one channel; TensorFlow decodes BMP and GIF as three channels alone."""
+    import tensorflow as tf
+
+    begins = tf.equal(tf.strings.substr(encoded, 0, 2), ["BM", "GI"])
+    return tf.cond(
+        tf.reduce_any(begins),
+        lambda: tf.image.rgb_to_grayscale(decoded(3)),
+        lambda: decoded(1),
+    )
 
 
 def _resize(pixels: tf.Tensor, image: ImageFeature) -> tf.Tensor:
@@ -61,7 +76,8 @@ def read_images(
     """Return transformed features with the pixels of each image among them.
 
     Args:
-        features: Transformed feature -> tensor; an image is a string `[rows]`, as Transform stores it.
+        features: Transformed feature -> tensor; an image is a string `[rows]`, as Transform wrote
+            it.
         images: The images of the layout.
 
     Returns:

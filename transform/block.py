@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from shared_core.feature_layout import ImageFeature
+from shared_core.feature_layout import ImageFeature, TokenFeature
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,10 +54,11 @@ class Block(NamedTuple):
 
 
 class Separate(NamedTuple):
-    """An output that is packed with no other."""
+    """A transformed feature that is not packed."""
 
-    feature: ImageFeature
-    values: tf.Tensor  # [batch], as the layout's feature says
+    values: ColumnTensor
+    feature: ImageFeature | TokenFeature  # its entry in the layout
+    ids: int | tf.Tensor | None = None  # number of ids, int64 scalar
 
 
 def take_columns(stacked: tf.Tensor, wanted: Sequence[int]) -> tf.Tensor:

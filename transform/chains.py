@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from shared_core.feature_layout import Column, FeatureLayout, ImageFeature
+from shared_core.feature_layout import Column, FeatureLayout
 from shared_core.fitted import Fitted, fitted_numbers
 from shared_core.run_warning import LABEL_STEPS, RunWarning, coarse_float32
 from transform.analyzers.counts import COUNTS, EXAMPLES, MOST_FREQUENT, DateCounts
@@ -35,8 +35,6 @@ from transform.scale.table import FUNCTIONS, SCALERS
 from transform.spec.encoders import Encode
 from transform.spec.features import FeatureSpec
 from transform.spec.group import Group
-
-_Output = Column | ImageFeature
 
 
 @dataclass(frozen=True)
@@ -94,8 +92,8 @@ def column_chains(uri: str) -> list[Chain]:
     fitted = _fitted_columns(uri)
     groups = {group.name: group for group in spec.groups}
     crosses = {cross.name: cross for cross in spec.crosses}
-    outputs: dict[tuple[str, str], list[_Output]] = {}
-    for column in (*layout.columns, *layout.images):
+    outputs: dict[tuple[str, str], list[Column]] = {}
+    for column in layout.columns:
         outputs.setdefault((column.group, column.source), []).append(column)
     chains = []
     for (owner, source), columns in outputs.items():
@@ -109,10 +107,13 @@ def column_chains(uri: str) -> list[Chain]:
         names = tuple(column.name for column in columns)
         column = owner if owner in crosses else source
         chains.append(Chain(column, owner, steps, names, found.count))
+    for feature in (*layout.images, *layout.tokens):
+        step = _encode_step(groups[feature.group].encode, [feature], FittedColumn())
+        chains.append(Chain(feature.source, feature.group, (step,), (feature.name,)))
     return chains
 
 
-def _steps(group: Group, columns: list[_Output], fitted: FittedColumn) -> tuple[ChainStep, ...]:
+def _steps(group: Group, columns: list[Column], fitted: FittedColumn) -> tuple[ChainStep, ...]:
     steps = []
     if group.clip is not None:
         steps.append(_clip_step(group, fitted))
@@ -157,7 +158,7 @@ def _own_unit(value: Any, group: Group) -> Any:
         return _plain(FUNCTIONS[group.first].inverse(plain))
 
 
-def _encode_step(encode: Encode, columns: list[_Output], fitted: FittedColumn) -> ChainStep:
+def _encode_step(encode: Encode, columns: list[Any], fitted: FittedColumn) -> ChainStep:
     numbers = encode.option.model_dump(mode="json", exclude_none=True)
     learned = ENCODERS[encode.kind].explain(encode.option, columns, fitted)
     return ChainStep("encode", encode.kind, {**numbers, **_plain(learned)})

@@ -31,7 +31,9 @@ from shared_core.feature_layout import (
     PACKED_MISSING,
     Column,
     FeatureLayout,
+    ImageFeature,
     LayoutLabel,
+    TokenFeature,
 )
 from transform import compat
 from transform.analyzers.counts import with_counts
@@ -59,9 +61,9 @@ def preprocessing_fn(inputs: Columns, custom_config: Mapping[str, Any]) -> dict[
 
     Returns:
         `packed_float` float32 `[batch, n]`, `packed_int` int64 `[batch, m]`, `packed_missing`
-        int64 `[batch, ceil(p / 32)]`, each image as a string `[batch]`, the label, the weight and
-        what is passed through. A packed
-        output without columns is left out. With `packed: false`, one float32 or int64
+        int64 `[batch, ceil(p / 32)]`, images and token ids under their columns' names, string
+        `[batch]` and int64 `[batch, (tokens)]`, the label, the weight and what is passed through. A
+        packed output without columns is left out. With `packed: false`, one float32 or int64
         `[batch, 1]` per column in their place.
 
     Raises:
@@ -90,12 +92,9 @@ def _apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
     scaled_columns = {n for r in groups if r.group.encode is None for n in r.columns}
     blocks, separate = _blocks(spec, groups, columns, types)
     blocks = with_counts(blocks, counted=scaled_columns)
-    features = {each.feature.name: each.values for each in separate}
-    wanted = [each for each in all_output_columns(spec, groups) if each.name not in features]
-    packed = _pack(spec, wanted, blocks)
+    packed = _pack(spec, all_output_columns(spec, groups), blocks)
     passed = {name: columns[name] for name in spec.passthrough}
-    outputs: dict[str, ColumnTensor] = {**packed.outputs, **features, **passed}
-
+    outputs: dict[str, ColumnTensor] = {**packed.outputs, **passed}
     label = None
     if spec.label is not None:
         target = label_output(columns, spec.label)
@@ -112,13 +111,24 @@ def _apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
         )
     if spec.weight is not None:
         outputs[spec.weight] = weight_output(columns, spec.weight)
+    for each in separate:
+        name = each.feature.name
+        if name in outputs:
+            raise ValueError(
+                f"column {each.feature.source!r} becomes the feature {name!r}, and another output "
+                "has this name; rename the column"
+            )
+        outputs[name] = each.values
+        if each.ids is not None:
+            compat.set_int_domain(each.values.values, each.ids)
 
     layout = FeatureLayout(
         columns=packed.columns,
         missing=packed.missing,
         label=label,
         weight=spec.weight,
-        images=tuple(each.feature for each in separate),
+        images=tuple(e.feature for e in separate if isinstance(e.feature, ImageFeature)),
+        tokens=tuple(e.feature for e in separate if isinstance(e.feature, TokenFeature)),
         passthrough=spec.passthrough,
         features=spec.model_dump(mode="json", exclude_defaults=True),
     )
@@ -132,13 +142,13 @@ def _blocks(
     columns: Columns,
     types: SeenTypes,
 ) -> tuple[list[Block], list[Separate]]:
-    """Return all output columns, kind by kind, and the outputs that are packed with no other."""
+    """Return all output columns, kind by kind, and the outputs that are not packed."""
     dense = _dense(spec, groups, columns, types)
     inputs = Inputs(dense, columns, types, vocabulary_names(_with_files(spec, groups)))
     numbers = scaled([each for each in groups if each.group.encode is None], dense)
-    outputs = encoded(groups, inputs)
-    ids = [each for each in outputs if isinstance(each, Block)]
-    separate = [each for each in outputs if isinstance(each, Separate)]
+    found = encoded(groups, inputs)
+    ids = [each for each in found if isinstance(each, Block)]
+    separate = [each for each in found if isinstance(each, Separate)]
     return [*numbers, *ids, *crossed(spec.crosses, inputs, ids)], separate
 
 

@@ -1,10 +1,10 @@
 """Fitted numbers: kept in the transform graph under the names of their columns.
 
 What an analyzer found is a constant of the saved graph. `keep` gives the tensor that the graph
-computes with a name and the columns that it is of, so that `shared_core.fitted` reads the very numbers
-that the model's inputs are scaled by; nothing is computed a second time, and the analysis has no
-more to do. A tensor that no output depends on (the mean of a column under `scale: none`) is not in
-the saved graph, and so not found.
+computes with a name and the columns that it is of, so that `shared_core.fitted` reads the very
+numbers that the model's inputs are scaled by; nothing is computed a second time, and the analysis
+has no more to do. A tensor that no output depends on (the mean of a column under `scale: none`) is
+not in the saved graph, and so not found.
 """
 
 from __future__ import annotations

@@ -102,10 +102,10 @@ class Encoder:
         reads: How `Inputs.dense` holds its columns: `numbers`, `texts`, `own type` (texts where the
             column is one), or not at all: `lists`, of any number of values in a row.
         apply: Encodes all columns of this kind at once.
-        endings: Options -> what is appended to a column's name, one per output.
+        endings: Options -> what is appended to a column's name, one per packed output.
         kind_of: Options and an ending -> `Column.kind` of that output.
         has_indicator: Whether each column has an output for missing values, behind all others.
-        names_file: Whether its columns may learn vocabularies, which are files.
+        names_file: Whether its columns may learn vocabularies, which are files, or become features.
         of_texts: Ids of texts `[batch]` and their number, from (texts, options, file of the
             vocabulary); None where the encoder cannot encode a cross.
         explain: What to say of a column beside its options, from (options, its outputs in the

@@ -18,7 +18,7 @@ from shared_core.fitted import PIXELS
 from shared_core.images import decode_image
 from transform.analyzers.fitted import FittedColumn, keep
 from transform.block import Explanation, Separate, tf
-from transform.encode.encoder import Encoder, Inputs, Members
+from transform.encode.encoder import Encoder, Inputs, Members, option_of
 from transform.spec.encoders import Image
 
 
@@ -27,9 +27,14 @@ def _apply(inputs: Inputs, members: Members) -> list[Separate]:
     import tensorflow_transform as tft
 
     images = [
-        ImageFeature(name=name, source=name, group=each.group.name, **option.model_dump())
+        ImageFeature(
+            name=inputs.files[name],
+            source=name,
+            group=each.group.name,
+            **option_of(each).model_dump(),
+        )
         for each in members.resolved
-        for name, option in zip(each.columns, Members((each,)).options, strict=True)
+        for name in each.columns
     ]
     texts = tf.unstack(inputs.dense.texts(members.names), num=len(images), axis=1)
     encoded = [_present(*each) for each in zip(texts, images, strict=True)]
@@ -46,7 +51,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Separate]:
         kept = keep(tf.stack([mean, variance])[tf.newaxis], PIXELS, [image.source])
         with tf.control_dependencies([kept]):  # what no output depends on is not in the saved graph
             stored = _pixels(values, image) if image.store == "pixels" else tf.identity(values)
-        outputs.append(Separate(image, stored))
+        outputs.append(Separate(stored, image))
     return outputs
 
 
@@ -96,5 +101,7 @@ IMAGE = Encoder(
     takes={"string": "encoded pictures"},
     reads="texts",
     apply=_apply,
+    endings=lambda option: [],
+    names_file=True,
     explain=_explain,
 )
