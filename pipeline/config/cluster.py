@@ -285,8 +285,10 @@ def _not_empty(value: object) -> object:
 class ClusterConfig(Section):
     """The settings of each target."""
 
-    kubeflow: KubeflowConfig | None = None
-    vertex: VertexConfig | None = None
+    kubeflow: KubeflowConfig | None = Field(
+        default=None, description="Kubeflow Pipelines 2.5 and newer."
+    )
+    vertex: VertexConfig | None = Field(default=None, description="Vertex AI Pipelines.")
 
 
 Cluster = Annotated[ClusterConfig, pydantic.BeforeValidator(_not_empty)]
