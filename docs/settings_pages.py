@@ -15,10 +15,8 @@ import yaml
 from pipeline.config.accepted import accepted
 from pipeline.config.config import PipelineConfig
 
-_UNITS = {
-    **{"seconds": "seconds", "minutes": "minutes", "gib": "GiB", "percent": "percent"},
-    **{"rows": "rows", "batch_size": "rows", "epochs": "epochs"},
-}
+_UNITS = {word: word for word in ("seconds", "minutes", "percent", "rows", "epochs")}
+_UNITS |= {"gib": "GiB", "batch_size": "rows"}
 _CODE = re.compile(r"^ *(?:- \{|\w+:(?: |$))", re.MULTILINE)
 _SCHEMA: dict[str, Any] = PipelineConfig.model_json_schema(by_alias=True)
 PLACES: dict[str, str] = {}
@@ -26,9 +24,9 @@ PLACES: dict[str, str] = {}
 
 INDEX = """# Settings
 
-Every setting of the YAML with type, unit, default, meaning and an example. `custom_config` of a Trainer takes
-those of [training](training.md), that of a Transform those of [features](features.md).
-`python -m pipeline schema` prints them as JSON Schema, for your editor.
+Every setting of the YAML with type, unit, default, meaning and an example. `custom_config` of a
+Trainer takes those of [training](training.md), that of a Transform those of
+[features](features.md). `python -m pipeline schema` prints them as JSON Schema, for your editor.
 
 | section | |
 | --- | --- |
@@ -42,17 +40,16 @@ training:
 
 ![Learning rate by optimizer step](schedules.svg)
 
-Left: `optimizer.schedule` over a training of 1,000 steps with `learning_rate: 0.002`. Without a schedule the rate is
-constant. A schedule ends at 0 at the last step. Right: `scale_learning_rate` with
-`global_batch_size: {0: 256, 500: 1024}`, which multiplies the rate, of a schedule too. The fields:
-[training.optimizer](training.md#training.optimizer). In a program, pass a Keras optimizer with any schedule of
-`keras.optimizers.schedules` to `TrainStep`; [ScaledLearningRate](../api/trainer_module/train-a-keras-model.md)
-scales it.
+Left: `optimizer.schedule` over 1,000 steps with `learning_rate: 0.002`; it ends at 0 at the last
+step. Right: `scale_learning_rate` with `global_batch_size: {0: 256, 500: 1024}`, which multiplies
+the rate, that of a schedule too. [All fields](training.md#training.optimizer). In a program, give
+`TrainStep` a Keras optimizer with any schedule of `keras.optimizers.schedules`;
+[ScaledLearningRate](../api/trainer_module/train-a-keras-model.md) scales it.
 
 ## Optimizers
 
-`name` is a Keras optimizer, `options` are its other arguments. Weight decay is decoupled, as in AdamW. Options that
-would act on each micro-batch (`clipnorm`, `use_ema`, `gradient_accumulation_steps`, ...) are rejected:
+`name` is a Keras optimizer, `options` are its other arguments. Options that would act on each
+micro-batch (`clipnorm`, `use_ema`, `gradient_accumulation_steps`, ...) are rejected:
 `training.clip_norm` and `training.ema_momentum` replace them.
 
 | `name` | `options` with defaults |

@@ -1,7 +1,8 @@
 """Reads the transformed examples once, and stops the pipeline if a column breaks a limit."""
 
-from components import NormalizationLimits, NormalizationValidator
 from tfx import v1 as tfx
+
+from components import NormalizationLimits, NormalizationValidator
 
 artifacts = tfx.types.standard_artifacts
 validator = NormalizationValidator(

@@ -1,7 +1,8 @@
 """Records of blessed models, for platforms without TFX's resolver."""
 
-from components import BlessedModelRecord, LatestBlessedModel
 from tfx import v1 as tfx
+
+from components import BlessedModelRecord, LatestBlessedModel
 
 artifacts = tfx.types.standard_artifacts
 model = tfx.dsl.Channel(type=artifacts.Model)  # of a Trainer

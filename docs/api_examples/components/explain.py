@@ -1,7 +1,8 @@
 """Attributes predictions to columns, by integrated gradients through the exported model."""
 
-from components import InputGradients
 from tfx import v1 as tfx
+
+from components import InputGradients
 
 artifacts = tfx.types.standard_artifacts
 gradients = InputGradients(

@@ -1,4 +1,4 @@
-"""ExampleGens whose rows stay columns. [CSV settings](../../settings/data.md#data.csv), [packages](../../packages/arrow_example_gen.md)."""
+"""ExampleGens whose rows stay columns: [ArrowExampleGen](../../packages/arrow_example_gen.md)."""
 
 from components import ArrowExampleGen, CsvOptions, Splitting, TFExamples
 

@@ -1,7 +1,8 @@
-"""TFX's Trainer and Tuner with checked settings: [training](../../settings/training.md), [tuning](../../settings/tuning.md)."""
+"""TFX's Trainer and Tuner with checked [settings](../../settings/training.md)."""
+
+from tfx import v1 as tfx
 
 from components import create_trainer, create_tuner
-from tfx import v1 as tfx
 
 artifacts = tfx.types.standard_artifacts
 data = {

@@ -1,7 +1,8 @@
 """TFX's Transform, whose transformed examples are Parquet files."""
 
-from components import ArrowExampleGen, ParquetTransform
 from tfx import v1 as tfx
+
+from components import ArrowExampleGen, ParquetTransform
 
 example_gen = ArrowExampleGen(input_base="data/trips")
 schema_gen = tfx.components.ImportSchemaGen(schema_file="schema.pbtxt")

@@ -1,4 +1,4 @@
-"""The graph of TFX components for a configuration: give it to any runner of TFX. [Every setting](../../settings/index.md)."""
+"""The graph of TFX components of a [configuration](../../settings/index.md), for any runner."""
 
 from pipeline import create_pipeline, load_config
 

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+
 from trainer_module import Prune, PrunedDense, TrainingLoop, TrainStep
 
 x, y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")

@@ -2,7 +2,8 @@
 
 import keras
 import numpy as np
-from trainer_module import Callback, EarlyStopping, TrainingLoop, TrainStep
+
+from trainer_module import Callback, TrainingLoop, TrainStep
 
 
 class StopAtLoss(Callback):

@@ -2,6 +2,7 @@
 
 import keras
 import tensorflow as tf
+
 from trainer_module import input_gradients, per_example_gradients
 
 x, y = tf.ones([10, 4]), tf.ones([10, 1])

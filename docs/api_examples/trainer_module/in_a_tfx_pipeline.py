@@ -1,5 +1,4 @@
-"""`run_fn` and `tuner_fn` are the functions of a Trainer and a Tuner node. A `TrainerConfig` has their settings:
-[training](../../settings/training.md)."""
+"""The functions of a Trainer and a Tuner node, and their [settings](../../settings/training.md)."""
 
 from trainer_module import TrainerConfig
 

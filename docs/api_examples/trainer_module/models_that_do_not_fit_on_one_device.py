@@ -1,6 +1,7 @@
 """Activations that are computed twice instead of stored, and layers on several devices."""
 
 import keras
+
 from trainer_module import TrainStep, recompute
 
 block = recompute(keras.layers.Dense(64, activation="relu"))  # keeps only its inputs

@@ -1,6 +1,7 @@
 """The same program trains on one device and on many: only the strategy changes."""
 
 import keras
+
 from trainer_module import TrainStep, create_strategy
 
 strategy = create_strategy("auto")  # all GPUs; workers and servers of TF_CONFIG; else one device

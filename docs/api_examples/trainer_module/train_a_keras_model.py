@@ -1,8 +1,9 @@
-"""A `TrainStep` takes exact optimizer steps, a `TrainingLoop` runs it over the data, an `Evaluation` judges it."""
+"""A step is exact, a loop takes steps over epochs, an evaluation judges the model."""
 
 import keras
 import numpy as np
 import tensorflow as tf
+
 from trainer_module import Evaluation, TrainingLoop, TrainStep
 
 x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+
 from trainer_module import TrainStep, profile_step
 
 x, y = np.ones((64, 4), "float32"), np.ones((64, 1), "float32")

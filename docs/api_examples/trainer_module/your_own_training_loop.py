@@ -2,6 +2,7 @@
 
 import keras
 import tensorflow as tf
+
 from trainer_module import accumulate_gradients, apply_gradients, mean_gradients
 
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])

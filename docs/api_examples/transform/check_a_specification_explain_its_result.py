@@ -2,6 +2,7 @@
 
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
+
 from transform import FeatureSpec, check_spec
 
 schema = text_format.Parse('feature {name: "fare" type: FLOAT}', schema_pb2.Schema())

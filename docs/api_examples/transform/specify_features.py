@@ -1,4 +1,4 @@
-"""Each model is a part of the YAML's section [features](../../settings/features.md), which has every field."""
+"""Models of the YAML's section [features](../../settings/features.md), which has every field."""
 
 from transform import Clip, Encode, FeatureSpec, Group, Label, Vocabulary
 

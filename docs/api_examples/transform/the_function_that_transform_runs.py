@@ -1,6 +1,7 @@
-"""Give its dotted path to TFX's Transform, or to `ParquetTransform`, and the specification by `custom_config`."""
+"""For TFX's Transform, or `ParquetTransform`: its dotted path, and a specification."""
 
 import tensorflow as tf
+
 from transform import preprocessing_fn
 
 spec = {"groups": [{"name": "words", "columns": ["color"], "encode": {"hash": {"buckets": 8}}}]}
