@@ -209,7 +209,7 @@ class KubeflowConfig(TargetConfig):
         examples=[{"nodeSelector": {"labels": {"pool": "cpu"}}}],
         default_factory=dict,
         description="Scheduling, mounts, pull secrets and annotations of every pod, as fields of "
-        f"KFP's KubernetesExecutorConfig: {', '.join(_POD_FIELDS)}. See docs/cluster.md.",
+        f"KFP's KubernetesExecutorConfig: {', '.join(_POD_FIELDS)}. See docs/pods.md.",
     )
 
     def pod_of(self, node: str) -> JsonObject:
