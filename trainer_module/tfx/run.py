@@ -228,6 +228,7 @@ def _join_export(trained: Trained, data: TransformedData) -> None:
                 folder,
                 inputs=trained.inputs,
                 label_scale=trained.label_scale,
+                layout=data.layout,
             )
 
 
