@@ -70,6 +70,8 @@ class WindowSpec:
         expected_rows: Number of rows of most batches on one replica, or None.
         device_kind: Kind of the replicas' devices.
         batch_norm: What BatchNormalization computes, see `batch_norm.py`; None: there is none.
+        token_features: Names of features `[rows, length]` of token ids, padded with 0 to a fixed
+            length. Each micro-batch is cut to the length that its rows need.
     """
 
     model: keras.Model
@@ -80,6 +82,7 @@ class WindowSpec:
     expected_rows: int | None = None
     device_kind: DeviceKind = "CPU"
     batch_norm: BatchNorm | None = None
+    token_features: tuple[str, ...] = ()
 
     @property
     def placement(self) -> Placement:
