@@ -87,11 +87,8 @@ class StepSetup:
             jit_compile=jit_compile,
             expected_rows=expected_rows,
             device_kind=replica_kind(strategy),
-<<<<<<< HEAD
             batch_norm=given.batch_norm,
-=======
             token_features=() if clips else given.token_features,
->>>>>>> main
         )
         self.optimizer = optimizer
         self.variables = list(model.trainable_variables)

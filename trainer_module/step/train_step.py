@@ -87,26 +87,22 @@ class TrainStep:
     ) -> None:
         """Check all arguments and create the step's variables.
 
-                Args:
-                    model: A built Keras model, created in the strategy's scope.
-                    optimizer: A Keras optimizer, created in the strategy's scope, without the options that
-                        this class takes over.
-                    loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`, or a loss that
-                        `weighted_loss` accepts.
-                    strategy: A tf.distribute strategy; None: the current one.
-                    **options: The fields of `StepOptions`: micro_batch_size, clip_norm, clip_per_example,
-                        ema_momentum, non_finite, max_consecutive_skips, added_losses, transforms,
-        <<<<<<< HEAD
-                        jit_compile, gradient_noise_scale, expected_rows, batch_norm.
-        =======
-                        jit_compile, gradient_noise_scale, expected_rows, token_features.
-        >>>>>>> main
+        Args:
+            model: A built Keras model, created in the strategy's scope.
+            optimizer: A Keras optimizer, created in the strategy's scope, without the options that
+                this class takes over.
+            loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`, or a loss that
+                `weighted_loss` accepts.
+            strategy: A tf.distribute strategy; None: the current one.
+            **options: The fields of `StepOptions`: micro_batch_size, clip_norm, clip_per_example,
+                ema_momentum, non_finite, max_consecutive_skips, added_losses, transforms,
+                jit_compile, gradient_noise_scale, expected_rows, token_features, batch_norm.
 
-                Raises:
-                    ValueError: An option is out of range, the model overrides `train_step` or
-                        `compute_loss`, the model or optimizer was created outside the strategy's scope, an
-                        optimizer option would act per replica or per micro-batch, or the model has a
-                        BatchNormalization in training mode and `batch_norm` is not set.
+        Raises:
+            ValueError: An option is out of range, the model overrides `train_step` or
+                `compute_loss`, the model or optimizer was created outside the strategy's scope, an
+                optimizer option would act per replica or per micro-batch, or the model has a
+                BatchNormalization in training mode and `batch_norm` is not set.
         """
         self.strategy = strategy or tf.distribute.get_strategy()
         self._setup = StepSetup(model, optimizer, loss_fn, options, self.strategy)
