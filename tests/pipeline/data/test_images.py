@@ -110,9 +110,7 @@ def test_wrong_columns_of_paths(photos, files):
 
 def test_a_path_without_a_file_is_an_error_before_the_run(photos):
     (photos / "train" / "class1" / "7.png").unlink()
-    with pytest.raises(
-        ConfigError, match="column 'photo' names train/class1/7.png, and .* no file"
-    ):
+    with pytest.raises(ConfigError, match=r"'photo' names train/class1/7\.png, and .* is no file"):
         peek(config_of(photos.parent, f"{TABLE}, files: {{image: photo}}", LABEL_Y).data)
 
 
