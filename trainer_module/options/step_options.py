@@ -89,12 +89,18 @@ class StepOptions(UpdateOptions):
         expected_rows: Rows of most global batches, if the dataset's shapes do not have the number
             (without drop_remainder): small steps then take less time. Other numbers of rows give
             the same result.
+        token_features: Names of features of token ids `[rows, length]`, padded with 0 behind each
+            row to one length. Each micro-batch is cut to the smallest of a few lengths that holds
+            its rows, and rows of similar length share a micro-batch. Labels and weights with the
+            same length are cut, too. The model must mask id 0; the first batch shows whether it
+            does. Without effect with `clip_per_example`.
     """
 
     micro_batch_size: Annotated[int, COUNT, RUNTIME_ONLY]
     added_losses: AddedLosses | None = None
     transforms: tuple[GradientTransform, ...] = ()
     expected_rows: Annotated[int | None, COUNT, RUNTIME_ONLY] = None
+    token_features: Annotated[tuple[str, ...], RUNTIME_ONLY] = ()
     # A run that stopped after too many skips can resume with a larger number.
     max_consecutive_skips: Annotated[int, COUNT, RUNTIME_ONLY] = 100
 
