@@ -96,9 +96,9 @@ def test_a_column_of_paths_adds_a_column(photos):
 
 
 REFUSED = {
-    "files: {image: foto}": "names column 'foto', which is not in the data; did you mean 'photo'",
-    "files: {id: photo}": "names column 'id', which the data have",
-    "files: {image: y}": "column 'y' names 0, and .* is no file",
+    "files: {image: foto}": "'foto' is no column of texts; did you mean 'photo'",
+    "files: {id: photo}": "the data have a column 'id'",
+    "files: {image: y}": "'y' is no column of texts",
 }
 
 
