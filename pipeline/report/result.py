@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.arrow_example_gen.images import SKIPPED
 from components.input_gradients.summary import SUMMARY_JSON, AttributionSummary
 from pipeline.common.json_types import JsonObject
 from pipeline.config.config import PipelineConfig
@@ -33,6 +34,7 @@ from pipeline.report.run_warnings import (
     column_cautions,
     few_rows,
     limit_warnings,
+    skipped_images,
     too_good,
     worse_than_baselines,
 )
@@ -145,13 +147,6 @@ class RunResult:
         return json.loads(text) if text and self.config.tuning is not None else []
 
     @property
-    def trial_settings(self) -> list[str]:
-        """The settings that the trials differ in; Hyperband's also in their epochs."""
-        epochs = "tuner/epochs"
-        search = self.config.tuning.search if self.config.tuning is not None else ()
-        return [*search, *([epochs] if any(epochs in trial for trial in self.trials) else [])]
-
-    @property
     def pushed_model(self) -> Path | None:
         """The folder of the model that the run or its cached Pusher pushed, or None."""
         pushed = find_output(self.nodes, NodeName.PUSHER, "pushed_model")
@@ -223,8 +218,10 @@ class RunResult:
         """The warnings of `init` that the YAML keeps, of nodes, and about the metrics."""
         report = self._text(NodeName.NORMALIZATION_VALIDATOR, "report", "report.json")
         training = self._text(NodeName.TRAINER, "model_run", WARNINGS)
+        skipped = self._text(NodeName.EXAMPLE_GEN, "examples", SKIPPED)
         return [
             *self.config.warnings,
+            *(skipped_images(**json.loads(skipped)) if skipped else ()),
             *column_cautions(self.folder(NodeName.TRANSFORM, "transform_graph")),
             *limit_warnings(json.loads(report)["violations"] if report else ()),
             *(
