@@ -28,6 +28,7 @@ PACKED_FLOAT = "packed_float"
 PACKED_INT = "packed_int"
 PACKED_MISSING = "packed_missing"
 MISSING_BITS = 32  # columns per int64 word of PACKED_MISSING
+RESERVED_TOKENS = 2  # ids of padding and of unknown tokens, in front of the others
 MISSING_INT = -(2**63)  # a missing value of a regression's label of whole numbers
 
 _FORMAT = "tfx-largebatch/feature_layout"
@@ -267,7 +268,17 @@ class FeatureLayout(_Record):
         if label is not None and label.kind == "multiclass" and label.classes is None:
             (feature,) = (f for f in read_schema(uri).feature if f.name == label.name)
             label = label.model_copy(update={"classes": feature.int_domain.max + 1})
-        return layout.model_copy(update={"columns": tuple(columns), "label": label})
+        tokens = tuple(
+            each.model_copy(
+                update={"vocabulary_size": len(entries(each.vocabulary)) + RESERVED_TOKENS}
+            )
+            if each.vocabulary is not None
+            else each
+            for each in layout.tokens
+        )
+        return layout.model_copy(
+            update={"columns": tuple(columns), "label": label, "tokens": tokens}
+        )
 
 
 def _completed(column: Column, entries: Callable[[str], list[str]]) -> Column:

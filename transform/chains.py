@@ -106,6 +106,10 @@ def column_chains(uri: str) -> list[Chain]:
         names = tuple(column.name for column in columns)
         column = owner if owner in crosses else source
         chains.append(Chain(column, owner, steps, names, found.count))
+    for feature in layout.tokens:
+        step = _encode_step(groups[feature.group].encode, [], FittedColumn())
+        step = dataclasses.replace(step, numbers={**step.numbers, "ids": feature.vocabulary_size})
+        chains.append(Chain(feature.source, feature.group, (step,), (feature.name,)))
     return chains
 
 

@@ -162,9 +162,13 @@ def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feat
                 **{name: getattr(column, name) for name in _OF_LAYOUT},
             )
         )
-    return tuple(
-        Feature(name, sizes[name], tuple(sorted(held, key=lambda column: column.position)))
-        for name, held in columns.items()
+    ids = (Column(t.name, "tokens", 0, t.vocabulary_size, source=t.source) for t in layout.tokens)
+    return (
+        *(
+            Feature(name, sizes[name], tuple(sorted(held, key=lambda column: column.position)))
+            for name, held in columns.items()
+        ),
+        *(Feature(each.name, None, (each,)) for each in ids),
     )
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import Kind
-    from components.arrow_example_gen.csv_types import NumberTexts
 
 
 @dataclass
@@ -201,9 +200,7 @@ class Predictor:
             json.loads(named.read_text(encoding="utf-8")) if named.is_file() else {}
         )
 
-    def __call__(
-        self, batch: pa.RecordBatch, texts: NumberTexts
-    ) -> tuple[Predictions, list[Wrong]]:
+    def __call__(self, batch: pa.RecordBatch, decimal: str) -> tuple[Predictions, list[Wrong]]:
         """Return predictions of the rows that the model can take, and errors for the others.
 
         The batch has every column of `kinds`, as texts or values. Predictions are column ->
@@ -211,7 +208,7 @@ class Predictor:
         """
         import tensorflow as tf
 
-        rows = model_rows(batch, self.kinds, texts)
+        rows = model_rows(batch, self.kinds, decimal)
         try:
             return self._of_rows(batch, rows)
         except tf.errors.InvalidArgumentError:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from components.arrow_example_gen.images import list_images
 from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import DEFAULT_NODE, KubeflowConfig, TargetConfig, VertexConfig
 from pipeline.config.config import PipelineConfig, is_remote
@@ -204,7 +205,10 @@ def _data_in_memory(
         paths = files(data.path, "data.path", source=data.source, spans=data.spans)
     except ConfigError:
         return  # `run` reports it
-    gib = sum(path.stat().st_size for path in paths) / _GIB
+    if data.source == "images":
+        gib = sum(file.size for path in paths for file in list_images(str(path))) / _GIB
+    else:
+        gib = sum(path.stat().st_size for path in paths) / _GIB
     needed = _GIB_OF_A_PROCESS + _GIB_PER_GIB * gib
     memory = profile.of_node(NodeName.EXAMPLE_GEN).memory_gib
     is_local = there.beam.engine in ("in_memory", "multi_processing")

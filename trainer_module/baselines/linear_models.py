@@ -57,6 +57,7 @@ class Columns:
     def __init__(self, context: ModelContext, inputs: Sequence[str]) -> None:
         """Assign columns to the features that the model uses."""
         spec = {name: context.feature_spec[name] for name in inputs}
+        spec = {n: f for n, f in spec.items() if None not in f.shape}  # no sequences of token ids
         self._bags = [
             bag
             for bag in text_bags(context.layout)
@@ -175,7 +176,7 @@ def why_no_linear(columns: Columns, rows: int, context: ModelContext) -> str:
     """Return the reason why there is no linear model; empty if there is one."""
     outputs = _outputs(context)
     if columns.width == 0:
-        return "linear: no feature is a number or an id"
+        return "linear: no feature is a number or an id (it takes no sequence of token ids)"
     most = _MAX_WEIGHTS * max(1, _MIN_ROWS / rows)
     if columns.width > 2 * _MAX_COLUMNS or columns.width * outputs > most:
         return f"linear: {columns.width:,} columns and {outputs} output(s) take too long"

@@ -10,11 +10,18 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from trainer_module.common.sequences import level_of, trimmed
 from trainer_module.common.tensors import Json, Tensors
 from trainer_module.data.in_memory import ScheduledBatches, SizedBatches
 from trainer_module.data.label_scale import LabelMoments, LabelScale, label_numbers
 from trainer_module.data.parquet_rows import SUFFIX, ParquetRows, is_parquet
-from trainer_module.data.row_source import TFRecordRows, block_rows, row_bytes
+from trainer_module.data.row_source import (
+    Feature,
+    PaddedFeature,
+    TFRecordRows,
+    block_rows,
+    row_bytes,
+)
 from trainer_module.devices.replicas import Replicas, Share
 from trainer_module.options.batch_sizes import BatchSizes
 
@@ -37,8 +44,7 @@ class Examples:
     # Paths, in a fixed order: Parquet files, which end with `.parquet`, or TFRecords of
     # tf.Examples, where `.gz` files are compressed
     files: tuple[str, ...]
-    # Feature to tf.io.FixedLenFeature, for the features to read
-    feature_spec: dict[str, tf.io.FixedLenFeature]
+    feature_spec: dict[str, Feature]  # the features to read
     label: str  # feature that becomes the labels `[rows, ...]`
     weight: str | None = None  # feature that becomes the weights `[rows]`, or None
     label_scale: LabelScale | None = None  # scale applied to labels; None: no scaling
@@ -47,6 +53,13 @@ class Examples:
     # batch that is the same for any number of workers. All rows are read and ordered, and only
     # those of the share are parsed. None: whole batches
     replicas: Replicas | None = None
+    # Whether a batch's sequences (`PaddedFeature`) are cut to the length that holds its rows
+    trims: bool = False
+
+    @property
+    def token_features(self) -> list[str]:
+        """The features that are sequences, padded with 0."""
+        return [n for n, each in self.feature_spec.items() if isinstance(each, PaddedFeature)]
 
     def narrowed(self, inputs: Collection[str]) -> Examples:
         """Return the examples with only these features, label and weight."""
@@ -178,6 +191,8 @@ class Examples:
         batches = blocks.rebatch(sizes)
         if self.replicas is not None:
             batches = batches.map(self._share, num_parallel_calls=os.cpu_count() or 1)
+        if self.trims and self.token_features:
+            batches = batches.map(self._trim)
         return batches.prefetch(_BATCHES_AHEAD)
 
     def _share(self, rows: Tensors) -> Share:
@@ -186,6 +201,13 @@ class Examples:
         begin, end = self.replicas.cut(number)
         own = tf.nest.map_structure(lambda tensor: tensor[begin:end], rows)
         return Share(self._parse(own), number)
+
+    def _trim(self, *element: Tensors) -> Share | tuple[Tensors, ...]:
+        share = element[0] if isinstance(element[0], Share) else None
+        features, *rest = element if share is None else share.batch
+        names = self.token_features
+        batch = (trimmed(features, names, level_of(features, names)), *rest)
+        return batch if share is None else share._replace(batch=batch)
 
     def _parsed(self, blocks: tf.data.Dataset) -> tf.data.Dataset:
         """Parse one block per call: a call per row would take several times as long."""

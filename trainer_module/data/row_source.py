@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -14,12 +15,22 @@ _READ_BUFFER_BYTES = 8 << 20
 _FILES_AT_A_TIME = 8
 
 
-def row_bytes(feature_spec: Mapping[str, tf.io.FixedLenFeature]) -> int:
+class PaddedFeature(NamedTuple):
+    """A feature of at most `shape[0]` numbers per row; readers append 0 to rows of fewer."""
+
+    shape: tuple[int]
+    dtype: tf.DType
+
+
+Feature: TypeAlias = tf.io.FixedLenFeature | PaddedFeature
+
+
+def row_bytes(feature_spec: Mapping[str, Feature]) -> int:
     """Return the bytes of a parsed row; a lower bound if features are strings."""
     return max(1, sum(math.prod(f.shape) * f.dtype.size for f in feature_spec.values()))
 
 
-def block_rows(feature_spec: Mapping[str, tf.io.FixedLenFeature]) -> int:
+def block_rows(feature_spec: Mapping[str, Feature]) -> int:
     """Return the rows of a block: 1,024, or as many as fit into 4 MiB."""
     return max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // row_bytes(feature_spec)))
 
@@ -32,8 +43,7 @@ class TFRecordRows:
     """
 
     files: tuple[str, ...]  # paths; `.gz` files are compressed
-    # Feature to tf.io.FixedLenFeature, for the features to parse
-    feature_spec: dict[str, tf.io.FixedLenFeature]
+    feature_spec: dict[str, Feature]  # the features to parse
 
     # Least rows of a shuffle buffer that is shuffled in blocks: fewer are shuffled one by one
     # before the graph of a block shuffle is ready.
@@ -79,7 +89,11 @@ class TFRecordRows:
 
     def parse(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the features of serialized rows, each `[rows, ...]`."""
-        return tf.io.parse_example(rows, self.feature_spec)
+        padded = {n: f for n, f in self.feature_spec.items() if isinstance(f, PaddedFeature)}
+        ragged = {name: tf.io.RaggedFeature(f.dtype) for name, f in padded.items()}
+        found = tf.io.parse_example(rows, {**self.feature_spec, **ragged})
+        dense = {n: found[n].to_tensor(shape=[None, *f.shape]) for n, f in padded.items()}
+        return {**found, **dense}
 
     def _file(self, path: tf.Tensor) -> tf.data.Dataset:
         compressed = {file.endswith(".gz") for file in self.files}

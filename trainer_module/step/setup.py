@@ -14,21 +14,21 @@ from trainer_module.checks.compiled import (
     warn_if_logits,
 )
 from trainer_module.checks.model import check_model, reject_custom_train_step
-from trainer_module.common.tensors import Gradient, LossLike, present_leaves, with_leaves
+from trainer_module.common.tensors import LossLike, present_leaves, with_leaves
 from trainer_module.devices.replicas import replica_kind
 from trainer_module.gradients.layer_gradients import check_placement, plan_clipping
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.options.step_options import StepOptions
 from trainer_module.window.accumulation import Passes
 from trainer_module.window.describe import Description, check_rows, describe
-from trainer_module.window.gradient_sum import GradientSum, default_added_losses
+from trainer_module.window.gradient_sum import default_added_losses
 from trainer_module.window.micro_batch import micro_batch_gradients
-from trainer_module.window.spec import Batch, StepInputs, WindowSpec
-from trainer_module.window.update import Update, check_transforms, window_update
+from trainer_module.window.spec import Batch, WindowSpec
+from trainer_module.window.update import check_transforms
 
 
 class StepSetup:
-    """A checked model, optimizer, loss and options, and the update that they define.
+    """A checked model, optimizer, loss and options, and the windows that they define.
 
     Attributes:
         options: The options, with `added_losses` resolved.
@@ -146,14 +146,3 @@ class StepSetup:
             gradients,
             merge_micro_batches=self.options.gradient_noise_scale is None,
         )
-
-    def update(
-        self,
-        mean: tuple[tf.Tensor, list[Gradient]],
-        total: GradientSum,
-        local: GradientSum,
-        inputs: StepInputs,
-        step: tf.Tensor,
-    ) -> Update:
-        """Return the update of a window, in replica context; see `window_update`."""
-        return window_update(mean, total, local, self.spec.model, self.options, inputs, step)

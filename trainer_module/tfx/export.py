@@ -70,7 +70,7 @@ def export_model(
 
     def predict(raw: Mapping[str, Tensors]) -> dict[str, tf.Tensor]:
         transformed = layer(dict(raw))
-        outputs = model({name: transformed[name] for name in inputs}, training=False)
+        outputs = model({name: _model_input(transformed[name]) for name in inputs}, training=False)
         named = _outputs_by_name(outputs if label_scale is None else label_scale.unscaled(outputs))
         return named if names is None else with_classes(named, names)
 
@@ -185,6 +185,15 @@ def _dense(tensor: tf.Tensor | tf.SparseTensor | tf.RaggedTensor) -> tf.Tensor:
     if isinstance(tensor, tf.SparseTensor):
         return tf.sparse.to_dense(tensor)
     return tensor.to_tensor() if isinstance(tensor, tf.RaggedTensor) else tensor
+
+
+def _model_input(tensor: tf.Tensor | tf.SparseTensor) -> tf.Tensor:
+    """Return token ids padded with 0, at least one per row; another feature as it is."""
+    if not isinstance(tensor, tf.SparseTensor):
+        return tensor
+    ids = tf.sparse.to_dense(tensor)
+    # A row without tokens alone would have length 0, which not every layer takes.
+    return tf.pad(ids, [[0, 0], [0, tf.cast(tf.equal(tf.shape(ids)[1], 0), tf.int32)]])
 
 
 def _raw_tensor_spec(name: str, spec: _ParseSpec, argument: str) -> tf.TensorSpec:

@@ -224,7 +224,7 @@ def _evaluation(
     files = prepared.data.eval_files
     if not files:
         return None
-    held_out = dataclasses.replace(examples, files=files)
+    held_out = dataclasses.replace(examples, files=files, trims=True)
     rows = prepared.micro_batch_size * prepared.strategy.num_replicas_in_sync
     return Evaluation(
         model,

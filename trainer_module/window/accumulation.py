@@ -33,7 +33,15 @@ from trainer_module.window.gradient_sum import (
     pass_squares,
 )
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
-from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec, even_size, plan_passes
+from trainer_module.window.spec import (
+    Batch,
+    Index,
+    Result,
+    StepInputs,
+    WindowSpec,
+    even_size,
+    plan_passes,
+)
 from trainer_module.window.trace import phase_scope
 
 
@@ -189,11 +197,7 @@ class Passes:
         known, count = present_leaves(batch)[0].shape[0], rows // size
         if known is not None and known % size == 0:
             return FullPasses(zeros, batch, count)
-        rest = tf.cond(
-            rows % size > 0,
-            _one_operation(lambda: present_leaves(self._add_rest(batch, rows, zeros, inputs))),
-            lambda: present_leaves(zeros),
-        )
+        rest = self._rest(batch, rows, zeros, inputs)
         # As many passes as expected, or a power of two: in a window of fewer, zeros follow its
         # rows, which no pass reads.
         powers = tf.constant([2**i for i in range(31)])
@@ -206,56 +210,57 @@ class Passes:
             spare = [[0, (capacity - count) * size], *([0, 0] for _ in tensor.shape[1:])]
             return tf.pad(tensor[: count * size], spare)
 
-        return FullPasses(with_leaves(zeros, rest), map_present(padded, batch), count)
+        return FullPasses(rest, map_present(padded, batch), count)
+
+    def compiled(self, function: Callable[..., Result]) -> Callable[..., Result]:
+        """Return a function of tensors as one XLA computation; unchanged if XLA is off."""
+        if not self.description.is_compiled:
+            return function
+
+        def call(*arguments: Tensors) -> Result:
+            with phase_scope("compiled"):
+                return tf.function(function, jit_compile=True, autograph=False)(*arguments)
+
+        return call
 
     def sum(self, rows: Batch | FullPasses, inputs: StepInputs) -> GradientSum:
-        """Return the sums over one replica's rows of a window."""
-        if isinstance(rows, FullPasses):
-            return self._with_xla(rows, inputs)
-        return self._sum(rows, inputs)
-
-    def _with_xla(self, passes: FullPasses, inputs: StepInputs) -> GradientSum:
-        def sums(leaves: list[tf.Tensor], count: tf.Tensor) -> list[tf.Tensor]:
-            rest, batch, _ = with_leaves(passes, [*leaves, count])
-
-            def add(k: Index, total: GradientSum) -> GradientSum:
-                part = _rows_from(batch, k * self.size, self.size)
-                return self._plus(total, k, part, self.size, inputs)
-
-            return present_leaves(_loop(count, add, rest, parallel_passes=1))
-
-        *leaves, count = present_leaves(passes)
-        with phase_scope("compiled"):
-            compiled = tf.function(sums, jit_compile=True, autograph=False)
-            return with_leaves(passes.rest, compiled(leaves, count))
-
-    def _sum(self, batch: Batch, inputs: StepInputs) -> GradientSum:
+        """Return the sums over one replica's rows of a window, from its rows or from `split`."""
         zeros = self._zeros(inputs)
-        rows, size = count_rows(*batch), self.size
-        full = rows // size
 
-        def many_passes() -> GradientSum:
+        def loop(passes: FullPasses) -> GradientSum:
             # A static number of rows, so that the shapes in the loop are constants.
-            def add(k: Index, total: GradientSum) -> GradientSum:
-                part = _rows_from(batch, k * size, size)
-                return self._plus(total, k, part, size, inputs)
+            def turn(k: tf.Tensor, flat: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+                part = _rows_from(passes.batch, k * self.size, self.size)
+                total = self._add_pass(with_leaves(zeros, flat), k, part, self.size, inputs)
+                return k + 1, present_leaves(total)
 
-            total = self._add_rest(batch, rows, zeros, inputs)
-            return _loop(full, add, total, parallel_passes=self.parallel)
+            _, flat = tf.while_loop(
+                lambda k, _: k < passes.count,
+                turn,
+                (tf.constant(0), present_leaves(passes.rest)),
+                parallel_iterations=self.parallel,
+            )
+            return with_leaves(zeros, flat)
 
-        def one_pass() -> list[tf.Tensor]:
-            return present_leaves(self._plus(zeros, 0, batch, rows, inputs, is_only=True))
+        if isinstance(rows, FullPasses):
+            return self.compiled(loop)(rows)
+        number, known = count_rows(*rows), present_leaves(rows)[0].shape[0]
 
-        known = present_leaves(batch)[0].shape[0]
-        if known is not None and 0 < known <= size:
-            return with_leaves(zeros, one_pass())
-        if self.expected_rows is None or self.expected_rows > size:
-            return many_passes()
-        is_one = tf.logical_and(rows > 0, rows <= size)
-        otherwise = _one_operation(lambda: present_leaves(many_passes()))
-        return with_leaves(zeros, tf.cond(is_one, one_pass, otherwise))
+        def several_passes() -> GradientSum:
+            rest = self._rest(rows, number, zeros, inputs)
+            return loop(FullPasses(rest, rows, number // self.size))
 
-    def _plus(
+        def one_pass() -> GradientSum:
+            return self._add_pass(zeros, 0, rows, number, inputs, is_only=True)
+
+        if known is not None and 0 < known <= self.size:
+            return one_pass()
+        if self.expected_rows is None or self.expected_rows > self.size:
+            return several_passes()
+        is_one = tf.logical_and(number > 0, number <= self.size)
+        return _cond(is_one, one_pass, _one_operation(several_passes), zeros)
+
+    def _add_pass(
         self,
         total: GradientSum,
         index: Index,
@@ -268,31 +273,42 @@ class Passes:
         """Return the sums of a pass added to a total, which is zero if it is the only pass."""
         at = inputs._replace(random_position=(*inputs.random_position, index))
         with phase_scope("forward"):
-            sums = self.gradients(self.spec, Batch(*part), at, separate=self.description.separate)
+            sums = self.gradients(self.spec, part, at, separate=self.description.separate)
         with phase_scope("backward"):
             if is_only:
                 sums = _with_tables(sums, total)
             return _add(total, sums, rows, self.spec, inputs.measures_noise)
 
-    def _add_rest(
-        self, batch: Batch, rows: tf.Tensor, total: GradientSum, inputs: StepInputs
+    def _rest(
+        self, batch: Batch, rows: tf.Tensor, zeros: GradientSum, inputs: StepInputs
     ) -> GradientSum:
-        """Add the rows that are left behind the passes of equal size, if any."""
+        """Return the sums of the rows that are left behind the passes of equal size."""
         full = rows // self.size
 
-        def add(_: Index, total: GradientSum) -> GradientSum:
+        def rest() -> GradientSum:
             part = _rows_from(batch, full * self.size)
-            return self._plus(total, full, part, rows - full * self.size, inputs)
+            return self._add_pass(zeros, full, part, rows - full * self.size, inputs)
 
-        return _loop(tf.cast(rows % self.size > 0, tf.int32), add, total, parallel_passes=1)
+        return _cond(rows % self.size > 0, _one_operation(rest), lambda: zeros, zeros)
 
     def _zeros(self, inputs: StepInputs) -> GradientSum:
         return _zeros(self.spec, self.description, inputs)
 
 
-def _one_operation(function: Callable[[], list[tf.Tensor]]) -> Callable[[], list[tf.Tensor]]:
+def _one_operation(function: Callable[[], GradientSum]) -> Callable[[], GradientSum]:
     """Return a branch as one operation: the executor visits each operation of an inlined one."""
     return tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
+
+
+def _cond(
+    condition: tf.Tensor,
+    first: Callable[[], GradientSum],
+    second: Callable[[], GradientSum],
+    zeros: GradientSum,
+) -> GradientSum:
+    """Return `first()` or `second()`, which have None where `zeros` has it."""
+    branches = (lambda: present_leaves(first()), lambda: present_leaves(second()))
+    return with_leaves(zeros, tf.cond(condition, *branches))
 
 
 def _rows_from(batch: Batch, start: Index, count: int | None = None) -> Batch:
@@ -331,27 +347,6 @@ def _zeros(spec: WindowSpec, description: Description, inputs: StepInputs) -> Gr
         added_rows=None if has_added is None else scalar,
         squares=None if inputs.measures_noise is None else tf.zeros([2], scalar.dtype),
     )
-
-
-def _loop(
-    count: tf.Tensor,
-    body: Callable[[Index, GradientSum], GradientSum],
-    total: GradientSum,
-    *,
-    parallel_passes: int,
-) -> GradientSum:
-    """Run `total = body(k, total)` for k < count in a graph loop."""
-
-    def step(k: tf.Tensor, flat: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        return k + 1, present_leaves(body(k, with_leaves(total, flat)))
-
-    _, flat = tf.while_loop(
-        lambda k, _: k < count,
-        step,
-        (tf.constant(0), present_leaves(total)),
-        parallel_iterations=parallel_passes,
-    )
-    return with_leaves(total, flat)
 
 
 def _add(

@@ -22,7 +22,7 @@ from trainer_module.common.tensors import Gradient, Variable, VariableValues
 from trainer_module.options.step_options import GradientTransform, StepOptions, takes_step
 from trainer_module.window.gradient_sum import GradientSum, noise_of_window, sum_dtype
 from trainer_module.window.micro_batch import regularisation_gradients
-from trainer_module.window.spec import StepInputs, placement_of
+from trainer_module.window.spec import Index, StepInputs, placement_of
 
 
 class Update(NamedTuple):
@@ -122,17 +122,21 @@ def window_update(
     model: keras.Model,
     options: StepOptions,
     inputs: StepInputs,
-    step: tf.Tensor,
 ) -> Update:
     """Return the update of a window from its loss and mean gradient, without changing a variable.
 
-    `total` and `local` are the sums over the rows of all replicas, and of this one.
+    `total` and `local` are the sums over the rows of all replicas, and of this one. Transforms get
+    the first number of `inputs.random_position` as the step.
     """
     loss, gradients = mean
     noise = None if total.squares is None else noise_of_window(total, inputs.loss_scale)
     for transform in options.transforms:
         gradients = _apply_transform(
-            transform, gradients, model.trainable_variables, step=step, values=inputs.values
+            transform,
+            gradients,
+            model.trainable_variables,
+            step=inputs.random_position[0],
+            values=inputs.values,
         )
     dtype = sum_dtype(model)
     norm = tf.linalg.global_norm([tf.cast(g, dtype) for g in gradients if g is not None])
@@ -196,7 +200,7 @@ def _apply_transform(
     gradients: Sequence[Gradient],
     variables: Sequence[Variable],
     *,
-    step: tf.Tensor | None,
+    step: Index | None,
     values: VariableValues = (),
 ) -> list[Gradient]:
     """Return what a transform makes of the gradients, of which None stays None.

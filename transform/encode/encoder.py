@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from shared_core.feature_layout import Column
 from transform.analyzers.fitted import FittedColumn
-from transform.block import Block, Columns, Explanation, IdCount, tf
+from transform.block import Block, Columns, Explanation, IdCount, Separate, tf
 from transform.columns.inputs import DenseColumns
 from transform.spec.common import ColumnType, SeenTypes
 from transform.spec.group import ResolvedGroup
@@ -102,7 +102,7 @@ class Encoder:
         reads: How `Inputs.dense` holds its columns: `numbers`, `texts`, `own type` (texts where the
             column is one), or not at all: `lists`, of any number of values in a row.
         apply: Encodes all columns of this kind at once.
-        endings: Options -> what is appended to a column's name, one per output.
+        endings: Options -> what is appended to a column's name, one per packed output.
         kind_of: Options and an ending -> `Column.kind` of that output.
         has_indicator: Whether each column has an output for missing values, behind all others.
         names_file: Whether its columns may learn vocabularies, which are files.
@@ -117,7 +117,7 @@ class Encoder:
     name: str
     takes: Mapping[ColumnType, str]
     reads: Literal["numbers", "texts", "own type", "lists"]
-    apply: Callable[[Inputs, Members], list[Block]]
+    apply: Callable[[Inputs, Members], Sequence[Block | Separate]]
     endings: Callable[[_EncoderOptions], list[str]] = lambda option: [""]
     kind_of: Callable[[_EncoderOptions, str], str] | None = None
     has_indicator: bool = False

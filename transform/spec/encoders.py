@@ -269,7 +269,35 @@ class Text(Options):
     )
 
 
-_WITHOUT_OPTIONS = ("vocabulary", "text")  # encoders whose name alone is enough: encode: text
+class Tokens(Options):
+    """A text as the sequence of its token ids, for a model of sequences (model: transformer).
+
+    encode: tokens                                        the first 256 words, 8,000 known ones
+    encode: {tokens: {split: bytes, max_length: 512}}     bytes: nothing is learned
+    """
+
+    own_missing: ClassVar[str | None] = "no tokens"
+
+    split: Literal["words", "bytes"] = Field(
+        default="words", description="what a token is; words as encode: text has them"
+    )
+    top_k: int = Field(
+        default=8_000,
+        ge=1,
+        le=1_000_000,
+        description="number of words with their own id, the most frequent ones; not with bytes",
+    )
+    max_length: int = Field(
+        default=256, ge=1, le=100_000, description="tokens of a row that are kept, the first ones"
+    )
+    lowercase: bool = Field(default=True, description="lower-case the text before it is split")
+
+
+_WITHOUT_OPTIONS = (
+    "vocabulary",
+    "text",
+    "tokens",
+)  # encoders whose name alone is enough: encode: text
 
 
 def _allow_names(schema: dict[str, Any]) -> None:
@@ -280,7 +308,7 @@ def _allow_names(schema: dict[str, Any]) -> None:
 
 
 class Encode(Model):
-    """Exactly one way to turn a column into ids, 0/1 columns, or weighted terms."""
+    """Exactly one way to turn a column into ids, 0/1 columns, weighted terms, or token ids."""
 
     model_config = ConfigDict(json_schema_extra=_allow_names)
 
@@ -292,6 +320,7 @@ class Encode(Model):
     multi_hot: MultiHot | None = None
     date: Date | None = None
     text: Text | None = None
+    tokens: Tokens | None = None
 
     @model_validator(mode="before")
     @classmethod

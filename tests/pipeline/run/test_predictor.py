@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from components.arrow_example_gen.csv_types import NumberTexts
 from pipeline.run.predictor import _InputChecks, _rows_of_several_values
 from pipeline.run.raw_rows import ModelRows, Wrong, model_rows
 
@@ -47,7 +46,7 @@ def test_a_column_that_takes_lists_is_not_blamed_for_another():
 def test_a_list_with_a_text_among_numbers_is_wrong_in_its_row():
     lists = [[], ["1", "x", "z"], None, ["3"], ["u"]]
     batch = pa.RecordBatch.from_pydict({"n": pa.array(lists, pa.list_(pa.string()))})
-    found = model_rows(batch, {"n": "int"}, NumberTexts())
+    found = model_rows(batch, {"n": "int"}, ".")
     assert [each.row for each in found.wrong] == [1, 4]
     assert found.rows.tolist() == [0, 2, 3]
     assert found.columns["n"].to_pylist() == [[], [], [3]]

@@ -133,6 +133,7 @@ CASES = {  # each with a name that is odd to files, globs and TensorFlow: see be
     "multi_hot": Case({"multi_hot": {"top_k": 2}}, "sets", _multi_hot),
     "date": Case({"date": {"parts": ["hour"], "elapsed": True}}, "stamps", _hours),
     "text": Case({"text": {"top_k": 5, "max_terms": 3}}, "texts", None),
+    "tokens": Case({"tokens": {"top_k": 2, "max_length": 2}}, "texts", None),
 }
 ODD = "größe/[1] %*\\'\" {}"
 CASES = {ODD.format(name): case for name, case in CASES.items()}
@@ -192,7 +193,7 @@ def test_encoder_contract(result: Any, assets: Any) -> None:
     assert {next(iter(case.encode)) for case in CASES.values()} == set(ENCODERS)
     files = {c.source: c.vocabulary or c.entry_of for c in result.layout.columns}
     for name in CASES:
-        lines = assets(result)[files[name]] if files[name] else []
+        lines = assets(result)[files[name]] if files.get(name) else []
         check_encoder_contract(name, result, lines)
 
 
@@ -226,7 +227,7 @@ def test_the_validator_checks_the_range_of_ids(result: Any) -> None:
         values = []
         for each in features.features:
             x = result.written[each.name][:ROWS, [c.position for c in each.columns]].astype(float)
-            values.append(columns.Values(x + added * (each.name == "packed_int"), None, 0))
+            values.append(columns.Values(x + added * (each.name != "packed_float"), None, 0))
         batch = columns.Batch(ROWS, tuple(values))
         state = compute.add_input(compute.create_accumulator(), batch)
         measured = compute.extract_output(state).columns
