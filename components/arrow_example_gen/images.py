@@ -18,6 +18,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -83,24 +84,24 @@ class ImageFile(NamedTuple):
 
 def list_images(folder: str) -> list[ImageFile]:
     """Return the files in a folder and below it, sorted by path."""
+    folder = folder.rstrip("/")
     if "://" in folder:
         from apache_beam.io.filesystems import FileSystems
 
-        matches = FileSystems.match([f"{folder.rstrip('/')}/**"])
         found = [
             (each.path, each.size_in_bytes, each.last_updated_in_seconds)
-            for match in matches
+            for match in FileSystems.match([f"{folder}/**"])
             for each in match.metadata_list
         ]
     else:
         paths = [
-            os.path.join(place, name)
+            f"{place}/{name}"
             for place, _, names in os.walk(folder, followlinks=True)
             for name in names
         ]
         found = [(path, (stat := os.stat(path)).st_size, stat.st_mtime) for path in paths]
-    files = [ImageFile(os.path.relpath(path, folder), *rest) for path, *rest in found]
-    return sorted(f for f in files if not any(part[0] in "._" for part in f.path.split("/")))
+    files = [ImageFile(path[len(folder) + 1 :], *rest) for path, *rest in found]
+    return sorted(each for each in files if not re.search("(^|/)[._]", each.path))
 
 
 @dataclass(frozen=True)

@@ -147,13 +147,6 @@ class RunResult:
         return json.loads(text) if text and self.config.tuning is not None else []
 
     @property
-    def trial_settings(self) -> list[str]:
-        """The settings that the trials differ in; Hyperband's also in their epochs."""
-        epochs = "tuner/epochs"
-        search = self.config.tuning.search if self.config.tuning is not None else ()
-        return [*search, *([epochs] if any(epochs in trial for trial in self.trials) else [])]
-
-    @property
     def pushed_model(self) -> Path | None:
         """The folder of the model that the run or its cached Pusher pushed, or None."""
         pushed = find_output(self.nodes, NodeName.PUSHER, "pushed_model")

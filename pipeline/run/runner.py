@@ -34,7 +34,6 @@ from pipeline.report.split_statistics import read_statistics
 from pipeline.report.summary_file import write_summary
 from pipeline.report.tables import short
 from pipeline.run.artifact_check import check_artifacts, keys_without_places, record_artifacts
-from pipeline.run.beam_reflection import reflection_remembered
 from pipeline.run.folder_lock import AlreadyRunning, exclusive_run
 from pipeline.run.process import absl_to_stderr, interrupts_kept, logs_to
 from pipeline.run.run_end import RunOutcome, keep_record, show_next_steps
@@ -145,7 +144,6 @@ def _run(
                 views.view(state, console, plain=False),
                 interrupts_kept(),
                 keys_without_places(config.output.folder),
-                reflection_remembered(),
             ):
                 runner.run(pipeline)
         except BaseException as error:

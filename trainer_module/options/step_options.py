@@ -21,6 +21,7 @@ class UpdateOptions(Settings):
 
     clip_norm: float | None = Field(
         default=None,
+        examples=[1.0],
         gt=0,
         description=(
             "Largest global norm of a window's gradient; larger gradients are scaled down to it. "
@@ -29,6 +30,7 @@ class UpdateOptions(Settings):
     )
     clip_per_example: float | None = Field(
         default=None,
+        examples=[1.0],
         gt=0,
         allow_inf_nan=False,
         description=(
@@ -39,6 +41,7 @@ class UpdateOptions(Settings):
     )
     ema_momentum: float | None = Field(
         default=None,
+        examples=[0.99],
         ge=0,
         lt=1,
         description=(
@@ -63,6 +66,7 @@ class UpdateOptions(Settings):
     )
     gradient_noise_scale: Annotated[int | None, COUNT] = Field(
         default=None,
+        examples=[50],
         description=(
             "Measure the gradient noise scale (McCandlish et al., 2018) every so many steps, such "
             "as 50: global batches far below it are mostly noise, so that larger ones pay."
@@ -89,12 +93,18 @@ class StepOptions(UpdateOptions):
         expected_rows: Rows of most global batches, if the dataset's shapes do not have the number
             (without drop_remainder): small steps then take less time. Other numbers of rows give
             the same result.
+        token_features: Names of features of token ids `[rows, length]`, padded with 0 behind each
+            row to one length. Each micro-batch is cut to the smallest of a few lengths that holds
+            its rows, and rows of similar length share a micro-batch. Labels and weights with the
+            same length are cut, too. The model must mask id 0; the first batch shows whether it
+            does. Without effect with `clip_per_example`.
     """
 
     micro_batch_size: Annotated[int, COUNT, RUNTIME_ONLY]
     added_losses: AddedLosses | None = None
     transforms: tuple[GradientTransform, ...] = ()
     expected_rows: Annotated[int | None, COUNT, RUNTIME_ONLY] = None
+    token_features: Annotated[tuple[str, ...], RUNTIME_ONLY] = ()
     # A run that stopped after too many skips can resume with a larger number.
     max_consecutive_skips: Annotated[int, COUNT, RUNTIME_ONLY] = 100
 

@@ -78,6 +78,7 @@ class StepSetup:
             jit_compile=jit_compile,
             expected_rows=expected_rows,
             device_kind=replica_kind(strategy),
+            token_features=() if clips else given.token_features,
         )
         self.optimizer = optimizer
         self.variables = list(model.trainable_variables)

@@ -96,7 +96,7 @@ class TrainStep:
             strategy: A tf.distribute strategy; None: the current one.
             **options: The fields of `StepOptions`: micro_batch_size, clip_norm, clip_per_example,
                 ema_momentum, non_finite, max_consecutive_skips, added_losses, transforms,
-                jit_compile, gradient_noise_scale, expected_rows.
+                jit_compile, gradient_noise_scale, expected_rows, token_features.
 
         Raises:
             ValueError: An option is out of range, the model overrides `train_step` or

@@ -14,6 +14,7 @@ from trainer_module.checks.batch import count_rows
 from trainer_module.checks.compiled import warn_compile_args_ignored
 from trainer_module.checks.model import check_built, reject_custom_train_step
 from trainer_module.common.keras_arguments import naming_replacements
+from trainer_module.common.sequences import cut, level_of, levels, row_lengths, trimmed
 from trainer_module.common.tensors import (
     Gradient,
     LossLike,
@@ -42,7 +43,7 @@ from trainer_module.window.spec import (
     even_size,
     plan_passes,
 )
-from trainer_module.window.trace import phase_scope
+from trainer_module.window.trace import is_compiled_by_xla, phase_scope
 
 
 class _MicroBatchFunction(Protocol):
@@ -191,13 +192,16 @@ class Passes:
 
     def split(self, batch: Batch, inputs: StepInputs) -> Batch | FullPasses:
         """Return what `sum` takes; with XLA, sum the rows of a shorter pass without it."""
+        if self.spec.token_features:  # rows of similar length share a pass
+            lengths = tf.reduce_sum(row_lengths(batch.features, self.spec.token_features), axis=0)
+            order = tf.argsort(lengths, stable=True)
+            batch = map_present(lambda tensor: tf.gather(tensor, order), batch)
         if not self.description.is_compiled:
             return batch
-        rows, size, zeros = count_rows(*batch), self.size, self._zeros(inputs)
-        known, count = present_leaves(batch)[0].shape[0], rows // size
+        rows, size, known = count_rows(*batch), self.size, present_leaves(batch)[0].shape[0]
+        count, rest = rows // size, self._rest(batch, rows, self._zeros(inputs), inputs)
         if known is not None and known % size == 0:
-            return FullPasses(zeros, batch, count)
-        rest = self._rest(batch, rows, zeros, inputs)
+            return FullPasses(rest, batch, count)
         # As many passes as expected, or a power of two: in a window of fewer, zeros follow its
         # rows, which no pass reads.
         powers = tf.constant([2**i for i in range(31)])
@@ -273,17 +277,42 @@ class Passes:
         """Return the sums of a pass added to a total, which is zero if it is the only pass."""
         at = inputs._replace(random_position=(*inputs.random_position, index))
         with phase_scope("forward"):
-            sums = self.gradients(self.spec, part, at, separate=self.description.separate)
+            sums = self._pass_sums(part, at, total)
         with phase_scope("backward"):
             if is_only:
                 sums = _with_tables(sums, total)
             return _add(total, sums, rows, self.spec, inputs.measures_noise)
 
+    def _pass_sums(self, part: Batch, at: StepInputs, total: GradientSum) -> MicroBatchGradients:
+        """Return the sums of a pass, with its tokens cut to the length that they need."""
+        names = self.spec.token_features
+
+        def sums(part: Batch) -> MicroBatchGradients:
+            return self.gradients(self.spec, part, at, separate=self.description.separate)
+
+        if not names:
+            return sums(part)
+        level = level_of(part.features, names)
+        if not is_compiled_by_xla():
+            return sums(_at_level(part, names, level))
+        found: list[MicroBatchGradients] = []
+
+        def branch(level: int) -> list[tf.Tensor]:
+            # The gradient of an embedding has one row per token: of another shape in each branch.
+            found.append(_with_tables(sums(_at_level(part, names, level)), total))
+            return present_leaves(found[-1])
+
+        count = levels(part.features, names)
+        flat = tf.switch_case(level, [functools.partial(branch, each) for each in range(count)])
+        return with_leaves(found[0], flat)
+
     def _rest(
         self, batch: Batch, rows: tf.Tensor, zeros: GradientSum, inputs: StepInputs
     ) -> GradientSum:
         """Return the sums of the rows that are left behind the passes of equal size."""
-        full = rows // self.size
+        known, full = present_leaves(batch)[0].shape[0], rows // self.size
+        if known is not None and known % self.size == 0:
+            return zeros
 
         def rest() -> GradientSum:
             part = _rows_from(batch, full * self.size)
@@ -293,6 +322,18 @@ class Passes:
 
     def _zeros(self, inputs: StepInputs) -> GradientSum:
         return _zeros(self.spec, self.description, inputs)
+
+
+def _at_level(part: Batch, names: Sequence[str], level: Index) -> Batch:
+    """Return a micro-batch with the tokens, labels and weights per token of a level's length."""
+    longest = {part.features[name].shape[1] for name in names}
+
+    def of_tokens(tensor: tf.Tensor) -> tf.Tensor:
+        is_per_token = tensor.shape.rank > 1 and tensor.shape[1] in longest
+        return cut(tensor, level) if is_per_token else tensor
+
+    others = map_present(of_tokens, (part.labels, part.sample_weight))
+    return Batch(trimmed(part.features, names, level), *others)
 
 
 def _one_operation(function: Callable[[], GradientSum]) -> Callable[[], GradientSum]:

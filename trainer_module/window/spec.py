@@ -68,6 +68,8 @@ class WindowSpec:
             where it pays (see `describe`).
         expected_rows: Number of rows of most batches on one replica, or None.
         device_kind: Kind of the replicas' devices.
+        token_features: Names of features `[rows, length]` of token ids, padded with 0 to a fixed
+            length. Each micro-batch is cut to the length that its rows need.
     """
 
     model: keras.Model
@@ -77,6 +79,7 @@ class WindowSpec:
     jit_compile: bool | Literal["auto"] = False
     expected_rows: int | None = None
     device_kind: DeviceKind = "CPU"
+    token_features: tuple[str, ...] = ()
 
     @property
     def placement(self) -> Placement:

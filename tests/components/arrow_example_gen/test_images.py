@@ -93,7 +93,8 @@ def test_a_folder_of_classes_is_a_table(photos, tmp_path):
     node = node_of(tmp_path, "photos", images=Images(folder=True), splitting=splitting)
     splits = write(node, tmp_path / "examples")
     rows = [row for rows in splits.values() for row in rows]
-    assert len(rows) == 38 and all(splits.values())
+    assert len(rows) == 38
+    assert all(splits.values())
     assert {row["path"].decode() for row in rows} == {
         file.path for file in list_images(str(photos))
     }
@@ -120,7 +121,8 @@ def test_an_engine_spreads_the_files_and_blocks_are_bounded(photos, monkeypatch)
     assert sum(len(each) == 2 for each in classes) >= 5, "the order does not mix the classes"
     monkeypatch.setattr(images, "_BLOCK_BYTES", 1)
     blocks = [len(block.places) for part in parts for block in table.read_blocks(part)]
-    assert max(blocks) == 1 and sum(blocks) == 38
+    assert max(blocks) == 1
+    assert sum(blocks) == 38
     monkeypatch.setattr(images, "open_raw", None)  # paths and labels need no bytes
     assert sum(len(block.places) for block in table.all_blocks(["label", "path"])) == 38
 
@@ -180,7 +182,8 @@ def test_the_first_frame_and_jpegs_of_print():
         np.testing.assert_array_equal(decoded(decodable(data)), expected)
     for options in ({"mode": "CMYK"}, {"progressive": True}, {"mode": "L"}):
         data = encoded(pixels(3), "JPEG", **options)
-        assert decodable(data) == data and decoded(data).shape == (9, 7, 3)
+        assert decodable(data) == data
+        assert decoded(data).shape == (9, 7, 3)
 
 
 def write_table(folder: Path, kind: str) -> dict[str, Any]:
@@ -224,7 +227,8 @@ def test_a_table_with_images(tmp_path, kind, monkeypatch):
     arguments["splitting"] = Splitting(by="group", column=name)
     splits = write(node_of(tmp_path, f"t.{kind}", **arguments), tmp_path / "examples")
     rows = sorted((row for rows in splits.values() for row in rows), key=lambda row: row["id"])
-    assert [row["id"] for row in rows] == list(range(12)) and all(splits.values())
+    assert [row["id"] for row in rows] == list(range(12))
+    assert all(splits.values())
     for i, row in enumerate(rows):
         np.testing.assert_array_equal(decoded(row[name]), pixels(i))
         assert kind == "tfrecord" or row.get("photo") in (None, f"p/{i}".encode())

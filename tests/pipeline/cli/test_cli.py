@@ -161,7 +161,7 @@ def test_options_and_values_in_any_order(words, expected):
         ("run a.yaml b.yaml", ["(b.yaml)"]),
         ("run a.yaml --wate", ["'--wate'", "Did you mean '--wait'"]),
         ("rum a.yaml", ["'rum'", "Did you mean 'run'"]),
-        ("features explan", ["pipeline features:", "Did you mean 'explain'"]),
+        ("image bild", ["pipeline image:", "Did you mean 'build'"]),
         ("--wait run a.yaml", ["'--wait'", "follow its name"]),
         ("init -x.csv", ["'-x'", "./", "--"]),
         ("init x.csv --source cvs", ["--source", "'cvs'", "'csv'"]),
@@ -188,7 +188,7 @@ def test_in_a_shell():
     lines = [
         ("tool run --set a.b=-1 --set c.d=2 -- -x.yaml", 2, "", "-x.yaml: cannot read"),
         ("tool", 2, "", "Usage: python -m pipeline"),
-        ("tool features", 2, "", "Usage: python -m pipeline features"),
+        ("tool image", 2, "", "Usage: python -m pipeline image"),
         ("tool --help >&-", 0, "", ""),
         ("tool --help | true; exit ${PIPESTATUS[0]}", 141, "", ""),
     ]

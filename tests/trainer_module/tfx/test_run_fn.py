@@ -238,7 +238,7 @@ def test_hyperparameters_replace_settings_of_a_multiclass_label(fn_args):
     args.train_steps = 3  # TFX's, which `epochs` replaces
     args.hyperparameters = {
         "space": [],
-        "values": {"global_batch_size": 100, "model.hidden_units": "[4]", "tuner/epochs": 7},
+        "values": {"global_batch_size": 100, "model.hidden_units": "[4]"},
     }
     result = run_fn(args)
     assert result.steps == 6  # ceil(600 / 100)
