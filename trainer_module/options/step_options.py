@@ -23,6 +23,7 @@ class UpdateOptions(Settings):
 
     clip_norm: float | None = Field(
         default=None,
+        examples=[1.0],
         gt=0,
         description=(
             "Largest global norm of a window's gradient; larger gradients are scaled down to it. "
@@ -31,6 +32,7 @@ class UpdateOptions(Settings):
     )
     clip_per_example: float | None = Field(
         default=None,
+        examples=[1.0],
         gt=0,
         allow_inf_nan=False,
         description=(
@@ -50,6 +52,7 @@ class UpdateOptions(Settings):
     )
     ema_momentum: float | None = Field(
         default=None,
+        examples=[0.99],
         ge=0,
         lt=1,
         description=(
@@ -74,6 +77,7 @@ class UpdateOptions(Settings):
     )
     gradient_noise_scale: Annotated[int | None, COUNT] = Field(
         default=None,
+        examples=[50],
         description=(
             "Measure the gradient noise scale (McCandlish et al., 2018) every so many steps, such "
             "as 50: global batches far below it are mostly noise, so that larger ones pay."

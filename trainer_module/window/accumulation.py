@@ -280,29 +280,30 @@ class Passes:
         """Return the sums of a pass added to a total, which is zero if it is the only pass."""
         at = inputs._replace(random_position=(*inputs.random_position, index))
         with phase_scope("forward"):
-            sums = self._pass_sums(part, at, total)
+            if self.spec.token_features:
+                sums = self._trimmed_sums(part, at, total)
+            else:
+                sums = self.gradients(self.spec, part, at, separate=self.description.separate)
         with phase_scope("backward"):
             if is_only:
                 sums = _with_tables(sums, total)
             return _add(total, sums, rows, self.spec, inputs.measures_noise)
 
-    def _pass_sums(self, part: Batch, at: StepInputs, total: GradientSum) -> MicroBatchGradients:
-        """Return the sums of a pass, with its tokens cut to the length that they need."""
-        names = self.spec.token_features
+    def _trimmed_sums(self, part: Batch, at: StepInputs, total: GradientSum) -> MicroBatchGradients:
+        """Return the sums of a pass whose tokens are cut to the length that they need."""
+        names, separate = self.spec.token_features, self.description.separate
 
-        def sums(part: Batch) -> MicroBatchGradients:
-            return self.gradients(self.spec, part, at, separate=self.description.separate)
+        def sums(level: Index) -> MicroBatchGradients:
+            return self.gradients(self.spec, _at_level(part, names, level), at, separate=separate)
 
-        if not names:
-            return sums(part)
         level = level_of(part.features, names)
         if not is_compiled_by_xla():
-            return sums(_at_level(part, names, level))
+            return sums(level)
         found: list[MicroBatchGradients] = []
 
         def branch(level: int) -> list[tf.Tensor]:
             # The gradient of an embedding has one row per token: of another shape in each branch.
-            found.append(_with_tables(sums(_at_level(part, names, level)), total))
+            found.append(_with_tables(sums(level), total))
             return present_leaves(found[-1])
 
         count = levels(part.features, names)
