@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import statistics
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,7 +26,6 @@ from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.config.config_file import config_of_text, split_folders
 from pipeline.data.csv_guess import CsvGuess, guess_csv
 from pipeline.data.data_sources import files, source_of
-from pipeline.data.tables import Rows
 from pipeline.features.column_facts import ColumnFacts, DataFacts, measure
 from pipeline.features.feature_rules import is_small_whole, label_of
 from pipeline.features.splits import (
@@ -130,7 +128,7 @@ def init_file(
                 as_is=_predicts_means(facts, target),
                 kind=suggestion.model,
             ),
-            *_evaluation(data, facts, target),
+            *_evaluation(facts, target),
             f"output: {{folder: output/{name}}}",
             *_warnings(repeated),
             "",
@@ -281,44 +279,21 @@ def _training(rows: int, columns: int = 1, *, as_is: bool = False, kind: str = "
     ]
 
 
-def _evaluation(data: DataFacts, facts: ColumnFacts, target: JsonObject) -> list[str]:
+def _evaluation(facts: ColumnFacts, target: JsonObject) -> list[str]:
     """Return the lines of `evaluation:`: a blessed model is better than a constant on eval rows.
 
     The constant's value on these rows is known only in the Evaluator. With heavy tails it differs
     between parts of a table, so no number here could be the threshold.
     """
-    of_sample = " (Of a sample.)" if data.every > 1 and target["kind"] == "regression" else ""
     by_squares = _predicts_means(facts, target)
     names = "root_mean_squared_error, mean_absolute_error, r2"  # the first one decides
     return [
         "evaluation:",
         "  # Bless a model only if it is better than the best constant on the eval rows, by more",
-        f"  # than chance explains. {_constant(facts, target, data.values[facts.name])}{of_sample}",
+        "  # than chance explains.",
         *([f"  metrics: [{names}]"] if by_squares else []),
         "  require_better_than_constant: true",
     ]
-
-
-def _constant(facts: ColumnFacts, target: JsonObject, labels: Rows) -> str:
-    """Return a sentence with the result of a constant on the measured rows."""
-    if target["kind"] == "regression":
-        numbers = [row[0] for row in labels if row and np.isfinite(row[0])]
-        if not numbers:
-            return "For a numeric label that is its median."
-        if _predicts_means(facts, target):
-            error = short_number(float(np.std(numbers)))
-            return f"The mean {short_number(float(np.mean(numbers)))} has an RMSE of {error}."
-        is_int = isinstance(numbers[0], int)
-        median = (statistics.median_low if is_int else statistics.median)(numbers)
-        error = sum(abs(number - median) for number in numbers) / len(numbers)
-        median = short_number(median)
-        return f"The median {median} has a mean absolute error of {short_number(error)}."
-    if target["kind"] == "binary":
-        return "A constant has an auc of 0.5."
-    assert facts.texts is not None
-    value, count = facts.texts.top[0]
-    shown = plain_line(str(value))[:30]
-    return f"Always {shown!r} is right in {count / facts.present:.1%}."
 
 
 class _Split(NamedTuple):
