@@ -113,13 +113,11 @@ def init(
     "as_json",
     help="print summary.json, or the error, as one JSON document; the rest to standard error",
 )
-@flag("--wait", help="wait for a run that uses the same output folder (default: exit with code 4)")
 def run(
     config: Path,
     overrides: tuple[str, ...],
     is_quiet: bool,
     as_json: bool,
-    wait: bool,
 ) -> int:
     """Run a pipeline on this machine.
 
@@ -132,7 +130,6 @@ def run(
     try:
         outcome = runner.run(
             load(config, overrides),
-            wait=wait,
             quiet=is_quiet,
             as_json=as_json,
         )
