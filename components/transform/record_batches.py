@@ -69,17 +69,14 @@ _BATCH_BYTES = 16 << 20
 _LARGE_BYTES = 256  # of a value
 
 
-def _values(kind: pa.DataType) -> list[pa.DataType]:
-    return [kind.value_type] if pa.types.is_list(kind) or pa.types.is_large_list(kind) else []
-
-
 def _cut(table: pa.Table, most_bytes: int = _BATCH_BYTES) -> Iterator[pa.RecordBatch]:
     """Yield record batches of at most `BATCH_ROWS` rows, and about `most_bytes` bytes.
 
     Pictures become several times as large, so that those of a batch are a MiB.
     """
     for column in table.columns:
-        is_binary = any(map(pa.types.is_binary, (column.type, *_values(column.type))))
+        kind = getattr(column.type, "value_type", column.type)  # of a list, its values
+        is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
         if is_binary and column.nbytes > _LARGE_BYTES * table.num_rows:
             most_bytes = MESSAGE_BYTES
     rows = max(1, min(_BATCH_ROWS, most_bytes * table.num_rows // max(1, table.nbytes)))
