@@ -176,7 +176,11 @@ def test_counts_of_bytes_are_as_good_as_pixels():
     variance = (1234.5, 0.0)
     image = ImageFeature(
         **dict.fromkeys(("name", "source", "group"), "x"),
-        **{"height": 30, "width": 10, "channels": 2, "mean": (90.5, 3.0), "variance": variance},
+        height=30,
+        width=10,
+        channels=2,
+        mean=(90.5, 3.0),
+        variance=variance,
     )
     states, expected = [_PixelState(image), _PixelState(image)], _FeatureState(2)
     for pixels, state in zip(parts, states, strict=True):
