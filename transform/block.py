@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from shared_core.feature_layout import TokenFeature
+from shared_core.feature_layout import ImageFeature, TokenFeature
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,8 +57,8 @@ class Separate(NamedTuple):
     """A transformed feature that is not packed."""
 
     values: ColumnTensor
-    feature: TokenFeature  # its entry in the layout
-    ids: int | tf.Tensor  # number of ids, int64 scalar
+    feature: ImageFeature | TokenFeature  # its entry in the layout
+    ids: int | tf.Tensor | None = None  # number of ids, int64 scalar
 
 
 def take_columns(stacked: tf.Tensor, wanted: Sequence[int]) -> tf.Tensor:

@@ -31,7 +31,9 @@ from shared_core.feature_layout import (
     PACKED_MISSING,
     Column,
     FeatureLayout,
+    ImageFeature,
     LayoutLabel,
+    TokenFeature,
 )
 from transform import compat
 from transform.analyzers.counts import with_counts
@@ -59,9 +61,9 @@ def preprocessing_fn(inputs: Columns, custom_config: Mapping[str, Any]) -> dict[
 
     Returns:
         `packed_float` float32 `[batch, n]`, `packed_int` int64 `[batch, m]`, `packed_missing`
-        int64 `[batch, ceil(p / 32)]`, token ids under their columns' names, int64
-        `[batch, (tokens)]`, the label, the weight and what is passed through. A packed output
-        without columns is left out. With `packed: false`, one float32 or int64
+        int64 `[batch, ceil(p / 32)]`, images and token ids under their columns' names, string
+        `[batch]` and int64 `[batch, (tokens)]`, the label, the weight and what is passed through. A
+        packed output without columns is left out. With `packed: false`, one float32 or int64
         `[batch, 1]` per column in their place.
 
     Raises:
@@ -117,14 +119,16 @@ def _apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
                 "has this name; rename the column"
             )
         outputs[name] = each.values
-        compat.set_int_domain(each.values.values, each.ids)
+        if each.ids is not None:
+            compat.set_int_domain(each.values.values, each.ids)
 
     layout = FeatureLayout(
         columns=packed.columns,
         missing=packed.missing,
         label=label,
         weight=spec.weight,
-        tokens=tuple(each.feature for each in separate),
+        images=tuple(e.feature for e in separate if isinstance(e.feature, ImageFeature)),
+        tokens=tuple(e.feature for e in separate if isinstance(e.feature, TokenFeature)),
         passthrough=spec.passthrough,
         features=spec.model_dump(mode="json", exclude_defaults=True),
     )

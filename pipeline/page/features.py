@@ -196,7 +196,6 @@ def _details(
     """Return the steps, the values before and after, and the statistics of each split."""
     blocks: list[Block] = []
     if explained is not None:
-        # As `features explain` prints them.
         steps = [*map(step_text, explained.chain.steps)]
         if explained.missing is not None:
             steps.insert(0, f"missing in {TRAIN_SPLIT}: {percent(explained.missing)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
@@ -99,33 +99,6 @@ class _InputChecks:
         }
 
 
-def _rows_of_several_values(rows: ModelRows, takes: Callable[[ModelRows], bool]) -> list[Wrong]:
-    """Return the rows with a list that the model does not take, and the first such column of each.
-
-    Args:
-        rows: Rows that the model refuses as a whole.
-        takes: Whether the model takes some rows. It is called once for each column with such lists.
-    """
-    import pyarrow as pa
-
-    wrong: dict[int, Wrong] = {}
-    for name, lists in rows.columns.items():
-        places = np.flatnonzero(np.diff(lists.offsets.to_numpy(zero_copy_only=False)) > 1)
-        if not len(places):
-            continue
-        one = rows.select(np.arange(len(rows.rows)) == places[0])
-        others = {
-            other: each if other == name else pa.array([each[0].as_py()[:1]], each.type)
-            for other, each in one.columns.items()
-        }
-        if takes(ModelRows(one.rows, others, [])):
-            continue
-        for place in places.tolist():
-            row = int(rows.rows[place])
-            wrong.setdefault(row, Wrong(row, name, str(lists[place].as_py()), "one value"))
-    return [wrong[row] for row in sorted(wrong)]
-
-
 Predictions: TypeAlias = dict[str, np.ndarray]
 """Column of the output -> `[rows]`: numbers or texts."""
 
@@ -211,23 +184,11 @@ class Predictor:
         rows = model_rows(batch, self.kinds, decimal)
         try:
             return self._of_rows(batch, rows)
-        except tf.errors.InvalidArgumentError:
-            several = _rows_of_several_values(rows, self._takes)
-            if not several:
-                raise
-            kept = ~np.isin(rows.rows, [each.row for each in several])
-            found, wrong = self._of_rows(batch, rows.select(kept))
-            return found, sorted([*wrong, *several])
-
-    def _takes(self, rows: ModelRows) -> bool:
-        """Return whether the model accepts these rows."""
-        import tensorflow as tf
-
-        try:
-            self.outputs(rows.examples())
-        except tf.errors.InvalidArgumentError:
-            return False
-        return True
+        except tf.errors.InvalidArgumentError as error:
+            raise ConfigError(
+                f"--data: the model does not take these rows ({str(error).splitlines()[0][:200]}). "
+                "A column may hold several values in a row where the model takes one."
+            ) from None
 
     def _of_rows(self, batch: pa.RecordBatch, rows: ModelRows) -> tuple[Predictions, list[Wrong]]:
         if not len(rows.rows):

@@ -8,7 +8,6 @@ import logging
 import os
 import shlex
 import sys
-import traceback
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -33,8 +32,7 @@ from pipeline.report.run_warnings import column_cautions
 from pipeline.report.split_statistics import read_statistics
 from pipeline.report.summary_file import write_summary
 from pipeline.report.tables import short
-from pipeline.run.artifact_check import check_artifacts, keys_without_places, record_artifacts
-from pipeline.run.beam_reflection import reflection_remembered
+from pipeline.run.artifact_check import check_artifacts, record_artifacts
 from pipeline.run.folder_lock import AlreadyRunning, exclusive_run
 from pipeline.run.process import absl_to_stderr, interrupts_kept, logs_to
 from pipeline.run.run_end import RunOutcome, keep_record, show_next_steps
@@ -55,7 +53,6 @@ PIPE_WIDTH = 120
 def run(
     config: PipelineConfig,
     *,
-    wait: bool = False,
     quiet: bool = False,
     as_json: bool = False,
 ) -> RunOutcome:
@@ -63,7 +60,6 @@ def run(
 
     Args:
         config: The checked configuration.
-        wait: Wait for a run that uses the same output folder (default: exit with code 4).
         quiet: Print only the verdict, and warnings and errors to standard error.
         as_json: Print everything to standard error; the caller prints the outcome's document.
 
@@ -81,7 +77,7 @@ def run(
         "metadata.path": config.metadata_path,
     }
     try:
-        with exclusive_run(_command(), places, wait=wait, say=say):
+        with exclusive_run(_command(), places, say=say):
             return _run_alone(config, (out, err), consoles_of)
     except AlreadyRunning as refusal:
         print(refusal, file=sys.stderr)
@@ -125,15 +121,16 @@ def _run(
     state, console = RunState([]), consoles.progress
     keep = functools.partial(_keep, config, consoles, started=started)
     try:
-        with views.waiting("loading TFX and checking the configuration", console):
-            # Of the trainings that a search may try, one that measures memory demands the most.
-            auto = (one for one in config.trainings if one.micro_batch_size == "auto")
-            prepare_process(next(auto, config.training))
-            register_file_systems(config.model_dump_json(exclude={"cluster"}))
-            preflight.check(config)
-            runner, pipeline = _prepare(config)
-            corrections = check_artifacts(config.output.folder, config.metadata_path)
-            _keep_imported_objects()
+        if console.is_terminal:
+            views.print_text(console, "Loading TFX and checking the configuration ...")
+        # Of the trainings that a search may try, one that measures memory demands the most.
+        auto = (one for one in config.trainings if one.micro_batch_size == "auto")
+        prepare_process(next(auto, config.training))
+        register_file_systems(config.model_dump_json(exclude={"cluster"}))
+        preflight.check(config)
+        runner, pipeline = _prepare(config)
+        corrections = check_artifacts(config.output.folder, config.metadata_path)
+        _keep_imported_objects()
         for sentence in corrections:
             logging.getLogger("absl").warning("Note: %s.", sentence)
             views.print_text(consoles.warnings, f"Note: {sentence}.")
@@ -141,12 +138,7 @@ def _run(
         handler = ProgressHandler(state, row_counts=_row_counts(config), cautions=_cautions(config))
         logging.getLogger("absl").addHandler(handler)
         try:
-            with (
-                views.view(state, console, plain=False),
-                interrupts_kept(),
-                keys_without_places(config.output.folder),
-                reflection_remembered(),
-            ):
+            with views.ProgressLines(state, console), interrupts_kept():
                 runner.run(pipeline)
         except BaseException as error:
             state.stop("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
@@ -172,7 +164,7 @@ def _run(
         where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
         console = consoles.warnings
         console.print(f"\n{where}:", style="bold red", highlight=False)
-        message = _damage(error, config) or error_message(error)
+        message = error_message(error)
         views.print_text(console, message)
         if record := keep(state, error=message):
             console.print(f"Page: {short(record.page)}", highlight=False, soft_wrap=True)
@@ -240,22 +232,6 @@ def _record_artifacts(config: PipelineConfig) -> None:
         record_artifacts(config.output.folder, config.metadata_path)
     except Exception:  # the result of the run matters more
         logging.getLogger("absl").exception("Cannot list the files of the artifacts.")
-
-
-def _damage(error: Exception, config: PipelineConfig) -> str | None:
-    """Return which file of the run's examples a node could not read, if that may be the cause."""
-    from components.arrow_example_gen.parquet import find_damage
-
-    # Also on a worker: then the text of Arrow's error is in the message.
-    text = "".join(traceback.format_exception(error)).lower()
-    if "pyarrow" not in text and "parquet" not in text:
-        return None
-    run = RunResult.latest(config)
-    uris = (
-        run.uri(NodeName.EXAMPLE_GEN, "examples"),
-        run.uri(NodeName.TRANSFORM, "transformed_examples"),
-    )
-    return find_damage(*filter(None, uris))
 
 
 def _command() -> str:

@@ -140,7 +140,7 @@ def request_body(
             batch[name] if name in batch.schema.names else pa.nulls(batch.num_rows)
             for name in names
         ]
-        rows = model_rows(pa.RecordBatch.from_arrays(columns, names), kinds, found.texts)
+        rows = model_rows(pa.RecordBatch.from_arrays(columns, names), kinds, found.decimal)
     if rows.wrong:
         wrong = rows.wrong[0]
         location = found.location(wrong.column, wrong.value, wrong.row)

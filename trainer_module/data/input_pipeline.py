@@ -10,6 +10,8 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from shared_core.feature_layout import ImageFeature
+from shared_core.images import read_images
 from trainer_module.common.sequences import level_of, trimmed
 from trainer_module.common.tensors import Json, Tensors
 from trainer_module.data.in_memory import ScheduledBatches, SizedBatches
@@ -53,6 +55,7 @@ class Examples:
     # batch that is the same for any number of workers. All rows are read and ordered, and only
     # those of the share are parsed. None: whole batches
     replicas: Replicas | None = None
+    images: tuple[ImageFeature, ...] = ()  # features that are stored as bytes
     # Whether a batch's sequences (`PaddedFeature`) are cut to the length that holds its rows
     trims: bool = False
 
@@ -217,19 +220,24 @@ class Examples:
     @property
     def _source(self) -> _RowSource:
         """The reader of the files' format."""
+        stored = dict(self.feature_spec)
+        for image in self.images:
+            if image.name in stored:
+                stored[image.name] = tf.io.FixedLenFeature([], tf.string)
+        most_rows = block_rows(self.feature_spec)
         parquet = [file for file in self.files if file.endswith(SUFFIX)]
         if not parquet:
-            return TFRecordRows(self.files, self.feature_spec)
+            return TFRecordRows(self.files, stored, most_rows)
         if len(parquet) < len(self.files):
             other = next(file for file in self.files if not file.endswith(SUFFIX))
             raise ValueError(
                 f"{parquet[0]} is a Parquet file and {other} is not: write all files of the "
                 "examples in one format."
             )
-        return ParquetRows(self.files, self.feature_spec)
+        return ParquetRows(self.files, stored, most_rows)
 
     def _parse(self, rows: Tensors) -> tuple[Tensors, ...]:
-        features = self._source.parse(rows)
+        features = read_images(self._source.parse(rows), self.images)
         label = features.pop(self.label)
         if label.shape.rank == 1:
             label = label[:, tf.newaxis]  # like the model's outputs

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.data.row_source import Feature, PaddedFeature, block_rows
+from trainer_module.data.row_source import BLOCK_ROWS, Feature, PaddedFeature, block_rows
 
 SUFFIX = ".parquet"
 _MAGIC = b"PAR1"
@@ -84,6 +84,7 @@ class ParquetRows:
 
     files: tuple[str, ...]  # paths, in a fixed order
     feature_spec: dict[str, Feature]  # the columns to read
+    most_rows: int = BLOCK_ROWS  # of a block
 
     block_shuffle_rows = 0
 
@@ -120,7 +121,7 @@ class ParquetRows:
         return self._in_order(every)
 
     def _in_order(self, every: int) -> tf.data.Dataset:
-        rows = _BLOCKS_IN_ORDER * block_rows(self.feature_spec)
+        rows = _BLOCKS_IN_ORDER * block_rows(self.feature_spec, self.most_rows)
         groups = tf.data.Dataset.range(self.parts)
         # Autograph's conversion takes longer than reading some thousand rows.
         group_rows = tf.autograph.experimental.do_not_convert(
@@ -131,7 +132,7 @@ class ParquetRows:
     def in_turn(self, order: tf.Tensor) -> tf.data.Dataset:
         """Return all rows in blocks, one block of each of several row groups in turn."""
         at_a_time = self._groups_at_a_time
-        rows = block_rows(self.feature_spec)
+        rows = block_rows(self.feature_spec, self.most_rows)
         return tf.data.Dataset.from_tensor_slices(order).interleave(
             lambda group: self._group(group, rows),
             cycle_length=at_a_time,

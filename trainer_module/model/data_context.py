@@ -34,7 +34,7 @@ def unsized_ids(data: TransformedData) -> list[str]:
     sized = set(_domains(data.transform_output))
     if data.layout is not None:
         sized |= {column.output for column in data.layout.columns}
-        sized |= {tokens.name for tokens in data.layout.tokens}
+        sized |= {each.name for each in (*data.layout.images, *data.layout.tokens)}
     return [
         name
         for name, feature in data.train.feature_spec.items()

@@ -183,6 +183,7 @@ class TaskOptions(Settings):
 
     model_fn: str | None = Field(
         default=None,
+        examples=["my_package.my_model.build"],
         description=(
             "Dotted path of a function (ModelContext) -> keras.Model; null: the default model."
         ),
@@ -193,10 +194,12 @@ class TaskOptions(Settings):
     )
     label: Annotated[str | None, SELECTION_CRITERION] = Field(
         default=None,
+        examples=["tips"],
         description="Transformed feature to predict; null: the label of Transform's layout.",
     )
     weight: Annotated[str | None, SELECTION_CRITERION] = Field(
         default=None,
+        examples=["row_weight"],
         description=(
             "Transformed feature with one weight per row; null: the weight of Transform's layout, "
             "if any."
@@ -213,6 +216,7 @@ class TaskOptions(Settings):
     )
     loss: str | None = Field(
         default=None,
+        examples=["huber"],
         description=(
             "Keras name or dotted path. null: binary_crossentropy, "
             "sparse_categorical_crossentropy or mean_squared_error, by the kind of the label."
@@ -220,6 +224,7 @@ class TaskOptions(Settings):
     )
     metrics: Annotated[tuple[str, ...] | None, SELECTION_CRITERION] = Field(
         default=None,
+        examples=[["auc", "f1_score"]],
         description=(
             "Keras names or dotted paths. null: auc and accuracy, accuracy, or "
             "mean_absolute_error, by the kind of the label (binary, multiclass, regression)."
@@ -227,6 +232,7 @@ class TaskOptions(Settings):
     )
     class_weight: Literal["balanced"] | dict[int | str, float] | None = Field(
         default=None,
+        examples=["balanced"],
         description=(
             "Weight of the rows of each class in training, by class number or name; 1 for classes "
             "that are not listed. It is multiplied by `weight` and not used in evaluation. "

@@ -65,6 +65,8 @@ def open_data(fn_args: FnArgs, config: TrainerConfig) -> TransformedData:
                 "dense in preprocessing_fn (tf.sparse.to_dense and a fixed shape), name it in "
                 "features.passthrough, which no model takes, or use encode: tokens for texts."
             )
+    images = layout.images if layout is not None else ()
+    spec |= {image.name: tf.io.FixedLenFeature(image.shape, tf.uint8) for image in images}
     train_files = expand(fn_args.train_files or [], what="the train split of the examples")
     if not train_files:
         raise ValueError("the examples have no train split: give the Trainer transformed examples.")
@@ -72,7 +74,7 @@ def open_data(fn_args: FnArgs, config: TrainerConfig) -> TransformedData:
     declared = layout.label if layout and layout.label and layout.label.name == label else None
     is_count = declared and declared.kind == "regression" and spec[label].dtype == tf.int64
     dtype = tf.float64 if is_count else None
-    train = Examples(train_files, spec, label, weight, label_dtype=dtype)
+    train = Examples(train_files, spec, label, weight, label_dtype=dtype, images=images)
     return TransformedData(transform_output, layout, train, eval_files)
 
 

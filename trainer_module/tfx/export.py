@@ -13,6 +13,7 @@ import tensorflow as tf
 from absl import logging
 
 from shared_core.feature_layout import Column, FeatureLayout
+from shared_core.images import read_images
 from trainer_module.common.tensors import Json, Tensors
 from trainer_module.data.label_scale import LabelScale, label_numbers
 from trainer_module.model.model_context import TransformOutput
@@ -69,7 +70,7 @@ def export_model(
     serving_spec = {name: spec for name, spec in raw_spec.items() if name not in unused}
 
     def predict(raw: Mapping[str, Tensors]) -> dict[str, tf.Tensor]:
-        transformed = layer(dict(raw))
+        transformed = read_images(layer(dict(raw)), layout.images if layout is not None else ())
         outputs = model({name: _model_input(transformed[name]) for name in inputs}, training=False)
         named = _outputs_by_name(outputs if label_scale is None else label_scale.unscaled(outputs))
         return named if names is None else with_classes(named, names)

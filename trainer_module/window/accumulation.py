@@ -26,6 +26,7 @@ from trainer_module.common.tensors import (
 )
 from trainer_module.devices.replicas import replica_kind
 from trainer_module.losses.weighted_loss import as_loss_function
+from trainer_module.window.batch_norm import ghost_layers
 from trainer_module.window.describe import Description, check_rows, describe
 from trainer_module.window.gradient_sum import (
     AddedLosses,
@@ -174,6 +175,8 @@ class Passes:
     ) -> Passes:
         """Return the passes of windows with the shapes of a batch."""
         compiled, rows = description.is_compiled, spec.micro_batch_size
+        is_ghost = spec.batch_norm == "ghost"  # its micro-batches have exactly so many rows
+        merge_micro_batches = merge_micro_batches and not is_ghost
         plan = plan_passes(
             description.bytes_per_row * rows,
             kind=spec.device_kind,
@@ -187,7 +190,7 @@ class Passes:
             # XLA computes one pass after another. If four micro-batches were one pass, a window of
             # three would not be compiled, so that merging needs the number of rows.
             most = size * plan.parallel_passes if merge_micro_batches else rows
-            size = rows if expected is None else even_size(expected, most)
+            size = rows if expected is None or is_ghost else even_size(expected, most)
         return cls(spec, description, gradients, size, plan.parallel_passes, expected)
 
     def split(self, batch: Batch, inputs: StepInputs) -> Batch | FullPasses:
@@ -198,11 +201,10 @@ class Passes:
             batch = map_present(lambda tensor: tf.gather(tensor, order), batch)
         if not self.description.is_compiled:
             return batch
-        rows, size, zeros = count_rows(*batch), self.size, self._zeros(inputs)
-        known, count = present_leaves(batch)[0].shape[0], rows // size
+        rows, size, known = count_rows(*batch), self.size, present_leaves(batch)[0].shape[0]
+        count, rest = rows // size, self._rest(batch, rows, self._zeros(inputs), inputs)
         if known is not None and known % size == 0:
-            return FullPasses(zeros, batch, count)
-        rest = self._rest(batch, rows, zeros, inputs)
+            return FullPasses(rest, batch, count)
         # As many passes as expected, or a power of two: in a window of fewer, zeros follow its
         # rows, which no pass reads.
         powers = tf.constant([2**i for i in range(31)])
@@ -278,29 +280,30 @@ class Passes:
         """Return the sums of a pass added to a total, which is zero if it is the only pass."""
         at = inputs._replace(random_position=(*inputs.random_position, index))
         with phase_scope("forward"):
-            sums = self._pass_sums(part, at, total)
+            if self.spec.token_features:
+                sums = self._trimmed_sums(part, at, total)
+            else:
+                sums = self.gradients(self.spec, part, at, separate=self.description.separate)
         with phase_scope("backward"):
             if is_only:
                 sums = _with_tables(sums, total)
             return _add(total, sums, rows, self.spec, inputs.measures_noise)
 
-    def _pass_sums(self, part: Batch, at: StepInputs, total: GradientSum) -> MicroBatchGradients:
-        """Return the sums of a pass, with its tokens cut to the length that they need."""
-        names = self.spec.token_features
+    def _trimmed_sums(self, part: Batch, at: StepInputs, total: GradientSum) -> MicroBatchGradients:
+        """Return the sums of a pass whose tokens are cut to the length that they need."""
+        names, separate = self.spec.token_features, self.description.separate
 
-        def sums(part: Batch) -> MicroBatchGradients:
-            return self.gradients(self.spec, part, at, separate=self.description.separate)
+        def sums(level: Index) -> MicroBatchGradients:
+            return self.gradients(self.spec, _at_level(part, names, level), at, separate=separate)
 
-        if not names:
-            return sums(part)
         level = level_of(part.features, names)
         if not is_compiled_by_xla():
-            return sums(_at_level(part, names, level))
+            return sums(level)
         found: list[MicroBatchGradients] = []
 
         def branch(level: int) -> list[tf.Tensor]:
             # The gradient of an embedding has one row per token: of another shape in each branch.
-            found.append(_with_tables(sums(_at_level(part, names, level)), total))
+            found.append(_with_tables(sums(level), total))
             return present_leaves(found[-1])
 
         count = levels(part.features, names)
@@ -311,7 +314,9 @@ class Passes:
         self, batch: Batch, rows: tf.Tensor, zeros: GradientSum, inputs: StepInputs
     ) -> GradientSum:
         """Return the sums of the rows that are left behind the passes of equal size."""
-        full = rows // self.size
+        known, full = present_leaves(batch)[0].shape[0], rows // self.size
+        if known is not None and known % self.size == 0:
+            return zeros
 
         def rest() -> GradientSum:
             part = _rows_from(batch, full * self.size)
@@ -386,6 +391,10 @@ def _zeros(spec: WindowSpec, description: Description, inputs: StepInputs) -> Gr
         added_gradients=None if has_added is None else zeros(has_added, []),
         added_rows=None if has_added is None else scalar,
         squares=None if inputs.measures_noise is None else tf.zeros([2], scalar.dtype),
+        statistics=tuple(
+            tf.zeros([3, *x.moving_mean.shape], tf.float64)
+            for x in ghost_layers(spec.model, spec.batch_norm)
+        ),
     )
 
 
@@ -422,6 +431,7 @@ def _add(
         added_gradients=added_gradients,
         added_rows=added_rows,
         squares=squares,
+        statistics=tuple(map(tf.add, total.statistics, part.statistics)),
     )
 
 

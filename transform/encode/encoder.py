@@ -105,11 +105,11 @@ class Encoder:
         endings: Options -> what is appended to a column's name, one per packed output.
         kind_of: Options and an ending -> `Column.kind` of that output.
         has_indicator: Whether each column has an output for missing values, behind all others.
-        names_file: Whether its columns may learn vocabularies, which are files.
+        names_file: Whether its columns may learn vocabularies, which are files, or become features.
         of_texts: Ids of texts `[batch]` and their number, from (texts, options, file of the
             vocabulary); None where the encoder cannot encode a cross.
-        explain: What to say of a column beside its options, from (options, its outputs, what was
-            fitted).
+        explain: What to say of a column beside its options, from (options, its outputs in the
+            layout, what was fitted).
         is_aspect: Whether an output is one aspect of its column, and rightly constant where the
             column is not: no row has this value, all dates are of one year.
     """
@@ -123,7 +123,5 @@ class Encoder:
     has_indicator: bool = False
     names_file: bool = False
     of_texts: Callable[[tf.Tensor, _EncoderOptions, str], tuple[tf.Tensor, IdCount]] | None = None
-    explain: Callable[[_EncoderOptions, Sequence[Column], FittedColumn], Explanation] = (
-        number_of_ids
-    )
+    explain: Callable[[_EncoderOptions, Sequence[Any], FittedColumn], Explanation] = number_of_ids
     is_aspect: bool = False

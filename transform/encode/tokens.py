@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from shared_core.feature_layout import RESERVED_TOKENS, TokenFeature
 from transform.block import Separate, tf
-from transform.encode.encoder import Encoder, Inputs, Members, explain_nothing
+from transform.encode.encoder import Encoder, Inputs, Members
 from transform.encode.lookup import lookup, lower_case, words
 from transform.spec.encoders import Tokens
 
@@ -65,5 +65,5 @@ TOKENS = Encoder(
     apply=_apply,
     endings=lambda option: [],
     names_file=True,
-    explain=explain_nothing,
+    explain=lambda option, columns, fitted: {"ids": columns[0].vocabulary_size},
 )

@@ -1,4 +1,4 @@
-"""The encoders: what takes the place of a category, a number's bucket, a date, or a text."""
+"""The encoders: what takes the place of a category, a number's bucket, a date, text, or picture."""
 
 from __future__ import annotations
 
@@ -269,6 +269,30 @@ class Text(Options):
     )
 
 
+class Image(Options):
+    """Encoded pictures (JPEG, PNG, BMP, GIF) as pixels of one shape, a separate uint8 output.
+
+    encode: {image: {height: 64, width: 64}}                 3 channels, the middle of the picture
+    encode: {image: {height: 28, width: 28, channels: 1}}    grey
+    """
+
+    own_missing: ClassVar[str | None] = "no substitute, since each row needs a picture"
+
+    height: int = Field(ge=1, le=4096, description="in pixels")
+    width: int = Field(ge=1, le=4096, description="in pixels")
+    channels: Literal[1, 3] = Field(default=3, description="1 (grey) or 3 (RGB)")
+    resize: Literal["crop", "pad", "stretch"] = Field(
+        default="crop",
+        description="how a picture of another shape becomes this one: its middle, all of it on "
+        "black, or all of it in other proportions",
+    )
+    store: Literal["pixels", "encoded"] = Field(
+        default="pixels",
+        description="what is written: a byte per pixel and channel, or the file, which the trainer "
+        "decodes in each epoch",
+    )
+
+
 class Tokens(Options):
     """A text as the sequence of its token ids, for a model of sequences (model: transformer).
 
@@ -308,7 +332,7 @@ def _allow_names(schema: dict[str, Any]) -> None:
 
 
 class Encode(Model):
-    """Exactly one way to turn a column into ids, 0/1 columns, weighted terms, or token ids."""
+    """Exactly one way to turn a column into ids, 0/1 columns, terms, token ids, or pixels."""
 
     model_config = ConfigDict(json_schema_extra=_allow_names)
 
@@ -321,6 +345,7 @@ class Encode(Model):
     date: Date | None = None
     text: Text | None = None
     tokens: Tokens | None = None
+    image: Image | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from pathlib import Path
 
 import keras
@@ -15,7 +16,9 @@ import user_model
 from trainer_module import run_fn
 from trainer_module.common.progress import EvaluationEnded, TrainingEnded, TrainingStep
 from trainer_module.model import plan
+from trainer_module.step import setup
 from trainer_module.tfx import run as tfx_run
+from trainer_module.window.micro_batch import micro_batch_gradients
 
 QUICK = {"label": "generous", "global_batch_size": 32, "optimizer": {"learning_rate": 0.01}}
 
@@ -61,6 +64,23 @@ def test_training_without_a_layout(fn_args, progress_records):
 
     assert run_fn(args) == result  # nothing left to do but the export
     assert len(result.history["val_auc"]) == 8
+
+
+def test_eight_calls_lead_from_run_fn_to_the_gradients_of_a_micro_batch(fn_args, monkeypatch):
+    """Calls of this project's functions; those within a function are read with it."""
+    chains = []
+
+    def gradients(*arguments, **named):
+        codes = [frame.f_code for frame, _ in traceback.walk_stack(None)]
+        names = [c.co_qualname for c in codes if "/trainer_module/" in c.co_filename]
+        if "run_fn" in names:
+            names = names[: names.index("run_fn") + 1]
+            chains.append([name for name in names if "<locals>" not in name])
+        return micro_batch_gradients(*arguments, **named)
+
+    monkeypatch.setattr(setup, "micro_batch_gradients", gradients)
+    run_fn(fn_args(**QUICK, steps=1))
+    assert min(map(len, chains)) <= 8, chains
 
 
 def test_passed_through_features_are_not_model_inputs(fn_args, packed, monkeypatch):
@@ -238,7 +258,7 @@ def test_hyperparameters_replace_settings_of_a_multiclass_label(fn_args):
     args.train_steps = 3  # TFX's, which `epochs` replaces
     args.hyperparameters = {
         "space": [],
-        "values": {"global_batch_size": 100, "model.hidden_units": "[4]", "tuner/epochs": 7},
+        "values": {"global_batch_size": 100, "model.hidden_units": "[4]"},
     }
     result = run_fn(args)
     assert result.steps == 6  # ceil(600 / 100)
