@@ -83,7 +83,8 @@ def _unused(run: PageRun, layout: FeatureLayout) -> list[Block]:
     folder = run.result.folder(NodeName.STATISTICS_GEN, "statistics")
     splits = read_statistics(folder) if folder else {}
     crossed = {column for cross in run.result.config.features.crosses for column in cross.columns}
-    used = {column.source for column in layout.columns} | crossed
+    inputs = (*layout.columns, *layout.images, *layout.tokens)
+    used = {each.source for each in inputs} | crossed
     names = sorted({name for split in splits.values() for name in split.columns} - used)
     if not names:
         return []
