@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import traceback
 from pathlib import Path
@@ -19,8 +20,8 @@ from trainer_module.common.progress import EvaluationEnded, TrainingEnded, Train
 from trainer_module.model import plan
 from trainer_module.step import setup
 from trainer_module.tfx import run as tfx_run
-from transform import preprocessing_fn
 from trainer_module.window.micro_batch import micro_batch_gradients
+from transform import preprocessing_fn
 
 QUICK = {"label": "generous", "global_batch_size": 32, "optimizer": {"learning_rate": 0.01}}
 
