@@ -1,9 +1,12 @@
-"""What `make docs` adds to this folder's pages: README.md files, benchmarks, the API reference."""
+"""What `make docs` adds to this folder's pages: README.md files, settings, the API reference."""
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,14 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+from settings_pages import PLACES, pages  # noqa: E402 - beside this file
 
 # Path in the repository -> page of the site. Pages of docs/ keep their names.
 PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
     "transform/README.md": "packages/transform.md",
     "trainer_module/README.md": "packages/trainer_module.md",
     **{
@@ -34,49 +40,90 @@ _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 _GROUP = re.compile(r"# ([A-Z][^.:]*)")
 _PUBLIC = re.compile(r"from \.([\w.]+) import (\w+)")
 _MEMBER_OPTIONS = (
-    "{show_root_heading: true, show_root_toc_entry: true, show_root_full_path: false, "
-    "heading_level: 3}"
+    "show_root_heading: true, show_root_toc_entry: true, show_root_full_path: false, "
+    "heading_level: 2"
 )
-_EXAMPLE = re.compile(r"^## ([^\n]+)\n\n(```python\n.*?^```)$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^(```|~~~)")
+
+
+@functools.cache
+def generated() -> dict[str, str]:
+    """Return the text of each page that is no file, by its path."""
+    found = dict(pages())
+    for package in PACKAGES:
+        found |= api_pages(package, (ROOT / package / "__init__.pyi").read_text(encoding="utf-8"))
+    return found
+
+
+def on_config(config: Any) -> Any:
+    """Fills `folder/*` of the navigation, and links to the repository that the clone is of."""
+    url = ["git", "config", "--get", "remote.origin.url"]
+    found = subprocess.run(url, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    if match := re.search(r"github\.com[:/]([\w.-]+/[\w.-]+?)(\.git)?$", found.strip()):
+        config.repo_name, config.repo_url = match[1], f"https://github.com/{match[1]}"
+
+    def fill(entry: Any) -> Any:
+        if isinstance(entry, dict):
+            return {title: fill(inner) for title, inner in entry.items()}
+        if not isinstance(entry, list):
+            return entry
+        filled = [
+            [name for name in generated() if name.startswith(each[:-1]) and name.endswith(".md")]
+            if isinstance(each, str) and each.endswith("/*")
+            else [fill(each)]
+            for each in entry
+        ]
+        return [each for group in filled for each in group]
+
+    config.nav = fill(config.nav)
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Adds the pages that are not files of docs/."""
     for path, page in PAGES.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / path)))
-    for package in PACKAGES:
-        stub = (ROOT / package / "__init__.pyi").read_text(encoding="utf-8")
-        text = api_page(package, stub)
-        files.append(File.generated(config, f"api/{package}.md", content=text))
+    for page, text in generated().items():
+        files.append(File.generated(config, page, content=text))
     return files
 
 
-def api_page(package: str, stub: str) -> str:
-    """Return the page of a package's public names, under the headings that its stub has for them.
+def api_pages(package: str, stub: str) -> dict[str, str]:
+    """Return a page for each group of a package's public names, and one that lists them.
 
-    A heading of `templates/api_examples/<package>.md` adds its example below the same heading.
+    A group has a heading in the stub and an example in `api_examples/<package>/`, whose docstring
+    introduces the group.
 
     Args:
         package: Top-level package.
         stub: Text of its `__init__.pyi`: imports, and comments that name the use of those below.
     """
-    file = ROOT / "docs" / "templates" / "api_examples" / f"{package}.md"
-    examples = dict(_EXAMPLE.findall(file.read_text(encoding="utf-8"))) if file.exists() else {}
-    parts = [f"# {package}", f"::: {package}\n    options: {{members: false}}"]
+    found = dict[str, str]()
+    listed, page = f"# {package}\n\n::: {package}\n    options: {{members: false}}\n", ""
     for line in stub.splitlines():
         if heading := _GROUP.fullmatch(line):
-            parts += [f"## {heading[1]}", *filter(None, [examples.get(heading[1])])]
-        elif found := _PUBLIC.match(line):
-            parts.append(f"::: {package}.{found[1]}.{found[2]}\n    options: {_MEMBER_OPTIONS}")
-    return "\n\n".join(parts) + "\n"
+            slug = re.sub(r"\W+", "-", heading[1].lower())
+            page = f"api/{package}/{slug}.md"
+            file = ROOT / "docs" / "api_examples" / package / f"{slug.replace('-', '_')}.py"
+            _, intro, code = file.read_text(encoding="utf-8").split('"""', 2)
+            found[page] = f"# {heading[1]}\n\n{intro}\n\n```python\n{code.strip()}\n```\n"
+            listed += f"\n## [{heading[1]}]({slug}.md)\n\n"
+        elif match := _PUBLIC.match(line):
+            name = f"{package}.{match[1]}.{match[2]}"
+            place = PLACES.get(match[2])
+            members = "members: false, " if place else ""
+            found[page] += f"\n::: {name}\n    options: {{{members}{_MEMBER_OPTIONS}}}\n"
+            found[page] += f"\n[Its settings](../../settings/{place})\n" if place else ""
+            listed += f"- [`{match[2]}`][{name}]\n"
+    return {f"api/{package}/index.md": listed, **found}
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
     """Turns links between files of the repository into links between pages of the site."""
-    there = {page_: path for path, page_ in PAGES.items()}
     here = page.file.src_uri
-    source = there.get(here, f"docs/{here}")
+    if here in generated():
+        return markdown
+    source = {page_: path for path, page_ in PAGES.items()}.get(here, f"docs/{here}")
     lines, in_code = [], False
     for line in markdown.split("\n"):
         if _FENCE.match(line.strip()):
@@ -91,9 +138,9 @@ def _link(match: re.Match[str], source: str, here: str) -> str:
         return match[0]
     path, hash_, anchor = target.partition("#")
     path = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
-    if not (ROOT / path).exists():
-        raise PluginError(f"{source}: the link to {target} leads to nothing in the repository.")
     page = PAGES.get(path) or (path[len("docs/") :] if path.startswith("docs/") else None)
+    if not (ROOT / path).exists() and page not in generated():
+        raise PluginError(f"{source}: the link to {target} leads to nothing in the repository.")
     if page is None:  # a source file, which the site does not have
         return text
     target = posixpath.relpath(page, posixpath.dirname(here) or ".")

@@ -57,11 +57,19 @@ class NormalizationLimits(_Frozen):
         default=True,
         description="whether a column may be constant on train, where its raw column is too",
     )
-    z_score: ZScoreLimits = ZScoreLimits()
-    kinds: dict[str, Literal["z_score", "min_max", "gaussian", "none"]] = Field(
-        default_factory=dict
+    z_score: ZScoreLimits = Field(
+        default=ZScoreLimits(), description="limits of columns that are scaled by z_score"
     )
-    ignore: tuple[str, ...] = ()
+    kinds: dict[str, Literal["z_score", "min_max", "gaussian", "none"]] = Field(
+        default_factory=dict,
+        examples=[{"trip_*": "z_score"}],
+        description="column or glob -> how it is scaled, where Transform's output does not say it",
+    )
+    ignore: tuple[str, ...] = Field(
+        default=(),
+        examples=[["fare"]],
+        description="columns or globs that are reported but not checked",
+    )
 
     @classmethod
     def of(cls, limits: NormalizationLimits | Mapping[str, Any] | None) -> NormalizationLimits:

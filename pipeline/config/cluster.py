@@ -209,7 +209,7 @@ class KubeflowConfig(TargetConfig):
         examples=[{"nodeSelector": {"labels": {"pool": "cpu"}}}],
         default_factory=dict,
         description="Scheduling, mounts, pull secrets and annotations of every pod, as fields of "
-        f"KFP's KubernetesExecutorConfig: {', '.join(_POD_FIELDS)}. See docs/cluster.md.",
+        f"KFP's KubernetesExecutorConfig: {', '.join(_POD_FIELDS)}. See docs/pods.md.",
     )
 
     def pod_of(self, node: str) -> JsonObject:
@@ -285,8 +285,10 @@ def _not_empty(value: object) -> object:
 class ClusterConfig(Section):
     """The settings of each target."""
 
-    kubeflow: KubeflowConfig | None = None
-    vertex: VertexConfig | None = None
+    kubeflow: KubeflowConfig | None = Field(
+        default=None, description="Kubeflow Pipelines 2.5 and newer."
+    )
+    vertex: VertexConfig | None = Field(default=None, description="Vertex AI Pipelines.")
 
 
 Cluster = Annotated[ClusterConfig, pydantic.BeforeValidator(_not_empty)]

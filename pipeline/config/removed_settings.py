@@ -15,7 +15,7 @@ _SERVER_FIELDS = (
     *("machine_type", "accelerator", "accelerator_count", "min_replicas", "max_replicas"),
     "service_account",
 )
-_POD = "give it to cluster.kubeflow.pod, in KFP's own form (docs/cluster.md)"
+_POD = "give it to cluster.kubeflow.pod, in KFP's own form (docs/pods.md)"
 _POD_FIELDS = (
     *("node_selector", "tolerations", "affinity", "volumes", "scratch_volume", "shm_gib"),
     *("annotations", "field_env", "image_pull_secrets", "image_pull_policy"),

@@ -1,7 +1,7 @@
 """Run a container of a compiled pipeline as processes of this machine's Python.
 
 For Kubeflow it simulates the driver and launcher around a node's command, so that a replay fails
-where the platform would. docs/cluster.md lists the rules, with their sources in the repository
+where the platform would. docs/replay.md lists the rules, with their sources in the repository
 kubeflow/pipelines. A pod's disk is a folder that is removed when the node has ended.
 """
 

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.arrow_example_gen.images import SKIPPED
 from components.input_gradients.summary import SUMMARY_JSON, AttributionSummary
 from pipeline.common.json_types import JsonObject
 from pipeline.config.config import PipelineConfig
@@ -33,6 +34,7 @@ from pipeline.report.run_warnings import (
     column_cautions,
     few_rows,
     limit_warnings,
+    skipped_images,
     too_good,
     worse_than_baselines,
 )
@@ -213,8 +215,10 @@ class RunResult:
         """The warnings of `init` that the YAML keeps, of nodes, and about the metrics."""
         report = self._text(NodeName.NORMALIZATION_VALIDATOR, "report", "report.json")
         training = self._text(NodeName.TRAINER, "model_run", WARNINGS)
+        skipped = self._text(NodeName.EXAMPLE_GEN, "examples", SKIPPED)
         return [
             *self.config.warnings,
+            *(skipped_images(**json.loads(skipped)) if skipped else ()),
             *column_cautions(self.folder(NodeName.TRANSFORM, "transform_graph")),
             *limit_warnings(json.loads(report)["violations"] if report else ()),
             *(

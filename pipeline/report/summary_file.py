@@ -1,4 +1,4 @@
-"""`summary.json`: the printed summary of a run, for programs. docs/own-data.md has its fields.
+"""`summary.json`: the printed summary of a run, for programs. docs/scripts.md has its fields.
 
 Strict JSON: an undefined number is null.
 """

@@ -121,7 +121,9 @@ def _data_path(config: PipelineConfig) -> str:
     """Return a data path for `predict`: one file, or one Parquet or Arrow table."""
     field = "eval_path" if config.data.eval_path else "path"
     path = config.data.eval_path or config.data.path
-    if is_remote(path) or (config.data.source in COLUMNAR and not has_placeholders(path)):
+    if is_remote(path) or (
+        config.data.source in (*COLUMNAR, "images") and not has_placeholders(path)
+    ):
         return path
     found = files(path, f"data.{field}", source=config.data.source, spans=config.data.spans)
     if path.startswith(PACKAGE_SCHEME) and len(found) == 1:

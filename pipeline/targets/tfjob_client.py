@@ -21,7 +21,7 @@ TASK_LABEL = "tfx-largebatch/task"
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _NOT_FOUND = 404
 _FIXES = {
-    403: "; the run's service account needs a role for it: see docs/cluster.md, Several workers on "
+    403: "; the run's service account needs a role for it: see docs/cluster-workers.md, On "
     "Kubeflow",
     _NOT_FOUND: "; is the Training Operator (kubeflow.org/v1), 1.7 to 1.9, installed? Without it a "
     "cluster has no TFJobs",

@@ -144,7 +144,8 @@ def check_providers(providers):
 
 
 def test_providers_of_other_buckets_have_the_keys_that_kubeflow_reads():
-    (text,) = re.findall(r"^```yaml\n(.*?)^```", TEXTS["kubeflow"], re.MULTILINE | re.DOTALL)
+    page = (ROOT / "docs" / "cluster-problems.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert check_providers(yaml.safe_load(text)).keys() == {"s3", "gs"}
 
 

@@ -3,33 +3,62 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
+import yaml
 from command_line import ROOT
+from pydantic import BaseModel
 
-from pipeline.config.config import ExplainConfig
+from pipeline.config.config import ExplainConfig, PipelineConfig
 
 
 def page(name: str) -> str:
     return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
 
 
-API = page("templates/api_examples/trainer_module")
-EXAMPLES = dict(re.findall(r"^## ([^\n]+)\n\n```python\n(.*?)^```$", API, re.M | re.S))
+FOLDER = ROOT / "docs" / "api_examples"
+EXAMPLES = sorted(str(file.relative_to(FOLDER)) for file in FOLDER.glob("*/*.py"))
 
 
-def test_each_group_of_public_names_has_one_short_example():
-    stub = (ROOT / "trainer_module" / "__init__.pyi").read_text(encoding="ascii")
-    assert list(EXAMPLES) == re.findall(r"^# ([A-Z][^.:]*)$", stub, re.M)
-    assert max(len(example.splitlines()) for example in EXAMPLES.values()) <= 20
-
-
-@pytest.mark.parametrize("group", EXAMPLES)
-def test_it_runs(group, capsys):
-    exec(EXAMPLES[group], {"__name__": "example"})
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_each_example_of_the_reference_is_short_and_runs(example, capsys, monkeypatch):
+    """The groups of public names have one each: `site_pages.api_pages` reads them."""
+    monkeypatch.chdir(ROOT)
+    code = (FOLDER / example).read_text(encoding="utf-8")
+    assert len(code.splitlines()) <= 25
+    exec(code, {"__name__": "example"})
     printed = capsys.readouterr().out.strip().splitlines()
-    for expected in re.findall(r"^print\(.*\)  # (.+)$", EXAMPLES[group], re.M):
-        assert printed[-1] == expected
+    for expected in re.findall(r"^ *print\(.*\)  # (.+)$", code, re.M):
+        assert printed.pop(0) == expected
+
+
+def test_every_setting_has_its_default_meaning_and_example(site_pages):
+    """Reference: the models of the YAML, each of which is described once."""
+    found = []
+    for page, text in site_pages.generated().items():
+        pattern = r"^### `(\w+)`[^\n]*\n\n(.*?^```yaml\n.*?^```)"
+        for name, block in re.findall(pattern, text, re.M | re.S) if "settings/" in page else ():
+            facts, *meaning, example = re.split(r"\n\n(?=\S)", block)
+            assert any(word in facts for word in ("required", "default `", "[settings]")), block
+            assert meaning or "[settings](" in facts, block
+            assert f"{name}:" in example
+            assert yaml.safe_load("\n".join(example.splitlines()[1:-1])), block
+            found.append(name)
+    own = ["name", "nodes", "warnings"]  # sections that are no model
+    inner = [f for field in PipelineConfig.model_fields.values() for f in models(field.annotation)]
+    fields = [f.alias or n for model in dict.fromkeys(inner) for n, f in model.model_fields.items()]
+    assert sorted(found) == sorted([*own, *fields])
+
+
+def models(annotation):
+    """The models within a type."""
+    for inner in get_args(annotation):
+        yield from models(inner)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from models(field.annotation)
 
 
 def test_gradients_are_those_of_the_page(capsys):

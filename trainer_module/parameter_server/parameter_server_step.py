@@ -33,7 +33,7 @@ from trainer_module.step.reports import LoopReport, ServerLost, StepReport, non_
 from trainer_module.step.setup import StepSetup
 from trainer_module.step.state import StepCounters
 from trainer_module.window.spec import Batch, StepInputs, unpack_batch
-from trainer_module.window.update import Update, mean_gradients
+from trainer_module.window.update import Update, mean_gradients, window_update
 
 _UNDER_WAY_PER_WORKER = 3
 _NEEDS_AN_ORDER = {
@@ -212,6 +212,11 @@ class ParameterServerStep:
             value = options.get(name)
             if value is not None:
                 raise ValueError(f"{name}={value!r} with parameter servers: {why}; leave it out.")
+        if options.get("batch_norm") == "ghost":
+            raise ValueError(
+                "batch_norm='ghost' with parameter servers: windows have no order in which to "
+                "average moving statistics; use batch_norm='frozen' or another strategy."
+            )
         if computes_in_float16(model):
             raise ValueError(
                 "mixed_float16 with parameter servers: the loss scale changes from step to step, "
@@ -338,8 +343,8 @@ class ParameterServerStep:
         def on_worker() -> Update:
             passes = self._setup.passes(batch)
             sums = passes.sum(passes.split(batch, inputs), inputs)
-            mean = mean_gradients(sums, self._setup.spec.model, values=inputs.values)
-            return self._setup.update(mean, sums, sums, inputs, step)
+            mean = mean_gradients(sums, self.model, values=inputs.values)
+            return window_update(mean, sums, sums, self.model, self.options, inputs)
 
         update = self._cluster.run(on_worker)
         applied = update.is_applied
@@ -421,11 +426,7 @@ class _Done(NamedTuple):
     def as_report(self) -> StepReport:
         tensors = {name: tf.convert_to_tensor(value) for name, value in self._asdict().items()}
         del tensors["empty"]
-        return StepReport(
-            **tensors,
-            finite_by_replica=tensors["finite"][tf.newaxis],
-            replicas=tf.zeros([1], tf.int32),
-        )
+        return StepReport(**tensors, finite_by_replica=tensors["finite"][tf.newaxis])
 
 
 def _fetched(value: tf.distribute.experimental.coordinator.RemoteValue) -> _Done | None:

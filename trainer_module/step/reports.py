@@ -14,7 +14,7 @@ from trainer_module.options.step_options import StepOptions
 
 
 class StepReport(NamedTuple):
-    """The report of one window; scalar tensors except for the last three.
+    """The report of one window; scalar tensors except for the last two.
 
     Attributes:
         loss, gradient_norm, weight_sum, rows, finite: See `Update`.
@@ -22,7 +22,6 @@ class StepReport(NamedTuple):
         failed: Whether the window was not finite and is not skipped, bool.
         finite_by_replica: `finite` of the sums of each replica of this process, bool
             `[replicas, 1 + variables]`.
-        replicas: Numbers of these replicas, int32 `[replicas]`.
     """
 
     loss: tf.Tensor
@@ -33,7 +32,6 @@ class StepReport(NamedTuple):
     failed: tf.Tensor
     finite: tf.Tensor
     finite_by_replica: tf.Tensor
-    replicas: tf.Tensor
 
 
 def empty_report(dtype: tf.DType, variables: int, replicas: int) -> StepReport:
@@ -43,7 +41,6 @@ def empty_report(dtype: tf.DType, variables: int, replicas: int) -> StepReport:
         *(scalar, scalar, scalar, scalar, no, no),
         finite=tf.ones(flags, tf.bool),
         finite_by_replica=tf.ones([replicas, *flags], tf.bool),
-        replicas=tf.zeros([replicas], tf.int32),
     )
 
 

@@ -35,13 +35,16 @@ class LoopTotals(NamedTuple):
 
 def take_windows(
     window: Callable[[Batch | Share], StepReport],
+    empty: Callable[[], StepReport],
     first: tf.experimental.Optional,
     iterator: tf.data.Iterator,
     num_steps: tf.Tensor,
     loss_sums: tf.Tensor,
-    empty: StepReport,
 ) -> tuple[StepReport, LoopTotals, tf.Tensor]:
-    """Run a window for each element of an iterator, until one fails or there are `num_steps`."""
+    """Run a window for each element of an iterator, until one fails or there are `num_steps`.
+
+    `empty` returns the report of no window.
+    """
     zero, count = tf.zeros([], tf.float64), tf.zeros([], tf.int64)
 
     def next_if(wanted: tf.Tensor) -> tf.experimental.Optional:
@@ -67,7 +70,7 @@ def take_windows(
         _, totals, last = tf.while_loop(
             lambda element, *_: element.has_value(),
             body,
-            (element, totals, empty),
+            (element, totals, empty()),
             parallel_iterations=1,
         )
     exhausted = tf.logical_and(totals.steps < num_steps, tf.logical_not(last.failed))

@@ -21,13 +21,23 @@ _CROSS_ENCODERS = ("hash", "vocabulary")
 class Label(Model):
     """What the model learns; never among its inputs."""
 
-    column: str = Field(min_length=1, description="raw or derived column; also the output's name")
-    kind: Literal["binary", "multiclass", "regression"]
+    column: str = Field(
+        min_length=1,
+        examples=["tipped"],
+        description="raw or derived column; also the output's name",
+    )
+    kind: Literal["binary", "multiclass", "regression"] = Field(
+        description="two classes, several classes, or a number"
+    )
     sources: Names = Field(
-        default=(), description="raw columns that only the label is made of: absent at serving"
+        default=(),
+        examples=[["tips"]],
+        description="raw columns that only the label is made of: absent at serving",
     )
     positive: str | int | float | None = Field(
-        default=None, description="kind binary: this value is 1, every other 0; null: 0/1 as is"
+        default=None,
+        examples=[">50K"],
+        description="kind binary: this value is 1, every other 0; null: 0/1 as is",
     )
 
     @property
@@ -56,9 +66,14 @@ class Cross(Model):
     A float column takes part with its bucket: it needs a group with `encode: bucketize`.
     """
 
-    name: str = Field(min_length=1, description="of the output column")
-    columns: Names = Field(description="two or more columns by name, in a group or not")
-    encode: Encode = Field(description="hash or vocabulary, of the combination")
+    name: str = Field(min_length=1, examples=["area_hour"], description="name of the output column")
+    columns: Names = Field(
+        examples=[["area", "hour"]], description="two or more columns by name, in a group or not"
+    )
+    encode: Encode = Field(
+        examples=[{"hash": {"buckets": 1000}}],
+        description="hash or vocabulary, of the combination",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Cross:
@@ -96,17 +111,22 @@ class FeatureSpec(Model):
         description="dotted path of a function {name: tensor} -> {new name: tensor}, run first",
     )
     groups: tuple[Group, ...] = Field(
-        default=(), examples=[[{"name": "numbers", "columns": ["age"], "scale": "z_score"}]]
+        default=(),
+        examples=[[{"name": "numbers", "columns": ["age"], "scale": "z_score"}]],
+        description="groups of columns that share one chain of steps",
     )
     crosses: tuple[Cross, ...] = Field(
         examples=[[{"name": "pair", "columns": ["a", "b"], "encode": {"hash": {"buckets": 100}}}]],
         default=(),
         description="columns whose values count together, as one id",
     )
-    label: Label | None = None
-    weight: str | None = Field(default=None, description="column of example weights >= 0")
+    label: Label | None = Field(default=None, description="the column that the model predicts")
+    weight: str | None = Field(
+        default=None, examples=["row_weight"], description="column of example weights >= 0"
+    )
     passthrough: Names = Field(
         default=(),
+        examples=[["trip_id"]],
         description="columns handed on unchanged for who reads the rows (keys, ids): no model "
         "takes them",
     )

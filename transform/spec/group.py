@@ -58,10 +58,16 @@ class Clip(Model):
     clip: {quantiles: [0.01, 0.99]}   the column's own quantiles over the analysis data
     """
 
-    min: float | None = None
-    max: float | None = None
+    min: float | None = Field(
+        default=None, examples=[0.0], description="lower bound, in the column's unit; null: none"
+    )
+    max: float | None = Field(
+        default=None, examples=[100.0], description="upper bound, in the column's unit; null: none"
+    )
     quantiles: tuple[float, float] | None = Field(
-        default=None, description="lower and upper quantile, multiples of 0.001 in [0, 1]"
+        default=None,
+        examples=[[0.01, 0.99]],
+        description="lower and upper quantile, multiples of 0.001 in [0, 1]",
     )
 
     @model_validator(mode="after")
@@ -115,9 +121,12 @@ _SCALES = f"{' | '.join(NAMES)} | [log1p, z_score]"
 class Group(Model):
     """Columns that share one chain: select -> impute -> clip -> scale or encode."""
 
-    name: str = Field(min_length=1)
+    name: str = Field(
+        min_length=1, examples=["money"], description="name of the group, for messages and reports"
+    )
     columns: Names = Field(
         default=(),
+        examples=[["fare", "trip_*"]],
         description="names and globs; `others`: every column that no group names. A column's own "
         "name is no glob; [[], [*] and [?] in a glob are these characters",
     )
@@ -141,9 +150,13 @@ class Group(Model):
     missing_indicator: bool = Field(
         default=False, description="adds a 0/1 column `<name>_missing` per column"
     )
-    clip: Clip | None = None
-    scale: _AnyScale | None = None
-    encode: Encode | None = None
+    clip: Clip | None = Field(default=None, description="bounds of the values; null: none")
+    scale: _AnyScale | None = Field(
+        default=None, description="how numbers are scaled; a group has scale or encode"
+    )
+    encode: Encode | None = Field(
+        default=None, description="how values become ids, 0/1 columns or terms"
+    )
     share: bool = Field(
         default=False,
         description="with encode: vocabulary, integer or hash: a value has the same id in all "

@@ -299,7 +299,7 @@ def test_init_proposes_it(tmp_path: Any) -> None:
     output = tmp_path / "t.yaml"
     assert main(["init", str(tmp_path / "t.csv"), "--label", "label", "--output", str(output)]) == 0
     (group,) = load_config(output).features.groups
-    assert (group.name, group.columns) == ("texts", ("review",))
+    assert (group.name, group.columns) == ("tokens", ("review",))
     assert group.encode is not None
-    assert group.encode.text is not None
+    assert group.encode.tokens is not None
     assert "different texts of 20 words on average" in output.read_text()
