@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -112,9 +111,6 @@ def test_init_prints_counts_of_all_rows(folder: Path, tmp_path: Path, capsys, mo
     assert "are of a sample of" in " ".join(text.replace("#", "").split())
     assert f"evenly spread over {KEY} to {KEY + 39}" in text
     assert main([*command, "--label", "key", "--force"]) == 0  # `run` sees that it varies
-    median = re.search(r"The median (\d+) has", output.read_text())
-    assert median is not None
-    assert int(median[1]) - KEY == pytest.approx(19.5, abs=2.0)  # of the sample
     assert main([*command, "--label", "kind", "--force"]) == 0
     assert "Rows of 'once': 1." in output.read_text()
 
