@@ -148,12 +148,16 @@ def _resolve_paths(raw: JsonObject, folder: Path) -> None:
 def _find_split_folders(raw: JsonObject) -> None:
     """Take `train` and `val` of a folder of images as the splits, which would be two classes."""
     data = raw.get("data")
-    if not isinstance(data, dict) or data.get("source") != "images" or data.get("eval_path"):
-        return
-    train = Path(str(data.get("path")), "train")
+    if isinstance(data, dict) and data.get("source") == "images" and not data.get("eval_path"):
+        folders = split_folders(str(data.get("path")))
+        data.update(zip(("path", "eval_path"), map(str, folders), strict=False))
+
+
+def split_folders(path: str) -> tuple[Path, ...]:
+    """Return the folders `train` and `val`, or another of `EVAL_FOLDERS`, of a folder, or ()."""
+    train = Path(path, "train")
     held_out = [train.with_name(name) for name in EVAL_FOLDERS if train.with_name(name).is_dir()]
-    if held_out and train.is_dir():
-        data["path"], data["eval_path"] = str(train), str(held_out[0])
+    return (train, held_out[0]) if held_out and train.is_dir() else ()
 
 
 def _read_vocabularies(raw: JsonObject, folder: Path) -> None:

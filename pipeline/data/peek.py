@@ -181,18 +181,18 @@ def _with_files(result: DataPeek, columns: Mapping[str, str], file: Path) -> Dat
     from shared_core.nearest import nearest_column
 
     for name, column in columns.items():
-        if column not in result.columns or name in result.columns:
-            taken = f"column {name!r}, which the data have; choose another name"
-            lacks = f"column {column!r}, which is not in the data"
-            what = taken if name in result.columns else lacks
-            fix = "" if name in result.columns else f"; {nearest_column(column, result.columns)}"
-            raise ConfigError(f"data.files={dict(columns)} names {what}{fix}")
+        what = f"data.files={dict(columns)}"
+        if name in result.columns:
+            raise ConfigError(f"{what}: the data have a column {name!r}; choose another name")
+        if result.columns.get(column) != "string":
+            fix = nearest_column(column, [n for n, k in result.columns.items() if k == "string"])
+            raise ConfigError(f"{what}: column {column!r} is no column of texts; {fix}")
         assert result.sample is not None
         for path in result.sample.texts(column)[:_CHECKED_FILES]:
             there = file.parent / path.decode(errors="replace")
             if "://" not in str(there) and not there.is_file():
                 raise ConfigError(
-                    f"data.files: column {column!r} names {path.decode(errors='replace')}, and "
+                    f"{what}: column {column!r} names {path.decode(errors='replace')}, and "
                     f"{there} is no file. Paths are relative to the folder of the table."
                 )
     return replace(result, columns={**result.columns, **dict.fromkeys(columns, "string")})

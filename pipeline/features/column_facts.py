@@ -169,6 +169,7 @@ def measure(
 def _measured(table: Table, max_rows: int) -> DataFacts:
     """Count all rows, and sample some of them."""
     from components.arrow_example_gen.csv_table import CsvTable
+    from components.arrow_example_gen.images import IMAGE, ImageTable
 
     is_csv = isinstance(table, CsvTable)
     parts = [part for file in table.files for part in table.parts(file, whole=True)]
@@ -179,6 +180,8 @@ def _measured(table: Table, max_rows: int) -> DataFacts:
     found, _, types = table.agree(examined)
     check_features(found)
     kinds: dict[str, Kind] = {name: kind or "string" for name, kind in found.items()}
+    if isinstance(table, ImageTable):
+        kinds.pop(IMAGE)  # no statistic of bytes says anything of an image
     limit = min(max(_ALL_DISTINCT // len(kinds), _FEWEST_DISTINCT), _MOST_DISTINCT)
     counters = {name: _ColumnCounter(kind, limit) for name, kind in kinds.items()}
     every = 1

@@ -199,9 +199,6 @@ def _error_message(wrong: Wrong, rows: InputRows, start: int) -> str:
 def _write(kept: Sequence[str], first: _Batch, rest: Iterator[_Batch], output: Path) -> int:
     from itertools import chain
 
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn
-
     names = list(first.predictions)
     twice = [name for name in kept if name in names]
     if twice:
@@ -210,16 +207,7 @@ def _write(kept: Sequence[str], first: _Batch, rest: Iterator[_Batch], output: P
             "columns to keep without it."
         )
     rows = 0
-    with (
-        output_file(output, newline="") as stream,
-        Progress(
-            SpinnerColumn(),
-            TextColumn("{task.completed:,.0f} rows predicted"),
-            console=Console(stderr=True),
-            transient=True,
-        ) as progress,
-    ):
-        task = progress.add_task("predict", total=None)
+    with output_file(output, newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow([*kept, *names])
         for batch in chain([first], rest):
@@ -231,7 +219,6 @@ def _write(kept: Sequence[str], first: _Batch, rest: Iterator[_Batch], output: P
             ]
             writer.writerows(zip(*cells, *values, strict=True))
             rows += len(batch.numbers)
-            progress.update(task, completed=rows)
     return rows
 
 

@@ -39,14 +39,6 @@ class ModelRows:
     columns: Mapping[str, pa.ListArray]
     wrong: list[Wrong]
 
-    def select(self, kept: np.ndarray) -> ModelRows:
-        """Return the rows that a mask selects, bool `[rows]`."""
-        import pyarrow as pa
-
-        mask = pa.array(kept)
-        columns = {name: lists.filter(mask) for name, lists in self.columns.items()}
-        return ModelRows(self.rows[kept], columns, self.wrong)
-
     def examples(self) -> list[bytes]:
         """Return the rows as serialized tf.Examples."""
         import pyarrow as pa

@@ -6,11 +6,13 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
 from trainer_module.common.tensors import AddedLosses, Json, Tensors
 from trainer_module.options.settings import COUNT, RUNTIME_ONLY, Settings, parse_section
 
+# What BatchNormalization computes in training; see `window/batch_norm.py`.
+BatchNorm = Literal["ghost", "frozen"]
 _NonFinite = Literal["raise", "skip"]
 # (gradients, variables[, step=...]) -> gradients; see `StepOptions.transforms`.
 GradientTransform = Callable[..., Sequence[Tensors]]
@@ -37,6 +39,15 @@ class UpdateOptions(Settings):
             "Largest norm of the gradient of one row: larger ones are scaled down to it before the "
             "weighted sum (docs/design.md 4.1), so that a wrong label has a bounded influence. Not "
             "differential privacy. clip_norm applies to the result. null: no clipping."
+        ),
+    )
+    batch_norm: BatchNorm | None = Field(
+        default=None,
+        description=(
+            "How BatchNormalization trains. ghost: each micro-batch is normalised by its own "
+            "statistics, so the update depends on micro_batch_size and replicas; the moving "
+            "statistics are those of global batches. frozen: by the moving statistics, to "
+            "fine-tune. null: such layers are refused."
         ),
     )
     ema_momentum: float | None = Field(
@@ -72,6 +83,15 @@ class UpdateOptions(Settings):
             "as 50: global batches far below it are mostly noise, so that larger ones pay."
         ),
     )
+
+    @model_validator(mode="after")
+    def _check_batch_norm(self) -> UpdateOptions:
+        if self.batch_norm == "ghost" and self.clip_per_example is not None:
+            raise ValueError(
+                f"batch_norm='ghost' with clip_per_example={self.clip_per_example}: the gradient "
+                "of a row would depend on other rows; use clip_norm, or batch_norm='frozen'"
+            )
+        return self
 
 
 class StepOptions(UpdateOptions):
@@ -116,6 +136,11 @@ class StepOptions(UpdateOptions):
             ValueError: The message lists every wrong option with its value and a suggestion.
         """
         return parse_section(cls, options, section="")
+
+    def fingerprint(self) -> dict[str, Json]:
+        """Return the options that affect the result; with "ghost" micro_batch_size does."""
+        size = {"micro_batch_size": self.micro_batch_size} if self.batch_norm == "ghost" else {}
+        return {**super().fingerprint(), **size}
 
     @field_validator("micro_batch_size", mode="before")
     @classmethod

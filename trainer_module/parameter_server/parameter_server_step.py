@@ -211,6 +211,11 @@ class ParameterServerStep:
             value = options.get(name)
             if value is not None:
                 raise ValueError(f"{name}={value!r} with parameter servers: {why}; leave it out.")
+        if options.get("batch_norm") == "ghost":
+            raise ValueError(
+                "batch_norm='ghost' with parameter servers: windows have no order in which to "
+                "average moving statistics; use batch_norm='frozen' or another strategy."
+            )
         if computes_in_float16(model):
             raise ValueError(
                 "mixed_float16 with parameter servers: the loss scale changes from step to step, "

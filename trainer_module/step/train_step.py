@@ -18,7 +18,6 @@ from trainer_module.checks.model import computes_in_float16
 from trainer_module.checks.warn_once import log_once, warn_once
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import (
-    Gradient,
     LossLike,
     PerReplica,
     Tensors,
@@ -47,6 +46,7 @@ from trainer_module.step.setup import StepSetup
 from trainer_module.step.state import LossScale, MovingAverage, NoiseAverage, StepCounters
 from trainer_module.step.window_loop import StepFunctions, take_windows
 from trainer_module.window.accumulation import FullPasses
+from trainer_module.window.batch_norm import update_moving_statistics
 from trainer_module.window.gradient_sum import (
     GradientSum,
     apply_gradients,
@@ -97,13 +97,13 @@ class TrainStep:
             strategy: A tf.distribute strategy; None: the current one.
             **options: The fields of `StepOptions`: micro_batch_size, clip_norm, clip_per_example,
                 ema_momentum, non_finite, max_consecutive_skips, added_losses, transforms,
-                jit_compile, gradient_noise_scale, expected_rows, token_features.
+                jit_compile, gradient_noise_scale, expected_rows, token_features, batch_norm.
 
         Raises:
             ValueError: An option is out of range, the model overrides `train_step` or
                 `compute_loss`, the model or optimizer was created outside the strategy's scope, an
                 optimizer option would act per replica or per micro-batch, or the model has a
-                BatchNormalization in training mode.
+                BatchNormalization in training mode and `batch_norm` is not set.
         """
         self.strategy = strategy or tf.distribute.get_strategy()
         self._setup = StepSetup(model, optimizer, loss_fn, options, self.strategy)
@@ -319,7 +319,7 @@ class TrainStep:
                 report = self._report(update, scale)
                 # tf.cond is outside strategy.run, so that Keras can merge replicas inside it. All
                 # replicas and workers see the same reduced sums, so they take the same branch.
-                apply = functools.partial(self._apply, update.gradients)
+                apply = functools.partial(self._apply, update)
                 tf.cond(report.applied, apply, lambda: tf.constant(0))
                 self._count(report, _first_replica(strategy, update), scale)
             return report
@@ -363,10 +363,12 @@ class TrainStep:
         if self._noise is not None and update.noise is not None:
             self._noise.update(update.noise)
 
-    def _apply(self, gradients: list[Gradient]) -> tf.Tensor:
+    def _apply(self, updates: Update) -> tf.Tensor:
         self.strategy.run(
-            lambda g: apply_gradients(self.optimizer, g, self._variables), args=(gradients,)
+            lambda g: apply_gradients(self.optimizer, g, self._variables), args=(updates.gradients,)
         )
+        statistics = _first_replica(self.strategy, updates.statistics)
+        update_moving_statistics(self.model, statistics)
         if self._average is not None:
             self._average.update(self.strategy)
         return tf.constant(0)

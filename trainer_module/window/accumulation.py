@@ -25,6 +25,7 @@ from trainer_module.common.tensors import (
 )
 from trainer_module.devices.replicas import replica_kind
 from trainer_module.losses.weighted_loss import as_loss_function
+from trainer_module.window.batch_norm import ghost_layers
 from trainer_module.window.describe import Description, check_rows, describe
 from trainer_module.window.gradient_sum import (
     AddedLosses,
@@ -174,6 +175,8 @@ class Passes:
     ) -> Passes:
         """Return the passes of windows with the shapes of a batch."""
         compiled, rows = description.is_compiled, spec.micro_batch_size
+        is_ghost = spec.batch_norm == "ghost"  # its micro-batches have exactly so many rows
+        merge_micro_batches = merge_micro_batches and not is_ghost
         plan = plan_passes(
             description.bytes_per_row * rows,
             kind=spec.device_kind,
@@ -189,7 +192,7 @@ class Passes:
             most, parallel = size * parallel if merge_micro_batches else rows, 1
             if spec.device_kind == "CPU" and description.has_loops and plan.micro_batches > 1:
                 most, parallel = min(most // 2, max(rows, _ROWS_PER_LOOP)), 2
-            size = rows if expected is None else even_size(expected, most)
+            size = rows if expected is None or is_ghost else even_size(expected, most)
         return cls(spec, description, gradients, size, parallel, expected)
 
     def split(self, batch: Batch, inputs: StepInputs) -> Batch | FullPasses:
@@ -356,6 +359,10 @@ class Passes:
             added_gradients=None if has_added is None else zeros(has_added, []),
             added_rows=None if has_added is None else scalar,
             squares=None if inputs.measures_noise is None else tf.zeros([2], scalar.dtype),
+            statistics=tuple(
+                tf.zeros([3, *x.moving_mean.shape], tf.float64)
+                for x in ghost_layers(spec.model, spec.batch_norm)
+            ),
         )
 
 

@@ -14,6 +14,7 @@ from trainer_module.checks.randomness import reject_stateful_draws
 from trainer_module.checks.row_independence import MOST_ROWS, check_rows_are_independent
 from trainer_module.checks.warn_once import log_once
 from trainer_module.common.tensors import Tensors, present_leaves, with_leaves
+from trainer_module.window.batch_norm import batch_norm_calls
 from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
@@ -103,13 +104,14 @@ def check_rows(spec: WindowSpec, batch: Batch, description: Description) -> bool
     # A forward pass in float64 needs about as much memory per row as one in float32 and its
     # gradient. So the check needs as much as a micro-batch, or little.
     room = _CHECKED_BYTES // max(description.bytes_per_row, 1)
-    return check_rows_are_independent(
-        spec.model,
-        spec.loss_fn,
-        batch,
-        added_losses=spec.added_losses,
-        most_rows=max(spec.micro_batch_size, int(min(room, MOST_ROWS))),
-    )
+    with batch_norm_calls(spec.model, spec.batch_norm and "frozen"):  # all else is by row
+        return check_rows_are_independent(
+            spec.model,
+            spec.loss_fn,
+            batch,
+            added_losses=spec.added_losses,
+            most_rows=max(spec.micro_batch_size, int(min(room, MOST_ROWS))),
+        )
 
 
 def _check_token_feature(name: str, features: Tensors) -> None:

@@ -61,6 +61,8 @@ class GradientSum(NamedTuple):
             without such losses.
         added_rows: Number of rows to divide `added_loss` by, 0 if it is a sum over rows; None for a
             model without such losses.
+        statistics: n, Σ x and Σ x² of each BatchNormalization layer over all values of a channel,
+            float64 `[3, channels]`; empty without `batch_norm="ghost"`.
         squares: Σ_k |s_k|² and Σ_k n_k² over the passes k, `[2]`; None without
             `gradient_noise_scale` (see `noise_estimates`).
     """
@@ -73,6 +75,7 @@ class GradientSum(NamedTuple):
     added_gradients: list[Gradient] | None = None
     added_rows: tf.Tensor | None = None
     squares: tf.Tensor | None = None
+    statistics: tuple[tf.Tensor, ...] = ()
 
     def __add__(self, other: GradientSum) -> GradientSum:  # pyright: ignore
         """Return the sums over the rows of both operands, of the same model and loss."""
@@ -140,6 +143,7 @@ def add_pass(
         added_gradients=added_gradients,
         added_rows=added_rows,
         squares=squares,
+        statistics=tuple(map(tf.add, total.statistics, part.statistics)),
     )
 
 
@@ -259,7 +263,8 @@ def sum_over_replicas(local: GradientSum) -> GradientSum:
         )
     flat = present_leaves(local)
     places = [list(range(len(flat)))]
-    if is_multi_worker(tf.distribute.get_strategy()):
+    # NCCL concatenates the tensors of a collective, and the sums of statistics are float64.
+    if len({tensor.dtype for tensor in flat}) > 1 or is_multi_worker(tf.distribute.get_strategy()):
         places = buckets(flat)
     reduced: dict[int, tf.Tensor] = {}
     for bucket in places:

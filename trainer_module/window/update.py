@@ -38,6 +38,7 @@ class Update(NamedTuple):
         finite: Whether the sums over all replicas are finite, bool `[1 + variables]`: the sums of
             the loss, then the gradients of each variable. All true if `is_finite`.
         finite_here: The same for the sums of this replica.
+        statistics: See `GradientSum`.
         noise: |G|² and tr Σ, `[2]`, NaN if not known; None without `gradient_noise_scale`.
     """
 
@@ -50,6 +51,7 @@ class Update(NamedTuple):
     finite: tf.Tensor
     finite_here: tf.Tensor
     noise: tf.Tensor | None = None
+    statistics: tuple[tf.Tensor, ...] = ()
 
     @property
     def is_empty(self) -> tf.Tensor:
@@ -145,6 +147,8 @@ def window_update(
         numerator, weight_sum = tf.reduce_sum(numerator), tf.reduce_mean(weight_sum)
     numerator, loss, norm = (tf.cast(x, dtype) for x in (numerator, loss, norm))
     is_finite = tf.reduce_all(tf.math.is_finite([numerator, loss, norm]))
+    for sums in total.statistics:
+        is_finite = tf.logical_and(is_finite, tf.reduce_all(tf.math.is_finite(sums)))
     # A finite norm means that all elements are finite. The flags are computed only if it is not.
     finite, finite_here = (
         tf.cond(
@@ -160,7 +164,16 @@ def window_update(
             lambda g: None if g is None else g * tf.cast(factor, g.dtype), gradients
         )
     return Update(
-        loss, gradients, norm, weight_sum, total.rows, is_finite, finite, finite_here, noise
+        loss,
+        gradients,
+        norm,
+        weight_sum,
+        total.rows,
+        is_finite,
+        finite,
+        finite_here,
+        noise,
+        total.statistics,
     )
 
 
@@ -174,7 +187,7 @@ def _finite_flags(total: GradientSum) -> tf.Tensor:
     added = total.added_gradients or [None] * len(total.gradients)
     return tf.stack(
         [
-            finite(total.numerator, total.denominator, total.added_loss),
+            finite(total.numerator, total.denominator, total.added_loss, *total.statistics),
             *(finite(g, a) for g, a in zip(total.gradients, added, strict=True)),
         ]
     )

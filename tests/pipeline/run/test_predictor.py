@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pipeline.run.predictor import _InputChecks, _rows_of_several_values
-from pipeline.run.raw_rows import ModelRows, Wrong, model_rows
+from pipeline.run.predictor import _InputChecks
+from pipeline.run.raw_rows import model_rows
 
 
 def category(position: int, low: int, high: int) -> dict:
@@ -24,23 +24,6 @@ def test_a_value_is_unseen_if_any_output_of_its_column_shows_it():
     checks = _InputChecks(categories=(category(0, 1, 1), category(1, 7, 7)))
     found = checks.unseen({"ids": np.array([[1, 0], [0, 7], [0, 1], [1, 7]])})
     assert found["town"].tolist() == [True, True, False, True]
-
-
-def test_a_column_that_takes_lists_is_not_blamed_for_another():
-    """The model takes several values of `tags`, and one of `size`."""
-    lists = {
-        "tags": pa.array([[1, 2], [], [1, 2, 3], [4, 5]], pa.list_(pa.int64())),
-        "size": pa.array([[1, 2], [1], [2], [3, 4]], pa.list_(pa.int64())),
-    }
-    rows = ModelRows(np.array([0, 2, 5, 7]), lists, [])
-
-    def takes(some: ModelRows) -> bool:
-        return all(len(values) <= 1 for values in some.columns["size"].to_pylist())
-
-    assert _rows_of_several_values(rows, takes) == [
-        Wrong(0, "size", "[1, 2]", "one value"),
-        Wrong(7, "size", "[3, 4]", "one value"),
-    ]
 
 
 def test_a_list_with_a_text_among_numbers_is_wrong_in_its_row():
