@@ -40,6 +40,7 @@ SKIPPED, SHOWN_SKIPPED = "skipped.json", 10
 """File in an Examples artifact: the number of images that were left out, and the first errors."""
 
 _PART_FILES = 128  # an element of Beam costs as much as reading some small files
+_SEPARATOR = "\0"  # in no path
 _BLOCK_BYTES = 2**22
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_MODES = ("1", "L", "LA", "P", "I", "I;16", "RGB", "RGBA")  # that Pillow writes as they are
@@ -113,11 +114,12 @@ class ImageTable(Table):
         paths = [each.path for each in list_images(file)]
         random.Random(0).shuffle(paths)
         starts = range(0, len(paths), _PART_FILES)
-        return [(file, tuple(paths[start : start + _PART_FILES]), 0) for start in starts]
+        # One text: Beam measures each object of a side input.
+        return [(file, _SEPARATOR.join(paths[start : start + _PART_FILES]), 0) for start in starts]
 
     def examine(self, part: Part) -> tuple[int, None]:
         """Return the number of files of a part."""
-        return len(part[1]), None
+        return part[1].count(_SEPARATOR) + 1, None
 
     def agree(self, examined: Iterable[tuple[Part, tuple[int, Any]]]) -> Agreed:
         """Return the columns, which are the same in all folders."""
@@ -135,7 +137,7 @@ class ImageTable(Table):
         Raises:
             ValueError: a file is no image, or is damaged: names it.
         """
-        folder, paths, _ = part
+        folder, paths = part[0], part[1].split(_SEPARATOR)
         labels = [path.partition("/")[0] if "/" in path else None for path in paths]
         texts = {LABEL: pa.array(labels, pa.string()), PATH: pa.array(paths, pa.string())}
         names = list(KINDS if columns is None else columns)

@@ -117,7 +117,7 @@ def test_an_engine_spreads_the_files_and_blocks_are_bounded(photos, monkeypatch)
     monkeypatch.setattr(images, "_PART_FILES", 4)
     parts = table.parts(str(photos))
     assert len(parts) == 10
-    classes = [{path.partition("/")[0] for path in part[1]} for part in parts]
+    classes = [{path.partition("/")[0] for path in part[1].split("\0")} for part in parts]
     assert sum(len(each) == 2 for each in classes) >= 5, "the order does not mix the classes"
     monkeypatch.setattr(images, "_BLOCK_BYTES", 1)
     blocks = [len(block.places) for part in parts for block in table.read_blocks(part)]
