@@ -23,7 +23,9 @@ from transform.encode.table import ENCODERS  # noqa: E402
 
 ROWS, MORE = 240, 40
 RNG = np.random.default_rng(5)
-PICTURE = tf.io.encode_png(RNG.integers(0, 256, [2, 2, 3]).astype(np.uint8)).numpy()
+PICTURE = tf.io.encode_png(
+    np.random.default_rng(6).integers(0, 256, [2, 2, 3]).astype(np.uint8)
+).numpy()
 Lines = list[str]
 
 
