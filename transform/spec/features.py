@@ -30,7 +30,9 @@ class Label(Model):
         description="two classes, several classes, or a number"
     )
     sources: Names = Field(
-        default=(), examples=[["tips"]], description="raw columns that only the label is made of: absent at serving"
+        default=(),
+        examples=[["tips"]],
+        description="raw columns that only the label is made of: absent at serving",
     )
     positive: str | int | float | None = Field(
         default=None,
