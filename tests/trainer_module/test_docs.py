@@ -88,7 +88,8 @@ def test_the_tuner_node_finds_what_the_trainer_node_trains_with(fn_args, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "name", ["training-loop", "training-step", "callbacks", "default-model", "stages"]
+    "name",
+    ["training-loop", "training-step", "callbacks", "default-model", "stages", "batch-size"],
 )
 def test_plain_tensorflow_prints_what_the_page_says(name, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
