@@ -16,19 +16,19 @@ SITE = Path(__file__).resolve().parents[1] / "build" / "site"
 CUT = """[...document.querySelectorAll('.md-content pre > code, .md-content img, .md-content p')]
     .filter(each => each.checkVisibility() && !each.closest('.md-typeset__scrollwrap')
         && (each.getBoundingClientRect().right > innerWidth + 1
-            || each.scrollWidth > each.clientWidth + 1))
+            || each.scrollWidth > each.clientWidth + 8))
     .map(each => each.textContent.slice(0, 60) || each.src)"""
 VIEWS = {"screen": (1280, "screen"), "telephone": (390, "screen"), "paper": (800, "print")}
 
 
 def main() -> int:
     """Print what is wrong, and return 1 if anything is."""
-    problems: list[str] = []
+    problems, seen = list[str](), list[str]()
     with sync_playwright() as playwright:
         program = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         page = browser.new_page()
-        page.on("request", lambda each: problems.extend(foreign(each.url)))
+        page.on("request", lambda each: seen.append(each.url))
         page.on("pageerror", lambda error: problems.append(f"{page.url}: {error}"))
         for file in sorted(SITE.rglob("*.html")):
             page.goto(file.as_uri())
@@ -38,13 +38,10 @@ def main() -> int:
                 problems += [f"{file.name}, {name}: {text!r} is cut" for text in page.evaluate(CUT)]
         problems += search(page)
         browser.close()
+    local = ("file:", "data:", "blob:", "about:")
+    problems += [f"a page fetches {url}" for url in seen if not url.startswith(local)]
     print("\n".join(problems) or f"{SITE}: whole at three widths, offline, and searchable")
     return int(bool(problems))
-
-
-def foreign(url: str) -> list[str]:
-    """Return a problem for an address that is no file of the site."""
-    return [] if url.startswith(("file:", "data:", "blob:", "about:")) else [f"fetches {url}"]
 
 
 def search(page: Page) -> list[str]:
