@@ -39,7 +39,9 @@ def main() -> None:
         print(f"{rows:5,} rows at a time: {training.peak / 1e6:6,.0f} MB; losses {losses}")
     pairs = zip(ours.losses, full.losses, strict=True)
     difference = max(abs(a - b) for a, b in pairs)
-    print(f"memory {ours.peak / full.peak:.3f} of the full batch; losses differ by {difference:.1e}")
+    print(
+        f"memory {ours.peak / full.peak:.3f} of the full batch; losses differ by {difference:.1e}"
+    )
     if arguments.picture is not None:
         draw(ours, full, arguments.picture)
 

@@ -2,8 +2,8 @@
 
     python examples/images/write_data.py output/digits
 
-The pictures of the data set have 8 x 8 pixels with values from 0 to 16; here they are enlarged eight
-times and have values from 0 to 255. Files that exist are left alone.
+The pictures of the data set have 8 x 8 pixels with values from 0 to 16; here they are enlarged
+eight times and have values from 0 to 255. Files that exist are left alone.
 """
 
 from __future__ import annotations

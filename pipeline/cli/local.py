@@ -38,7 +38,6 @@ _DATA = (
     "CSV with a header line, Parquet, Arrow or TFRecord of tf.Example; a glob of such files, or "
     "package://tfx/some/file.csv"
 )
-_LATEST = "latest"
 _PIPELINE = "the pipeline's YAML, or its output folder"
 
 
@@ -149,27 +148,20 @@ def run(
 
 @command("report", epilog="Example:\n  python -m pipeline report my.yaml --open\n")
 @config_value(metavar="PATH", required=True, help=_PIPELINE)
-@option(
-    "--run",
-    metavar="NAME",
-    default=_LATEST,
-    show_default=True,
-    help="a run, as `runs` lists it, or the start of its name",
-)
 @flag("--open", "open_page", help="open the page in the browser")
-def report(config: Path, run: str, open_page: bool) -> int:
-    """Write the page of a run: report.html.
+def report(config: Path, open_page: bool) -> int:
+    """Write the page of the latest run: report.html.
 
     `run` writes it at its end, too. It is one file that needs no network: verdict, columns
     that matter, warnings, evaluation, features, data, training, and how to repeat the run.
     """
     quiet()
     from pipeline.page.page import write_index, write_page
-    from pipeline.report.run_record import find_record
+    from pipeline.report.run_record import latest_record
     from pipeline.report.tables import short
 
     folder = _output_folder(config)
-    page = write_page(find_record(folder, run))
+    page = write_page(latest_record(folder))
     write_index(folder)
     print(short(page))
     # xdg-open ends at once, and only its code says that nothing was opened; macOS' would wait.

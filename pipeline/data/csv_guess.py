@@ -261,7 +261,12 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
         )
     if table.dropped:
         reasons.append(f"{table.dropped.removeprefix(f'{found[0]}: ')}.")
-    codes = [name for name, cells in counts.items() if _are_codes(cells)]
+    # Integers, some with a leading 0 (zip codes), and words.
+    codes = [
+        name
+        for name, cells in counts.items()
+        if cells.zero_led > 0 and cells.whole + cells.texts == cells.present < 2 * cells.whole
+    ]
     if codes:
         guess.keep_text(*codes)
         reasons.append(f"text: numbers that begin with 0 are codes: {', '.join(codes)}.")
@@ -282,8 +287,3 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
 
 def _counted(table: CsvTable) -> Counts:
     return table.together([table.together([]), *map(table.count, all_blocks(table))])
-
-
-def _are_codes(cells: CellCounts) -> bool:
-    """Return whether cells are codes: integers, some with a leading 0 (zip codes), and words."""
-    return cells.zero_led > 0 and cells.whole + cells.texts == cells.present < 2 * cells.whole

@@ -46,52 +46,11 @@ from pipeline.features.id_rules import (
 from transform.spec.encoders import Text
 
 _OUTLYING = 6.0  # interquartile ranges beyond the quartiles
-_SYMMETRIC = 0.15  # skew after the power: half of the skew of a skewed column
-_FARTHEST = 300.0  # logarithm of the largest power of a value
-
-
-def _power_of(numbers: Numbers) -> tuple[float, float] | None:
-    """Return the likeliest power and the remaining skew; None if it does not correct the column.
-
-    Conservative: the skew must fall well below the limit for skewed columns, and no value may be an
-    outlier afterwards; with ranks there are none.
-    """
-    x = np.asarray(numbers.percentiles, np.float64)
-    inner = x[1:-1]  # without the extremes: each would count as a percent of the rows
-    logs = float(np.mean(np.sign(inner) * np.log1p(np.abs(inner))))
-    best, likelihood = None, -np.inf
-    for power in np.arange(-20, 41) / 10.0:
-        y = _yeo_johnson(inner, power)
-        deviation = 0.0 if y is None else float(y.std())
-        if y is None or not deviation > 1e-7 * np.abs(y).max():
-            continue
-        found = -np.log(deviation) + (power - 1.0) * logs
-        if found > likelihood:
-            best, likelihood = float(power), found
-    every = None if best is None else _yeo_johnson(x, best)
-    if best is None or every is None:
-        return None
-    skew = _bowley(*every[[10, 50, 90]].tolist())
-    low, high = every[25], every[75]
-    beyond = max(every[-1] - high, low - every[0])
-    if abs(skew) >= _SYMMETRIC or not high > low or beyond > _OUTLYING * (high - low):
-        return None
-    return best, skew
 
 
 def _bowley(low: float, middle: float, high: float) -> float:
     """Return Bowley's skew of a low, the middle and a high quantile, in [-1, 1]."""
     return (low + high - 2.0 * middle) / (high - low) if high > low else 0.0
-
-
-def _yeo_johnson(x: np.ndarray, power: float) -> np.ndarray | None:
-    exponent = np.where(x < 0, 2.0 - power, power)
-    size = np.log1p(np.abs(x))
-    if (exponent * size).max() > _FARTHEST:
-        return None
-    is_log = exponent == 0.0
-    grown = np.expm1(exponent * size) / np.where(is_log, 1.0, exponent)
-    return np.sign(x) * np.where(is_log, size, grown)
 
 
 _COME_AGAIN = 0.5  # share of the words that are in `_AGAIN` rows or more, but not in nearly all
@@ -526,18 +485,10 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
                     f"skew {skew:+.2f}, of log(1 + x) {logs:+.2f}; {spread}", "median",
                     f"Skew of {_SKEWED} or more (0: symmetric), and less after log(1 + x).",
                 )  # fmt: skip
-        power = _power_of(numbers)
-        if power is not None:
-            return _scaled(
-                facts, table, "powers", {"scale": "power"},
-                f"skew {skew:+.2f}, of the power {power[0]:.2g} {power[1]:+.2f}; {spread}",
-                "median",
-                f"Skew of {_SKEWED} or more that a power transform corrects, and a logarithm not.",
-            )  # fmt: skip
         return _scaled(
             facts, table, "ranked", {"scale": "gaussian"}, f"skew {skew:+.2f}; {spread}", "median",
-            f"Skew of {_SKEWED} or more that neither a logarithm nor a power transform corrects: "
-            "ranks are mapped to a normal distribution.",
+            f"Skew of {_SKEWED} or more that a logarithm does not correct: ranks are mapped to a "
+            "normal distribution.",
         )  # fmt: skip
     beyond = max(numbers.maximum - p75, p25 - numbers.minimum) / middle
     if beyond > _OUTLYING:

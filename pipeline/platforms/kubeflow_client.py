@@ -312,7 +312,10 @@ def _limit_requests(api: ApiObject, timeout: float) -> None:
     }
 
     def request(method: str, url: str, **options: Any) -> ApiObject:
-        return send(method, url, **{**options, **limits})
+        answer = send(method, url, **{**options, **limits})
+        if url.endswith("/healthz") and answer.status == 200:
+            json.loads(answer.data)  # a ValueError of a login page, which the client would take
+        return answer
 
     pool.request = request
 

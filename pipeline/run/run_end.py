@@ -13,12 +13,11 @@ from typing import NamedTuple
 from rich.console import Console
 
 from components.arrow_example_gen.spans import has_placeholders
-from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.program import program, shell_argument
 from pipeline.common.sources import COLUMNAR
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
-from pipeline.data.data_sources import files, source_of
+from pipeline.data.data_sources import files
 from pipeline.graph.node_names import NodeName
 from pipeline.report.progress import RunState
 from pipeline.report.records import latest_run_id, run_by_id
@@ -115,13 +114,7 @@ def _predict_command(config: PipelineConfig, model: Path) -> str:
     """Return the command that predicts with a pushed model, if possible on its evaluated rows."""
     path = _data_path(config)
     parts = [program(), "predict", "--model", _path(model), "--data", _path(path)]
-    try:
-        known = source_of(path) == config.data.source
-    except ConfigError:
-        known = False
-    if not known:
-        parts += ["--source", config.data.source]
-    return " ".join(parts)
+    return " ".join([*parts, "--source", config.data.source])
 
 
 def _data_path(config: PipelineConfig) -> str:

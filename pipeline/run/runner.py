@@ -40,12 +40,6 @@ from pipeline.tracking.export import export_run
 from shared_core.run_warning import RunWarning
 from trainer_module import prepare_process
 
-_LEGACY_KERAS = (
-    "TF_USE_LEGACY_KERAS is set in your environment, so that tf.keras is Keras 2 here, which the "
-    "Trainer does not train. Functions that `import keras` are not affected; unset it for those "
-    "that use tf.keras."
-)
-
 PIPE_WIDTH = 120
 """Columns of the output where there is no terminal to ask."""
 
@@ -69,8 +63,6 @@ def run(
     consoles_of = functools.partial(views.Consoles.of, quiet=quiet, as_json=as_json)
     out, err = Console(markup=False, emoji=False), Console(stderr=True, markup=False, emoji=False)
     say = functools.partial(views.print_text, consoles_of(out, err).warnings)
-    if os.environ.get("TF_USE_LEGACY_KERAS", "0").lower() in ("1", "true"):
-        say(f"Note: {_LEGACY_KERAS}")
     preflight.check_writable(config)
     places = {
         "output.folder": Path(config.output.folder),
@@ -135,7 +127,8 @@ def _run(
             logging.getLogger("absl").warning("Note: %s.", sentence)
             views.print_text(consoles.warnings, f"Note: {sentence}.")
         state = RunState.of(node.id for node in pipeline.components)
-        handler = ProgressHandler(state, row_counts=_row_counts(config), cautions=_cautions(config))
+        counts, cautions = (functools.partial(each, config) for each in (_row_counts, _cautions))
+        handler = ProgressHandler(state, row_counts=counts, cautions=cautions)
         logging.getLogger("absl").addHandler(handler)
         try:
             with views.ProgressLines(state, console), interrupts_kept():
@@ -207,7 +200,7 @@ def _keep(
         state,
         started=started,
         command=_command(),
-        rows=_row_counts(config),
+        rows=functools.partial(_row_counts, config),
         error=error,
         result=result,
     )
@@ -250,29 +243,19 @@ def _prepare(config: PipelineConfig):
     return LocalDagRunner(), create_pipeline(config)
 
 
-def _cautions(config: PipelineConfig):
-    """Return a function that returns Transform's warnings and logs them."""
-
-    def cautions() -> list[RunWarning]:
-        found = column_cautions(
-            RunResult.latest(config).folder(NodeName.TRANSFORM, "transform_graph")
-        )
-        for warning in found:
-            logging.getLogger("absl").warning("Transform: %s", warning)
-        return found
-
-    return cautions
+def _cautions(config: PipelineConfig) -> list[RunWarning]:
+    """Return Transform's warnings, and log them."""
+    found = column_cautions(RunResult.latest(config).folder(NodeName.TRANSFORM, "transform_graph"))
+    for warning in found:
+        logging.getLogger("absl").warning("Transform: %s", warning)
+    return found
 
 
-def _row_counts(config: PipelineConfig):
-    """Return a function that reads row counts per split from the statistics, once they exist."""
-
-    def counts() -> dict[str, int]:
-        uri = RunResult.latest(config).uri(NodeName.STATISTICS_GEN, "statistics")
-        statistics = read_statistics(Path(uri)) if uri else {}
-        return {split: each.rows for split, each in statistics.items()}
-
-    return counts
+def _row_counts(config: PipelineConfig) -> dict[str, int]:
+    """Return the rows of each split from the statistics; empty before they exist."""
+    uri = RunResult.latest(config).uri(NodeName.STATISTICS_GEN, "statistics")
+    statistics = read_statistics(Path(uri)) if uri else {}
+    return {split: each.rows for split, each in statistics.items()}
 
 
 def add_import_paths(config_file: Path) -> None:

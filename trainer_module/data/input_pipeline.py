@@ -31,6 +31,7 @@ _RowSource: TypeAlias = TFRecordRows | ParquetRows
 
 # Most bytes of a shuffle buffer that is shuffled in blocks, in up to four copies.
 _MOST_BYTES = 128 << 20
+_MOST_PIXELS = 64 << 20  # bytes of a shuffle buffer of rows with pictures
 _SCAN_ROWS = 8192
 _BATCHES_AHEAD = 2
 _MOST_CLASSES = 10_000
@@ -167,7 +168,10 @@ class Examples:
         self, source: _RowSource, order: tf.Tensor, seed: tf.Tensor, buffer_rows: int
     ) -> tf.data.Dataset:
         """Return rows in random order, ready for `_global_batches`, in blocks of any size."""
-        most_bytes = buffer_rows * row_bytes(self.feature_spec)
+        bytes_per_row = row_bytes(self.feature_spec)
+        if any(image.name in self.feature_spec for image in self.images):
+            buffer_rows = max(1, min(buffer_rows, _MOST_PIXELS // bytes_per_row))
+        most_bytes = buffer_rows * bytes_per_row
         if buffer_rows >= source.block_shuffle_rows and most_bytes <= _MOST_BYTES:
             buffer_rows = max(buffer_rows, block_rows(self.feature_spec))
             held = buffer_rows // 2

@@ -14,7 +14,7 @@ from trainer_module.checks.compiled import (
     warn_if_logits,
 )
 from trainer_module.checks.model import check_model, reject_custom_train_step
-from trainer_module.checks.warn_once import log_once
+from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.tensors import LossLike, present_leaves, with_leaves
 from trainer_module.devices.replicas import replica_kind
 from trainer_module.gradients.layer_gradients import check_placement, plan_clipping
@@ -65,7 +65,7 @@ class StepSetup:
         if given.clip_per_example is not None:
             check_placement(model, given.clip_per_example)
         if given.batch_norm == "ghost":
-            log_once(
+            warn_once(
                 f"batch_norm: ghost: micro-batches of {given.micro_batch_size} rows are normalised "
                 "by their own statistics, so the update depends on micro_batch_size.",
                 about=model,

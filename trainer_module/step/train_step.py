@@ -282,7 +282,8 @@ class TrainStep:
         """Take one optimizer step in cross-replica context: from a global batch to the variables.
 
         With XLA, this is one computation on a single replica. With several, the sums of each are
-        one, and their division, the transforms, the check and the clipping are another.
+        one, and their division, the transforms, the check and the clipping are another. On a CPU
+        with recurrent layers the sums are two, which run in parallel.
         """
         strategy, several = self.strategy, self.strategy.num_replicas_in_sync > 1
         rows = per_replica(batch, strategy)
@@ -299,7 +300,7 @@ class TrainStep:
             mean = mean_gradients(total, self.model, loss_scale=scale)  # divides by Σ w, adds ∇R
             return window_update(mean, total, local, self.model, self.options, inputs())
 
-        def on_replica(rows: Batch | FullPasses) -> Update:
+        def on_replica(rows: Batch | FullPasses | GradientSum) -> Update:
             local = passes.sum(rows, inputs())
             with phase_scope("reduction"):
                 total = sum_over_replicas(local)
@@ -319,6 +320,8 @@ class TrainStep:
 
         with strategy.scope():
             rows = strategy.run(lambda rows: passes.split(Batch(*rows), inputs()), args=(rows,))
+            if passes.parallel > 1:  # not within one computation with the update
+                rows = strategy.run(lambda rows: passes.sum(rows, inputs()), args=(rows,))
             return take(rows) if several else passes.compiled(take)(rows)
 
     def _results(self, values: PerReplica) -> Sequence[tf.Tensor]:

@@ -179,7 +179,8 @@ def sum_over_replicas(local: GradientSum) -> GradientSum:
         )
     flat = present_leaves(local)
     places = [list(range(len(flat)))]
-    if is_multi_worker(tf.distribute.get_strategy()):
+    # NCCL concatenates the tensors of a collective, and the sums of statistics are float64.
+    if len({tensor.dtype for tensor in flat}) > 1 or is_multi_worker(tf.distribute.get_strategy()):
         places = buckets(flat)
     reduced: dict[int, tf.Tensor] = {}
     for bucket in places:

@@ -73,8 +73,10 @@ def _sums(encoded: tf.Tensor, image: ImageFeature) -> tf.Tensor:
     """Return the sums over the pixels of a batch, of x and of x²; int64 `[2 * channels]`."""
 
     def of_one(picture: tf.Tensor) -> tf.Tensor:
-        x = tf.cast(decode_image(picture, image), tf.int64)
-        return tf.reduce_sum(tf.concat([x, x * x], axis=2), axis=[0, 1])
+        # Float64 holds the sums of a picture exactly, and adds up several times as fast.
+        x = tf.reshape(tf.cast(decode_image(picture, image), tf.float64), [-1, image.channels])
+        sums = tf.reduce_sum(x, axis=0), tf.reduce_sum(x * x, axis=0)
+        return tf.cast(tf.concat(sums, axis=0), tf.int64)
 
     spec = tf.TensorSpec([2 * image.channels], tf.int64)
     return tf.reduce_sum(tf.map_fn(of_one, encoded, fn_output_signature=spec), axis=0)

@@ -87,7 +87,7 @@ def test_taxi_rides(init: Any) -> None:
     text, spec = init(TAXI, "tips")
     assert spec.label is not None
     assert (spec.label.column, spec.label.kind) == ("tips", "regression")
-    assert group_of(spec, "trip_miles").scale == "power"
+    assert group_of(spec, "trip_miles").scale == "gaussian"
     assert group_of(spec, "payment_type").encode.one_hot is not None
     assert group_of(spec, "company").encode.vocabulary is not None
     assert group_of(spec, "trip_start_hour").encode.integer.size == 24

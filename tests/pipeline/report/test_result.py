@@ -95,7 +95,7 @@ def test_rows_weights_and_labels_that_are_undefined(write: Any, tmp_path: Path) 
     assert run.verdict is not None
     reasons = " ".join(run.verdict[1])
     assert "mean_absolute_error is undefined: " in reasons
-    assert "mean_label is undefined (as when a label is missing, " in reasons
+    assert "or a label or prediction is not a number" in reasons
 
 
 @pytest.mark.slow

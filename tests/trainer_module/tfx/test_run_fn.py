@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import traceback
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import small_transform
 import tensorflow as tf
 import user_model
+from tfrecords import serialized
 
 from trainer_module import run_fn
 from trainer_module.common.progress import EvaluationEnded, TrainingEnded, TrainingStep
@@ -19,6 +21,7 @@ from trainer_module.model import plan
 from trainer_module.step import setup
 from trainer_module.tfx import run as tfx_run
 from trainer_module.window.micro_batch import micro_batch_gradients
+from transform import preprocessing_fn
 
 QUICK = {"label": "generous", "global_batch_size": 32, "optimizer": {"learning_rate": 0.01}}
 
@@ -267,3 +270,48 @@ def test_hyperparameters_replace_settings_of_a_multiclass_label(fn_args):
     assert [4, 24] in shapes.values()
     assert set(result.metrics) == {"loss", "accuracy"}
     assert result.metrics["loss"] == pytest.approx(np.log(24), rel=0.2)  # hours are uniform noise
+
+
+@pytest.mark.slow
+def test_token_ids_are_trained_and_served(fn_args, tmp_path):
+    """A transformer on bytes of names; serving answers 200 rows as the evaluation saw them."""
+    groups = [
+        {"name": "names", "columns": "company", "encode": {"tokens": {"split": "bytes"}}},
+        {"name": "numbers", "columns": "fare", "scale": "z_score"},
+    ]
+    features = {"groups": groups, "label": {"column": "tips", "kind": "regression"}}
+    data = small_transform.run_transform(
+        tmp_path, functools.partial(preprocessing_fn, custom_config={"features": features})
+    )
+    args = fn_args(
+        data,
+        global_batch_size=100,
+        micro_batch_size=16,
+        epochs=2,
+        model={"kind": "transformer", "width": 8, "heads": 2, "blocks": 1},
+        optimizer={"learning_rate": 0.01},
+    )
+    args.custom_config["baselines"] = "eval"
+    result = run_fn(args)
+    loaded, serve = signature(args.serving_model_dir)
+    rows = [serialized({n: v for n, v in row.items() if n != "tips"}) for row in data.raw["eval"]]
+    together = serve(tf.constant(rows))["outputs"].numpy()
+    assert (len(rows), sum(not row["company"] for row in data.raw["eval"]) > 0) == (200, True)
+    # Each request is padded to its own longest text.
+    alone = np.concatenate([serve(tf.constant([row]))["outputs"].numpy() for row in rows[:40]])
+    np.testing.assert_allclose(alone, together[:40], rtol=1e-5, atol=1e-6)
+    truth = np.array([row["tips"] for row in data.raw["eval"]], "float32")
+    error = np.abs(together - truth).mean()
+    assert result.metrics["mean_absolute_error"] == pytest.approx(error, rel=1e-5)
+    columns = loaded.signatures["raw"](
+        company=tf.constant([["Sun Taxi"], [""]]), fare=tf.constant([[3.0], [3.0]])
+    )
+    assert np.ptp(columns["outputs"]) > 0
+    baselines = json.loads(Path(args.model_run_dir, "baselines.json").read_text())
+    assert {each["name"] for each in baselines["baselines"]} == {"constant", "linear"}
+    args.custom_config["input_gradients"] = True
+    with pytest.raises(ValueError, match=r"takes pictures or tokens \(company\)"):
+        run_fn(args)
+    args.custom_config["trainer"]["model"] = {}
+    with pytest.raises(ValueError, match=r"use kind: transformer"):
+        run_fn(args)
