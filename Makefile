@@ -31,6 +31,7 @@ setup:  ## sync .venv with the lock file (under 1 s if it is up to date)
 	@sh scripts/setup.sh
 
 run: setup  ## train, evaluate and push the taxi model (or CONFIG=my.yaml)
+	@if [ -f $(dir $(CONFIG))write_data.py ]; then $(BIN)/python $(dir $(CONFIG))write_data.py; fi
 	@$(BIN)/python -m pipeline run --config $(CONFIG) $(ARGS)
 
 test: setup  ## every test, in two processes

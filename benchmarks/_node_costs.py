@@ -37,9 +37,9 @@ def write_taxi_csv(file: Path, rows: int) -> None:
             stream.writelines(lines[: rows - start])
 
 
-def node_costs(*overrides: str) -> Costs:
-    """Runs the taxi example with other settings in a new process; returns the nodes' costs."""
-    config = ROOT / "examples" / "taxi" / "pipeline.yaml"
+def node_costs(*overrides: str, example: str = "taxi") -> Costs:
+    """Runs an example with other settings in a new process; returns the nodes' costs."""
+    config = ROOT / "examples" / example / "pipeline.yaml"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_USE_LEGACY_KERAS": "0"}
     command = [sys.executable, __file__, str(config), *overrides]
     done = subprocess.run(

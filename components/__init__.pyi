@@ -5,6 +5,7 @@
 # Read data
 from .arrow_example_gen.component import ArrowExampleGen as ArrowExampleGen
 from .arrow_example_gen.csv_options import CsvOptions as CsvOptions
+from .arrow_example_gen.images import Images as Images
 from .arrow_example_gen.splitting import Splitting as Splitting
 from .tf_examples.component import TFExamples as TFExamples
 

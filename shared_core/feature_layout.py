@@ -10,7 +10,7 @@ builds drop annotations: they lack `tensorflow_transform.annotations_pb2`.)
 The text is written while the analysis runs, so what only the analysis finds is read elsewhere: the
 size of a vocabulary and the value of a learned 0/1 column in the vocabulary's file (line breaks
 and backslashes in a value are `\n`, `\r` and `\\` there and in the column's name), the number of
-classes of a label in the transformed schema.
+classes of a label in the transformed schema, the mean and variance of pixels in the graph.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from shared_core.fitted import PIXELS, fitted_numbers
+
 PACKED_FLOAT = "packed_float"
 PACKED_INT = "packed_int"
 PACKED_MISSING = "packed_missing"
 MISSING_BITS = 32  # columns per int64 word of PACKED_MISSING
+RESERVED_TOKENS = 2  # ids of padding and of unknown tokens, in front of the others
 MISSING_INT = -(2**63)  # a missing value of a regression's label of whole numbers
 
 _FORMAT = "tfx-largebatch/feature_layout"
@@ -267,7 +270,17 @@ class FeatureLayout(_Record):
         if label is not None and label.kind == "multiclass" and label.classes is None:
             (feature,) = (f for f in read_schema(uri).feature if f.name == label.name)
             label = label.model_copy(update={"classes": feature.int_domain.max + 1})
-        return layout.model_copy(update={"columns": tuple(columns), "label": label})
+        tokens = tuple(
+            each.model_copy(
+                update={"vocabulary_size": len(entries(each.vocabulary)) + RESERVED_TOKENS}
+            )
+            if each.vocabulary is not None
+            else each
+            for each in layout.tokens
+        )
+        images = layout.images and _with_statistics(layout.images, uri)
+        found = {"columns": tuple(columns), "label": label, "images": images, "tokens": tokens}
+        return layout.model_copy(update=found)
 
 
 def _completed(column: Column, entries: Callable[[str], list[str]]) -> Column:
@@ -280,6 +293,19 @@ def _completed(column: Column, entries: Callable[[str], list[str]]) -> Column:
         if column.entry < len(values):  # fewer values than top_k: the rest stays 0
             return column.model_copy(update={"name": f"{column.source}={values[column.entry]}"})
     return column
+
+
+def _with_statistics(images: tuple[ImageFeature, ...], uri: str) -> tuple[ImageFeature, ...]:
+    """Return the images with the mean and the variance of each channel."""
+    found: dict[str, Any] = {}
+    for kept in fitted_numbers(uri):
+        if kept.what == PIXELS:
+            found |= kept.by_column()
+    statistics = (found[image.source].tolist() for image in images)
+    return tuple(
+        image.model_copy(update={"mean": tuple(mean), "variance": tuple(variance)})
+        for image, (mean, variance) in zip(images, statistics, strict=True)
+    )
 
 
 def read_schema(transform_graph_uri: str) -> Any:

@@ -29,7 +29,7 @@ ARROWS = {
 # below it, never the other way. `__init__` of a package is its table of contents, and may name all.
 FLOORS = {
     "pipeline": (
-        *("__main__", "local_runner", "kubeflow_runner", "cli"),
+        *("__main__", "local_runner", "cli"),
         *("serving", "replay", "image", "targets", "platforms", "run"),
         *("preflight", "page", "features", "tracking", "report"),
         "graph",

@@ -9,6 +9,8 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from shared_core.feature_layout import ImageFeature, TokenFeature
+
 if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
@@ -49,6 +51,14 @@ class Block(NamedTuple):
     missing: tf.Tensor  # bool [batch, n]: of the sources
     sizes: tuple[IdCount | None, ...]  # None for floats
     entries: tuple[Entry | None, ...] | None = None  # None: no column has one
+
+
+class Separate(NamedTuple):
+    """A transformed feature that is not packed."""
+
+    values: ColumnTensor
+    feature: ImageFeature | TokenFeature  # its entry in the layout
+    ids: int | tf.Tensor | None = None  # number of ids, int64 scalar
 
 
 def take_columns(stacked: tf.Tensor, wanted: Sequence[int]) -> tf.Tensor:

@@ -19,9 +19,10 @@ from typing import Any, cast
 import numpy as np
 
 from shared_core.feature_layout import Column, FeatureLayout
+from shared_core.fitted import Fitted, fitted_numbers
 from shared_core.run_warning import LABEL_STEPS, RunWarning, coarse_float32
 from transform.analyzers.counts import COUNTS, EXAMPLES, MOST_FREQUENT, DateCounts
-from transform.analyzers.fitted import Fitted, FittedColumn, fitted_numbers
+from transform.analyzers.fitted import FittedColumn
 from transform.analyzers.moments import STATISTICS, FittedStatistics
 from transform.analyzers.quantiles import ORDER, OrderStatistics
 from transform.block import LARGEST, Explanation, tf
@@ -106,6 +107,11 @@ def column_chains(uri: str) -> list[Chain]:
         names = tuple(column.name for column in columns)
         column = owner if owner in crosses else source
         chains.append(Chain(column, owner, steps, names, found.count))
+    for feature in (*layout.images, *layout.tokens):
+        encode = groups[feature.group].encode
+        assert encode is not None
+        step = _encode_step(encode, [feature], FittedColumn())
+        chains.append(Chain(feature.source, feature.group, (step,), (feature.name,)))
     return chains
 
 
@@ -154,7 +160,7 @@ def _own_unit(value: Any, group: Group) -> Any:
         return _plain(FUNCTIONS[group.first].inverse(plain))
 
 
-def _encode_step(encode: Encode, columns: list[Column], fitted: FittedColumn) -> ChainStep:
+def _encode_step(encode: Encode, columns: list[Any], fitted: FittedColumn) -> ChainStep:
     numbers = encode.option.model_dump(mode="json", exclude_none=True)
     learned = ENCODERS[encode.kind].explain(encode.option, columns, fitted)
     return ChainStep("encode", encode.kind, {**numbers, **_plain(learned)})

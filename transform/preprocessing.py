@@ -31,11 +31,13 @@ from shared_core.feature_layout import (
     PACKED_MISSING,
     Column,
     FeatureLayout,
+    ImageFeature,
     LayoutLabel,
+    TokenFeature,
 )
 from transform import compat
 from transform.analyzers.counts import with_counts
-from transform.block import Block, Columns, ColumnTensor, Entry, IdCount, joined
+from transform.block import Block, Columns, ColumnTensor, Entry, IdCount, Separate, joined
 from transform.columns.derive import derived_columns, refuse_leaks
 from transform.columns.inputs import DenseColumns, batch_size, split_lists, tensor_type
 from transform.columns.numbers import scaled
@@ -59,8 +61,9 @@ def preprocessing_fn(inputs: Columns, custom_config: Mapping[str, Any]) -> dict[
 
     Returns:
         `packed_float` float32 `[batch, n]`, `packed_int` int64 `[batch, m]`, `packed_missing`
-        int64 `[batch, ceil(p / 32)]`, the label, the weight and what is passed through. A packed
-        output without columns is left out. With `packed: false`, one float32 or int64
+        int64 `[batch, ceil(p / 32)]`, images and token ids under their columns' names, string
+        `[batch]` and int64 `[batch, (tokens)]`, the label, the weight and what is passed through. A
+        packed output without columns is left out. With `packed: false`, one float32 or int64
         `[batch, 1]` per column in their place.
 
     Raises:
@@ -87,11 +90,11 @@ def _apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
     refuse_leaks([n for n in used if n not in inputs], columns, inputs, declared)
 
     scaled_columns = {n for r in groups if r.group.encode is None for n in r.columns}
-    blocks = with_counts(_blocks(spec, groups, columns, types), counted=scaled_columns)
+    blocks, separate = _blocks(spec, groups, columns, types)
+    blocks = with_counts(blocks, counted=scaled_columns)
     packed = _pack(spec, all_output_columns(spec, groups), blocks)
     passed = {name: columns[name] for name in spec.passthrough}
     outputs: dict[str, ColumnTensor] = {**packed.outputs, **passed}
-
     label = None
     if spec.label is not None:
         target = label_output(columns, spec.label)
@@ -108,12 +111,24 @@ def _apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
         )
     if spec.weight is not None:
         outputs[spec.weight] = weight_output(columns, spec.weight)
+    for each in separate:
+        name = each.feature.name
+        if name in outputs:
+            raise ValueError(
+                f"column {each.feature.source!r} becomes the feature {name!r}, and another output "
+                "has this name; rename the column"
+            )
+        outputs[name] = each.values
+        if each.ids is not None:
+            compat.set_int_domain(each.values.values, each.ids)
 
     layout = FeatureLayout(
         columns=packed.columns,
         missing=packed.missing,
         label=label,
         weight=spec.weight,
+        images=tuple(e.feature for e in separate if isinstance(e.feature, ImageFeature)),
+        tokens=tuple(e.feature for e in separate if isinstance(e.feature, TokenFeature)),
         passthrough=spec.passthrough,
         features=spec.model_dump(mode="json", exclude_defaults=True),
     )
@@ -126,13 +141,15 @@ def _blocks(
     groups: Sequence[ResolvedGroup],
     columns: Columns,
     types: SeenTypes,
-) -> list[Block]:
-    """Return all output columns, kind by kind."""
+) -> tuple[list[Block], list[Separate]]:
+    """Return all output columns, kind by kind, and the outputs that are not packed."""
     dense = _dense(spec, groups, columns, types)
     inputs = Inputs(dense, columns, types, vocabulary_names(_with_files(spec, groups)))
     numbers = scaled([each for each in groups if each.group.encode is None], dense)
-    ids = encoded(groups, inputs)
-    return [*numbers, *ids, *crossed(spec.crosses, inputs, ids)]
+    found = encoded(groups, inputs)
+    ids = [each for each in found if isinstance(each, Block)]
+    separate = [each for each in found if isinstance(each, Separate)]
+    return [*numbers, *ids, *crossed(spec.crosses, inputs, ids)], separate
 
 
 def _with_files(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> list[str]:

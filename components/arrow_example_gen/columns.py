@@ -8,6 +8,8 @@
     uint64 of which a value is 2^63 or more      string, in decimal (as TFX reads it from CSV)
     a dictionary of these                        its values
     a list of these                              several values in a row
+    a struct with `bytes` (an image, as
+    Hugging Face's datasets write it)            its bytes
     anything else (struct, map, list of lists)   nothing: the column is left out
 
 Zeros, False and empty texts are values. A missing value is a row without any; one within a list is
@@ -160,11 +162,13 @@ class Table(ABC):
         types = self.types(self.together(counts for _, (_, counts) in in_order))
         return types.kinds, parts, types
 
-    def read(self, part: Part, agreed: Agreed) -> Iterator[Rows]:
-        """Yield the rows of a part, see `Agreed`."""
+    def read(
+        self, part: Part, agreed: Agreed, *, unreadable: list[str] | None = None
+    ) -> Iterator[Rows]:
+        """Yield the rows of a part, see `Agreed` and `read_blocks`."""
         kinds, _, types = agreed
         names = [name for name, kind in kinds.items() if kind is not None]
-        for block in self.read_blocks(part, names or None):
+        for block in self.read_blocks(part, names or None, unreadable=unreadable):
             lists = self.decoded(block, kinds, types)
             yield block.places, as_batch(lists, kinds, len(block.places))
 
@@ -194,9 +198,15 @@ def kind_of(column: pa.DataType) -> Kind | None:
         return "int"
     if types.is_floating(column) or types.is_decimal(column):
         return "float"
-    if is_text(column) or types.is_temporal(column):
+    if is_text(column) or types.is_temporal(column) or _bytes_field(column) is not None:
         return "string"
     return None
+
+
+def _bytes_field(column: pa.DataType) -> int | None:
+    """Return the place of the bytes in a struct {bytes, path}."""
+    place = column.get_field_index("bytes") if types.is_struct(column) else -1
+    return place if place >= 0 and is_text(column[place].type) else None
 
 
 def as_lists(column: pa.Array, kind: Kind) -> pa.ListArray:
@@ -205,6 +215,8 @@ def as_lists(column: pa.Array, kind: Kind) -> pa.ListArray:
     Raises:
         pa.ArrowException: a value does not fit the kind, or is missing in a list of several ints.
     """
+    if (place := _bytes_field(column.type)) is not None:
+        column = pc.struct_field(column, [place])
     if types.is_null(column.type):
         return _lists(np.zeros(len(column) + 1, np.int64), pa.array([], _VALUES[kind]))
     if not is_list(column.type):

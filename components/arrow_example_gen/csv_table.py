@@ -111,7 +111,7 @@ class CsvTable(Table):
 
     def count(self, block: Block) -> Counts:
         """Count by column what the cells of a block look like."""
-        return csv_types.count(block.cells, self.options.formatted)
+        return csv_types.count(block.cells)
 
     def together(self, counts: Iterable[Counts]) -> Counts:
         """Return the counts of several blocks."""

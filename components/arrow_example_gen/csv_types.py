@@ -1,14 +1,10 @@
-"""What the texts of a CSV column are: whole numbers, numbers or texts, decided by all of them.
-
-Numbers are plain, bools, or written for people (`$1,234.50`, see `NumberFormat`).
-"""
+"""What the texts of a CSV column are: whole numbers, numbers or texts, decided by all of them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.arrow_example_gen.columns import Kind
-from components.arrow_example_gen.csv_options import CsvOptions, NumberFormat
+from components.arrow_example_gen.csv_options import CsvOptions
 
 _LARGEST, _SMALLEST = str(2**63 - 1), str(2**63)  # digits of the smallest, without its sign
 _NUMBER = {
@@ -25,10 +21,6 @@ _NUMBER = {
 # As Python, JSON and R write them. They are the ints 1 and 0, as a bool column of Parquet is.
 _TRUE = r"^[ \t\r\n\v\f]*(True|true|TRUE)[ \t\r\n\v\f]*$"
 _FALSE = r"^[ \t\r\n\v\f]*(False|false|FALSE)[ \t\r\n\v\f]*$"
-
-_SPACES = "[ \t\u00a0\u2009\u202f]"
-_SIGN = "[+\\-\u2212]"
-_BETWEEN = {",": ",", ".": r"\.", " ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"}
 
 _MOSTLY_NUMBERS = 0.95  # share of numbers from which on a text among them is an error
 _FIRST = 256  # cells from which it is decided whether they repeat
@@ -81,27 +73,9 @@ def beyond_int64(texts: pa.Array) -> pa.Array:
     return pc.and_(is_whole, pc.or_(is_long, is_above))
 
 
-def has_format(cells: pa.Array, form: NumberFormat) -> pa.Array:
-    """Return whether each cell is a number in this format; null where it has no value."""
-    return pc.match_substring_regex(cells, _pattern(form.unit, form.thousands, form.decimal))
-
-
-def _plain_numbers(cells: pa.Array, form: NumberFormat) -> pa.Array:
-    """Return the cells, each a number in this format or null, as `-1234.5`."""
-    negative = pc.match_substring_regex(cells, "[\\-\u2212(]")
-    if form.unit:
-        cells = pc.replace_substring(cells, form.unit, "")
-    digits = pc.replace_substring_regex(cells, f"[^0-9{form.decimal}]", "")
-    if form.decimal == ",":
-        digits = pc.replace_substring(digits, ",", ".")
-    return pc.if_else(negative, pc.binary_join_element_wise("-", digits, ""), digits)
-
-
-def _converted(cells: pa.Array, kind: Kind, decimal: str, form: NumberFormat | None) -> pa.Array:
+def _converted(cells: pa.Array, kind: Kind, decimal: str) -> pa.Array:
     """Return texts of which each is such a number, or null, as int64 or float64."""
     plain = _trimmed(cells)
-    if form is not None:
-        plain, decimal = _plain_numbers(plain, form), "."
     if kind == "int":
         plain = bools_as_digits(plain)
         return pc.replace_substring_regex(plain, r"[.,]0*$", "").cast(pa.int64())
@@ -110,68 +84,20 @@ def _converted(cells: pa.Array, kind: Kind, decimal: str, form: NumberFormat | N
     return plain.cast(pa.float64())
 
 
-@dataclass(frozen=True)
-class NumberTexts:
-    """How texts write numbers.
-
-    Attributes:
-        decimal: mark before decimals.
-        formats: column -> how it writes numbers for people; includes its decimal mark.
-    """
-
-    decimal: str = "."
-    formats: Mapping[str, NumberFormat] = field(default_factory=dict)
-
-    def numbers(self, name: str, cells: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
-        """Return a column as numbers, null where a text is none, and the rows of such texts."""
-        cells, decimal = pc.ascii_trim_whitespace(cells), self.decimal
-        wrong = pa.array(np.zeros(len(cells), bool))
-        if name in self.formats:
-            form, decimal = self.formats[name], "."
-            wrong = pc.invert(pc.fill_null(has_format(cells, form), True))
-            cells = _plain_numbers(_without(cells, wrong), form)
-        if kind == "int":
-            # 1,000 is not 1 where the mark is a point.
-            whole = pc.match_substring_regex(cells, rf"^[+-]?[0-9]+([{decimal}]0*)?$")
-            digits = pc.replace_substring_regex(cells, rf"[{decimal}]0*$", "")
-            fits = pc.and_not(pc.fill_null(whole, True), beyond_int64(digits))
-        else:
-            fits = pc.fill_null(are_numbers(cells, decimal), True)
-        wrong = pc.or_(wrong, pc.invert(fits))
-        places = wrong.to_numpy(zero_copy_only=False).nonzero()[0].tolist()
-        return _converted(_without(cells, wrong), kind, decimal, None), places
-
-
-def _without(cells: pa.Array, wrong: pa.Array) -> pa.Array:
-    return pc.replace_with_mask(cells, wrong, pa.scalar(None, pa.string()))
-
-
-@lru_cache(maxsize=1000)
-def _pattern(unit: str, thousands: str, decimal: str) -> str:
-    """Return a regular expression (RE2) of a whole cell with a number in this format."""
-    s, sign, point = f"{_SPACES}*", f"{_SIGN}?", re.escape(decimal)
-    digits = "[0-9]+"
-    if thousands:  # 0,123 is not a number in groups: a comma there would be a decimal one
-        digits += f"|[1-9][0-9]{{0,2}}(?:{_BETWEEN[thousands]}[0-9]{{3}})+"
-    number = f"(?:(?:{digits})(?:{point}[0-9]*)?|{point}[0-9]+)"
-    plain = [f"{sign}{s}{number}", rf"\({s}{number}{s}\)"]
-    if not unit:
-        return f"^{s}(?:{'|'.join(plain)}){s}$"
-    u = re.escape(unit)
-    ways = [
-        f"{sign}{s}{number}{s}{u}",
-        rf"\({s}{number}{s}{u}{s}\)",
-        rf"\({s}{number}{s}\){s}{u}",
-    ]
-    if unit != "%":  # of shares, 5 may be 5 % or 500 %
-        ways += [
-            *plain,
-            f"{sign}{s}{u}{s}{number}",
-            f"{u}{s}{_SIGN}{s}{number}",
-            rf"\({s}{u}{s}{number}{s}\)",
-            rf"{u}{s}\({s}{number}{s}\)",
-        ]
-    return f"^{s}(?:{'|'.join(ways)}){s}$"
+def read_numbers(cells: pa.Array, kind: Kind, decimal: str) -> tuple[pa.Array, list[int]]:
+    """Return texts as numbers, null where one is none, and the places of such texts."""
+    cells = pc.ascii_trim_whitespace(cells)
+    if kind == "int":
+        # 1,000 is not 1 where the mark is a point.
+        whole = pc.match_substring_regex(cells, rf"^[+-]?[0-9]+([{decimal}]0*)?$")
+        digits = pc.replace_substring_regex(cells, rf"[{decimal}]0*$", "")
+        fits = pc.and_not(pc.fill_null(whole, True), beyond_int64(digits))
+    else:
+        fits = pc.fill_null(are_numbers(cells, decimal), True)
+    wrong = pc.invert(fits)
+    places = wrong.to_numpy(zero_copy_only=False).nonzero()[0].tolist()
+    numbers = pc.replace_with_mask(cells, wrong, pa.scalar(None, pa.string()))
+    return _converted(numbers, kind, decimal), places
 
 
 @dataclass(frozen=True)
@@ -243,37 +169,28 @@ class CsvTypes:
     Attributes:
         kinds: column -> what tf.Example makes of it, None where no cell has a value.
         decimal: the mark in numbers.
-        formats: column -> how it writes numbers for people.
     """
 
     kinds: Mapping[str, Kind | None] = field(default_factory=dict)
     decimal: str = "."
-    formats: Mapping[str, NumberFormat] = field(default_factory=dict)
 
     def converted(self, name: str, cells: pa.Array) -> pa.Array:
         """Return the cells of a column as int64, float64 or string, null without a value."""
-        kind, form = self.kinds[name], self.formats.get(name)
+        kind = self.kinds[name]
         if kind == "string":
             return cells
         if kind is None:
             return pa.nulls(len(cells))
         if _repeats(cells):
             encoded = cells.dictionary_encode()
-            distinct = _converted(encoded.dictionary, kind, self.decimal, form)
+            distinct = _converted(encoded.dictionary, kind, self.decimal)
             return distinct.take(encoded.indices)
-        return _converted(cells, kind, self.decimal, form)
+        return _converted(cells, kind, self.decimal)
 
 
-def count(block: pa.RecordBatch, formats: Mapping[str, NumberFormat] | None = None) -> Counts:
-    """Count by column what the cells of a block of texts look like.
-
-    Of a column with a format, cells that are written otherwise count as texts.
-    """
-    formats = formats or {}
-    return {
-        name: count_formatted(cells, formats[name]) if name in formats else _count(cells)
-        for name, cells in zip(block.schema.names, block.columns, strict=True)
-    }
+def count(block: pa.RecordBatch) -> Counts:
+    """Count by column what the cells of a block of texts look like."""
+    return dict(zip(block.schema.names, map(_count, block.columns), strict=True))
 
 
 def together(counts: Iterable[Counts]) -> Counts:
@@ -295,7 +212,7 @@ def decide(counts: Counts, options: CsvOptions, delimiter: str) -> CsvTypes:
     kinds: dict[str, Kind | None] = {
         name: _kind(name, column, decimal, options) for name, column in counts.items()
     }
-    return CsvTypes(kinds, decimal, options.formatted)
+    return CsvTypes(kinds, decimal)
 
 
 class _Texts(NamedTuple):
@@ -363,15 +280,6 @@ def _count(cells: pa.Array) -> CellCounts:
     )
 
 
-def count_formatted(cells: pa.Array, form: NumberFormat) -> CellCounts:
-    """Count what the numbers in a form are, and the cells in another form."""
-    plain = _trimmed(cells.drop_null())
-    is_written = has_format(plain, form)
-    texts = plain.filter(pc.invert(is_written))
-    others = CellCounts(cells.null_count, texts=len(texts), text=_first(texts))
-    return _count(_plain_numbers(plain.filter(is_written), form)) + others
-
-
 def _first(texts: pa.Array) -> str | None:
     return texts[0].as_py() if len(texts) else None
 
@@ -382,8 +290,7 @@ def decimal_of(counts: Counts, options: CsvOptions, delimiter: str) -> str:
         return options.decimal
     if delimiter == ",":
         return "."  # a comma within quotes is one of thousands, as likely
-    other = {*options.text, *options.formatted}
-    columns = [column for name, column in counts.items() if name not in other]
+    columns = [column for name, column in counts.items() if name not in options.text]
     commas = any(c.commas or c.comma[0] for c in columns if not c.texts and not c.points)
     points = any(c.points or c.comma[1] for c in columns)
     return "," if commas and not points else "."
@@ -394,16 +301,6 @@ def _kind(name: str, column: CellCounts, decimal: str, options: CsvOptions) -> K
         return None
     if name in options.text:
         return "string"
-    if name in options.formatted:
-        if column.text is not None:
-            raise MixedColumn(
-                name,
-                column.text,
-                f"not a number like {options.formatted[name].example}, as data.csv.formatted says "
-                "of this column. Correct it, or add it to data.csv.missing_in where it says that "
-                "there is no value.",
-            )
-        return _number_kind(column)
     if column.bools == column.present:
         return "int"
     other_mark = column.commas if decimal == "." else column.points

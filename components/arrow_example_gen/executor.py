@@ -13,15 +13,17 @@ executor calls `_resolve_input` itself, so that what is read and what is recorde
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from absl import logging
-from apache_beam.pvalue import AsSingleton
+from apache_beam.pvalue import AsSingleton, TaggedOutput
 from google.protobuf import json_format, struct_pb2
 from tfx.components.example_gen import driver as tfx_driver
 from tfx.components.example_gen import utils
@@ -35,8 +37,26 @@ from tfx.types.artifact import Artifact
 from tfx.utils import io_utils, proto_utils
 
 from components.arrow_example_gen import csv_table, parquet
-from components.arrow_example_gen.columns import Kind, Rows, Table, are_usable, list_type
+from components.arrow_example_gen.columns import (
+    Agreed,
+    Kind,
+    Part,
+    Rows,
+    Table,
+    are_usable,
+    as_batch,
+    as_lists,
+    list_type,
+)
 from components.arrow_example_gen.csv_options import CsvOptions
+from components.arrow_example_gen.images import (
+    SHOWN_SKIPPED,
+    SKIPPED,
+    Images,
+    ImageTable,
+    images_of,
+    list_images,
+)
 from components.arrow_example_gen.spans import (
     SEPARATOR,
     Span,
@@ -79,12 +99,27 @@ class Executor(BaseBeamExecutor):
         examples.split_names = artifact_utils.encode_split_names(names)
         examples_utils.set_payload_format(examples, _PROTO.FORMAT_PARQUET)
         examples_utils.set_file_format(examples, "FILE_FORMAT_PARQUET")
+        images = _images(exec_properties)
         with self._make_beam_pipeline() as pipeline:
-            for name, rows in _rows_by_split(pipeline, exec_properties).items():
+            rows_by_split, skipped = _rows_by_split(pipeline, exec_properties)
+            for name, rows in rows_by_split.items():
                 folder = artifact_utils.get_split_uri(outputs, name)
                 _ = rows | f"WriteSplit[{name}]" >> WriteParquet(
-                    os.path.join(folder, "data_parquet"), shuffles=True
+                    os.path.join(folder, "data_parquet"), shuffles=True, encoded=images.names
                 )
+            if images.on_damage == "skip":
+                all_skipped: Any = skipped | "AllSkipped" >> beam.Flatten()
+                first = all_skipped | "First" >> beam.combiners.Top.Smallest(SHOWN_SKIPPED)
+                number = all_skipped | "Number" >> beam.combiners.Count.Globally()
+                file = os.path.join(examples.uri, SKIPPED)
+                _ = first | "WriteSkipped" >> beam.Map(_write_skipped, AsSingleton(number), file)
+
+
+def _write_skipped(first: list[str], number: int, file: str) -> None:
+    if number:
+        logging.warning("ArrowExampleGen: %d images are left out: %s", number, "; ".join(first))
+    with fileio.open(file, "w") as stream:
+        stream.write(json.dumps({"number": number, "first": first}))
 
 
 def _configured(exec_properties: Mapping[str, Any]) -> tuple[_Message, _Message]:
@@ -97,8 +132,8 @@ def _configured(exec_properties: Mapping[str, Any]) -> tuple[_Message, _Message]
 
 def _rows_by_split(
     pipeline: beam.Pipeline, exec_properties: Mapping[str, Any]
-) -> dict[str, beam.PCollection]:
-    """Return the record batches of each split."""
+) -> tuple[dict[str, beam.PCollection], list[beam.PCollection]]:
+    """Return the record batches of each split, and a line for each row that is left out."""
     files, into = _configured(exec_properties)
     splits, names = list(into.split_config.splits), [split.name for split in files.splits]
     splitting = _splitting(exec_properties, into)
@@ -108,13 +143,14 @@ def _rows_by_split(
         pipeline | f"Types[{name}]" >> ReadTypes(table)
         for name, table in zip(names, tables, strict=True)
     ]
-    reads = [ReadRows(*each, required) for each in zip(tables, types, strict=True)]
+    images = _images(exec_properties)
+    reads = [ReadRows(*each, required, images) for each in zip(tables, types, strict=True)]
     if len(names) == 1 and splits:
         shares = [split.hash_buckets for split in splits]
         parts = pipeline | "SplitData" >> SplitRows(reads[0], splitting, shares)
     elif not splits and splitting.by == "content":
         kinds: list[Any] = [
-            agreed | f"Kinds[{name}]" >> beam.Map(lambda agreed: agreed[0])
+            agreed | f"Kinds[{name}]" >> beam.Map(_kinds_with_files, list(images.files))
             for name, agreed in zip(names, types, strict=True)
         ]
         known: Any = kinds | beam.Flatten() | "AllKinds" >> beam.CombineGlobally(_all_kinds)
@@ -130,10 +166,15 @@ def _rows_by_split(
             f"output_config that names those it is split into; here are {len(files.splits)} "
             f"and {len(splits)}."
         )
-    return dict(zip(utils.generate_output_split_names(files, into), parts, strict=True))
+    split_names = utils.generate_output_split_names(files, into)
+    return dict(zip(split_names, parts, strict=True)), [read.skipped for read in reads]
 
 
 _Kinds = Mapping[str, Kind | None]
+
+
+def _kinds_with_files(agreed: Agreed, files: Sequence[str]) -> _Kinds:
+    return {**agreed[0], **dict.fromkeys(files, "string")}
 
 
 def _all_kinds(kinds: Iterable[_Kinds]) -> _Kinds:
@@ -188,25 +229,87 @@ class ReadTypes(beam.PTransform):
 
 
 class ReadRows(beam.PTransform):
-    """Reads a table: Pipeline -> `Rows`."""
+    """Reads a table: Pipeline -> `Rows`.
 
-    def __init__(self, table: Table, types: Any, required: Sequence[str] = ()):
-        """Take the result of `ReadTypes`, and the columns that a row needs a value of."""
+    Attributes:
+        skipped: a line for each row that the last expansion left out.
+    """
+
+    skipped: Any
+
+    def __init__(
+        self,
+        table: Table,
+        types: Any,
+        required: Sequence[str] = (),
+        images: Images | None = None,
+    ):
+        """Take the result of `ReadTypes`, columns that a row needs a value of, and its images."""
         super().__init__()
         self._table, self._types, self._required = table, types, list(required)
+        self._images = images or Images()
 
     def expand(self, pipeline: Any) -> Any:
         """Read the parts that the types name."""
-        rows = (
+        images = self._images
+        skips = images.on_damage == "skip"
+        read = (
             pipeline
             | "Once" >> beam.Create([None], reshuffle=False)
             | "Parts" >> beam.FlatMap(lambda _, agreed: agreed[1], AsSingleton(self._types))
             | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMap(self._table.read, AsSingleton(self._types))
+            | "Read"
+            >> beam.FlatMap(
+                _read, AsSingleton(self._types), self._table, self._required, skips
+            ).with_outputs(_SKIPPED, main="rows")
         )
-        if not self._required:
-            return rows
-        return rows | "WithValues" >> beam.Map(with_values, self._required)
+        if images.files or images.columns:
+            rows = read.rows
+            if images.files:
+                rows |= "Slices" >> beam.FlatMap(_slices)
+                rows |= "SpreadImages" >> beam.Reshuffle()
+            check = beam.FlatMap(_with_images, images)
+            read = rows | "Images" >> check.with_outputs(_SKIPPED, main="rows")
+        self.skipped = read[_SKIPPED]
+        return read.rows | "Rows" >> beam.Values()
+
+
+_SKIPPED = "skipped"
+_Located: TypeAlias = tuple[str, Rows]  # and their file
+
+
+def _read(
+    part: Part, agreed: Agreed, table: Table, required: Sequence[str], skips: bool
+) -> Iterator[_Located | TaggedOutput]:
+    unreadable: list[str] | None = [] if skips else None
+    for rows in table.read(part, agreed, unreadable=unreadable):
+        yield part[0], with_values(rows, required) if required else rows
+    yield from (TaggedOutput(_SKIPPED, line) for line in unreadable or ())
+
+
+_SLICE_ROWS = 128  # whose images an element of Beam reads
+
+
+def _slices(located: _Located) -> Iterator[_Located]:
+    """Cut rows into slices, so that several workers read their images."""
+    file, (places, batch) = located
+    for start in range(0, max(1, len(places)), _SLICE_ROWS):
+        end = start + _SLICE_ROWS
+        yield file, (places[start:end], batch.slice(start, _SLICE_ROWS))
+
+
+def _with_images(located: _Located, images: Images) -> Iterator[_Located | TaggedOutput]:
+    """Add the files that columns name, and check the images that columns hold."""
+    file, (places, batch) = located
+    unreadable: list[str] | None = [] if images.on_damage == "skip" else None
+    for rows, added in images_of(file, places, batch, images, unreadable):
+        taken = batch.take(pa.array(rows))
+        columns = dict(zip(taken.schema.names, taken.columns, strict=True))
+        columns |= {name: as_lists(array, "string") for name, array in added.items()}
+        names = sorted(columns)
+        lists = as_batch([columns[n] for n in names], dict.fromkeys(names, "string"), len(rows))
+        yield file, (places[rows], lists)
+    yield from (TaggedOutput(_SKIPPED, line) for line in unreadable or ())
 
 
 def with_values(rows: Rows, required: Sequence[str]) -> Rows:
@@ -240,6 +343,8 @@ def open_input(exec_properties: Mapping[str, Any], split_pattern: str) -> Table:
         table = csv_table.open_table(files, CsvOptions.model_validate(options["csv"]))
     elif options.get("tfrecord"):
         table = TfrecordTable(tuple(files))
+    elif _images(exec_properties).folder:
+        table = ImageTable(tuple(files))
     else:
         folders = [literal_folder(folder, each) for each in patterns]
         table = parquet.open_table(files, folders)
@@ -256,6 +361,10 @@ def _options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
     options = struct_pb2.Struct()
     proto_utils.json_to_proto(config, _PROTO.CustomConfig()).custom_config.Unpack(options)
     return json_format.MessageToDict(options)
+
+
+def _images(exec_properties: Mapping[str, Any]) -> Images:
+    return Images.model_validate(_options(exec_properties).get("images", {}))
 
 
 class _SpanProcessor(InputProcessor):
@@ -302,10 +411,19 @@ class _SpanProcessor(InputProcessor):
     def get_input_fingerprint(self, span: int, version: int | None) -> str:
         """Return sizes and times of all files that are read, as TFX's driver writes them."""
         return "\n".join(
-            io_utils.generate_fingerprint(name, f"{escape(self._folder)}/{each}")
+            _fingerprint(name, f"{escape(self._folder)}/{each}")
             for name, pattern in self._patterns.items()
             for each in self.get_pattern_for_span_version(pattern, span, version).split(SEPARATOR)
         )
+
+
+def _fingerprint(split: str, pattern: str) -> str:
+    """Return TFX's fingerprint of files, or one of all files below folders of images."""
+    folders = [path for path in _glob(pattern) if fileio.isdir(path)]
+    if not folders:
+        return io_utils.generate_fingerprint(split, pattern)
+    files = [(folder, *file) for folder in sorted(folders) for file in list_images(folder)]
+    return f"split:{split},files:{hashlib.sha256(repr(files).encode()).hexdigest()}"
 
 
 class Driver(tfx_driver.FileBasedDriver):

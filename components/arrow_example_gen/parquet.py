@@ -34,7 +34,6 @@ from components.arrow_example_gen.columns import (
     kind_of,
 )
 from components.arrow_example_gen.decompress import open_raw
-from components.arrow_example_gen.spans import escape
 
 _ARROW = b"ARROW1"
 """What an Arrow file begins with; one of the streaming format does not."""
@@ -346,30 +345,3 @@ def _merged(
                 "Parquet files of one data set need the same types; write it again as one of them."
             )
     return merged
-
-
-def find_damage(*uris: str) -> str | None:
-    """Return a sentence about the first Parquet file that cannot be read; None if all can.
-
-    Args:
-        uris: folders of Examples artifacts.
-    """
-    from tfx.dsl.io import fileio
-
-    patterns = {uri: os.path.join(escape(uri), "Split-*", "*.parquet") for uri in uris}
-    files = [(uri, str(f)) for uri, each in patterns.items() for f in sorted(fileio.glob(each))]
-    for uri, file in files:
-        place = file
-        try:
-            with open_raw(file) as stream:
-                parquet = pq.ParquetFile(stream)
-                for number in range(parquet.num_row_groups):
-                    place = f"{file}, row group {number}"
-                    for _ in parquet.iter_batches(row_groups=[number]):
-                        pass
-        except (FileNotFoundError, PermissionError, ConnectionError, TimeoutError):
-            raise
-        except (pa.ArrowException, OSError) as error:
-            reason = " ".join(str(error).split())
-            return f"{place}: {reason}. The file is damaged: delete {uri} and run again."
-    return None

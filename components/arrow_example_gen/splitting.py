@@ -27,7 +27,7 @@ import pydantic
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 from pydantic import BaseModel, ConfigDict
 
-from components.arrow_example_gen.columns import Rows
+from components.arrow_example_gen.columns import Rows, are_usable
 from components.arrow_example_gen.row_hash import row_hashes, with_places
 
 _TIME = (
@@ -287,7 +287,7 @@ def _first_values(batch: pa.RecordBatch, column: str) -> pa.Array:
         if types.is_floating(values.type):
             usable = not np.isnan(values.to_numpy()).any()
         else:
-            usable = types.is_integer(values.type) or b"" not in values.unique().to_pylist()
+            usable = bool(are_usable(values).all())
         if usable:
             return values
     raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -24,6 +24,9 @@ _GROUP_ROWS = 2**16
 _GROUP_BYTES = 2**26
 """Rows, and bytes in Arrow, of a row group: TFXIO reads one at a time, with a fixed cost each."""
 
+_ENCODED_GROUP_BYTES = 2**23
+"""The same with encoded images, which take several times as much when they are decoded."""
+
 
 class WriteParquet(beam.PTransform):
     """Record batches of one schema -> Parquet files, at least one.
@@ -41,6 +44,7 @@ class WriteParquet(beam.PTransform):
         schema: pa.Schema | None = None,
         compression: str = "zstd",
         shuffles: bool = False,
+        encoded: Sequence[str] = (),
     ):
         """Write to files whose paths begin with `prefix`, in place of those that are there.
 
@@ -50,11 +54,13 @@ class WriteParquet(beam.PTransform):
             compression: A codec of Parquet.
             shuffles: Whether the rows of a row group get a random order, the same in each run, so
                 that who reads several groups in turn mixes rows that are sorted in the files.
+            encoded: Columns of encoded images, which are compressed already.
         """
         super().__init__()
-        self._sink = _ParquetFiles(prefix, schema, compression)
+        self._sink = _ParquetFiles(prefix, schema, compression, encoded)
         self._prefix = prefix
-        self._row_groups = _RowGroups(shuffles=shuffles)
+        most_bytes = _ENCODED_GROUP_BYTES if encoded else _GROUP_BYTES
+        self._row_groups = _RowGroups(shuffles=shuffles, most_bytes=most_bytes)
 
     def expand(self, batches: Any) -> Any:
         """Write a file per bundle, so that no row crosses the network or waits in memory."""
@@ -78,9 +84,9 @@ class WriteParquet(beam.PTransform):
 class _RowGroups(beam.DoFn):
     """Joins batches up to the size of a row group; a bundle without a row yields an empty table."""
 
-    def __init__(self, *, shuffles: bool = False):
+    def __init__(self, *, shuffles: bool = False, most_bytes: int = _GROUP_BYTES):
         super().__init__()
-        self._shuffles = shuffles
+        self._shuffles, self._most_bytes = shuffles, most_bytes
         self._counter = RowCounter()
 
     def start_bundle(self) -> None:
@@ -90,7 +96,8 @@ class _RowGroups(beam.DoFn):
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
         if self._rows and (
-            self._rows + batch.num_rows > _GROUP_ROWS or self._bytes + batch.nbytes > _GROUP_BYTES
+            self._rows + batch.num_rows > _GROUP_ROWS
+            or self._bytes + batch.nbytes > self._most_bytes
         ):
             yield self._joined()
         if batch.num_rows or not self._held:
@@ -143,7 +150,9 @@ def _in_the_global_window(value: Any) -> WindowedValue:
 class _ParquetFiles(FileBasedSink):
     """Writes tables to Parquet files; without a schema, the first table says the columns."""
 
-    def __init__(self, prefix: str, schema: pa.Schema | None, compression: str):
+    def __init__(
+        self, prefix: str, schema: pa.Schema | None, compression: str, encoded: Sequence[str]
+    ):
         super().__init__(
             prefix,
             coder=None,
@@ -152,7 +161,7 @@ class _ParquetFiles(FileBasedSink):
             compression_type=CompressionTypes.UNCOMPRESSED,
         )
         self._schema: Any = schema
-        self._compression = compression
+        self._compression, self._encoded = compression, encoded
 
     def new_file(self, folder: str, schema: pa.Schema | None = None) -> Any:
         self._schema = self._schema or schema
@@ -166,11 +175,20 @@ class _ParquetFiles(FileBasedSink):
     def open(self, temp_path: str) -> tuple[pq.ParquetWriter, Any]:
         stream = super().open(temp_path)
         # Of floats, dictionaries take more time and space.
-        stored = [f.name for f in self._schema if not pa.types.is_floating(f.type.value_type)]
+        stored = [
+            field.name
+            for field in self._schema
+            if not pa.types.is_floating(field.type.value_type) and field.name not in self._encoded
+        ]
         writer = pq.ParquetWriter(
             stream,
             self._schema,
-            compression=self._compression,
+            compression={
+                f"{name}.list.item": "none" if name in self._encoded else self._compression
+                for name in self._schema.names
+            }
+            if self._encoded
+            else self._compression,
             use_dictionary=[f"{name}.list.item" for name in stored],
             # TFXIO compares types by the name of a list's field, too.
             use_compliant_nested_type=False,

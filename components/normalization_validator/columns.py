@@ -7,6 +7,7 @@ a vector of length n is n of them, `name[0]` .. `name[n-1]`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -17,7 +18,8 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.normalization_validator.check import RULES
 from shared_core import feature_layout as layouts
-from shared_core.feature_layout import FeatureLayout, read_schema
+from shared_core.feature_layout import FeatureLayout, ImageFeature, read_schema
+from shared_core.images import read_images
 from trainer_module.common.progress import RowCounter
 
 #: Kinds whose value says that the source was missing: the value itself is not an imputed one.
@@ -29,6 +31,7 @@ _PLACES_OF_TEXTS = frozenset({"text", "text_weight"})
 #: many take about as long; 65,536 rows of 20 columns take nearly twice as long per row.
 _VALUES = 2**16
 _LEAST_ROWS, _MOST_ROWS = 256, 4096
+_PIXELS = 2**22  # of the images of one step
 
 
 class Column(NamedTuple):
@@ -56,12 +59,13 @@ class Feature(NamedTuple):
     """One feature of the transformed examples.
 
     `size` is its number of values per row, None where that varies: all its values are then one
-    column.
+    column. The columns of an image are its channels.
     """
 
     name: str
     size: int | None
     columns: tuple[Column, ...]
+    image: ImageFeature | None = None
 
 
 class FeatureSet(NamedTuple):
@@ -91,6 +95,8 @@ class FeatureSet(NamedTuple):
 
 class Values(NamedTuple):
     """The values of one feature in one batch, [rows, size].
+
+    Of an image, it is the number of pixels of each value, int64 [256, channels].
 
     `imputed` is None where none is known to be; `absent` is the number of rows without a value.
     """
@@ -162,9 +168,26 @@ def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feat
                 **{name: getattr(column, name) for name in _OF_LAYOUT},
             )
         )
+    ids = (Column(t.name, "tokens", 0, t.vocabulary_size, source=t.source) for t in layout.tokens)
+    return (
+        *(
+            Feature(name, sizes[name], tuple(sorted(held, key=lambda column: column.position)))
+            for name, held in columns.items()
+        ),
+        *(Feature(each.name, None, (each,)) for each in ids),
+        *(Feature(each.name, 1, _channels(each), each) for each in layout.images),
+    )
+
+
+def _channels(image: ImageFeature) -> tuple[Column, ...]:
     return tuple(
-        Feature(name, sizes[name], tuple(sorted(held, key=lambda column: column.position)))
-        for name, held in columns.items()
+        Column(
+            *(f"{image.name}[{i}]", "image", i),
+            source=image.source,
+            validation_rule="z_score",
+            is_aspect=True,
+        )
+        for i in range(image.channels)
     )
 
 
@@ -192,6 +215,9 @@ class BatchReader:
         self._mask = feature_set.mask
         columns = len(feature_set.column_names())
         self._rows = max(_LEAST_ROWS, min(_MOST_ROWS, _VALUES // columns))
+        pixels = sum(math.prod(each.image.shape) for each in self._features if each.image)
+        if pixels:
+            self._rows = max(1, min(self._rows, _PIXELS // pixels))
         self._counter = RowCounter()
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[Batch]:
@@ -211,12 +237,34 @@ class BatchReader:
         absent = int(batch.num_rows - np.count_nonzero(present))
         if feature.size is None:
             return Values(matrix, None, absent)
+        if feature.image is not None:
+            return Values(_count_bytes(matrix[:, 0], feature.image), None, absent)
         imputed = None
         if mask is not None:
             imputed = _unpack(mask[present], feature.columns)
         if feature.size != len(feature.columns):
             matrix = matrix[:, [column.position for column in feature.columns]]
         return Values(matrix, imputed, absent)
+
+
+def _count_bytes(stored: np.ndarray, image: ImageFeature) -> np.ndarray:
+    """Return how many pixels have each value, int64 [256, channels], of images as written."""
+    pixels = np.reshape(_reader(image.model_dump_json())(stored), [-1, image.channels])
+    return np.stack([np.bincount(channel, minlength=256) for channel in pixels.T], axis=1)
+
+
+@functools.lru_cache
+def _reader(described: str) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function that is traced once in a process, for an image as JSON."""
+    import tensorflow as tf
+
+    image = ImageFeature.model_validate_json(described)
+    spec = tf.TensorSpec([None], tf.string)
+    read = tf.function(
+        lambda stored: read_images({image.name: stored}, [image])[image.name],
+        input_signature=[spec],
+    )
+    return lambda stored: read(tf.constant(stored, tf.string)).numpy()
 
 
 def _matrix(batch: pa.RecordBatch, name: str, size: int | None) -> tuple[np.ndarray, np.ndarray]:

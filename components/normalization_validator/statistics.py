@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -22,6 +22,7 @@ from components.normalization_validator.report import (
     Histogram,
     SplitStatistics,
 )
+from shared_core.feature_layout import ImageFeature
 
 _BINS = 512
 
@@ -72,8 +73,7 @@ class _FeatureState:
         self._add_moments(count, mean, (apart * apart).sum(axis=1))
         group = 2 - finite - observed.astype(np.int64)  # observed, imputed, not finite
         columns, bins = len(x), _BINS + 2
-        index = np.clip(np.floor(x / BIN_WIDTH) + (_BINS // 2 + 1), 0, bins - 1).astype(np.int64)
-        place = (group * columns + np.arange(columns)[:, None]) * bins + index
+        place = (group * columns + np.arange(columns)[:, None]) * bins + _bin_of(x)
         counts = np.bincount(place.ravel(), minlength=3 * columns * bins)
         self.bins += counts.reshape(3, columns, bins)[:2]
 
@@ -96,11 +96,54 @@ class _FeatureState:
         self.count = total
 
 
+class _PixelState:
+    """The number of pixels of each byte, of which all statistics of normalised pixels follow."""
+
+    def __init__(self, image: ImageFeature):
+        self._image = image
+        self.absent = 0
+        self.counts = np.zeros([256, image.channels], np.int64)
+
+    def add(self, batch: Values) -> None:
+        """Add the counts of one batch."""
+        self.absent += batch.absent
+        self.counts += batch.values
+
+    def merge(self, other: _PixelState) -> None:
+        """Add what another state has seen."""
+        self.absent += other.absent
+        self.counts += other.counts
+
+    def normalised(self) -> _FeatureState:
+        """Return the state of the channels as the model's first layer normalises them."""
+        deviation = np.sqrt(self._image.variance)
+        scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        x = (np.arange(256.0)[:, None] - self._image.mean) * scale
+        state = _FeatureState(self._image.channels)
+        state.absent, state.count = self.absent, self.counts.sum(axis=0)
+        state.values = int(state.count[0])
+        state.mean = (x * self.counts).sum(axis=0) / np.maximum(state.count, 1)
+        state.squares = ((x - state.mean) ** 2 * self.counts).sum(axis=0)
+        occurs = self.counts > 0
+        state.min[:], state.max[:] = (
+            np.where(occurs, x, np.inf).min(axis=0),
+            np.where(occurs, x, -np.inf).max(axis=0),
+        )
+        channels = np.broadcast_to(np.arange(x.shape[1]), x.shape)
+        np.add.at(state.bins[OBSERVED], (channels, _bin_of(x)), self.counts)
+        return state
+
+
+def _bin_of(x: np.ndarray) -> np.ndarray:
+    """Return the place of each value among the bins, int64."""
+    return np.clip(np.floor(x / BIN_WIDTH) + (_BINS // 2 + 1), 0, _BINS + 1).astype(np.int64)
+
+
 class _SplitState(NamedTuple):
     """Statistics of one split: rows (an array of one, to count in place), a state per feature."""
 
     rows: np.ndarray
-    features: tuple[_FeatureState, ...]
+    features: tuple[Any, ...]  # _FeatureState; of an image, _PixelState
 
 
 class ComputeStatistics(beam.CombineFn):
@@ -112,7 +155,10 @@ class ComputeStatistics(beam.CombineFn):
 
     def create_accumulator(self) -> _SplitState:
         """Return a state without rows."""
-        features = tuple(_FeatureState(len(feature.columns)) for feature in self._features)
+        features = tuple(
+            _PixelState(each.image) if each.image else _FeatureState(len(each.columns))
+            for each in self._features
+        )
         return _SplitState(np.zeros(1, np.int64), features)
 
     def add_input(self, mutable_accumulator: _SplitState, element: Batch) -> _SplitState:
@@ -133,9 +179,13 @@ class ComputeStatistics(beam.CombineFn):
 
     def extract_output(self, accumulator: _SplitState) -> SplitStatistics:
         """Return the statistics of every column."""
+        states = [
+            each.normalised() if isinstance(each, _PixelState) else each
+            for each in accumulator.features
+        ]
         columns = [
             _column(feature, column, state, i, self._split)
-            for feature, state in zip(self._features, accumulator.features, strict=True)
+            for feature, state in zip(self._features, states, strict=True)
             for i, column in enumerate(feature.columns)
         ]
         rows = int(accumulator.rows[0])

@@ -66,10 +66,19 @@ impl._RunMetaGraphDoFn = _ApplyGraph
 # A call of the graph costs some milliseconds, whatever the number of rows.
 _BATCH_ROWS = 16_384
 _BATCH_BYTES = 16 << 20
+_LARGE_BYTES = 256  # of a value
 
 
 def _cut(table: pa.Table, most_bytes: int = _BATCH_BYTES) -> Iterator[pa.RecordBatch]:
-    """Yield record batches of at most `BATCH_ROWS` rows, and about `most_bytes` bytes."""
+    """Yield record batches of at most `BATCH_ROWS` rows, and about `most_bytes` bytes.
+
+    Pictures become several times as large, so that those of a batch are a MiB.
+    """
+    for column in table.columns:
+        kind = getattr(column.type, "value_type", column.type)  # of a list, its values
+        is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+        if is_binary and column.nbytes > _LARGE_BYTES * table.num_rows:
+            most_bytes = MESSAGE_BYTES
     rows = max(1, min(_BATCH_ROWS, most_bytes * table.num_rows // max(1, table.nbytes)))
     yield from table.to_batches(rows)
 

@@ -24,7 +24,6 @@ Examples:
   python -m pipeline report my.yaml --open               # the page of the latest run
   python -m pipeline runs my.yaml                        # all runs
   python -m pipeline profile my.yaml
-  python -m pipeline features explain my.yaml
   python -m pipeline predict output/taxi/serving_model rows.csv
   python -m pipeline schema > pipeline.schema.json       # for your editor
   python -m pipeline image build --tag registry.example/my-pipeline:1.0
@@ -36,7 +35,7 @@ Examples:
 _COMMANDS = {
     "On this machine": (
         *(local.init, local.run, local.report, local.runs, local.predict, local.profile),
-        *(local.features, local.schema),
+        local.schema,
     ),
     "On a cluster": (
         *(cluster.image, cluster.compile_, cluster.replay, cluster.submit, cluster.serve_manifest),

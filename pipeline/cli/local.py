@@ -10,13 +10,11 @@ import rich_click as click
 
 from pipeline.cli.base import (
     FILE,
-    Group,
     command,
     config_value,
     data_value,
     flag,
     force_option,
-    group,
     list_exit_codes,
     load,
     option,
@@ -34,15 +32,12 @@ from pipeline.common.program import program, shell_argument
 from shared_core.atomic_files import message_stream
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pipeline.common.sources import Source
 
 _DATA = (
     "CSV with a header line, Parquet, Arrow or TFRecord of tf.Example; a glob of such files, or "
     "package://tfx/some/file.csv"
 )
-_LATEST = "latest"
 _PIPELINE = "the pipeline's YAML, or its output folder"
 
 
@@ -117,13 +112,11 @@ def init(
     "as_json",
     help="print summary.json, or the error, as one JSON document; the rest to standard error",
 )
-@flag("--wait", help="wait for a run that uses the same output folder (default: exit with code 4)")
 def run(
     config: Path,
     overrides: tuple[str, ...],
     is_quiet: bool,
     as_json: bool,
-    wait: bool,
 ) -> int:
     """Run a pipeline on this machine.
 
@@ -136,7 +129,6 @@ def run(
     try:
         outcome = runner.run(
             load(config, overrides),
-            wait=wait,
             quiet=is_quiet,
             as_json=as_json,
         )
@@ -156,27 +148,20 @@ def run(
 
 @command("report", epilog="Example:\n  python -m pipeline report my.yaml --open\n")
 @config_value(metavar="PATH", required=True, help=_PIPELINE)
-@option(
-    "--run",
-    metavar="NAME",
-    default=_LATEST,
-    show_default=True,
-    help="a run, as `runs` lists it, or the start of its name",
-)
 @flag("--open", "open_page", help="open the page in the browser")
-def report(config: Path, run: str, open_page: bool) -> int:
-    """Write the page of a run: report.html.
+def report(config: Path, open_page: bool) -> int:
+    """Write the page of the latest run: report.html.
 
     `run` writes it at its end, too. It is one file that needs no network: verdict, columns
     that matter, warnings, evaluation, features, data, training, and how to repeat the run.
     """
     quiet()
     from pipeline.page.page import write_index, write_page
-    from pipeline.report.run_record import find_record
+    from pipeline.report.run_record import latest_record
     from pipeline.report.tables import short
 
     folder = _output_folder(config)
-    page = write_page(find_record(folder, run))
+    page = write_page(latest_record(folder))
     write_index(folder)
     print(short(page))
     # xdg-open ends at once, and only its code says that nothing was opened; macOS' would wait.
@@ -186,55 +171,19 @@ def report(config: Path, run: str, open_page: bool) -> int:
     return exit_codes.DONE
 
 
-class _WithDefault(Group):
-    """A group whose command is `list` where none is named."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments after the group's name."""
-        if not args or args[0] not in (*self.commands, *ctx.help_option_names):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
-
-
-_RUNS = """\
-Examples:
-  python -m pipeline runs my.yaml                        # all runs
-  python -m pipeline runs output/taxi
-  python -m pipeline runs diff 20261126-0910 latest --config my.yaml
-"""
-
-
-@group("runs", cls=_WithDefault, epilog=_RUNS)
-def runs() -> None:
-    """List the runs of a pipeline, or compare two of them.
-
-    `runs` without a command lists.
-    """
-
-
-@runs.command("list")
+@command("runs", epilog="Example:\n  python -m pipeline runs output/taxi\n")
 @config_value(metavar="PATH", required=True, help=_PIPELINE)
-def _list_(config: Path) -> int:
+def runs(config: Path) -> int:
     """List all runs: start, result, time, metrics, what changed since the run before."""
     quiet()
+    from rich.console import Console
+
     from pipeline.report.run_list import show_runs
+    from pipeline.run.runner import PIPE_WIDTH
 
-    show_runs(_output_folder(config), _console())
-    return 0
-
-
-@runs.command("diff")
-@click.argument("before", metavar="A", help="a run, as `runs` lists it, or the start of its name")
-@click.argument("after", metavar="[B]", help="another run (default: latest)", default=_LATEST)
-@option("--config", metavar="PATH", help=_PIPELINE, type=FILE, required=True)
-def diff(before: str, after: str, config: Path) -> int:
-    """Compare two runs: settings, rows, versions, metrics of each slice, time of each node."""
-    quiet()
-    from pipeline.report.run_list import show_difference
-    from pipeline.report.run_record import find_record
-
-    folder = _output_folder(config)
-    show_difference(find_record(folder, before), find_record(folder, after), _console())
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    console = Console(width=width, markup=False, emoji=False, highlight=False)
+    show_runs(_output_folder(config), console)
     return 0
 
 
@@ -248,15 +197,6 @@ def _output_folder(path: Path) -> Path:
             "its output folder."
         )
     return Path(load(path).output.folder)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    from pipeline.run.runner import PIPE_WIDTH
-
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
 @command("predict")
@@ -344,31 +284,6 @@ def profile(config: Path, overrides: tuple[str, ...], steps: int) -> int:
     from pipeline.run.profile import profile
 
     print(profile(load(config, overrides), steps=steps))
-    return 0
-
-
-@group("features")
-def features() -> None:
-    """Explain the features of a run."""
-
-
-@features.command("explain", epilog="Example:\n  python -m pipeline features explain output/taxi\n")
-@config_value(metavar="PATH", required=True, help=_PIPELINE)
-@flag("--json", "as_json", help="print JSON with all digits")
-def explain(config: Path, as_json: bool) -> int:
-    """Print the steps of each column with their fitted numbers, for a finished run.
-
-    Shows, for the latest run: share of missing values, clip bounds, imputed value, mean, scale,
-    quantiles, vocabulary size.
-    """
-    quiet()
-    from pipeline.features import features_explain
-
-    if config.is_dir():
-        records = features_explain.run_of_folder(config)
-    else:
-        records = features_explain.run_of_config(load(config))
-    features_explain.show(features_explain.explain_columns(records), as_json=as_json)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The error for a wrong configuration."""
+"""The error for a wrong configuration, and parts of its message."""
 
 from __future__ import annotations
 
@@ -19,3 +19,8 @@ def missing_columns(names: Sequence[str], others: Sequence[str] = ()) -> str:
     pairs = [(name, nearest(name, others, otherwise="")) for name in names]
     near = [f"{name} ({each})" if each.startswith("did") else name for name, each in pairs]
     return f"missing column{'s' if len(names) > 1 else ''}: {', '.join(near)}"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the start of an error's message, or its type if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

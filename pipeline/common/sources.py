@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Source = Literal["csv", "tfrecord", "parquet", "arrow"]
+Source = Literal["csv", "tfrecord", "parquet", "arrow", "images"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 
 COLUMNAR: tuple[Source, ...] = ("parquet", "arrow")
@@ -18,6 +18,7 @@ SUFFIXES: dict[str, Source] = {
     ".arrow": "arrow",
     ".feather": "arrow",
     ".tfrecord": "tfrecord",
+    **dict.fromkeys((".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif"), "images"),
 }
 """File extension -> format."""
 

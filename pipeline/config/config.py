@@ -79,8 +79,9 @@ class DataConfig(Section):
     source: Source = Field(
         default="csv",
         description=(
-            "File format: CSV with a header line, TFRecord of tf.Example, Parquet, or Arrow (IPC "
-            "files, Feather)."
+            "File format: CSV with a header line, TFRecord of tf.Example, Parquet, Arrow (IPC "
+            "files, Feather), or `images`: a folder with a folder per class, whose files are rows "
+            "with the columns `image` (bytes), `label` (name of the class's folder) and `path`."
         ),
     )
     path: str = Field(
@@ -93,7 +94,24 @@ class DataConfig(Section):
             "`package://tfx/some/file.csv` is a file inside an installed Python package. "
             "`{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`, stands for the latest number or date for "
             "which files exist, and `{VERSION}` for its latest version: "
-            "`data/{YYYY}-{MM}-{DD}/rows-*.csv`."
+            "`data/{YYYY}-{MM}-{DD}/rows-*.csv`. "
+            "With `source: images`: the folder of the classes. If it has the folders `train` and "
+            "`val`, `validation`, `eval` or `test`, these are `path` and `eval_path`."
+        ),
+    )
+    files: dict[str, str] = Field(
+        default_factory=dict,
+        examples=[{"image": "photo_path"}],
+        description=(
+            "Name of a column to add, with the bytes of image files -> the column with their "
+            "paths, relative to the file of the table."
+        ),
+    )
+    on_damage: Literal["fail", "skip"] = Field(
+        default="fail",
+        description=(
+            "An image that is missing or cannot be read: `fail` is an error with its path, `skip` "
+            "leaves its row out, with a warning."
         ),
     )
     spans: int = Field(
@@ -163,6 +181,15 @@ class DataConfig(Section):
             raise ValueError(
                 f"path={self.path} and eval_path={self.eval_path}: only one of them has {{SPAN}} "
                 "or a date; use it in both"
+            )
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _files_of_a_table(self) -> DataConfig:
+        if self.files and self.source == "images":
+            raise ValueError(
+                "files names columns with paths of images, and source: images has the files "
+                "themselves; remove files"
             )
         return self
 
@@ -386,6 +413,11 @@ class PipelineConfig(Section):
         return self
 
     @property
+    def image_columns(self) -> tuple[str, ...]:
+        """Raw columns of encoded images."""
+        return image_columns(self.data, self.features)
+
+    @property
     def slices(self) -> dict[str, str]:
         """Raw column that a slice is by -> the field that names it first."""
         return dict.fromkeys(self.evaluation.slices, "evaluation.slices")
@@ -447,6 +479,18 @@ class PipelineConfig(Section):
     def log_folder(self) -> Path:
         """The folder of the logs of local runs."""
         return Path(self.output.folder) / "logs"
+
+
+def image_columns(data: DataConfig, features: FeatureSpec) -> tuple[str, ...]:
+    """Return the raw columns of encoded images: those of files, and those that are encoded so."""
+    encoded = [
+        name
+        for group in features.groups
+        if group.encode is not None and group.encode.kind == "image"
+        for name in group.explicit
+    ]
+    of_files = ["image"] if data.source == "images" else list(data.files)
+    return tuple(dict.fromkeys([*of_files, *encoded]))
 
 
 def json_schema() -> str:

@@ -23,6 +23,7 @@ _PATH_FIELDS = (
     ("metadata", "path"),
     ("output", "folder"),
 )
+EVAL_FOLDERS = ("val", "validation", "eval", "test")  # the first one beside `train` is taken
 _MOST_VALUES = 200_000  # of a vocabulary in a file
 
 
@@ -57,6 +58,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
     for override in overrides:
         _apply_override(raw, override)
     _resolve_paths(raw, path.resolve().parent)
+    _find_split_folders(raw)
     _read_vocabularies(raw, path.resolve().parent)
     config = check_fields(PipelineConfig, raw, path, tree, overrides)
     return config.with_origin(Origin(path, tree, overrides))
@@ -66,6 +68,7 @@ def config_of_text(text: str, folder: Path) -> PipelineConfig:
     """Return the configuration that a YAML of this package will have in a folder."""
     raw = yaml.safe_load(text)
     _resolve_paths(raw, folder.resolve())
+    _find_split_folders(raw)
     _read_vocabularies(raw, folder.resolve())
     return PipelineConfig.model_validate(raw)
 
@@ -140,6 +143,21 @@ def _resolve_paths(raw: JsonObject, folder: Path) -> None:
         value = values.get(field) if isinstance(values, dict) else None
         if isinstance(value, str) and value and "://" not in value:
             raw[section][field] = str((folder / Path(value).expanduser()).resolve())
+
+
+def _find_split_folders(raw: JsonObject) -> None:
+    """Take `train` and `val` of a folder of images as the splits, which would be two classes."""
+    data = raw.get("data")
+    if isinstance(data, dict) and data.get("source") == "images" and not data.get("eval_path"):
+        folders = split_folders(str(data.get("path")))
+        data.update(zip(("path", "eval_path"), map(str, folders), strict=False))
+
+
+def split_folders(path: str) -> tuple[Path, ...]:
+    """Return the folders `train` and `val`, or another of `EVAL_FOLDERS`, of a folder, or ()."""
+    train = Path(path, "train")
+    held_out = [train.with_name(name) for name in EVAL_FOLDERS if train.with_name(name).is_dir()]
+    return (train, held_out[0]) if held_out and train.is_dir() else ()
 
 
 def _read_vocabularies(raw: JsonObject, folder: Path) -> None:

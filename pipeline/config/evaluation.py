@@ -72,6 +72,7 @@ SCORE_HISTOGRAM = "score_histogram"
 """Computed in addition for a binary label: weights of both classes by predicted probability."""
 
 WHERE_UNDEFINED: dict[str, str] = {
+    MEAN_LABEL: "a label is missing, invalid or of an unknown class",
     "auc": "all labels are of one class",
     "auc_precision_recall": "all labels are of one class",
     "precision": "no row is predicted positive",

@@ -29,6 +29,7 @@ _LIMIT = "name columns that may break the rule in normalization.ignore"
 _LIMITS = ("train_split", "ids_in_range", "min_max", "gaussian", "pointwise", "bounds")
 _JOB = "write {} into the compiled JSON, and start that with submit --spec"
 _REPLACEMENTS = {
+    "data.csv.formatted": "write plain numbers (docs/own-data.md)",
     **{f"cluster.kubeflow.server.{name}": _SERVING for name in _SERVING_FIELDS},
     **{f"cluster.{name}.cache": "use metadata.cache" for name in ("kubeflow", "vertex")},
     **{f"cluster.{name}.data_gib": "set memory_gib or beam" for name in ("kubeflow", "vertex")},

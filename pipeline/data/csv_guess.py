@@ -6,38 +6,49 @@ contains codes. `init` writes its guess to the YAML, where the user can see it.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from components import CsvOptions
 from components.arrow_example_gen import csv_types
 from components.arrow_example_gen.csv_header import InvalidEncoding
-from components.arrow_example_gen.csv_options import NumberFormat
 from components.arrow_example_gen.csv_table import CsvTable
 from components.arrow_example_gen.csv_types import CellCounts, Counts
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
-from pipeline.common.number_text import is_number
-from pipeline.data.csv_readings import (
-    Reading,
-    find_units,
-    give_same_numbers,
-    missing_words,
-    readings_of,
-    sample_texts,
-    select_formats,
-    try_readings,
-)
 from pipeline.data.tables import all_blocks, open_csv
 from shared_core.run_warning import RunWarning
 
-_DECIMAL_BESIDE = {",": ".", ";": ","}  # delimiter -> decimal mark that is usual beside it
+_RARE = 0.1  # of a column's cells, together: more of them may have a meaning
+_FEW_WORDS = 20  # distinct words
+_ENOUGH = 20  # numbers or dates; with fewer, an unknown word is not rare
+_LONGEST_WORD = 60  # characters
+_MISSING = {
+    *("-", "--", "---", ".", "..", "...", "*", "?", "_", "/", "n/a", "na", "n.a.", "n.a", "#n/a"),
+    *("#na", "<na>", "<n/a>", "nan", "nat", "null", "(null)", "#null!", "#value!", "#div/0!"),
+    *("#ref!", "\u2013", "\u2014"),
+}
+_OFTEN_MISSING = {
+    *("none", "nil", "unknown", "missing", "undefined", "unavailable", "not available", "tbd"),
+    *("(blank)", "blank", "empty", "unspecified", "not applicable"),
+}
+_ZERO_DATE_WORD = re.compile(r"0+([-./]0+){2}([ T]0+:0+(:0+(\.0+)?)?)?")
+_CENSORED = re.compile(r"([<>\u2264\u2265~]=?\s*[\d.,]+|[\d.,]+\s*\+)")
+_DATE = (
+    r"^\s*(\d{1,4}[-./ ]\s?\w{1,9}[-./ ,]\s?\d{1,4}([T ,].*)?|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}.*"
+    r"|\d{4}-\d{2}-\d{2}.*)\s*$"
+)
+_ZERO_DATE = r"^\s*0+[-./]0+[-./]0+([ T:.]|0)*$"
+_AMOUNT = re.compile(  # $1,234.50, 23.4%, 1.234,50 \u20ac
+    r"[(+-]?\s?[^\w\s]?\s?[+-]?\d+([,.' \u00a0\u202f]\d{3})*([.,]\d+)?\s?[^\w\s]?\)?"
+)
 
 
 @dataclass
@@ -72,74 +83,89 @@ class CsvGuess:
 
 
 @dataclass
-class _Column:
-    """A column, some of its texts, and its readings."""
+class _Reading:
+    """The cells of a column that are numbers with a decimal mark, or dates.
 
-    name: str
-    texts: list[str]
-    counts: CellCounts
-    units: list[str]
-    plain: Reading
-    dates: Reading
-    forms: list[Reading]
+    Attributes:
+        decimal: The mark; None: dates.
+        values: Number of cells that can be read this way.
+        words: The other cells, with counts; incomplete if there are many.
+        seen: Number of cells that were read.
+    """
 
-    @property
-    def shown(self) -> str:
-        """The first text with digits that is not a plain number, or else has a mark."""
-        texts = [text for text in self.texts if any(map(str.isdigit, text))]
-        odd = (text for text in texts if not is_number(text))
-        marked = (text for text in texts if "." in text or "," in text)
-        return next(odd, next(marked, ""))
+    decimal: str | None
+    values: int = 0
+    words: Counter[str] = field(default_factory=Counter)
+    seen: int = 0
 
     @property
-    def readings(self) -> list[Reading]:
-        return [self.plain, self.dates, *self.forms]
+    def kind(self) -> str:
+        return "dates" if self.decimal is None else "numbers"
 
     @property
-    def fitting(self) -> list[Reading]:
-        """The formats that fit; two that give the same numbers are one."""
-        forms = select_formats(self.name, self.forms)
-        return forms[:1] if len(forms) == 2 and give_same_numbers(forms) else forms
+    def has_many_words(self) -> bool:
+        """Whether there are more distinct words than may represent missing values."""
+        return len(self.words) > _FEW_WORDS
+
+    def add(self, cells: pa.Array) -> None:
+        """Count more cells, none of them missing."""
+        if self.has_many_words and 2 * self.values < self.seen:
+            return  # it is ruled out
+        self.seen += len(cells)
+        cells = pc.ascii_trim_whitespace(cells)
+        if self.decimal is None:
+            zero = pc.match_substring_regex(cells, _ZERO_DATE)
+            fits = pc.and_not(pc.match_substring_regex(cells, _DATE), zero)
+        else:
+            fits = csv_types.are_numbers(cells, self.decimal)
+        others = cells.filter(pc.invert(fits))
+        self.values += len(cells) - len(others)
+        if not self.has_many_words:
+            for pair in pc.value_counts(others).slice(0, _FEW_WORDS + 1).to_pylist():
+                self.words[pair["values"]] += pair["counts"]
+
+    def has_missing_words(self) -> bool:
+        """Return whether there are other cells, and all say that there is no value.
+
+        Words such as `n/a` may fill up to half of the cells. Other words together may fill a tenth,
+        if they have no digits (as codes have) or are censored numbers such as `<5`.
+        """
+        if not 0 < sum(self.words.values()) <= self.values or self.has_many_words:
+            return False
+        others = {
+            word: cells
+            for word, cells in self.words.items()
+            if word.lower() not in _MISSING and not _ZERO_DATE_WORD.fullmatch(word)
+        }
+        if sum(others.values()) > _RARE * (self.values + sum(self.words.values())):
+            return False
+        for word in others:
+            is_code = any(map(str.isdigit, word)) and _CENSORED.fullmatch(word) is None
+            unlikely = self.values < _ENOUGH or len(word) > _LONGEST_WORD or is_code
+            if unlikely and word.lower() not in _OFTEN_MISSING:
+                return False
+        return True
 
 
 def _examine_columns(guess: CsvGuess, table: CsvTable, counts: Counts) -> None:
-    """Find words for missing values and numbers in human-readable formats, in all cells."""
-    skip = guess.options.text
-    others = {name: cells for name, cells in counts.items() if name not in skip}
+    """Find words for missing values among numbers and dates, in all cells."""
+    others = {name: cells for name, cells in counts.items() if name not in guess.options.text}
     decimal = csv_types.decimal_of(others, table.options, table.delimiter)
     odd = [name for name, cells in others.items() if not _is_plain(cells, decimal)]
-    doubtful = _may_have_thousands(table, set(others) - set(odd), decimal)
-    if not odd and not doubtful:
-        return
-    samples = sample_texts(table, [*odd, *doubtful])
-    columns = []
-    for name, texts in samples.items():
-        units = find_units(texts)
-        forms = readings_of(units[0]) if len(units) == 1 else []
-        readings = Reading(decimal), Reading(None)
-        columns.append(_Column(name, texts, others[name], units, *readings, forms))
-    try_readings(table, {column.name: column.readings for column in columns})
-    doubtful = [c.name for c in columns if c.name in doubtful and len(c.fitting) == 2]
-    marks = _known_marks(columns, others, doubtful, decimal)
-    for column in columns:
-        if column.name in doubtful or column.name in odd:
-            _decide(column, guess, table.delimiter, marks)
-
-
-def _may_have_thousands(table: CsvTable, names: set[str], decimal: str) -> list[str]:
-    """Return columns of plain numbers whose mark may separate thousands, by the first block."""
-    first = next(all_blocks(table), None)
-    if first is None or not names:
-        return []
-    mark = re.escape(decimal)
-    group = rf"^\s*[+-]?([0-9]{{1,3}}|[1-9][0-9]{{0,2}}({mark}[0-9]{{3}})+)\s*$"
-    return [
-        name
-        for name, cells in zip(first.cells.schema.names, first.cells.columns, strict=True)
-        if name in names
-        and pc.all(pc.match_substring_regex(cells, group), min_count=0).as_py()
-        and pc.any(pc.match_substring(cells, decimal)).as_py()
-    ]
+    _doubt_thousands(guess, table, {n: c for n, c in others.items() if n not in odd}, decimal)
+    ways = {name: (_Reading(decimal), _Reading(None)) for name in odd}
+    for block in all_blocks(table) if ways else ():
+        for name, readings in ways.items():
+            cells = block.column(name).drop_null()
+            for reading in readings:
+                reading.add(cells)
+    for name, (numbers, dates) in ways.items():
+        if numbers.has_missing_words():
+            _use_words(name, numbers, guess)
+        elif dates.values >= 5 and dates.has_missing_words():
+            _use_words(name, dates, guess)
+        else:
+            _explain_text(name, numbers, dates, guess)
 
 
 def _is_plain(cells: CellCounts, decimal: str) -> bool:
@@ -148,147 +174,61 @@ def _is_plain(cells: CellCounts, decimal: str) -> bool:
     return not cells.texts and not other
 
 
-def _known_marks(
-    columns: Iterable[_Column], counts: Counts, doubtful: Collection[str], decimal: str
-) -> set[str]:
-    """Return the decimal marks of columns that can be read in only one way."""
-    marks = set()
-    for column in columns:
-        forms = column.fitting
-        if len(forms) == 2:
-            marks |= {_format(form).decimal for form in forms if form.shows_thousands}
-        elif len(forms) == 1 and forms[0].counts is not None:
-            form, cells = _format(forms[0]), forms[0].counts
-            if cells.whole < cells.present or form.thousands in (".", ","):
-                marks.add(form.decimal)
-    for name, cells in counts.items():
-        if name not in doubtful and _is_plain(cells, decimal):
-            marks |= {mark for mark, seen in ((".", cells.points), (",", cells.commas)) if seen}
-    return marks
-
-
-def _decide(column: _Column, guess: CsvGuess, delimiter: str, marks: set[str]) -> None:
-    words = missing_words(column.plain.words, column.plain.values)
-    forms = column.fitting
-    if len(forms) == 2:
-        return _decide_mark(column, guess, delimiter, marks, is_plain=words is not None)
-    if words:
-        return _use_reading(column, column.plain, guess)
-    dates = column.dates
-    if dates.values >= 5 and missing_words(dates.words, dates.values):
-        return _use_reading(column, dates, guess)
-    if forms:
-        return _use_reading(column, forms[0], guess)
-    _explain_text(column, guess)
-    return None
-
-
-def _decide_mark(
-    column: _Column, guess: CsvGuess, delimiter: str, marks: set[str], *, is_plain: bool
-) -> None:
-    """Decide whether a mark is decimal or separates thousands; `is_plain`: if all are numbers."""
-    name, forms = column.name, column.fitting
-    grouped = next(form for form in forms if _format(form).thousands)
-    form = _format(grouped)
-    fix = form.model_dump(include={"unit", "thousands", "decimal"}, exclude_defaults=True)
-    fix = f"data.csv.formatted: {json.dumps({name: fix}, ensure_ascii=False)}"
-    mark, is_usual = _choose_mark(grouped, delimiter, marks), _DECIMAL_BESIDE.get(delimiter)
-    if not mark and is_plain and is_usual == form.thousands and not grouped.shows_thousands:
-        mark = form.thousands
-        shown = next(text for text in column.texts if mark in text)
+def _doubt_thousands(guess: CsvGuess, table: CsvTable, plain: Counts, decimal: str) -> None:
+    """Warn of numbers like 1.234 or 1,234 if no other column shows what the mark means."""
+    first = next(all_blocks(table), None)
+    if first is None:
+        return
+    mark = re.escape(decimal)
+    group = rf"^\s*[+-]?([0-9]{{1,3}}|[1-9][0-9]{{0,2}}({mark}[0-9]{{3}})+)\s*$"
+    doubtful = {}
+    for name in plain:
+        cells = first.column(name)
+        marked = cells.filter(pc.match_substring(cells, decimal))
+        matches = pc.match_substring_regex(cells, group)
+        if len(marked) and pc.all(matches, min_count=0).as_py():
+            doubtful[name] = marked[0].as_py().strip()
+    if any(c.points or c.commas for name, c in plain.items() if name not in doubtful):
+        return
+    for name, shown in doubtful.items():
         guess.doubt(
             name,
             f"has numbers like {shown}, which is read as {shown.replace(',', '.')}",
-            f"If its mark separates thousands, set {fix}",
+            "If its mark separates thousands, write its numbers without it",
         )
-    if mark:
-        (chosen,) = (form for form in forms if _format(form).decimal == mark)
-        is_decimal = is_plain and not _format(chosen).thousands
-        return _use_reading(column, column.plain if is_decimal else chosen, guess)
-    fix = f"If it separates thousands, set {fix}"
-    if is_plain:
-        guess.keep_text(name)
-        fix += " instead of data.csv.text. If it is decimal, remove it from data.csv.text"
-    guess.doubt(
-        name,
-        f"has numbers like {column.shown}, whose mark may be decimal or separate thousands: it "
-        "stays text",
-        fix,
+
+
+def _use_words(name: str, reading: _Reading, guess: CsvGuess) -> None:
+    """Read the words of a column of numbers or dates as missing values."""
+    guess.set(missing_in={**guess.options.missing_in, name: tuple(reading.words)})
+    words = ", ".join(f"{word!r} ({cells:,})" for word, cells in reading.words.most_common())
+    guess.reasons.append(
+        f"missing_in: {words} among the {reading.values:,} {reading.kind} of {name!r}: no value."
     )
-    return None
 
 
-def _choose_mark(grouped: Reading, delimiter: str, marks: set[str]) -> str:
-    """Return the decimal mark of numbers like 1.234 or 1,234; "" if nothing decides.
-
-    Decimals are written with a fixed number of digits (948.000) or without zeros at their end
-    (2.52). So 948 beside 2.520 says that the mark separates thousands, and 2520 that it does not.
-    Amounts of money rarely have three decimals, so a point in other columns is not evidence for
-    them.
-    """
-    form = _format(grouped)
-    if marks == {form.decimal}:
-        return form.decimal
-    if form.thousands == "," and delimiter == ",":
-        return "."
-    if grouped.shows_thousands:
-        return form.decimal if form.thousands not in marks else ""
-    if marks == {form.thousands} and not form.unit:
-        return form.thousands
-    if form.unit == "%" and form.thousands == "." and marks <= {"."}:
-        return "."
-    return form.thousands if grouped.long and not form.unit else ""
-
-
-def _format(reading: Reading) -> NumberFormat:
-    assert isinstance(reading.form, NumberFormat)
-    return reading.form
-
-
-def _use_reading(column: _Column, reading: Reading, guess: CsvGuess) -> None:
-    """Add the options and reasons of a column with this reading."""
-    name = column.name
-    if isinstance(reading.form, str) or reading.form is None:
-        kind = "dates" if reading.form is None else "numbers"
-    else:
-        kind = "numbers"
-        guess.set(formatted={**guess.options.formatted, name: reading.form})
-        shown, thousands = column.shown or reading.form.example, reading.form.thousands
-        kept = " (23.4% is 23.4)" if reading.form.unit == "%" else ""
-        if thousands in (".", ",") and not reading.form.unit:
-            kept = f" ({shown} is {shown.replace(thousands, '').replace(',', '.')})"
-        guess.reasons.append(
-            f"formatted: {name!r} writes numbers as {shown}: they are read as numbers{kept}."
-        )
-    if reading.words:
-        guess.set(missing_in={**guess.options.missing_in, name: tuple(reading.words)})
-        words = ", ".join(f"{word!r} ({cells:,})" for word, cells in reading.words.most_common())
-        guess.reasons.append(
-            f"missing_in: {words} among the {reading.values:,} {kind} of {name!r}: no value."
-        )
-
-
-def _explain_text(column: _Column, guess: CsvGuess) -> None:
+def _explain_text(name: str, numbers: _Reading, dates: _Reading, guess: CsvGuess) -> None:
     """Add the reason why a column of mostly numbers or dates stays text."""
-    if len(column.units) > 1:
-        units = " and ".join(sorted(column.units)[:3])
+    words = numbers.words
+    amounts = [word for word in words if _AMOUNT.fullmatch(word)]
+    if sum(words[word] for word in amounts) > (1 - _RARE) * sum(words.values()):
         guess.doubt(
-            column.name,
-            f"has numbers in several units ({units}): it stays text",
-            "To use them as numbers, write all of them in one unit",
+            name,
+            f"has numbers like {amounts[0]}: it stays text",
+            "To use them as numbers, write them without currency, % and separators of thousands, "
+            "and with the decimal mark of data.csv.decimal",
         )
         return
-    best = max(column.readings, key=lambda reading: reading.values)
-    if best.values < 0.5 * column.counts.present or not best.words:
+    best = max(numbers, dates, key=lambda reading: reading.values)
+    if best.values < 0.5 * best.seen or not best.words:
         return
-    kind = "dates" if best.form is None else "numbers"
     word, cells = best.words.most_common(1)[0]
     shown = repr(word if len(word) <= 40 else word[:39] + "\u2026")
     if best.has_many_words:
         shown, cells = f"{shown} and others", best.seen - best.values
     guess.doubt(
-        column.name,
-        f"has texts among its {kind}, {shown} in {cells:,} of {column.counts.present:,} cells: it "
+        name,
+        f"has texts among its {best.kind}, {shown} in {cells:,} of {best.seen:,} cells: it "
         "stays text",
         "If they mean a missing value, list them in data.csv.missing_in, or empty them and run "
         "init again",
@@ -321,7 +261,12 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
         )
     if table.dropped:
         reasons.append(f"{table.dropped.removeprefix(f'{found[0]}: ')}.")
-    codes = [name for name, cells in counts.items() if _are_codes(cells)]
+    # Integers, some with a leading 0 (zip codes), and words.
+    codes = [
+        name
+        for name, cells in counts.items()
+        if cells.zero_led > 0 and cells.whole + cells.texts == cells.present < 2 * cells.whole
+    ]
     if codes:
         guess.keep_text(*codes)
         reasons.append(f"text: numbers that begin with 0 are codes: {', '.join(codes)}.")
@@ -342,8 +287,3 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
 
 def _counted(table: CsvTable) -> Counts:
     return table.together([table.together([]), *map(table.count, all_blocks(table))])
-
-
-def _are_codes(cells: CellCounts) -> bool:
-    """Return whether cells are codes: integers, some with a leading 0 (zip codes), and words."""
-    return cells.zero_led > 0 and cells.whole + cells.texts == cells.present < 2 * cells.whole

@@ -24,7 +24,7 @@ from components.arrow_example_gen.spans import (
 from pipeline.common.errors import ConfigError
 from pipeline.common.nearest_file import did_you_mean
 from pipeline.common.sources import COLUMNAR, SUFFIXES, Source, unknown_format
-from pipeline.config.config import PACKAGE_SCHEME, DataConfig, is_remote
+from pipeline.config.config import PACKAGE_SCHEME, DataConfig, image_columns, is_remote
 
 if TYPE_CHECKING:
     from tfx.dsl.components.base.base_node import BaseNode
@@ -62,7 +62,8 @@ def files(
     """Return the sorted local files of a path or glob; only the latest spans, by `data.spans`.
 
     Args:
-        path: File, glob or `package://...`; for Parquet and Arrow also a folder.
+        path: File, glob or `package://...`; for Parquet and Arrow also a folder. For images, one
+            folder, which is returned.
         field: The field of the path, for messages.
         source: Format of the files.
         base: Base of relative paths, for messages.
@@ -86,11 +87,15 @@ def files(
             f"start at {base} (looked for {resolve(path, field)})."
         )
     for file in found:
-        if file.is_dir():
+        if source == "images":
+            if not any(_visible(file)):
+                what = "a folder without files" if file.is_dir() else "not a folder"
+                raise ConfigError(f"{field}={path}: {what}. Name a folder of images.")
+        elif file.is_dir():
             raise ConfigError(
                 f"{field}={path}: {file} is a folder. Name the files in it: {file}/*."
             )
-        if file.stat().st_size == 0:
+        elif file.stat().st_size == 0:
             raise ConfigError(
                 f"{field}={path}: {file} is empty (0 bytes). It needs at least one row."
             )
@@ -155,7 +160,7 @@ def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
     """Return the node that imports rows as Parquet, split into `train`, `eval` and `test`."""
     from tfx.proto.example_gen_pb2 import Output, SplitConfig  # pyright: ignore[reportAttributeAccessIssue]
 
-    from components import ArrowExampleGen, Splitting
+    from components import ArrowExampleGen, Images, Splitting
 
     folder, input_config = _input(data)
     output_config = None
@@ -173,10 +178,21 @@ def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
         "output_config": output_config,
         "range_config": _window(data),
     }
+    column = split_column(data, features)
     if data.split.by not in ("content", "group"):
-        arguments["splitting"] = Splitting(by=data.split.by, column=split_column(data, features))
+        arguments["splitting"] = Splitting(by=data.split.by, column=column)
+    elif data.split.by == "content" and column and not data.eval_path:
+        arguments["splitting"] = Splitting(by="group", column=column)
     if data.drop_rows_without_label and features.label is not None:
         arguments["required"] = [features.label.column]
+    if images := image_columns(data, features):
+        in_table = () if data.source == "images" else set(images) - set(data.files)
+        arguments["images"] = Images(
+            folder=data.source == "images",
+            files=data.files,
+            columns=tuple(sorted(in_table)),
+            on_damage=data.on_damage,
+        )
     if data.source == "csv":
         return ArrowExampleGen(csv=data.csv, **arguments)
     if data.source == "tfrecord":
@@ -199,7 +215,10 @@ def _window(data: DataConfig) -> Any:
 
 
 def split_column(data: DataConfig, features: FeatureSpec) -> str | None:
-    """Return the column that splits rows: the named column, or the label."""
+    """Return the column that splits rows: the named column, the label, or an image's bytes."""
+    if data.split.by == "content" and not data.eval_path:
+        # The same picture under another name or label comes into the same split.
+        return next(iter(image_columns(data, features)), None)
     if data.split.by == "stratified" and data.split.column is None and features.label is not None:
         return features.label.column
     return data.split.column
@@ -244,7 +263,7 @@ def source_of(path: str) -> Source:
     """
     if Path(path).is_dir():
         found = {SUFFIXES.get(file.suffix.lower()) for file in _visible(Path(path))}
-        present: list[Source] = [source for source in COLUMNAR if source in found]
+        present: list[Source] = [source for source in (*COLUMNAR, "images") if source in found]
         return present[0] if present else "parquet"
     for suffix in reversed(Path(content_name(path)).suffixes):
         if suffix.lower() in SUFFIXES:

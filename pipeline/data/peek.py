@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from components import CsvOptions
 from components.arrow_example_gen.columns import Table
 from components.arrow_example_gen.csv_table import CsvTable
+from components.arrow_example_gen.images import KINDS
 from components.arrow_example_gen.parquet import ParquetTable
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 _PEEKED_ROWS = 100_000
 """Rows that `peek` reads to learn the columns' types."""
+
+_CHECKED_FILES = 1_000
+"""Files of `data.files` whose existence `peek` checks."""
 
 _PEEKED_BYTES = 2**28
 """And bytes of them, which it keeps."""
@@ -109,11 +114,15 @@ def peek(data: DataConfig, field: Literal["path", "eval_path"] = "path") -> Data
             folders = column_folders(path, label, source=data.source, spans=data.spans)
             table = open_table(found, data.source, folders=folders)
             result = _read_footers(cast(ParquetTable, table))
+        elif data.source == "images":
+            result = _list_images(open_table(found, data.source))
         else:
             table = open_table(found, data.source, data.csv)
             if data.source == "csv":
                 _check_names(data.csv, cast(CsvTable, table).columns)
             result = _read_first(table)
+        if data.files:
+            result = _with_files(result, data.files, found[0])
     except ConfigError as error:
         raise ConfigError(f"{label}: {error}") from None
     if result.rows == 0:
@@ -152,13 +161,41 @@ def _check_names(options: CsvOptions, columns: Sequence[str]) -> None:
     """Raise if options name a column that the data lack, because they would have no effect."""
     from shared_core.nearest import nearest_column
 
-    for key in ("text", "missing_in", "formatted"):
+    for key in ("text", "missing_in"):
         for name in getattr(options, key):
             if name not in columns:
                 raise ConfigError(
                     f"data.csv.{key} names {name!r}, which is not in the data; "
                     f"{nearest_column(name, columns)}"
                 )
+
+
+def _list_images(table: Table) -> DataPeek:
+    rows = sum(table.examine(part)[0] for file in table.files for part in table.parts(file))
+    sample = Sample(table, KINDS, None, min(_PEEKED_ROWS, rows))
+    return DataPeek(cast("Mapping[str, ColumnType]", KINDS), rows, True, sample=sample)
+
+
+def _with_files(result: DataPeek, columns: Mapping[str, str], file: Path) -> DataPeek:
+    """Add the columns of `data.files`, and check that the first paths name files."""
+    from shared_core.nearest import nearest_column
+
+    for name, column in columns.items():
+        what = f"data.files={dict(columns)}"
+        if name in result.columns:
+            raise ConfigError(f"{what}: the data have a column {name!r}; choose another name")
+        if result.columns.get(column) != "string":
+            fix = nearest_column(column, [n for n, k in result.columns.items() if k == "string"])
+            raise ConfigError(f"{what}: column {column!r} is no column of texts; {fix}")
+        assert result.sample is not None
+        for path in result.sample.texts(column)[:_CHECKED_FILES]:
+            there = file.parent / path.decode(errors="replace")
+            if "://" not in str(there) and not there.is_file():
+                raise ConfigError(
+                    f"{what}: column {column!r} names {path.decode(errors='replace')}, and "
+                    f"{there} is no file. Paths are relative to the folder of the table."
+                )
+    return replace(result, columns={**result.columns, **dict.fromkeys(columns, "string")})
 
 
 def _read_footers(table: ParquetTable) -> DataPeek:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from components import CsvOptions
 from components.arrow_example_gen import csv_table, csv_types, parquet
 from components.arrow_example_gen.columns import Block, Table
+from components.arrow_example_gen.images import ImageTable
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import Source
 
@@ -59,6 +60,8 @@ def open_table(
             from components.arrow_example_gen.tfrecord import TfrecordTable
 
             return TfrecordTable(tuple(names))
+        if source == "images":
+            return ImageTable(tuple(names))
         return parquet.open_table(names, folders)
 
 

@@ -2,11 +2,14 @@
 
 A pure function from a column's statistics to a proposal. The first matching rule applies:
 
-    no value, mostly missing, constant, a unique value per row   left out
+    no value, mostly missing                                     left out
+    encoded images, or paths of image files                      encode: image
+    constant, a unique value per row                             left out
     dates                                                        encode: date
     few distinct values                                          encode: one_hot
     codes                                                        encode: integer or vocabulary
-    free text                                                    encode: text
+    free text                                                    encode: text; tokens where it is
+                                                                 the only column
     other texts                                                  encode: vocabulary or hash
     numbers                                                      scale, by skew and outliers
 
@@ -22,12 +25,14 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from pipeline.common.json_types import JsonObject
 from pipeline.common.number_text import is_number, short_number
+from pipeline.common.sources import SUFFIXES
 from pipeline.data.tables import Rows
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
 from pipeline.features.dates import EPOCHS, DateFacts
@@ -41,37 +46,6 @@ from pipeline.features.id_rules import (
 from transform.spec.encoders import Text
 
 _OUTLYING = 6.0  # interquartile ranges beyond the quartiles
-_SYMMETRIC = 0.15  # skew after the power: half of the skew of a skewed column
-_FARTHEST = 300.0  # logarithm of the largest power of a value
-
-
-def _power_of(numbers: Numbers) -> tuple[float, float] | None:
-    """Return the likeliest power and the remaining skew; None if it does not correct the column.
-
-    Conservative: the skew must fall well below the limit for skewed columns, and no value may be an
-    outlier afterwards; with ranks there are none.
-    """
-    x = np.asarray(numbers.percentiles, np.float64)
-    inner = x[1:-1]  # without the extremes: each would count as a percent of the rows
-    logs = float(np.mean(np.sign(inner) * np.log1p(np.abs(inner))))
-    best, likelihood = None, -np.inf
-    for power in np.arange(-20, 41) / 10.0:
-        y = _yeo_johnson(inner, power)
-        deviation = 0.0 if y is None else float(y.std())
-        if y is None or not deviation > 1e-7 * np.abs(y).max():
-            continue
-        found = -np.log(deviation) + (power - 1.0) * logs
-        if found > likelihood:
-            best, likelihood = float(power), found
-    every = None if best is None else _yeo_johnson(x, best)
-    if best is None or every is None:
-        return None
-    skew = _bowley(*every[[10, 50, 90]].tolist())
-    low, high = every[25], every[75]
-    beyond = max(every[-1] - high, low - every[0])
-    if abs(skew) >= _SYMMETRIC or not high > low or beyond > _OUTLYING * (high - low):
-        return None
-    return best, skew
 
 
 def _bowley(low: float, middle: float, high: float) -> float:
@@ -79,18 +53,9 @@ def _bowley(low: float, middle: float, high: float) -> float:
     return (low + high - 2.0 * middle) / (high - low) if high > low else 0.0
 
 
-def _yeo_johnson(x: np.ndarray, power: float) -> np.ndarray | None:
-    exponent = np.where(x < 0, 2.0 - power, power)
-    size = np.log1p(np.abs(x))
-    if (exponent * size).max() > _FARTHEST:
-        return None
-    is_log = exponent == 0.0
-    grown = np.expm1(exponent * size) / np.where(is_log, 1.0, exponent)
-    return np.sign(x) * np.where(is_log, size, grown)
-
-
 _COME_AGAIN = 0.5  # share of the words that are in `_AGAIN` rows or more, but not in nearly all
 _AGAIN, _AGAIN_SHARE = 3, 0.001
+_LONG_TEXT, _TOKEN_ROWS = 8.0, 2_000  # words and rows from which a transformer may learn an order
 _MOST_ROWS = 5_000
 _MOST_CHARACTERS = 10_000  # of a text
 _FEWEST_TERMS, _MOST_TERMS = 16, 256
@@ -139,8 +104,11 @@ def _text_statistics(rows: Rows) -> _FreeText | None:
 
 
 def _plain(value: object) -> str:
-    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    return _ALONE.sub(r" \g<0> ", text[:_MOST_CHARACTERS].lower())
+    return _ALONE.sub(r" \g<0> ", _text_of(value)[:_MOST_CHARACTERS].lower())
+
+
+def _text_of(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 _INDICATOR_SHARE = 0.01  # at least this share: the model gets an indicator of missing values
@@ -171,13 +139,16 @@ class _Step(NamedTuple):
 class Proposal(NamedTuple):
     """The proposed step for a column, and the numbers that decided; no step: leave it out.
 
-    `group`: rows with equal values belong in the same split.
+    `group`: rows with equal values belong in the same split. `tokens`: the step for a text that is
+    the only feature. `paths`: the column with the paths of the files that `column` is read from.
     """
 
     column: str
     step: _Step | None
     measured: str
     group: bool = False
+    tokens: _Step | None = None
+    paths: str | None = None
 
 
 @dataclass(frozen=True)
@@ -188,11 +159,13 @@ class TableFacts:
         names: Names of all columns.
         values: Column -> its rows in a sample.
         keeps_numbers: Whether whole numbers with few values stay numbers; see `keeps_numbers`.
+        folder: The folder of the table, which paths are relative to.
     """
 
     names: Collection[str] = field(default_factory=frozenset)
     values: Mapping[str, Rows] = field(default_factory=dict)
     keeps_numbers: bool = False
+    folder: Path = Path()
 
 
 def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
@@ -201,6 +174,8 @@ def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
         return Proposal(facts.name, None, "no row has a value")
     if facts.missing_share > 0.95:
         return Proposal(facts.name, None, f"{facts.missing_share:.1%} of the rows have no value")
+    if (image := _image(facts, table)) is not None:
+        return image
     if facts.several:
         return _several(facts)
     if _is_constant(facts):
@@ -334,6 +309,30 @@ def _constant(facts: ColumnFacts, table: TableFacts) -> Proposal:
     return Proposal(facts.name, step, f"{value}; {facts.missing_share:.1%} missing")
 
 
+_IMAGE_STARTS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8")
+_CHECKED_FILES = 10
+
+
+def _image(facts: ColumnFacts, table: TableFacts) -> Proposal | None:
+    """Return the step of encoded images, or of files that a column names; None for others."""
+    values = [row[0] for row in table.values.get(facts.name, ()) if row]
+    if facts.numbers is not None or not values:
+        return None
+    step = _Step(
+        "image",
+        {"encode": {"image": {"height": 64, "width": 64, "channels": 3}}},
+        "Images, which are decoded and resized: set the size that your model needs.",
+    )
+    if all(isinstance(value, bytes) and value.startswith(_IMAGE_STARTS) for value in values):
+        return Proposal(facts.name, step, f"{len(values):,} encoded images")
+    if not all(SUFFIXES.get(Path(_text_of(value)).suffix.lower()) == "images" for value in values):
+        return None
+    if not all((table.folder / _text_of(value)).is_file() for value in values[:_CHECKED_FILES]):
+        return None
+    name = "image" if "image" not in table.names else f"{facts.name}_image"
+    return Proposal(name, step, f"files that {facts.name} names", paths=facts.name)
+
+
 def _several(facts: ColumnFacts) -> Proposal:
     if facts.texts is None:
         return Proposal(facts.name, None, "rows hold several floats; derive columns from them")
@@ -392,7 +391,13 @@ def _free_text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal 
         f"{texts.number} different texts of {found.words:.0f} words on average; {found.again:.0%} "
         f"of the words are in {found.least} rows or more"
     )
-    return Proposal(facts.name, step, measured)
+    tokens = _Step(
+        "tokens",
+        {"encode": {"tokens": {"split": "words", "top_k": 8000, "max_length": 256}}},
+        "Long texts and nothing else: the sequence of the words, for a transformer.",
+    )
+    is_long = found.words > _LONG_TEXT and facts.present >= _TOKEN_ROWS
+    return Proposal(facts.name, step, measured, tokens=tokens if is_long else None)
 
 
 def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
@@ -480,18 +485,10 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
                     f"skew {skew:+.2f}, of log(1 + x) {logs:+.2f}; {spread}", "median",
                     f"Skew of {_SKEWED} or more (0: symmetric), and less after log(1 + x).",
                 )  # fmt: skip
-        power = _power_of(numbers)
-        if power is not None:
-            return _scaled(
-                facts, table, "powers", {"scale": "power"},
-                f"skew {skew:+.2f}, of the power {power[0]:.2g} {power[1]:+.2f}; {spread}",
-                "median",
-                f"Skew of {_SKEWED} or more that a power transform corrects, and a logarithm not.",
-            )  # fmt: skip
         return _scaled(
             facts, table, "ranked", {"scale": "gaussian"}, f"skew {skew:+.2f}; {spread}", "median",
-            f"Skew of {_SKEWED} or more that neither a logarithm nor a power transform corrects: "
-            "ranks are mapped to a normal distribution.",
+            f"Skew of {_SKEWED} or more that a logarithm does not correct: ranks are mapped to a "
+            "normal distribution.",
         )  # fmt: skip
     beyond = max(numbers.maximum - p75, p25 - numbers.minimum) / middle
     if beyond > _OUTLYING:

@@ -1,4 +1,4 @@
-"""`features explain`: describe what a finished run did with each column, with fitted numbers.
+"""Describe what a finished run did with each column, with fitted numbers, for its page.
 
 The chains and the number of values come from the run's transform graph, the number of rows from its
 statistics. The data are not read again.
@@ -6,26 +6,22 @@ statistics. The data are not read again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from rich.console import Console
-from rich.table import Table
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
-from pipeline.report.records import Nodes, find_output, latest_run, latest_run_of
+from pipeline.report.records import Nodes, find_output, latest_run_of
 from pipeline.report.split_statistics import TRAIN_SPLIT, read_statistics
 
 if TYPE_CHECKING:
     from transform.chains import Chain, ChainStep
 
-_SHOWN_VALUES = 4  # of a list in the table; --json has all of them
+_SHOWN_VALUES = 4  # of a list
 _SHORT = {"standard_deviation": "std", "lower_quartile": "q25", "upper_quartile": "q75"}
 
 
@@ -82,50 +78,6 @@ def run_of_config(config: PipelineConfig) -> Nodes:
             "run it first, with `python -m pipeline run --config ...`"
         )
     return records
-
-
-def run_of_folder(folder: Path) -> Nodes:
-    """Return the latest run in an output folder.
-
-    Raises:
-        ConfigError: The folder has no run.
-    """
-    metadata = folder / "metadata.sqlite"
-    if not metadata.is_file():
-        raise ConfigError(
-            f"{folder}: no metadata.sqlite there; name the output.folder of a run, or its YAML"
-        )
-    records = latest_run(metadata)
-    if not records:
-        raise ConfigError(f"{folder}: its metadata.sqlite has no run with a finished node")
-    return records
-
-
-def show(explained: Sequence[Explained], *, as_json: bool) -> None:
-    """Print a table, or JSON with every number in full."""
-    if as_json:
-        records = [{**asdict(one.chain), "missing": one.missing} for one in explained]
-        print(json.dumps(records, indent=1, allow_nan=False))
-        return
-    console = Console(emoji=False)
-    if not console.is_terminal:
-        console = Console(width=160, emoji=False)
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("column", overflow="fold")
-    table.add_column("group", overflow="fold")
-    table.add_column("missing", justify="right", no_wrap=True)
-    table.add_column("chain", overflow="fold")
-    table.add_column("becomes", overflow="fold")
-    for one in explained:
-        chain = one.chain
-        table.add_row(
-            *(chain.column, chain.group),
-            "-" if one.missing is None else f"{one.missing:.2%}",
-            "\n".join(map(step_text, chain.steps)),
-            _several(chain.outputs, ", "),
-        )
-    # Column names are the user's: brackets in them are not markup.
-    console.print(table, markup=False, highlight=False)
 
 
 def step_text(step: ChainStep) -> str:

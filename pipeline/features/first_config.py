@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import statistics
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,10 +23,9 @@ from pipeline.common.output_file import check_output, output_file
 from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import SUFFIXES, Source
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
-from pipeline.config.config_file import config_of_text
+from pipeline.config.config_file import config_of_text, split_folders
 from pipeline.data.csv_guess import CsvGuess, guess_csv
 from pipeline.data.data_sources import files, source_of
-from pipeline.data.tables import Rows
 from pipeline.features.column_facts import ColumnFacts, DataFacts, measure
 from pipeline.features.feature_rules import is_small_whole, label_of
 from pipeline.features.splits import (
@@ -47,6 +45,7 @@ _FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based
 _FEW_OF_A_CLASS = 100  # rows: with fewer, a class's share of a split is random
 _TARGET_NAMES = ("label", "target", "class", "outcome", "y", "survived", "price", "species")
 _STEPS = 12_000  # optimizer steps of a training without an early stop
+_DEEP_STEPS = 3_000  # the same of a model of images or sequences
 _MANY = 10_000  # rows
 _ROWS_SEEN = 2_000_000  # for many rows, in all epochs
 
@@ -75,7 +74,7 @@ def init_file(
     """Write the YAML for a data file.
 
     Args:
-        path: A file, a glob of files, or `package://...`.
+        path: A file, a glob of files, a folder of images, or `package://...`.
         label: The column to predict; None: one with a usual name (`target`, `class`), or else the
             last possible one.
         source: The data's format; None: derived from its name.
@@ -92,6 +91,8 @@ def init_file(
     output = output or Path(f"{name}.yaml")
     check_output(output, force=force)
     source = source or source_of(path)
+    whole, folders = path, split_folders(path) if source == "images" else ()
+    path = str(folders[0]) if folders else path
     guess = _guess_of(path, source, header)
     data = measure(path, source=source, csv=guess.options if guess else None)
     chosen, why = (label, "") if label is not None else _likely_label(data)
@@ -108,22 +109,26 @@ def init_file(
         *split.warnings,
         *_equal_rows(data),
     ]
-    section = _data(path, source, output.parent, guess) | {"eval_percent": sizes.eval_percent}
-    section |= {"split": split.section} if split.section else {}
+    section = _data(whole, source, output.parent, guess)
+    section |= {"files": dict(suggestion.files)} if source != "images" and suggestion.files else {}
+    if not folders:  # which are the splits
+        section |= {"eval_percent": sizes.eval_percent}
+        section |= {"split": split.section} if split.section else {}
     section |= {"drop_rows_without_label": True} if drop else {}
     text = "\n".join(
         [
             *_heading(data, path, guess),
             f"name: {name}",
-            *_wrapped(*drop, split.why, *map(str, sizes.warnings)),
+            *_wrapped(*drop, *([] if folders else [split.why]), *map(str, sizes.warnings)),
             *_group_split(suggestion.group_columns),
             f"data: {flow(section)}",
             *suggestion.lines,
             *_training(
                 *(sizes.train, len(data.columns) - 1 - len(suggestion.left_out)),
                 as_is=_predicts_means(facts, target),
+                kind=suggestion.model,
             ),
-            *_evaluation(data, facts, target),
+            *_evaluation(facts, target),
             f"output: {{folder: output/{name}}}",
             *_warnings(repeated),
             "",
@@ -225,7 +230,7 @@ def _likely_label(data: DataFacts) -> tuple[str, str]:
     raise ConfigError("--data: no column can be a label; name one with --label")
 
 
-def _training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
+def _training(rows: int, columns: int = 1, *, as_is: bool = False, kind: str = "mlp") -> list[str]:
     """Return the lines of `training:` for a number of training rows and of feature columns.
 
     From `_MANY` rows on, a network of this size does not memorize them. Then there is no dropout,
@@ -249,12 +254,20 @@ def _training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
     if columns >= 50 and rows <= _ROWS_PER_COLUMN * columns:
         model, decay = "hidden_units: [16], dropout: 0.5, knots: 0", 2.0
         about = [f"  # {columns:,} columns: a small model with weight decay, against overfitting."]
+    if kind != "mlp":  # with other layers first, each step takes longer and learns more
+        epochs = int(np.clip(round(_DEEP_STEPS / steps), 10, 60))
+        patience = max(5, epochs // 5)
+        model, rate, decay = f"kind: {kind}, dropout: 0.1", 0.001, 0.01
+        about = ["  ema_momentum: 0.99"]
     noun = "step" if steps == 1 else "steps"
+    bound = "  # The rows that are in memory at a time; the result does not depend on it."
+    micro_batch = [bound, f"  micro_batch_size: {min(batch, 32)}"] if kind != "mlp" else []
     return [
         "training:",
         f"  # For {rows:,} training rows: {steps:,} {noun} per epoch. The best epoch is kept, and",
         f"  # training stops after {patience} epochs without improvement.",
         f"  global_batch_size: {batch}",
+        *micro_batch,
         f"  epochs: {epochs}",
         *(["  label_scale: z_score"] if as_is else []),
         *about,
@@ -266,44 +279,21 @@ def _training(rows: int, columns: int = 1, *, as_is: bool = False) -> list[str]:
     ]
 
 
-def _evaluation(data: DataFacts, facts: ColumnFacts, target: JsonObject) -> list[str]:
+def _evaluation(facts: ColumnFacts, target: JsonObject) -> list[str]:
     """Return the lines of `evaluation:`: a blessed model is better than a constant on eval rows.
 
     The constant's value on these rows is known only in the Evaluator. With heavy tails it differs
     between parts of a table, so no number here could be the threshold.
     """
-    of_sample = " (Of a sample.)" if data.every > 1 and target["kind"] == "regression" else ""
     by_squares = _predicts_means(facts, target)
     names = "root_mean_squared_error, mean_absolute_error, r2"  # the first one decides
     return [
         "evaluation:",
         "  # Bless a model only if it is better than the best constant on the eval rows, by more",
-        f"  # than chance explains. {_constant(facts, target, data.values[facts.name])}{of_sample}",
+        "  # than chance explains.",
         *([f"  metrics: [{names}]"] if by_squares else []),
         "  require_better_than_constant: true",
     ]
-
-
-def _constant(facts: ColumnFacts, target: JsonObject, labels: Rows) -> str:
-    """Return a sentence with the result of a constant on the measured rows."""
-    if target["kind"] == "regression":
-        numbers = [row[0] for row in labels if row and np.isfinite(row[0])]
-        if not numbers:
-            return "For a numeric label that is its median."
-        if _predicts_means(facts, target):
-            error = short_number(float(np.std(numbers)))
-            return f"The mean {short_number(float(np.mean(numbers)))} has an RMSE of {error}."
-        is_int = isinstance(numbers[0], int)
-        median = (statistics.median_low if is_int else statistics.median)(numbers)
-        error = sum(abs(number - median) for number in numbers) / len(numbers)
-        median = short_number(median)
-        return f"The median {median} has a mean absolute error of {short_number(error)}."
-    if target["kind"] == "binary":
-        return "A constant has an auc of 0.5."
-    assert facts.texts is not None
-    value, count = facts.texts.top[0]
-    shown = plain_line(str(value))[:30]
-    return f"Always {shown!r} is right in {count / facts.present:.1%}."
 
 
 class _Split(NamedTuple):

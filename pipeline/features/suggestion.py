@@ -6,6 +6,7 @@ import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, TextIO
 
 import yaml
@@ -47,13 +48,16 @@ class _Suggestion:
     """The lines of the section, and what to say of it.
 
     `left_out` are the columns in no group, in the order of the data. Equal values of
-    `group_columns`, which are among them, belong in one split.
+    `group_columns`, which are among them, belong in one split. `files` is the `data.files` of the
+    columns that are read from files, and `model` the kind of the model that takes the features.
     """
 
     lines: list[str]
     left_out: tuple[LeftOut, ...]
     warnings: tuple[RunWarning, ...]
     group_columns: tuple[str, ...]
+    files: Mapping[str, str]
+    model: str
 
 
 def suggest(
@@ -69,12 +73,14 @@ def suggest(
         frozenset(column.name for column in data.columns),
         data.values,
         keeps_numbers(others, label, target["kind"]),
+        Path(path) if Path(path).is_dir() else Path(path).parent,
     )
     proposals = [propose(column, table) for column in others]
     usable = [proposal.column for proposal in proposals if proposal.step is not None]
     leaks = choose(find_leaks(data.values, label.name), usable)
     leaking = [p for p in proposals if p.column in leaks.left_out and p.step is not None]
     proposals = [_without(p, leaks.left_out.get(p.column)) for p in proposals]
+    proposals, model = _with_model(proposals)
     groups = _grouped(proposals)
     if not groups:
         reasons = "; ".join(f"{p.column}: {p.measured}" for p in proposals)
@@ -93,7 +99,19 @@ def suggest(
     for column, reason in left_out:
         lines += _comment(f"{column}: {reason}", "  #   ")
     by = tuple(p.column for p in proposals if p.group)
-    return _Suggestion(lines, left_out, warnings_of(leaks.kept), by)
+    files = {p.column: p.paths for p in proposals if p.paths is not None}
+    return _Suggestion(lines, left_out, warnings_of(leaks.kept), by, files, model)
+
+
+def _with_model(proposals: list[Proposal]) -> tuple[list[Proposal], str]:
+    """Return the proposals with the steps for the kind of the model, and this kind."""
+    used = [proposal for proposal in proposals if proposal.step is not None]
+    if any(proposal.step is not None and proposal.step.name == "image" for proposal in used):
+        return proposals, "conv"
+    if len(used) == 1 and used[0].tokens is not None:
+        sequence = used[0]._replace(step=used[0].tokens)
+        return [sequence if each is used[0] else each for each in proposals], "transformer"
+    return proposals, "mlp"
 
 
 def _without(proposal: Proposal, leak: str | None) -> Proposal:

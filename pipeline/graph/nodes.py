@@ -74,7 +74,19 @@ def _example_gen(context: GraphContext):
 def _statistics_gen(context: GraphContext):
     from tfx.components import StatisticsGen
 
-    return StatisticsGen(examples=context.output(NodeName.EXAMPLE_GEN, "examples"))
+    options = None
+    if names := context.config.image_columns:
+        import tensorflow_data_validation as tfdv
+        from tensorflow_metadata.proto.v0 import schema_pb2
+
+        # TFDV counts the sizes of such bytes, and not how often each image occurs.
+        schema = schema_pb2.Schema()
+        for name in names:
+            schema.feature.add(name=name, type=schema_pb2.BYTES).image_domain.SetInParent()
+        options = tfdv.StatsOptions(schema=schema)
+    return StatisticsGen(
+        examples=context.output(NodeName.EXAMPLE_GEN, "examples"), stats_options=options
+    )
 
 
 def _schema_gen(context: GraphContext):
@@ -170,6 +182,7 @@ def _trainer(context: GraphContext):
     from components import create_trainer
 
     config = context.config
+    images = list(config.image_columns)
     best = None
     if NodeName.TUNER in context.nodes:
         best = context.output(NodeName.TUNER, "best_hyperparameters")
@@ -184,6 +197,7 @@ def _trainer(context: GraphContext):
             "version": 1,
             "source": config.data.source,
             "csv": config.data.csv.model_dump(mode="json") if config.data.source == "csv" else None,
+            **({"images": images, "files": config.data.files} if images else {}),
         },
     )
 

@@ -9,10 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-from tensorflow_metadata.proto.v0.statistics_pb2 import Histogram
-
-from components.normalization_validator.report import RawColumn, raw_distribution
+from components.normalization_validator.report import raw_distribution
 from pipeline.graph.node_names import NodeName
 from pipeline.page.charts import raw_chart
 from pipeline.page.elements import (
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
 
 SHOWN_ANOMALIES = 50
 _LONGEST = 40  # characters of a value in the table
-_SQUEEZED = 0.95  # share of the values in one of TFDV's intervals of equal width
 _NONE = Cell("")
 _STATISTICS = (
     Column("missing", True, "share of the rows without a value, or with NaN"),
@@ -144,10 +140,6 @@ def _details(name: str, splits: Mapping[str, SplitStatistics]) -> list[Block]:
     values = [raw_distribution(each.columns[name], name, split) for split, each in known.items()]
     values = [each for each in values if each is not None]
     title = f"{name}: share of the rows with a value"
-    if any(max(each.bars) > _SQUEEZED * each.values for each in values if each.labels is None):
-        inner = [_between_deciles(known[each.split].columns[name], each) for each in values]
-        if all(each.low != each.high for each in inner):
-            values, title = inner, f"{title}, between the outer deciles"
     chart = raw_chart(values, title)
     by_split = [_cells(each.columns[name], each.rows) for each in known.values()]
     rows = [
@@ -157,20 +149,6 @@ def _details(name: str, splits: Mapping[str, SplitStatistics]) -> list[Block]:
     ]
     columns = [Column("statistic"), *(Column(split, True) for split in known)]
     return [Beside([chart, Table("Statistics of each split", columns, rows)])]
-
-
-def _between_deciles(column: FeatureNameStatistics, values: RawColumn) -> RawColumn:
-    """Return the values between the first and the last decile: one far out squeezes the others."""
-    kind = Histogram.QUANTILES
-    quantiles = [each for each in column.num_stats.histograms if each.type == kind]
-    buckets = quantiles[0].buckets[1:-1] if quantiles else ()
-    if not buckets:
-        return values
-    points = [buckets[0].low_value, *(each.high_value for each in buckets)]
-    below = np.cumsum([0.0, *(each.sample_count for each in buckets)])
-    edges = np.linspace(points[0], points[-1], len(values.bars) + 1)
-    bars = np.diff(np.interp(edges, points, below)).tolist()
-    return values.model_copy(update={"bars": bars, "low": points[0], "high": points[-1]})
 
 
 def _anomalies(run: PageRun) -> list[Block]:

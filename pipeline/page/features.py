@@ -83,7 +83,8 @@ def _unused(run: PageRun, layout: FeatureLayout) -> list[Block]:
     folder = run.result.folder(NodeName.STATISTICS_GEN, "statistics")
     splits = read_statistics(folder) if folder else {}
     crossed = {column for cross in run.result.config.features.crosses for column in cross.columns}
-    used = {column.source for column in layout.columns} | crossed
+    features = (*layout.columns, *layout.images, *layout.tokens)
+    used = {feature.source for feature in features} | crossed
     names = sorted({name for split in splits.values() for name in split.columns} - used)
     if not names:
         return []
@@ -173,7 +174,8 @@ def _table(report: Report, sources: Sequence[str], chains: Mapping[str, Explaine
             text = f"violated: {', '.join(where)}" if broken else ""
             note = "\n".join(each.message for each in broken)
             cells.append(Cell(text, state="bad" if broken else "", note=note))
-        rows.append(Row(cells, _details(source, raw[source], output, chains.get(train.name))))
+        chain = chains.get(train.name) or chains.get(source)  # of a channel, that of the image
+        rows.append(Row(cells, _details(source, raw[source], output, chain)))
     title = f"Transformed columns: statistics of {TRAIN_SPLIT}"
     return Table(title, columns, rows, filter="columns")
 
@@ -196,7 +198,6 @@ def _details(
     """Return the steps, the values before and after, and the statistics of each split."""
     blocks: list[Block] = []
     if explained is not None:
-        # As `features explain` prints them.
         steps = [*map(step_text, explained.chain.steps)]
         if explained.missing is not None:
             steps.insert(0, f"missing in {TRAIN_SPLIT}: {percent(explained.missing)}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pipeline.common.errors import first_line
 from pipeline.graph.node_names import NodeName
 from pipeline.report.result import RunResult
 
@@ -50,8 +51,9 @@ def importances_of(run: RunResult) -> Importances | str:
     try:
         return _measure(model, examples / f"Split-{run.config.data.evaluation_split}")
     except Exception as error:  # TensorFlow's, of rows that the model refuses, and of files
-        line = (str(error).strip().splitlines() or [""])[0][:200]
-        return f"The exported model cannot predict rows: {type(error).__name__}: {line}"
+        return (
+            f"The exported model cannot predict rows: {type(error).__name__}: {first_line(error)}"
+        )
 
 
 def _measure(model: Path, split: Path) -> Importances:

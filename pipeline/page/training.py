@@ -16,7 +16,6 @@ from pipeline.page.elements import (
     Beside,
     Block,
     Chart,
-    Group,
     PageRun,
     Section,
     Text,
@@ -25,7 +24,6 @@ from pipeline.page.elements import (
     rounded,
 )
 from pipeline.report.summary import trials_table
-from pipeline.report.tables import Cell, Column, Row, Table, number_cell
 
 _EVAL = "val_"
 """Prefix of the metrics of the eval split, as in Keras."""
@@ -35,7 +33,6 @@ _ENDS: Mapping[str, str] = {
     "steps": "last step",
     "early_stopping": "early stopping",
 }
-_MOST_EPOCHS = 1_000
 
 
 @dataclass(frozen=True)
@@ -102,8 +99,7 @@ def section_of(run: PageRun) -> Section:
         else:
             names = dict.fromkeys(key.removeprefix(_EVAL) for key in history.logs)
             charts_of_names = Beside([_chart(name, history) for name in names])
-            table = _epoch_table(history.logs, history.kept)
-            blocks = [Tiles(_tiles(history)), charts_of_names, table]
+            blocks = [Tiles(_tiles(history)), charts_of_names]
     if run.result.config.tuning and run.result.uri(NodeName.TUNER, "tuner_results") is not None:
         none = Text("No trial of the Tuner reached a score.", "warning")
         blocks.append(trials_table(run.result) if run.result.trials else none)
@@ -146,27 +142,6 @@ def _chart(name: str, history: TrainingHistory) -> Chart:
     where = "" if several else f" on the {next(iter(series))} split"
     title = f"{_name(name)} by epoch{where}"
     return Chart(f"{title[0].upper()}{title[1:]}", spec, columns, "; ".join(texts))
-
-
-def _epoch_table(logs: Mapping[str, Sequence[float]], kept: int | None) -> Block:
-    epochs = max(len(values) for values in logs.values())
-    first = max(0, epochs - _MOST_EPOCHS)
-    headings = [
-        f"{'eval' if name.startswith(_EVAL) else 'train'} {_name(name.removeprefix(_EVAL))}"
-        for name in logs
-    ]
-    rows = [
-        Row(
-            [
-                Cell(f"{epoch + 1}{' (kept)' if epoch == kept else ''}", value=epoch + 1),
-                *(number_cell(v[epoch] if epoch < len(v) else None) for v in logs.values()),
-            ]
-        )
-        for epoch in range(first, epochs)
-    ]
-    columns = [Column("epoch", True), *(Column(heading, True) for heading in headings)]
-    title = f"The last {_MOST_EPOCHS:,} of {epochs:,} epochs" if first else "All epochs"
-    return Group(title, [Table("Loss and metrics by epoch", columns, rows)])
 
 
 def _name(name: str) -> str:

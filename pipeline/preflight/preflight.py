@@ -84,7 +84,9 @@ def check_data(config: PipelineConfig) -> DataPeek | None:
         groups = _check_columns(config, seen)
         names = [name for group in groups for name in group.columns]
         names += [*config.features.raw_columns(), *config.slices]
-        used = tuple(dict.fromkeys(name for name in names if name in seen.columns))
+        known = [name for name in names if name in seen.columns]
+        # The images themselves are read and checked by ExampleGen alone.
+        used = tuple(each for each in dict.fromkeys(known) if each not in config.image_columns)
         if held_out:
             _check_same_columns(config, used, seen, held_out)
         check_rows(config, groups, used, seen, held_out)

@@ -32,13 +32,17 @@ _SHOWN_VALUES = 8
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one path of the data; "all": they are split as `data` says, by a column or none."""
+    """Rows of one path of the data; "all": they are split as `data` says, by a column or none.
+
+    With `has_images`, a split that depends on the bytes of images is not known before the run.
+    """
 
     split: Literal["train", "eval", "all"]
     path: str
     seen: DataPeek
     data: DataConfig
     column: str | None = None
+    has_images: bool = False
 
     @property
     def sample(self) -> Sample:
@@ -60,6 +64,8 @@ class Part:
         """The name of each row's split; None if they are too many to be split here."""
         if self.split != "all":
             return np.full(self.sample.rows, self.split)
+        if self._by_images:
+            return None
         columns = 1 if self.data.split.by == "time" else len(self.sample.kinds)
         if not self.whole or columns * self.sample.rows > _SPLIT_CELLS:
             return None
@@ -69,9 +75,14 @@ class Part:
         """Return whether each of some rows is in the train split; True where that is unknown."""
         if self.splits is not None:
             return self.splits[rows] == "train"
-        if self.data.split.by not in ("content", "group") or len(rows) > _MOST_RARE_ROWS:
+        by_hash = self.data.split.by in ("content", "group") and not self._by_images
+        if not by_hash or len(rows) > _MOST_RARE_ROWS:
             return np.ones(len(rows), bool)
         return self._split_of(rows) == "train"
+
+    @property
+    def _by_images(self) -> bool:
+        return self.has_images and self.data.split.by not in ("group", "time")
 
     def _split_of(self, rows: np.ndarray) -> np.ndarray:
         """Return the names of the splits into which ExampleGen puts rows, given by number."""
@@ -166,7 +177,9 @@ def check_rows(
         ConfigError: Names the column, the split and the number of rows.
     """
     column = split_column(config.data, config.features)
-    first = Part("train" if held_out else "all", config.data.path, seen, config.data, column)
+    name: Literal["train", "all"] = "train" if held_out else "all"
+    has_images = bool(config.image_columns)
+    first = Part(name, config.data.path, seen, config.data, column, has_images)
     parts = [first]
     if held_out is not None:
         assert config.data.eval_path is not None

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from pipeline.common.artifact_places import Places
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
@@ -49,18 +48,15 @@ def open_store(metadata: Path, *, writable: bool) -> MetadataStore:
     return MetadataStore(connection)
 
 
-def latest_run(
-    metadata_path: Path, pipeline: str | None = None, *, folder: str | Path | None = None
-) -> Nodes:
+def latest_run(metadata_path: Path, pipeline: str | None = None) -> Nodes:
     """Return the finished nodes of a pipeline's latest run by name; empty if it never ran.
 
-    Without a name: the latest run of any pipeline. `folder` is the output folder, if it may have
-    been moved since the run; by default that of the metadata.
+    Without a name: the latest run of any pipeline.
     """
     store, run = _latest(metadata_path, pipeline)
     if store is None or run is None:
         return {}
-    return _nodes_of(store, run, Places.of(folder or metadata_path.parent, metadata_path))
+    return _nodes_of(store, run)
 
 
 def run_by_id(config: PipelineConfig, run_id: str) -> Nodes:
@@ -71,10 +67,10 @@ def run_by_id(config: PipelineConfig, run_id: str) -> Nodes:
     run = store.get_context_by_type_and_name("pipeline_run", run_id)
     if run is None:
         return {}
-    return _nodes_of(store, run, Places.of(config.output.folder, config.metadata_path))
+    return _nodes_of(store, run)
 
 
-def _nodes_of(store: MetadataStore, run: mlmd.Context, places: Places) -> Nodes:
+def _nodes_of(store: MetadataStore, run: mlmd.Context) -> Nodes:
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 
     pipeline = _pipeline_name(store, run)
@@ -92,12 +88,7 @@ def _nodes_of(store: MetadataStore, run: mlmd.Context, places: Places) -> Nodes:
             artifact = by_id[event.artifact_id]
             values = [*artifact.properties.items(), *artifact.custom_properties.items()]
             properties = {key: _value(value) for key, value in values}
-            if PUSHED_DESTINATION in properties:
-                properties[PUSHED_DESTINATION] = places.beside(
-                    properties[PUSHED_DESTINATION], artifact.uri
-                )
-            uri = places.artifact(artifact.uri)
-            outputs[event.path.steps[0].key] = OutputArtifact(uri, properties)
+            outputs[event.path.steps[0].key] = OutputArtifact(artifact.uri, properties)
     return nodes
 
 
@@ -124,7 +115,7 @@ def _latest(
 
 def latest_run_of(config: PipelineConfig) -> Nodes:
     """Return the finished nodes of a configuration's latest run, by name."""
-    return latest_run(config.metadata_path, config.name, folder=config.output.folder)
+    return latest_run(config.metadata_path, config.name)
 
 
 def _pipeline_name(store: MetadataStore, run: mlmd.Context) -> str:

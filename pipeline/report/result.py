@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.arrow_example_gen.images import SKIPPED
 from components.input_gradients.summary import SUMMARY_JSON, AttributionSummary
 from pipeline.common.json_types import JsonObject
 from pipeline.config.config import PipelineConfig
@@ -33,16 +34,14 @@ from pipeline.report.run_warnings import (
     column_cautions,
     few_rows,
     limit_warnings,
+    skipped_images,
     too_good,
     worse_than_baselines,
 )
-from pipeline.report.tables import short
 from shared_core.run_warning import RunWarning
 from trainer_module.baselines import record as baselines_file
 from trainer_module.baselines.record import Baseline, Baselines
 from trainer_module.checks.warn_once import FILE as WARNINGS
-
-_SHOWN_ROWS = 5
 
 
 @dataclass(frozen=True)
@@ -145,13 +144,6 @@ class RunResult:
         return json.loads(text) if text and self.config.tuning is not None else []
 
     @property
-    def trial_settings(self) -> list[str]:
-        """The settings that the trials differ in; Hyperband's also in their epochs."""
-        epochs = "tuner/epochs"
-        search = self.config.tuning.search if self.config.tuning is not None else ()
-        return [*search, *([epochs] if any(epochs in trial for trial in self.trials) else [])]
-
-    @property
     def pushed_model(self) -> Path | None:
         """The folder of the model that the run or its cached Pusher pushed, or None."""
         pushed = find_output(self.nodes, NodeName.PUSHER, "pushed_model")
@@ -196,13 +188,13 @@ class RunResult:
         if self.config.evaluation.is_judged:
             uri = self.uri(NodeName.EVALUATOR, "evaluation")
             reasons = self._failed_thresholds(uri) if uri is not None else []
-            return "not blessed", [*reasons, *_unusable_labels(self)]
+            return "not blessed", reasons
         reason = (
             "evaluation.thresholds is empty, and TFX's Evaluator blesses no model without one: "
             "give a lower_bound, an upper_bound or a max_loss for a metric, such as "
             f"{self.metric_names[0]}, or set evaluation.require_better_than_constant: true"
         )
-        return "not judged", [reason, *_unusable_labels(self)]
+        return "not judged", [reason]
 
     def _failed_thresholds(self, uri: str) -> list[str]:
         import tensorflow_model_analysis as tfma
@@ -223,8 +215,10 @@ class RunResult:
         """The warnings of `init` that the YAML keeps, of nodes, and about the metrics."""
         report = self._text(NodeName.NORMALIZATION_VALIDATOR, "report", "report.json")
         training = self._text(NodeName.TRAINER, "model_run", WARNINGS)
+        skipped = self._text(NodeName.EXAMPLE_GEN, "examples", SKIPPED)
         return [
             *self.config.warnings,
+            *(skipped_images(**json.loads(skipped)) if skipped else ()),
             *column_cautions(self.folder(NodeName.TRANSFORM, "transform_graph")),
             *limit_warnings(json.loads(report)["violations"] if report else ()),
             *(
@@ -264,30 +258,4 @@ def _threshold_sentences(failure) -> list[str]:
         f"{name} is {value}; {text} {getattr(bounds, key).value:g}"
         for key, text in (("lower_bound", "needed at least"), ("upper_bound", "allowed at most"))
         if bounds.HasField(key)
-    ]
-
-
-def _unusable_labels(run: RunResult) -> list[str]:
-    """Return a sentence about evaluated rows whose label is missing or invalid (NaN or -1)."""
-    import numpy as np
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    written = run.folder(NodeName.TRANSFORM, "transformed_examples")
-    if written is None:
-        return []
-    split, label = run.config.data.evaluation_split, run.config.label.column
-    rows, bad = 0, []
-    for file in sorted(written.glob(f"Split-{split}/*.parquet")):
-        values = pc.list_flatten(pq.read_table(file, columns=[label])[label]).to_numpy()
-        unusable = ~np.isfinite(values) if values.dtype.kind == "f" else values == -1
-        bad += (rows + 1 + np.flatnonzero(unusable)).tolist()
-        rows += len(values)
-    if not bad:
-        return []
-    shown = ", ".join(map(str, bad[:_SHOWN_ROWS])) + (", ..." if len(bad) > _SHOWN_ROWS else "")
-    return [
-        f"label {label!r} is missing, invalid or of an unknown class in {len(bad):,} of {rows:,} "
-        f"{split} rows (rows {shown} of {short(written)}/Split-{split}): leave them out "
-        "of the data, or correct them"
     ]

@@ -1,4 +1,4 @@
-"""The runs of an output folder on the terminal: all of them, or what differs between two."""
+"""The runs of an output folder on the terminal, and what changed from one to the next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from rich.console import Console
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonValue
-from pipeline.report.metrics import metric_number
 from pipeline.report.progress import duration
 from pipeline.report.run_record import INDEX, RunRecord, records_of
 from pipeline.report.tables import Cell, Column, Row, Table, metric_cell, print_table, short
@@ -48,74 +47,26 @@ def runs_table(records: Sequence[RunRecord]) -> Table:
         run = record.summary["run"]
         started, ended = (datetime.fromisoformat(run[key]) for key in ("started", "ended"))
         seconds = (ended - started).total_seconds()
+        changed = (
+            [f"{n}: {old} → {new}" for n, old, new in changes(before, record)] if before else []
+        )
+        more = len(changed) - _SHOWN_CHANGES
+        changed[_SHOWN_CHANGES:] = [f"{more} more"] * (more > 0)
         cells = [
             Cell(record.name, link=record.page.relative_to(record.output_folder).as_posix()),
             Cell(record.shown_result, state=record.state),
             Cell(duration(seconds), seconds),
             *(metric_cell(values[name]) if name in values else Cell("") for name in names),
-            Cell(_changes_text(before, record)),
+            Cell("; ".join(changed)),
         ]
         rows.append(Row(cells))
     return Table("Runs of this folder", columns, rows, filter="runs")
-
-
-def show_difference(one: RunRecord, other: RunRecord, console: Console) -> None:
-    """Print what differs between two runs: settings, metrics of each slice, time of each node."""
-    changed = [Row([*map(Cell, change)]) for change in changes(one, other)]
-    headings = [Column(name) for name in ("changed", one.name, other.name)]
-    if changed:
-        print_table(console, Table("", headings, changed))
-    else:
-        console.print("Settings, rows and versions are the same.")
-    console.print()
-    rows = []
-    for name, before, after in metric_pairs(one, other):
-        change = "" if before is None or after is None else f"{after - before:+.4f}"
-        shown = ("" if value is None else metric_number(value) for value in (before, after))
-        rows.append([name, *shown, change])
-    times = [
-        {node["name"]: node["seconds"] for node in each.summary["nodes"]} for each in (one, other)
-    ]
-    for name in dict.fromkeys([*times[0], *times[1]]):
-        before, after = (each.get(name) for each in times)
-        change = "" if before is None or after is None else f"{after - before:+.1f} s"
-        shown = ("" if value is None else duration(value) for value in (before, after))
-        rows.append([f"time of {name}", *shown, change])
-    rows.append(["result", one.shown_result, other.shown_result, ""])
-    columns = [Column(""), *(Column(name, True) for name in (one.name, other.name, "change"))]
-    print_table(console, Table("", columns, [Row([*map(Cell, row)]) for row in rows]))
 
 
 def _metrics_of(record: RunRecord) -> dict[str, float | None]:
     """Return the metrics on all rows; empty if the run evaluated no model."""
     values = {name: each["value"] for name, each in record.summary["metrics"].items()}
     return values if record.summary["slices"] else {}
-
-
-def metric_pairs(one: RunRecord, other: RunRecord) -> list[tuple[str, float | None, float | None]]:
-    """Return each metric of each slice in two runs; None where it is undefined or missing."""
-    ours, theirs = (
-        {
-            (name, tuple(each["slice"].items())): value
-            for each in record.summary["slices"]
-            for name, value in each["metrics"].items()
-        }
-        for record in (one, other)
-    )
-    pairs = []
-    for metric, key in dict.fromkeys([*ours, *theirs]):
-        named = ", ".join(f"{column}={value}" for column, value in key)
-        name = f"{metric} of {named}" if named else metric
-        pairs.append((name, ours.get((metric, key)), theirs.get((metric, key))))
-    return pairs
-
-
-def _changes_text(before: RunRecord | None, after: RunRecord) -> str:
-    """Return the first changes since a run and the number of the others; "" without a run."""
-    changed = changes(before, after) if before else []
-    texts = [f"{name}: {old} → {new}" for name, old, new in changed]
-    more = len(texts) - _SHOWN_CHANGES
-    return "; ".join([*texts[:_SHOWN_CHANGES], *([f"{more} more"] if more > 0 else [])])
 
 
 def changes(before: RunRecord, after: RunRecord) -> list[tuple[str, str, str]]:

@@ -135,23 +135,15 @@ def records_of(output_folder: str | Path) -> list[RunRecord]:
     return [RunRecord(folder) for folder in sorted(folders)]
 
 
-def find_record(output_folder: str | Path, name: str) -> RunRecord:
-    """Return the record of the run with this name, or whose name alone begins so; `latest`."""
+def latest_record(output_folder: str | Path) -> RunRecord:
+    """Return the record of the latest run; a ConfigError without any."""
     records = records_of(output_folder)
     if not records:
         raise ConfigError(
             f"{output_folder}: holds no record of a run. `run` writes one when it ends; give the "
             "YAML or the output folder of a pipeline that has run."
         )
-    if name == "latest":
-        return records[-1]
-    found = [each for each in records if each.name == name]
-    found = found or [each for each in records if each.name.startswith(name)]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(each.name for each in (found or records)[-5:])
-    problem = "names several runs" if found else "is no run"
-    raise ConfigError(f"{name}: {problem} of {output_folder}. Use one of: {names}; or latest.")
+    return records[-1]
 
 
 def made_by(command: str) -> JsonObject:

@@ -36,6 +36,22 @@ def _read_cautions(transform_graph: Path) -> list[RunWarning]:
     return column_cautions(str(transform_graph))
 
 
+def skipped_images(number: int, first: Sequence[str]) -> list[RunWarning]:
+    """Return a warning if ExampleGen left images out (`data.on_damage: skip`)."""
+    if not number:
+        return []
+    return [
+        RunWarning(
+            what=f"{number:,} {'image is' if number == 1 else 'images are'} left out: "
+            + "; ".join(first)
+            + ("; ..." if number > len(first) else ""),
+            fix="Write these files again, or remove them",
+            number=number,
+            source=NodeName.EXAMPLE_GEN,
+        )
+    ]
+
+
 def limit_warnings(violations: Iterable[JsonObject]) -> list[RunWarning]:
     """Return the violated limits with which the run continued (`on_failure: warn`)."""
     return [

@@ -132,14 +132,14 @@ def nodes_table(run: RunResult, nodes: Sequence[JsonObject], folder: Path | None
 def trials_table(run: RunResult) -> Table:
     """Return the trials of the Tuner with their scores and settings, best first."""
     assert run.config.tuning is not None
-    settings = run.trial_settings
+    settings = list(run.config.tuning.search)
     rows = []
     for trial in run.trials:
         number = int(trial["trial_id"]) + 1
         cells = [Cell(str(number), number), metric_cell(trial["score"])]
         cells += [_setting(trial.get(name)) for name in settings]
         rows.append(Row(cells))
-    names = (run.config.tuning.objective, *(each.removeprefix("tuner/") for each in settings))
+    names = (run.config.tuning.objective, *settings)
     columns = [Column(name, True) for name in ("trial", *names)]
     return Table("Trials of the Tuner, best first", columns, rows, filter="trials")
 

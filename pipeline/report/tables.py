@@ -1,7 +1,4 @@
-"""Tables of a run, which the terminal and the page show.
-
-On a terminal of any width no cell is cut: columns that do not fit go to another table below.
-"""
+"""Tables of a run, which the terminal and the page show."""
 
 from __future__ import annotations
 
@@ -13,8 +10,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Column as _RichColumn
 from rich.table import Table as _RichTable
 from rich.text import Text
 
@@ -22,7 +17,6 @@ State: TypeAlias = Literal["", "good", "bad", "warning", "quiet"]
 """How a value is marked; a mark is never the only sign, the text says the same."""
 
 _STYLES = {"good": "green", "bad": "red", "warning": "yellow", "quiet": "dim"}
-_GAP = 2  # spaces between columns of a table without a box
 
 
 @dataclass(frozen=True)
@@ -90,52 +84,12 @@ def short(path: Path) -> str:
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table, split into several tables if it is wider than the console.
-
-    The first column names the rows. Each part repeats that column, and omits rows that have no
-    value in the part.
-    """
+    """Print a table; on a narrow console its cells are folded, never cut."""
     rich = _RichTable(box=None, header_style="bold", pad_edge=False)
     for column in table.columns:
         # Names and values are the user's: brackets in them are not markup.
-        rich.add_column(Text(column.name), justify="right" if column.is_number else "left")
+        justify = "right" if column.is_number else "left"
+        rich.add_column(Text(column.name), justify=justify, overflow="fold")
     for row in table.rows:
         rich.add_row(*(Text(cell.text, style=_STYLES.get(cell.state, "")) for cell in row.cells))
-    for number, part in enumerate(_split_columns(console, rich)):
-        if number:
-            console.print()
-        console.print(part)
-
-
-def _split_columns(console: Console, table: _RichTable) -> list[_RichTable]:
-    """Return a table, or its parts; too wide cells are folded, never cut."""
-    widths = [_width(console, column) for column in table.columns]
-    if sum(widths) + _GAP * (len(widths) - 1) <= console.width:
-        return [table]
-    name_width = min(widths[0], console.width // 2)
-    groups: list[list[int]] = [[]]
-    used = name_width
-    for place, width in enumerate(widths[1:], 1):
-        if groups[-1] and used + _GAP + width > console.width:
-            groups.append([])
-            used = name_width
-        groups[-1].append(place)
-        used += _GAP + width
-    return [_part(table, group, name_width) for group in groups]
-
-
-def _width(console: Console, column: _RichColumn) -> int:
-    cells = [column.header, *column.cells]
-    return max(Measurement.get(console, console.options, cell).maximum for cell in cells)
-
-
-def _part(table: _RichTable, places: Sequence[int], name_width: int) -> _RichTable:
-    part = _RichTable(box=None, header_style=table.header_style, pad_edge=False)
-    names, *columns = [table.columns[place] for place in (0, *places)]
-    part.add_column(names.header, justify=names.justify, overflow="fold", min_width=name_width)
-    for column in columns:
-        part.add_column(column.header, justify=column.justify, overflow="fold")
-    for name, *cells in zip(*(column.cells for column in (names, *columns)), strict=True):
-        if any(map(str, cells)):
-            part.add_row(name, *cells)
-    return part
+    console.print(rich)

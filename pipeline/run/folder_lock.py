@@ -21,7 +21,6 @@ import portalocker
 
 from pipeline.common.errors import ConfigError
 
-_POLL_SECONDS = 2.0
 _RECORD_SECONDS = 0.2  # from locking until the owner is written
 
 
@@ -34,7 +33,6 @@ def exclusive_run(
     command: str,
     places: Mapping[str, Path],
     *,
-    wait: bool = False,
     say: Callable[[str], object] = lambda line: None,
 ) -> Iterator[None]:
     """Hold the locks of all places during the block.
@@ -42,25 +40,22 @@ def exclusive_run(
     Args:
         command: The command of this run, shown to others.
         places: An existing folder, or a file, by field of the configuration.
-        wait: Wait for other runs to end.
-        say: Receives a line about a run that is waited for or that was killed.
+        say: Receives a line about a run that was killed.
 
     Raises:
-        AlreadyRunning: Another run holds one of the locks, and `wait` is False.
+        AlreadyRunning: Another run holds one of the locks.
         ConfigError: The lock file cannot be written.
     """
     started = time.strftime("%Y-%m-%d %H:%M:%S %z")
     owner = f"process {os.getpid()} on {socket.gethostname()} (started {started}: `{command}`)"
     with contextlib.ExitStack() as stack:
         for field, path in places.items():
-            stack.enter_context(_locked(owner, field, path, wait, say))
+            stack.enter_context(_locked(owner, field, path, say))
         yield
 
 
 @contextlib.contextmanager
-def _locked(
-    owner: str, field: str, path: Path, wait: bool, say: Callable[[str], object]
-) -> Iterator[None]:
+def _locked(owner: str, field: str, path: Path, say: Callable[[str], object]) -> Iterator[None]:
     place = f"{field}={path}"
     file = path / ".run.lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
     try:
@@ -71,19 +66,13 @@ def _locked(
             "its permissions."
         ) from None
     with stream:
-        waiting = False
-        while not (reason := _try_lock(stream)):
+        if not (reason := _try_lock(stream)):
             other = _read(file, seconds=_RECORD_SECONDS) or f"another run (which holds {file})"
-            if not wait:
-                raise AlreadyRunning(
-                    f"{place}: {other} is running there. Concurrent runs would overwrite each "
-                    "other's models: wait for it (--wait), stop it (kill -INT and its process "
-                    f"number), or use another place (--set {field}=...)."
-                )
-            if not waiting:
-                say(f"Waiting: {other} is running there.")
-            waiting = True
-            time.sleep(_POLL_SECONDS)
+            raise AlreadyRunning(
+                f"{place}: {other} is running there. Concurrent runs would overwrite each other's "
+                "models: wait for it, stop it (kill -INT and its process number), or use another "
+                f"place (--set {field}=...)."
+            )
         if reason != "locked":
             say(f"Note: {place}: {reason}. Make sure that no other run uses it.")
         elif other := _read(file):

@@ -5,6 +5,9 @@ to the exported model, `assets.extra/reading.json`:
 
     {"version": 1, "source": "csv", "csv": {"missing": [""], "decimal": ",", ...}}
 
+With images it also has `"images": ["image"]`, the columns of their bytes, and
+`"files": {"image": "photo"}`, which of these are read from the files that a column names.
+
 So a model gives one answer for one row, in every format. Dates are read by the model itself.
 """
 
@@ -17,9 +20,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR, Source
@@ -31,21 +36,12 @@ if TYPE_CHECKING:
 
     from components import CsvOptions
     from components.arrow_example_gen.columns import Kind, Table
-    from components.arrow_example_gen.csv_types import NumberTexts
     from components.arrow_example_gen.parquet import ParquetTable
 
 
 _T = TypeVar("_T")
 _BATCH_ROWS = 1024
 _STANDARD_INPUT = "-"
-
-
-def _number_texts(options: CsvOptions | None = None) -> NumberTexts:
-    from components.arrow_example_gen.csv_types import NumberTexts
-
-    return (
-        NumberTexts() if options is None else NumberTexts(options.decimal or ".", options.formatted)
-    )
 
 
 @dataclass
@@ -59,17 +55,19 @@ class InputRows:
         unreadable: Rows that were skipped.
         why_unreadable: What is wrong with them.
         needed: Columns that a model reads, with their kinds; set this before the first batch.
-        texts: How texts write numbers.
+        decimal: The mark in numbers of texts.
+        images: Columns of encoded images, which `add_images` finds.
         place: Returns `, line 17` for a column and the text of a cell in it; "" if unknown.
     """
 
     path: str
     columns: Sequence[str]
     batches: Iterator[pa.RecordBatch]
-    texts: NumberTexts = field(default_factory=_number_texts)
+    decimal: str = "."
     place: Callable[[str, str], str] = field(default=lambda _column, _text: "")
     unreadable: list[str] = field(default_factory=list)
     why_unreadable: str = "with more or fewer cells than the header"
+    images: Collection[str] = ()
     needed: Mapping[str, Kind] = field(default_factory=dict)
 
     def location(self, column: str, text: str, row: int) -> str:
@@ -114,13 +112,55 @@ def open_rows(
     """
     if kind == "csv":
         return _open_csv(files[0], shown, options, skip=skip)
+    if kind == "images":
+        from components.arrow_example_gen.images import KINDS
+
+        table = open_table(files, kind)
+        rows = _table_rows(table, list(KINDS), files[0], shown, skip=skip)
+        rows.why_unreadable = "damaged or no images"
+        return rows
     if kind == "parquet" or kind == "arrow":
         rows = _open_parquet(files, shown, kind)
     else:
         rows = _open_tfrecord(files[0], shown, skip=skip)
-    rows.texts = _number_texts(options)
+    rows.decimal = options.decimal or "."
     rows.batches = (_mask_missing(batch, rows.needed, options) for batch in rows.batches)
     return rows
+
+
+def add_images(
+    rows: InputRows, files: Sequence[Path], kind: Source, version: Path | str, *, skip: bool
+) -> None:
+    """Read the files that columns of the rows name, as the training of a model did, in place."""
+    import pyarrow as pa
+
+    from components.arrow_example_gen.images import Images, images_of
+
+    reading = _read(version, _READING)
+    rows.images = reading.get("images", ())
+    named = {
+        name: column
+        for name, column in reading.get("files", {}).items()
+        if name not in rows.columns and column in rows.columns
+    }
+    held = [name for name in rows.images if name in rows.columns and kind != "images"]
+    images = Images(files=named, columns=tuple(held))
+    if not images.names:
+        return
+    rows.columns = [*rows.columns, *named]
+    unreadable = rows.unreadable if skip else None
+
+    def batches(before: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        start = 0
+        for batch in before:
+            places = np.arange(start, start + batch.num_rows)
+            start += batch.num_rows
+            for kept, added in images_of(str(files[0]), places, batch, images, unreadable):
+                taken = batch.take(pa.array(kept))
+                columns = {**dict(zip(taken.schema.names, taken.columns, strict=True)), **added}
+                yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+    rows.batches = _with_shown_path(batches(rows.batches), files[0], rows.path)
 
 
 def _mask_missing(
@@ -178,11 +218,10 @@ def _open_csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> Inp
 
     rows = _table_rows(table, table.columns, file, shown, skip=skip)
     first = next(_table_rows(table, table.columns, file, shown, skip=skip).batches, None)
-    rows.texts, rows.place = _number_texts(options), place
+    rows.decimal, rows.place = options.decimal or ".", place
     if first is not None:
         delimiter = table.headers[str(file)].delimiter
-        decimal = csv_types.decimal_of(csv_types.count(first), options, delimiter)
-        rows.texts = replace(rows.texts, decimal=decimal)
+        rows.decimal = csv_types.decimal_of(csv_types.count(first), options, delimiter)
     return rows
 
 
@@ -238,12 +277,13 @@ def _error(error: ValueError, file: Path, shown: str) -> ConfigError:
     message = str(error).replace(str(file), shown)
     if "is not a TFRecord file" in message:
         message += " Set its format with --source."
+    message = message.replace("set data.on_damage: skip", "add --on-error skip")
     if "data.csv." in message:
         message += " To set data.csv, name a pipeline's YAML with --config."
     return ConfigError(f"--data: {message}")
 
 
-_COLUMNS = "assets.extra/raw_columns.json"
+_COLUMNS, _READING = "assets.extra/raw_columns.json", "assets.extra/reading.json"
 
 
 def cell_reading(
@@ -261,7 +301,7 @@ def cell_reading(
     from components import CsvOptions
 
     columns = {each["name"]: each["dtype"] for each in _read(version, _COLUMNS).get("columns", [])}
-    trained = _trained(_read(version, "assets.extra/reading.json"), columns)
+    trained = _trained(_read(version, _READING), columns)
     if trained is None:
         options = given or CsvOptions()
         if kind != "csv":  # its texts are values
@@ -273,7 +313,7 @@ def cell_reading(
             )
         return options
     explicit = {} if given is None else {n: getattr(given, n) for n in given.model_fields_set}
-    for name in ("missing", "missing_in", "formatted", "decimal"):
+    for name in ("missing", "missing_in", "decimal"):
         before = getattr(trained, name)
         if before is not None and explicit.get(name, before) != before:
             _print(
@@ -331,8 +371,6 @@ def _is_utf8(file: str) -> bool:
 
 
 def _text(value: Any) -> str:
-    if hasattr(value, "model_dump"):
-        return _text(value.model_dump(exclude_defaults=True))
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name}: {_text(each)}" for name, each in value.items()) + "}"
     return repr(list(value)) if isinstance(value, tuple) else repr(value)

@@ -19,7 +19,14 @@ from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.json_types import JsonValue
 from pipeline.common.output_file import output_file
 from pipeline.common.sources import Source
-from pipeline.run.input_rows import InputRows, cell_reading, format_of, input_files, open_rows
+from pipeline.run.input_rows import (
+    InputRows,
+    add_images,
+    cell_reading,
+    format_of,
+    input_files,
+    open_rows,
+)
 from pipeline.run.predictor import Predictions, Predictor, find_version
 from pipeline.run.raw_rows import Wrong
 from shared_core.atomic_files import message_stream
@@ -80,11 +87,11 @@ def predict(
 
     Args:
         model: A SavedModel, or the folder of its numbered versions.
-        source: A file, `package://...`, a folder or glob of Parquet or Arrow files, or `-`. It
-            needs every raw column that the model reads, in any order.
+        source: A file, `package://...`, a folder or glob of Parquet or Arrow files, a folder of
+            images, or `-`. It needs every raw column that the model reads, in any order.
         output: CSV to write; None: show the first rows.
         kind: Format of `source`; None: derived from its name.
-        keep: Columns of the input to write; None: all.
+        keep: Columns of the input to write; None: all but encoded images.
         on_error: Whether a row that the model cannot take is an error, or is skipped and counted.
         csv_options: `data.csv` of a YAML; what it sets wins over what the model says of the cells.
 
@@ -99,6 +106,7 @@ def predict(
             raise ConfigError(f"--output={output}: is the input file; name another file.")
         options = cell_reading(version, files, source, kind, csv_options)
         rows = open_rows(files, source, kind, options, skip=on_error == "skip")
+        add_images(rows, files, kind, version, skip=on_error == "skip")
         kept = _kept(rows, keep)
         predictor = Predictor(version)
         rows.needed = predictor.kinds
@@ -122,7 +130,7 @@ def predict(
 
 def _kept(rows: InputRows, keep: Sequence[str] | None) -> list[str]:
     if keep is None:
-        return list(rows.columns)
+        return [name for name in rows.columns if name not in rows.images]
     lacking = [name for name in keep if name not in rows.columns]
     if lacking:
         raise ConfigError(
@@ -163,7 +171,7 @@ def _batches(
             ],
             wanted,
         )
-        predictions, wrong = predictor(filled, rows.texts)
+        predictions, wrong = predictor(filled, rows.decimal)
         if wrong:
             if on_error == "fail":
                 raise ConfigError(_error_message(wrong[0], rows, start))
@@ -191,9 +199,6 @@ def _error_message(wrong: Wrong, rows: InputRows, start: int) -> str:
 def _write(kept: Sequence[str], first: _Batch, rest: Iterator[_Batch], output: Path) -> int:
     from itertools import chain
 
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn
-
     names = list(first.predictions)
     twice = [name for name in kept if name in names]
     if twice:
@@ -202,16 +207,7 @@ def _write(kept: Sequence[str], first: _Batch, rest: Iterator[_Batch], output: P
             "columns to keep without it."
         )
     rows = 0
-    with (
-        output_file(output, newline="") as stream,
-        Progress(
-            SpinnerColumn(),
-            TextColumn("{task.completed:,.0f} rows predicted"),
-            console=Console(stderr=True),
-            transient=True,
-        ) as progress,
-    ):
-        task = progress.add_task("predict", total=None)
+    with output_file(output, newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow([*kept, *names])
         for batch in chain([first], rest):
@@ -223,7 +219,6 @@ def _write(kept: Sequence[str], first: _Batch, rest: Iterator[_Batch], output: P
             ]
             writer.writerows(zip(*cells, *values, strict=True))
             rows += len(batch.numbers)
-            progress.update(task, completed=rows)
     return rows
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, first_line
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.common.nearest_file import did_you_mean
 from pipeline.common.object_stores import register_file_systems
@@ -21,37 +22,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import Kind
-    from components.arrow_example_gen.csv_types import NumberTexts
 
 
-@dataclass
-class _UnseenCategories:
-    """The number of rows with an unseen category by column, and the first such value."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-    first: dict[str, str] = field(default_factory=dict)
-
-    def add(self, column: str, rows: np.ndarray, batch: pa.RecordBatch) -> None:
-        """Count the values of a column in some rows of a batch."""
-        if not len(rows):
-            return
-        self.counts[column] = self.counts.get(column, 0) + len(rows)
-        place = batch.schema.get_field_index(column)
-        if column not in self.first and place >= 0:
-            value = batch[place][int(rows[0])].as_py()
-            self.first[column] = (
-                value.decode(errors="replace") if isinstance(value, bytes) else value
-            )
+class _UnseenCategories(Counter[str]):
+    """Number of rows with an unseen category, by column."""
 
     def describe(self) -> str:
         """Return one line; "" if every category is known."""
-        if not self.counts:
-            return ""
-        found = []
-        for column, count in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])):
-            example = f", such as {self.first[column]!r}" if column in self.first else ""
-            found.append(f"{column} ({count:,} {'row' if count == 1 else 'rows'}{example})")
-        return f"Note: categories that are not in the training data: {'; '.join(found)}"
+        counts = [(name, n) for name, n in self.most_common() if n]
+        found = [f"{name} ({n:,} {'row' if n == 1 else 'rows'})" for name, n in counts]
+        note = "Note: categories that are not in the training data: "
+        return note + "; ".join(found) if found else ""
 
 
 @dataclass(frozen=True)
@@ -100,33 +81,6 @@ class _InputChecks:
         }
 
 
-def _rows_of_several_values(rows: ModelRows, takes: Callable[[ModelRows], bool]) -> list[Wrong]:
-    """Return the rows with a list that the model does not take, and the first such column of each.
-
-    Args:
-        rows: Rows that the model refuses as a whole.
-        takes: Whether the model takes some rows. It is called once for each column with such lists.
-    """
-    import pyarrow as pa
-
-    wrong: dict[int, Wrong] = {}
-    for name, lists in rows.columns.items():
-        places = np.flatnonzero(np.diff(lists.offsets.to_numpy(zero_copy_only=False)) > 1)
-        if not len(places):
-            continue
-        one = rows.select(np.arange(len(rows.rows)) == places[0])
-        others = {
-            other: each if other == name else pa.array([each[0].as_py()[:1]], each.type)
-            for other, each in one.columns.items()
-        }
-        if takes(ModelRows(one.rows, others, [])):
-            continue
-        for place in places.tolist():
-            row = int(rows.rows[place])
-            wrong.setdefault(row, Wrong(row, name, str(lists[place].as_py()), "one value"))
-    return [wrong[row] for row in sorted(wrong)]
-
-
 Predictions: TypeAlias = dict[str, np.ndarray]
 """Column of the output -> `[rows]`: numbers or texts."""
 
@@ -151,10 +105,9 @@ def find_version(place: str) -> str:
         names = [name.rstrip("/") for name in gfile.listdir(place)] if gfile.isdir(place) else []
         versions = [n for n in names if n.isdigit() and gfile.exists(f"{place}/{n}/saved_model.pb")]
     except Exception as error:  # no credentials, no such bucket, no network
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise ConfigError(
-            f"--model={place}: cannot be read ({reason}). Check the credentials of this machine, "
-            "or name a copy on it."
+            f"--model={place}: cannot be read ({first_line(error)}). Check the "
+            "credentials of this machine, or name a copy on it."
         ) from None
     if not versions:
         raise ConfigError(
@@ -180,10 +133,9 @@ class Predictor:
         try:
             self._loaded: Any = tf.saved_model.load(str(version))
         except Exception as error:  # from protobuf, TensorFlow or the file system
-            reason = str(error).strip().splitlines() or [""]
             raise ConfigError(
                 f"--model={version}: damaged or incomplete ({type(error).__name__}: "
-                f"{reason[0][:200]}). Push it again, or name another version."
+                f"{first_line(error)}). Push it again, or name another version."
             ) from None
         signatures = self._loaded.signatures
         listed = version / "assets.extra" / "raw_columns.json"
@@ -201,9 +153,7 @@ class Predictor:
             json.loads(named.read_text(encoding="utf-8")) if named.is_file() else {}
         )
 
-    def __call__(
-        self, batch: pa.RecordBatch, texts: NumberTexts
-    ) -> tuple[Predictions, list[Wrong]]:
+    def __call__(self, batch: pa.RecordBatch, decimal: str) -> tuple[Predictions, list[Wrong]]:
         """Return predictions of the rows that the model can take, and errors for the others.
 
         The batch has every column of `kinds`, as texts or values. Predictions are column ->
@@ -211,26 +161,14 @@ class Predictor:
         """
         import tensorflow as tf
 
-        rows = model_rows(batch, self.kinds, texts)
+        rows = model_rows(batch, self.kinds, decimal)
         try:
             return self._of_rows(batch, rows)
-        except tf.errors.InvalidArgumentError:
-            several = _rows_of_several_values(rows, self._takes)
-            if not several:
-                raise
-            kept = ~np.isin(rows.rows, [each.row for each in several])
-            found, wrong = self._of_rows(batch, rows.select(kept))
-            return found, sorted([*wrong, *several])
-
-    def _takes(self, rows: ModelRows) -> bool:
-        """Return whether the model accepts these rows."""
-        import tensorflow as tf
-
-        try:
-            self.outputs(rows.examples())
-        except tf.errors.InvalidArgumentError:
-            return False
-        return True
+        except tf.errors.InvalidArgumentError as error:
+            raise ConfigError(
+                f"--data: the model does not take these rows ({first_line(error)}). "
+                "A column may hold several values in a row where the model takes one."
+            ) from None
 
     def _of_rows(self, batch: pa.RecordBatch, rows: ModelRows) -> tuple[Predictions, list[Wrong]]:
         if not len(rows.rows):
@@ -243,7 +181,7 @@ class Predictor:
             keep = ~np.isin(rows.rows, [each.row for each in unread])
             wrong = sorted([*wrong, *unread])
             for column, is_unseen in self._checks.unseen(transformed).items():
-                self.unseen.add(column, rows.rows[is_unseen & keep], batch)
+                self.unseen[column] += int(np.count_nonzero(is_unseen & keep))
         if not keep.any():
             return {}, wrong
         known = list(compress(examples, keep))

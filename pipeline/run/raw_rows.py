@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import Kind
-    from components.arrow_example_gen.csv_types import NumberTexts
 
 _EXPECTED = {"int": "a whole number", "float": "a number", "string": "a text"}
 
@@ -40,14 +39,6 @@ class ModelRows:
     columns: Mapping[str, pa.ListArray]
     wrong: list[Wrong]
 
-    def select(self, kept: np.ndarray) -> ModelRows:
-        """Return the rows that a mask selects, bool `[rows]`."""
-        import pyarrow as pa
-
-        mask = pa.array(kept)
-        columns = {name: lists.filter(mask) for name, lists in self.columns.items()}
-        return ModelRows(self.rows[kept], columns, self.wrong)
-
     def examples(self) -> list[bytes]:
         """Return the rows as serialized tf.Examples."""
         import pyarrow as pa
@@ -57,8 +48,11 @@ class ModelRows:
         return example_coder.RecordBatchToExamplesEncoder().encode(batch)
 
 
-def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], texts: NumberTexts) -> ModelRows:
-    """Convert a batch with every column of `kinds`, as texts or values, to the model's types."""
+def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], decimal: str) -> ModelRows:
+    """Convert a batch with every column of `kinds`, as texts or values, to the model's types.
+
+    `decimal` is the mark in numbers of texts.
+    """
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import as_lists
@@ -66,7 +60,7 @@ def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], texts: NumberTe
     columns, wrong = {}, {}
     for name, kind in kinds.items():
         found = batch[batch.schema.get_field_index(name)]
-        columns[name], faulty = _convert_column(name, found, kind, texts)
+        columns[name], faulty = _convert_column(found, kind, decimal)
         for row in faulty:
             value = str(found[row].as_py())
             wrong.setdefault(row, Wrong(row, name, value, _EXPECTED[kind]))
@@ -76,18 +70,16 @@ def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], texts: NumberTe
     return ModelRows(rows, lists, [wrong[row] for row in sorted(wrong)])
 
 
-def _convert_column(
-    name: str, column: pa.Array, kind: Kind, texts: NumberTexts
-) -> tuple[pa.Array, list[int]]:
+def _convert_column(column: pa.Array, kind: Kind, decimal: str) -> tuple[pa.Array, list[int]]:
     """Return a column converted for the model, and the rows whose value it cannot take."""
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import flat_values, holes, is_list
-    from components.arrow_example_gen.csv_types import bools_as_digits
+    from components.arrow_example_gen.csv_types import bools_as_digits, read_numbers
 
     if is_list(column.type):
         offsets, values = flat_values(column)
-        found, places = _convert_column(name, values, kind, texts)
+        found, places = _convert_column(values, kind, decimal)
         faulty = np.searchsorted(offsets, places, side="right") - 1
         if kind == "int":
             faulty = np.concatenate([faulty, holes(column)])
@@ -95,7 +87,7 @@ def _convert_column(
         return lists, np.unique(faulty).tolist()
     column = _plain_type(column, kind)
     if pa.types.is_string(column.type) and kind != "string":
-        return texts.numbers(name, bools_as_digits(column), kind)
+        return read_numbers(bools_as_digits(column), kind, decimal)
     return _convert_values(column, kind)
 
 

@@ -13,12 +13,11 @@ from typing import NamedTuple
 from rich.console import Console
 
 from components.arrow_example_gen.spans import has_placeholders
-from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
 from pipeline.common.program import program, shell_argument
 from pipeline.common.sources import COLUMNAR
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
-from pipeline.data.data_sources import files, source_of
+from pipeline.data.data_sources import files
 from pipeline.graph.node_names import NodeName
 from pipeline.report.progress import RunState
 from pipeline.report.records import latest_run_id, run_by_id
@@ -115,20 +114,16 @@ def _predict_command(config: PipelineConfig, model: Path) -> str:
     """Return the command that predicts with a pushed model, if possible on its evaluated rows."""
     path = _data_path(config)
     parts = [program(), "predict", "--model", _path(model), "--data", _path(path)]
-    try:
-        known = source_of(path) == config.data.source
-    except ConfigError:
-        known = False
-    if not known:
-        parts += ["--source", config.data.source]
-    return " ".join(parts)
+    return " ".join([*parts, "--source", config.data.source])
 
 
 def _data_path(config: PipelineConfig) -> str:
     """Return a data path for `predict`: one file, or one Parquet or Arrow table."""
     field = "eval_path" if config.data.eval_path else "path"
     path = config.data.eval_path or config.data.path
-    if is_remote(path) or (config.data.source in COLUMNAR and not has_placeholders(path)):
+    if is_remote(path) or (
+        config.data.source in (*COLUMNAR, "images") and not has_placeholders(path)
+    ):
         return path
     found = files(path, f"data.{field}", source=config.data.source, spans=config.data.spans)
     if path.startswith(PACKAGE_SCHEME) and len(found) == 1:

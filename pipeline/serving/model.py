@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from pipeline.common.errors import ConfigError, missing_columns
+from pipeline.common.errors import ConfigError, first_line, missing_columns
 from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.run.input_rows import cell_reading, format_of, input_files, open_rows
 from pipeline.run.predictor import KINDS
@@ -76,7 +76,7 @@ def read_model(version: str) -> ExportedModel:
         listed = json.loads(_read(f"{version}/{_COLUMNS}"))["columns"]
     except Exception as error:
         raise ConfigError(
-            f"--model={version}: {_COLUMNS} cannot be read ({_first_line(error)}); use a model "
+            f"--model={version}: {_COLUMNS} cannot be read ({first_line(error)}); use a model "
             "that this pipeline pushed."
         ) from None
     columns = []
@@ -101,11 +101,6 @@ def _read(path: str) -> bytes:
 
     with gfile.GFile(path, "rb") as stream:
         return stream.read()
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:200]
 
 
 def request_body(
@@ -140,7 +135,7 @@ def request_body(
             batch[name] if name in batch.schema.names else pa.nulls(batch.num_rows)
             for name in names
         ]
-        rows = model_rows(pa.RecordBatch.from_arrays(columns, names), kinds, found.texts)
+        rows = model_rows(pa.RecordBatch.from_arrays(columns, names), kinds, found.decimal)
     if rows.wrong:
         wrong = rows.wrong[0]
         location = found.location(wrong.column, wrong.value, wrong.row)

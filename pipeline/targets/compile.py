@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_types import JsonObject
@@ -17,26 +17,26 @@ from pipeline.targets.refusals import node_refusals, refusals
 from shared_core.atomic_files import atomic_write
 
 Target = Literal["kubeflow", "vertex"]
-# A pod may end at any moment; Kubeflow waits for no checkpoint (docs/cluster-workers.md).
+# A pod may end at any moment, and Kubeflow does not wait for a checkpoint
+# (docs/cluster-workers.md).
 _MINUTES_BETWEEN_CHECKPOINTS = 5.0
 # Machines of several workers do not start together: each pulls the image first.
 _START_SECONDS = 900.0
 
 
-def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = None) -> str:
+def compile_pipeline(config: PipelineConfig, target: Target) -> str:
     """Return the text of the compiled file; runs offline, and imports no package of a cloud.
 
     Args:
         config: The checked configuration.
         target: The target platform.
-        runner: TFX's compiler, from `spec.dag_runner`; None: a new one.
 
     Raises:
         ConfigError: Each thing that the target cannot do, with its field and its fix.
     """
     profile = profile_of(config, target)
     there = _at_target(config, profile)
-    if errors := refusals(config, there, profile):
+    if errors := refusals(there, profile):
         raise ConfigError(without_credentials("\n".join(errors)))
     arguments = {}
     if isinstance(profile, KubeflowConfig):
@@ -46,8 +46,8 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
     if errors := node_refusals(there, profile, graph):
         raise ConfigError(without_credentials("\n".join(errors)))
     if isinstance(profile, KubeflowConfig):
-        return kubeflow.compiled(graph, profile, there, runner=runner)
-    return vertex.compiled(graph, profile, there, runner=runner)
+        return kubeflow.compiled(graph, profile, there)
+    return vertex.compiled(graph, profile, there)
 
 
 def compile_file(config: PipelineConfig, target: Target, output: Path | None) -> Path:

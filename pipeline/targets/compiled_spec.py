@@ -12,7 +12,7 @@ from typing import Literal
 
 import yaml
 
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, first_line
 from pipeline.common.json_types import JsonObject
 from pipeline.common.nearest_file import did_you_mean
 from pipeline.targets.long_values import change_texts
@@ -37,7 +37,7 @@ class CompiledSpec:
             documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ConfigError(
-                f"--spec {path}: cannot read it ({str(error).splitlines()[0]}). "
+                f"--spec {path}: cannot read it ({first_line(error)}). "
                 + ("" if path.exists() else did_you_mean(path))
                 + "Name a file that `python -m pipeline compile` wrote."
             ) from None

@@ -21,7 +21,6 @@ from pipeline.config.cluster import (
     OBJECT_NAME,
     KubeflowConfig,
     TargetConfig,
-    VertexConfig,
 )
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 
@@ -40,7 +39,6 @@ _FORMS = {
         "use lower-case names and a tag, as in registry.example/team/name:1.0, or a digest of 64 "
         "digits, as in name@sha256:...; with no tag another run may get another image",
     ),
-    # Kubernetes
     "Kubernetes ServiceAccount": (OBJECT_NAME, f"{_OBJECT_NAME_FIX}, and leave out what follows @"),
     "Kubernetes label": (
         re.compile(f"{LABEL_KEY.pattern}={LABEL_VALUE.pattern}"),
@@ -58,27 +56,6 @@ _FORMS = {
     "Kubernetes resource": (
         re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?"),
         "use the name of its device plugin, such as nvidia.com/gpu",
-    ),
-    # Google Cloud
-    "Google Cloud label": (
-        re.compile(r"[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}"),
-        "use lower-case letters, digits, - and _, 63 at most, and begin the name with a letter",
-    ),
-    "service_account": (
-        re.compile(r"[a-z0-9][-a-z0-9]*@[-a-z0-9.]*\bgserviceaccount\.com"),
-        "give the account's e-mail, such as name@my-project.iam.gserviceaccount.com",
-    ),
-    "region": (
-        re.compile(r"([a-z]+-)+[a-z]+\d+"),
-        "give a region, not a zone, such as europe-west4",
-    ),
-    "project": (
-        re.compile(r"([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]|\d+"),
-        "give the project's ID (6 to 30 lower-case letters, digits and hyphens) or its number",
-    ),
-    "machine_type": (
-        re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+"),
-        "give a machine type of Google Cloud, such as n1-standard-8",
     ),
 }
 # With dots, Google's names may have 222 characters, 63 per part.
@@ -118,15 +95,10 @@ def field_refusals(profile: TargetConfig) -> list[str]:
 def _named_values(profile: TargetConfig) -> Iterator[tuple[str, str, str]]:
     """Yield what a value is, its field for a message, and the value."""
     yield "image reference", f"image={profile.image}", profile.image
-    if isinstance(profile, VertexConfig):
-        for name in ("service_account", "region", "project", "machine_type"):
-            if (value := getattr(profile, name)) is not None:
-                yield name, f"{name}={value}", value
-    label = "Google Cloud label" if isinstance(profile, VertexConfig) else "Kubernetes label"
-    for key, value in profile.labels.items():
-        yield label, f"labels.{key}={value}", f"{key}={value}"
     if not isinstance(profile, KubeflowConfig):
         return
+    for key, value in profile.labels.items():
+        yield "Kubernetes label", f"labels.{key}={value}", f"{key}={value}"
     if (account := profile.service_account) is not None:
         yield "Kubernetes ServiceAccount", f"service_account={account}", account
     for name, node in profile.resources.items():

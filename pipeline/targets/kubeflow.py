@@ -30,14 +30,12 @@ _NAMES = {
 }
 
 
-def compiled(
-    pipeline: Any, target: KubeflowConfig, config: PipelineConfig, *, runner: Any = None
-) -> str:
+def compiled(pipeline: Any, target: KubeflowConfig, config: PipelineConfig) -> str:
     """Return the YAML of a pipeline of `create_pipeline`; equal configurations give equal bytes.
 
     A ConfigError: it is too large to start, or has a resolver.
     """
-    spec = job_of(pipeline, target, runner)["pipelineSpec"]
+    spec = job_of(pipeline, target)["pipelineSpec"]
     declare_parameters(spec, config, target)
     spec["defaultPipelineRoot"] = target.pipeline_root
     rename_outputs(spec)

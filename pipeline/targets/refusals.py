@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import DEFAULT_NODE, KubeflowConfig, TargetConfig, VertexConfig
-from pipeline.config.config import PipelineConfig, is_remote
-from pipeline.data.data_sources import files
+from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
 from pipeline.targets.field_checks import credential_refusals, field_refusals, place_refusals
 from pipeline.targets.vertex import is_custom_job
@@ -26,12 +23,6 @@ _OWN_HOST = re.compile(
     r"((.*\.)?localhost|127\..*|0\.0\.0\.0|\[?::1?\]?|\[?::ffff:127\..*)\.?", re.IGNORECASE
 )
 _BUILD_FILES = ("pyproject.toml", "setup.py")
-_GIB = 2**30
-# Peak memory: imports, plus what Beam's runner stores per byte of a CSV to shuffle it.
-_GIB_OF_A_PROCESS = 1.0
-_GIB_PER_GIB = 8.0
-# Assumed memory of a container without a request: the memory of a common node.
-_GIB_OF_A_POD = 16.0
 _ACCELERATORS = {
     "NVIDIA_TESLA_T4": "n1-standard-8",
     "NVIDIA_L4": "g2-standard-8",
@@ -51,11 +42,8 @@ _Rows = Iterator[tuple[Any, str]]
 """Whether a rule is broken, and the sentence on it."""
 
 
-def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfig) -> list[str]:
-    """Return what the target cannot do, one sentence each.
-
-    `config` is of this machine, where the size of the data is known; `there` of the target.
-    """
+def refusals(there: PipelineConfig, profile: TargetConfig) -> list[str]:
+    """Return what the target cannot do with its configuration, one sentence each."""
     rows = [*_general(there, profile), *_job_server(there, profile)]
     if isinstance(profile, KubeflowConfig):
         rows += _kubeflow(there, profile)
@@ -67,7 +55,6 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
         *place_refusals(there, profile),
         *_functions(there),
         *(words for is_broken, words in rows if is_broken),
-        *_data_in_memory(config, there, profile),
     ]
     shown = [each for each in found if not any(value in each for value in secrets)]
     return list(dict.fromkeys([*secrets.values(), *shown]))
@@ -191,33 +178,6 @@ def _functions(there: PipelineConfig) -> Iterator[str]:
                 f"installed alone. Put a pyproject.toml into {place.parent} ([project], name = "
                 f'"{module}", version = "1.0") and build the image with --with {place.parent}.'
             )
-
-
-def _data_in_memory(
-    config: PipelineConfig, there: PipelineConfig, profile: TargetConfig
-) -> Iterator[str]:
-    """Yield an error if Beam's runner, which stores all shuffled rows, needs too much memory."""
-    data = config.data
-    if is_remote(data.path):
-        return
-    try:
-        paths = files(data.path, "data.path", source=data.source, spans=data.spans)
-    except ConfigError:
-        return  # `run` reports it
-    gib = sum(path.stat().st_size for path in paths) / _GIB
-    needed = _GIB_OF_A_PROCESS + _GIB_PER_GIB * gib
-    memory = profile.of_node(NodeName.EXAMPLE_GEN).memory_gib
-    is_local = there.beam.engine in ("in_memory", "multi_processing")
-    if is_local and needed > (memory or _GIB_OF_A_POD):
-        has = f"gets {memory:g}" if memory else f"is assumed to get {_GIB_OF_A_POD:g}"
-        node = NodeName.EXAMPLE_GEN
-        yield (
-            f"beam.engine={there.beam.engine}: data.path={data.path} has {gib:.1f} GiB on this "
-            f"machine, which Beam's own runner keeps in the memory of one container, about "
-            f"{needed:.0f} GiB, and {node} {has}: give "
-            f"{profile.section}.resources.{node}.memory_gib={math.ceil(needed)}, or an engine "
-            f"with more machines as {profile.section}.beam (docs/beam-engines.md)."
-        )
 
 
 def node_refusals(there: PipelineConfig, profile: TargetConfig, graph: Any) -> list[str]:

@@ -11,7 +11,6 @@ from pipeline.targets.executor_input import OUTPUTS_SPEC, output_names
 from pipeline.targets.long_values import compress_properties
 
 if TYPE_CHECKING:
-    from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner
     from tfx.orchestration.pipeline import Pipeline
 
 ENTRY_POINT = ("python", "-m", "pipeline.targets.entry_point")
@@ -19,23 +18,7 @@ _TASK_SUFFIX = "_task"
 _GIB_IN_GB = 1.073741824
 
 
-def dag_runner(target: TargetConfig, *, output_filename: str | None = None) -> KubeflowV2DagRunner:
-    """Return TFX's compiler for a target; only TFX's `tfx` command uses `output_filename`."""
-    from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as tfx_runner
-
-    return tfx_runner.KubeflowV2DagRunner(
-        config=tfx_runner.KubeflowV2DagRunnerConfig(
-            default_image=target.image,
-            default_commands=list(ENTRY_POINT),
-            use_pipeline_spec_2_1=True,
-        ),
-        output_filename=output_filename,
-    )
-
-
-def job_of(
-    pipeline: Pipeline, target: TargetConfig, runner: KubeflowV2DagRunner | None = None
-) -> JsonObject:
+def job_of(pipeline: Pipeline, target: TargetConfig) -> JsonObject:
     """Return a PipelineJob as JSON values, schema 2.1.0; runs offline and writes no file.
 
     Differences from TFX: every container runs our entry point and knows the types of its outputs;
@@ -43,7 +26,14 @@ def job_of(
     producer of a dynamic execution property is an existing task (TFX writes `<id>_task`); long
     execution properties are compressed.
     """
-    job = (runner or dag_runner(target)).run(pipeline, write_out=False)
+    from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as tfx_runner
+
+    runner_config = tfx_runner.KubeflowV2DagRunnerConfig(
+        default_image=target.image,
+        default_commands=list(ENTRY_POINT),
+        use_pipeline_spec_2_1=True,
+    )
+    job = tfx_runner.KubeflowV2DagRunner(config=runner_config).run(pipeline, write_out=False)
     spec = job["pipelineSpec"]
     for name, container in containers(spec).items():
         outputs = json.dumps(spec["components"][name].get("outputDefinitions", {}), sort_keys=True)

@@ -161,7 +161,7 @@ def _wait_for(run: SubmittedRun, names: Iterable[str], console: Console, *, poll
     """Show the nodes of a run until it ends, as of a local run; return its final state."""
     state = RunState.of(names)
     failures = 0
-    with views.view(state, console, plain=False):
+    with views.ProgressLines(state, console):
         while True:
             try:
                 now = run.now()

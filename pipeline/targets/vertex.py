@@ -21,14 +21,12 @@ def is_custom_job(training: TrainerConfig, target: VertexConfig) -> bool:
     return (training.workers or 1) > 1 or target.spot
 
 
-def compiled(
-    pipeline: Any, target: VertexConfig, config: PipelineConfig, *, runner: Any = None
-) -> str:
+def compiled(pipeline: Any, target: VertexConfig, config: PipelineConfig) -> str:
     """Return the JSON of a pipeline of `create_pipeline`; equal configurations give equal bytes.
 
     A ConfigError: it is too large to start.
     """
-    job = job_of(pipeline, target, runner)
+    job = job_of(pipeline, target)
     spec = job["pipelineSpec"]
     declare_parameters(spec, config, target)
     spec["defaultPipelineRoot"] = target.pipeline_root

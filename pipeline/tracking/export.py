@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, first_line
 from pipeline.common.json_types import JsonObject
 from pipeline.common.secret_checks import looks_secret
 from pipeline.config.config import PipelineConfig
@@ -165,4 +165,4 @@ def _cause(error: BaseException) -> str:
             return below.strerror
         if isinstance(below, TimeoutError):
             return "no answer in time"
-    return (str(first).strip() or type(first).__name__).splitlines()[0][:300]
+    return first_line(first)

@@ -1,16 +1,18 @@
-"""TFX's own taxi template and penguin example with our run_fn: nothing else of theirs changes.
+"""TFX's own taxi template, penguin and imdb examples with our run_fn.
 
 Their preprocessing knows nothing of this project: no packed features, no layout. Each runs in a
 separate process by its own script, with `TF_USE_LEGACY_KERAS` unset as its users have it. What
 had to be chosen beside `run_fn` and `custom_config`: the template's nodes are switched on as its
 comments say, Beam's runner is named (DirectRunner would try to download Prism first), so is an
 image (without one TFX packs itself again for each node), and penguin's Tuner and Evaluator have our
-`tuner_fn` and `components.column_evaluation`.
+`tuner_fn` and `components.column_evaluation`. Of imdb's module, which has the model, ten lines
+change.
 """
 
 from __future__ import annotations
 
 import csv
+import difflib
 import json
 import os
 import re
@@ -69,6 +71,28 @@ SCRIPT = {
     # Its own --runner flag parses Beam's arguments too.
     r"\['DirectRunner', 'FlinkRunner',": "['FnApiRunner', 'DirectRunner', 'FlinkRunner',",
     r"_beam_pipeline_args_by_runner\[flags\.FLAGS\.runner\]": BEAM,
+}
+IMDB = yaml.safe_load("""
+trainer:
+  {model_fn: imdb_utils_native_keras.model_fn, loss: imdb_utils_native_keras.loss, label: label_xf,
+   global_batch_size: 64, micro_batch_size: 16, epochs: 1}
+""")
+# Of its module: Keras 3, the model and the loss by name, and our run_fn in place of its own.
+IMDB_MODULE = {
+    r"from tensorflow import keras": "import keras",
+    r"$(?![\s\S])": """
+from trainer_module import run_fn
+
+loss = keras.losses.BinaryCrossentropy(from_logits=True)
+
+
+def model_fn(context):
+  return _build_keras_model()
+""",
+}
+IMDB_PIPELINE = {
+    r"trainer = Trainer\(": f"trainer = Trainer(custom_config={IMDB},",
+    r"beam_pipeline_args=_beam_pipeline_args": f"beam_pipeline_args={BEAM}",
 }
 
 
@@ -166,6 +190,23 @@ def penguin_example(tmp_path_factory: pytest.TempPathFactory) -> Reused:
     return Reused(artifacts, folder / "serving_model" / "penguin_local_keras")
 
 
+@pytest.fixture(scope="module")
+def imdb_example(tmp_path_factory: pytest.TempPathFactory) -> Reused:
+    """The module's 100 reviews are in the wheel."""
+    home = tmp_path_factory.mktemp("imdb_home")
+    folder = home / "imdb"
+    shutil.copytree(TFX / "examples" / "imdb", folder)
+    module = folder / "imdb_utils_native_keras.py"
+    edit(module, IMDB_MODULE)
+    theirs = (TFX / "examples" / "imdb" / module.name).read_text().splitlines()
+    changes = list(difflib.ndiff(theirs, module.read_text().splitlines()))
+    assert sum(line.startswith(("+ ", "- ")) for line in changes) <= 15
+    edit(folder / "imdb_pipeline_native_keras.py", IMDB_PIPELINE)
+    run(folder / "imdb_pipeline_native_keras.py", HOME=str(home))
+    artifacts = home / "tfx" / "pipelines" / "imdb_native_keras"
+    return Reused(artifacts, folder / "serving_model" / "imdb_native_keras")
+
+
 def write_penguins(folder: Path) -> None:
     """The example's CSV files, which TFX's wheel has as TFRecords: all 334 rows."""
     files = (TFX / "components" / "testdata" / "penguin" / "data").glob("Split-*/*.gz")
@@ -237,6 +278,15 @@ def test_penguins_trainer_takes_what_its_tuner_found(penguin_example):
         if value.tag == "learning_rate"
     }
     assert rates == {np.float32(0.02)}
+
+
+def test_the_imdb_example_trains_its_own_model(imdb_example):
+    """One epoch of 100 reviews teaches little: the model is pushed, and it depends on the text."""
+    assert imdb_example.blessed()
+    rows, _ = imdb_example.held_out("label")
+    predicted = imdb_example.predict(rows)
+    assert predicted.shape == (len(rows), 1)
+    assert np.ptp(predicted) > 0
 
 
 def test_penguins_bulk_inferrer_reads_the_model_in_a_session(penguin_example):

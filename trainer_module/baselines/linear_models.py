@@ -52,11 +52,15 @@ class Columns:
         id_widths: (number of ids, number of columns) of each id feature value.
         terms: Number of columns of the terms of texts.
         nonzeros: Largest number of ids and terms of a row, which have a column each.
+        images: Features that have no columns.
     """
 
     def __init__(self, context: ModelContext, inputs: Sequence[str]) -> None:
         """Assign columns to the features that the model uses."""
         spec = {name: context.feature_spec[name] for name in inputs}
+        self.images = [name for name, feature in spec.items() if feature.dtype == "uint8"]
+        # No pictures, and no sequences of token ids.
+        spec = {n: f for n, f in spec.items() if n not in self.images and None not in f.shape}
         self._bags = [
             bag
             for bag in text_bags(context.layout)
@@ -174,8 +178,10 @@ def _row_numbers(columns: Columns) -> int:
 def why_no_linear(columns: Columns, rows: int, context: ModelContext) -> str:
     """Return the reason why there is no linear model; empty if there is one."""
     outputs = _outputs(context)
+    if columns.images:
+        return f"linear: the model takes pictures ({', '.join(columns.images)})"
     if columns.width == 0:
-        return "linear: no feature is a number or an id"
+        return "linear: no feature is a number or an id (it takes no sequence of token ids)"
     most = _MAX_WEIGHTS * max(1, _MIN_ROWS / rows)
     if columns.width > 2 * _MAX_COLUMNS or columns.width * outputs > most:
         return f"linear: {columns.width:,} columns and {outputs} output(s) take too long"

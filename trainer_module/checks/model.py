@@ -63,13 +63,6 @@ def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
             "quantisation: such values cannot be summed over micro-batches. Train in "
             "mixed_bfloat16 and quantise afterwards."
         )
-    for layer in model._flatten_layers(include_self=False):
-        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
-            raise ValueError(
-                f"layer {layer.path!r} is a BatchNormalization in training mode, whose statistics "
-                "would be those of one micro-batch on one replica: use LayerNormalization or "
-                "GroupNormalization, or freeze it with layer.trainable = False."
-            )
     if not strategy.extended.variable_created_in_scope(model.trainable_variables[0].value):
         raise ValueError(
             f"model {model.name!r} was not created under this strategy: build it inside `with "
@@ -160,7 +153,7 @@ def reject_assignments(graph: tf.Graph) -> None:
 _UPDATES = (
     "the model updates {names} while it is called with training=True: state that depends on a "
     "micro-batch would make the result depend on its size. Use LayerNormalization or "
-    "GroupNormalization instead of BatchNormalization, or freeze its statistics with "
+    "GroupNormalization instead of BatchNormalization, or batch_norm of TrainStep, or freeze it by "
     "layer.trainable = False; remove metrics and stateful=True from layers; and create a "
     "keras.random.SeedGenerator in each random layer."
 )
@@ -170,12 +163,12 @@ def reject_updates(
     model: keras.Model,
     scope: keras.StatelessScope,
     mapping: VariableValues,
-    seeds: Sequence[Variable],
+    allowed: Sequence[Variable],
 ) -> None:
-    """Raise ValueError if a call of the model updated a Keras variable."""
+    """Raise ValueError if a call of the model updated a Keras variable that is not allowed."""
     before = {id(variable): value for variable, value in mapping}
     updated = {k for k, v in scope.state_mapping.items() if v is not before.get(k)}
-    updated -= {id(seed) for seed in seeds}
+    updated -= {id(variable) for variable in allowed}
     if updated:
         known = {id(v): v.path for v in model.variables}
         for layer in model._flatten_layers():

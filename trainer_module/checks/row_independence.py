@@ -107,7 +107,7 @@ class _Probe:
         self.count = len(self._rows[0])
         self._variables = [v for v in model.variables if "float" in v.dtype]
         values = [tf.cast(v.value, dtype) for v in self._variables]
-        self._values = list(map(_changed, self._variables, values, range(len(values))))
+        self._values = list(map(changed_value, self._variables, values, range(len(values))))
         self.trace()
         (self.whole,) = self.run([0, self.count])
         if not np.isfinite(self.whole[1]).all():
@@ -258,7 +258,7 @@ def _differing_layer(
     return None
 
 
-def _changed(variable: Variable, value: tf.Tensor, seed: int) -> tf.Tensor:
+def changed_value(variable: Variable, value: tf.Tensor, seed: int) -> tf.Tensor:
     """Return a trainable value plus noise of a tenth of its root mean square (0.02 if 0)."""
     noise = tf.random.stateless_normal(value.shape, [seed, 0], dtype=value.dtype)
     size = 0.1 * tf.sqrt(tf.reduce_mean(value**2))

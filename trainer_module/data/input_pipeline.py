@@ -10,11 +10,20 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from shared_core.feature_layout import ImageFeature
+from shared_core.images import read_images
+from trainer_module.common.sequences import level_of, trimmed
 from trainer_module.common.tensors import Json, Tensors
 from trainer_module.data.in_memory import ScheduledBatches, SizedBatches
 from trainer_module.data.label_scale import LabelMoments, LabelScale, label_numbers
 from trainer_module.data.parquet_rows import SUFFIX, ParquetRows, is_parquet
-from trainer_module.data.row_source import TFRecordRows, block_rows, row_bytes
+from trainer_module.data.row_source import (
+    Feature,
+    PaddedFeature,
+    TFRecordRows,
+    block_rows,
+    row_bytes,
+)
 from trainer_module.devices.replicas import Replicas, Share
 from trainer_module.options.batch_sizes import BatchSizes
 
@@ -22,6 +31,7 @@ _RowSource: TypeAlias = TFRecordRows | ParquetRows
 
 # Most bytes of a shuffle buffer that is shuffled in blocks, in up to four copies.
 _MOST_BYTES = 128 << 20
+_MOST_PIXELS = 64 << 20  # bytes of a shuffle buffer of rows with pictures
 _SCAN_ROWS = 8192
 _BATCHES_AHEAD = 2
 _MOST_CLASSES = 10_000
@@ -37,8 +47,7 @@ class Examples:
     # Paths, in a fixed order: Parquet files, which end with `.parquet`, or TFRecords of
     # tf.Examples, where `.gz` files are compressed
     files: tuple[str, ...]
-    # Feature to tf.io.FixedLenFeature, for the features to read
-    feature_spec: dict[str, tf.io.FixedLenFeature]
+    feature_spec: dict[str, Feature]  # the features to read
     label: str  # feature that becomes the labels `[rows, ...]`
     weight: str | None = None  # feature that becomes the weights `[rows]`, or None
     label_scale: LabelScale | None = None  # scale applied to labels; None: no scaling
@@ -47,6 +56,14 @@ class Examples:
     # batch that is the same for any number of workers. All rows are read and ordered, and only
     # those of the share are parsed. None: whole batches
     replicas: Replicas | None = None
+    images: tuple[ImageFeature, ...] = ()  # features that are stored as bytes
+    # Whether a batch's sequences (`PaddedFeature`) are cut to the length that holds its rows
+    trims: bool = False
+
+    @property
+    def token_features(self) -> list[str]:
+        """The features that are sequences, padded with 0."""
+        return [n for n, each in self.feature_spec.items() if isinstance(each, PaddedFeature)]
 
     def narrowed(self, inputs: Collection[str]) -> Examples:
         """Return the examples with only these features, label and weight."""
@@ -151,7 +168,10 @@ class Examples:
         self, source: _RowSource, order: tf.Tensor, seed: tf.Tensor, buffer_rows: int
     ) -> tf.data.Dataset:
         """Return rows in random order, ready for `_global_batches`, in blocks of any size."""
-        most_bytes = buffer_rows * row_bytes(self.feature_spec)
+        bytes_per_row = row_bytes(self.feature_spec)
+        if any(image.name in self.feature_spec for image in self.images):
+            buffer_rows = max(1, min(buffer_rows, _MOST_PIXELS // bytes_per_row))
+        most_bytes = buffer_rows * bytes_per_row
         if buffer_rows >= source.block_shuffle_rows and most_bytes <= _MOST_BYTES:
             buffer_rows = max(buffer_rows, block_rows(self.feature_spec))
             held = buffer_rows // 2
@@ -178,6 +198,8 @@ class Examples:
         batches = blocks.rebatch(sizes)
         if self.replicas is not None:
             batches = batches.map(self._share, num_parallel_calls=os.cpu_count() or 1)
+        if self.trims and self.token_features:
+            batches = batches.map(self._trim)
         return batches.prefetch(_BATCHES_AHEAD)
 
     def _share(self, rows: Tensors) -> Share:
@@ -187,6 +209,13 @@ class Examples:
         own = tf.nest.map_structure(lambda tensor: tensor[begin:end], rows)
         return Share(self._parse(own), number)
 
+    def _trim(self, *element: Tensors) -> Share | tuple[Tensors, ...]:
+        share = element[0] if isinstance(element[0], Share) else None
+        features, *rest = element if share is None else share.batch
+        names = self.token_features
+        batch = (trimmed(features, names, level_of(features, names)), *rest)
+        return batch if share is None else share._replace(batch=batch)
+
     def _parsed(self, blocks: tf.data.Dataset) -> tf.data.Dataset:
         """Parse one block per call: a call per row would take several times as long."""
         parse = tf.autograph.experimental.do_not_convert(self._parse)
@@ -195,19 +224,24 @@ class Examples:
     @property
     def _source(self) -> _RowSource:
         """The reader of the files' format."""
+        stored = dict(self.feature_spec)
+        for image in self.images:
+            if image.name in stored:
+                stored[image.name] = tf.io.FixedLenFeature([], tf.string)
+        most_rows = block_rows(self.feature_spec)
         parquet = [file for file in self.files if file.endswith(SUFFIX)]
         if not parquet:
-            return TFRecordRows(self.files, self.feature_spec)
+            return TFRecordRows(self.files, stored, most_rows)
         if len(parquet) < len(self.files):
             other = next(file for file in self.files if not file.endswith(SUFFIX))
             raise ValueError(
                 f"{parquet[0]} is a Parquet file and {other} is not: write all files of the "
                 "examples in one format."
             )
-        return ParquetRows(self.files, self.feature_spec)
+        return ParquetRows(self.files, stored, most_rows)
 
     def _parse(self, rows: Tensors) -> tuple[Tensors, ...]:
-        features = self._source.parse(rows)
+        features = read_images(self._source.parse(rows), self.images)
         label = features.pop(self.label)
         if label.shape.rank == 1:
             label = label[:, tf.newaxis]  # like the model's outputs

@@ -1,7 +1,8 @@
 """Read Parquet files as blocks of features, without a Python object per row.
 
 A column holds one feature. It is a number or bytes per row, or a list of as many values as the
-feature has in a row. `pyarrow` is needed only here, and comes with TFX.
+feature has in a row, at most as many for a `PaddedFeature`. `pyarrow` is needed only here, and
+comes with TFX.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.data.row_source import block_rows
+from trainer_module.data.row_source import BLOCK_ROWS, Feature, PaddedFeature, block_rows
 
 SUFFIX = ".parquet"
 _MAGIC = b"PAR1"
@@ -69,6 +70,7 @@ class _Column(NamedTuple):
     name: str
     dtype: str
     shape: tuple[int, ...]
+    is_padded: bool
 
     @property
     def values(self) -> int:
@@ -81,8 +83,8 @@ class ParquetRows:
     """Parquet files, as `TFRecordRows`; a part is a row group, a block is a dict of features."""
 
     files: tuple[str, ...]  # paths, in a fixed order
-    # Feature to tf.io.FixedLenFeature, for the columns to read
-    feature_spec: dict[str, tf.io.FixedLenFeature]
+    feature_spec: dict[str, Feature]  # the columns to read
+    most_rows: int = BLOCK_ROWS  # of a block
 
     block_shuffle_rows = 0
 
@@ -119,7 +121,7 @@ class ParquetRows:
         return self._in_order(every)
 
     def _in_order(self, every: int) -> tf.data.Dataset:
-        rows = _BLOCKS_IN_ORDER * block_rows(self.feature_spec)
+        rows = _BLOCKS_IN_ORDER * block_rows(self.feature_spec, self.most_rows)
         groups = tf.data.Dataset.range(self.parts)
         # Autograph's conversion takes longer than reading some thousand rows.
         group_rows = tf.autograph.experimental.do_not_convert(
@@ -130,7 +132,7 @@ class ParquetRows:
     def in_turn(self, order: tf.Tensor) -> tf.data.Dataset:
         """Return all rows in blocks, one block of each of several row groups in turn."""
         at_a_time = self._groups_at_a_time
-        rows = block_rows(self.feature_spec)
+        rows = block_rows(self.feature_spec, self.most_rows)
         return tf.data.Dataset.from_tensor_slices(order).interleave(
             lambda group: self._group(group, rows),
             cycle_length=at_a_time,
@@ -153,7 +155,9 @@ class ParquetRows:
             for field, values in enumerate(zip(*self.groups, strict=True))
         )
         columns = [
-            _Column(name, f.dtype.as_numpy_dtype.__name__, tuple(f.shape))
+            _Column(
+                name, f.dtype.as_numpy_dtype.__name__, tuple(f.shape), isinstance(f, PaddedFeature)
+            )
             for name, f in self.feature_spec.items()
         ]
         text = tf.constant(json.dumps(columns))
@@ -352,7 +356,7 @@ class _OpenGroup:
         import pyarrow.types as types
 
         rows = len(array)
-        lists = None
+        lists = lengths = None
         if _is_list(array.type):
             lists, array = array, array.flatten()
         if (lists is not None and lists.null_count) or array.null_count:
@@ -360,8 +364,9 @@ class _OpenGroup:
             raise _UnreadableRows(f"{self._where(column, row)}: a null value: {_NULLS}")
         if lists is not None and not types.is_fixed_size_list(lists.type):
             lengths = np.diff(lists.offsets.to_numpy())
-            if (lengths != column.values).any():
-                row = int(np.flatnonzero(lengths != column.values)[0])
+            wrong = lengths > column.values if column.is_padded else lengths != column.values
+            if wrong.any():
+                row = int(np.flatnonzero(wrong)[0])
                 raise _UnreadableRows(
                     f"{self._where(column, row)}: {lengths[row]} values, but the feature has the "
                     f"shape {list(column.shape)}: {_LENGTHS}"
@@ -371,6 +376,10 @@ class _OpenGroup:
         values = array.to_numpy(zero_copy_only=False)
         if column.dtype != "object":
             values = values.astype(column.dtype, copy=False)
+        if column.is_padded and lengths is not None:
+            padded = np.zeros((rows, *column.shape), values.dtype)
+            padded[np.arange(column.values) < lengths[:, None]] = values
+            return padded
         return values.reshape(rows, *column.shape)
 
     def _where(self, column: _Column, row: int) -> str:
@@ -420,7 +429,10 @@ def _read_rows(
 
 @functools.lru_cache(maxsize=64)
 def _columns(text: bytes) -> tuple[_Column, ...]:
-    return tuple(_Column(name, dtype, tuple(shape)) for name, dtype, shape in json.loads(text))
+    return tuple(
+        _Column(name, dtype, tuple(shape), padded)
+        for name, dtype, shape, padded in json.loads(text)
+    )
 
 
 def _first_null(lists: _Arrow, values: _Arrow, per_row: int) -> int:
@@ -436,7 +448,7 @@ def _is_list(type_: _Arrow) -> bool:
     return types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_)
 
 
-def _why_not(type_: _Arrow, feature: tf.io.FixedLenFeature) -> str:
+def _why_not(type_: _Arrow, feature: Feature) -> str:
     """Return why a column of an Arrow type is not the feature; empty if it is."""
     import pyarrow.types as types
 

@@ -5,23 +5,34 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-_BLOCK_ROWS = 1024
+BLOCK_ROWS = 1024
 _BLOCK_BYTES = 4 << 20
 _READ_BUFFER_BYTES = 8 << 20
 _FILES_AT_A_TIME = 8
 
 
-def row_bytes(feature_spec: Mapping[str, tf.io.FixedLenFeature]) -> int:
+class PaddedFeature(NamedTuple):
+    """A feature of at most `shape[0]` numbers per row; readers append 0 to rows of fewer."""
+
+    shape: tuple[int]
+    dtype: tf.DType
+
+
+Feature: TypeAlias = tf.io.FixedLenFeature | PaddedFeature
+
+
+def row_bytes(feature_spec: Mapping[str, Feature]) -> int:
     """Return the bytes of a parsed row; a lower bound if features are strings."""
     return max(1, sum(math.prod(f.shape) * f.dtype.size for f in feature_spec.values()))
 
 
-def block_rows(feature_spec: Mapping[str, tf.io.FixedLenFeature]) -> int:
-    """Return the rows of a block: 1,024, or as many as fit into 4 MiB."""
-    return max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // row_bytes(feature_spec)))
+def block_rows(feature_spec: Mapping[str, Feature], most_rows: int = BLOCK_ROWS) -> int:
+    """Return the rows of a block: `most_rows`, or as many as fit into 4 MiB."""
+    return max(1, min(most_rows, _BLOCK_BYTES // row_bytes(feature_spec)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,8 +43,8 @@ class TFRecordRows:
     """
 
     files: tuple[str, ...]  # paths; `.gz` files are compressed
-    # Feature to tf.io.FixedLenFeature, for the features to parse
-    feature_spec: dict[str, tf.io.FixedLenFeature]
+    feature_spec: dict[str, Feature]  # the features to parse
+    most_rows: int = BLOCK_ROWS  # of a block
 
     # Least rows of a shuffle buffer that is shuffled in blocks: fewer are shuffled one by one
     # before the graph of a block shuffle is ready.
@@ -54,7 +65,7 @@ class TFRecordRows:
         TFRecordDataset's num_parallel_reads returns rows one by one. This costs more per row than
         everything else here, and several times as much with a single file.
         """
-        rows = block_rows(self.feature_spec)
+        rows = block_rows(self.feature_spec, self.most_rows)
         paths = tf.gather(tf.constant(self.files), order)
         if self.parts == 1:
             return self._file(paths).batch(rows)
@@ -75,11 +86,15 @@ class TFRecordRows:
     def sampled(self, every: int) -> tf.data.Dataset:
         """Return each `every`-th row in blocks; the others are not parsed."""
         rows = self.in_order().unbatch().shard(every, 0)
-        return rows.batch(block_rows(self.feature_spec))
+        return rows.batch(block_rows(self.feature_spec, self.most_rows))
 
     def parse(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the features of serialized rows, each `[rows, ...]`."""
-        return tf.io.parse_example(rows, self.feature_spec)
+        padded = {n: f for n, f in self.feature_spec.items() if isinstance(f, PaddedFeature)}
+        ragged = {name: tf.io.RaggedFeature(f.dtype) for name, f in padded.items()}
+        found = tf.io.parse_example(rows, {**self.feature_spec, **ragged})
+        dense = {n: found[n].to_tensor(shape=[None, *f.shape]) for n, f in padded.items()}
+        return {**found, **dense}
 
     def _file(self, path: tf.Tensor) -> tf.data.Dataset:
         compressed = {file.endswith(".gz") for file in self.files}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
 import os
 from typing import Any
 
@@ -12,8 +10,6 @@ from absl import logging
 from trainer_module.devices.cluster import Cluster
 
 _VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
-_DRIVER = "libcuda.so.1"
-_RUNTIME = "libcudart.so.12"  # for TensorFlow 2.16 to 2.21
 # Variable that `replay` sets: its machine need not have the GPU of the platform.
 REPLAY = "TFX_LARGEBATCH_REPLAY"
 
@@ -54,7 +50,7 @@ def check_gpu_visible(cluster: Cluster | None = None) -> None:
     """Check that TensorFlow sees a GPU; call it before anything else uses TensorFlow.
 
     Raises:
-        GpuMissing: TensorFlow sees no GPU. The message names the likely cause and the fix.
+        GpuMissing: TensorFlow sees no GPU. The message says where to look.
     """
     if cluster is not None and cluster.has_parameter_servers and cluster.role != "worker":
         return
@@ -66,42 +62,9 @@ def check_gpu_visible(cluster: Cluster | None = None) -> None:
         logging.warning("This machine has no GPU, so this replay trains on the CPU.")
         return
     raise GpuMissing(
-        f"require_gpu=True, but TensorFlow {tf.__version__} sees no GPU: {_cause()} To train on "
-        "the CPU, set require_gpu to false, and request no accelerator for the Trainer."
+        f"require_gpu=True, but TensorFlow {tf.__version__} sees no GPU "
+        f"({_VISIBLE_DEVICES}={os.environ.get(_VISIBLE_DEVICES)!r}). Look at `nvidia-smi`, at "
+        "TensorFlow's warnings above, whether the node asks for the GPU, and whether CUDA is "
+        "installed (`python -m pipeline image build --cuda`, or `tensorflow[and-cuda]`). To train "
+        "on the CPU, set require_gpu to false, and request no accelerator for the Trainer."
     )
-
-
-def _cause() -> str:
-    """Return the likely cause and its fix, one sentence each."""
-    hidden = os.environ.get(_VISIBLE_DEVICES)
-    if hidden is not None and hidden.strip() in ("", "-1", "none", "void", "NoDevFiles"):
-        return f"{_VISIBLE_DEVICES}={hidden!r} hides all GPUs. Unset it."
-    if not (_loads(_RUNTIME) or _has_wheel()):
-        return (
-            "its CUDA libraries are not installed. Build the image with `python -m pipeline image "
-            "build --cuda`, or install `tensorflow[and-cuda]`."
-        )
-    if not _loads(_DRIVER):
-        return (
-            f"the NVIDIA driver ({_DRIVER}) is missing. Run it on a machine with the driver; in a "
-            "container the driver is mounted only if the node asks for the GPU."
-        )
-    return (
-        "CUDA libraries and the driver are there. The driver may be too old for them, or no GPU is "
-        "assigned: compare with `nvidia-smi`, and see TensorFlow's warnings above."
-    )
-
-
-def _loads(library: str) -> bool:
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
-
-
-def _has_wheel() -> bool:
-    try:
-        return importlib.util.find_spec("nvidia.cuda_runtime") is not None
-    except ImportError:  # the package `nvidia` is missing
-        return False

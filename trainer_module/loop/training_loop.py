@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from absl import logging
 
@@ -146,7 +146,7 @@ class TrainingLoop:
         per_loop = self.options.steps_per_loop
         self._is_auto = per_loop == "auto"
         self._loop_size = 1 if per_loop == "auto" else per_loop
-        self._iterator: Iterator[Batch] | None = None
+        self._iterator: Any = None  # an iterator over the epoch's batches while it is open
         self._program: Fingerprint = {}
         self._has_ended = False
 
@@ -177,7 +177,18 @@ class TrainingLoop:
         saves = run.checkpoints is not None
         with run.sync.noting_sigterm() if saves else contextlib.nullcontext():
             while run.state.stopped is None:
-                self._run_epoch()
+                self._begin_epoch()
+                stop = exhausted = False
+                while not (stop or exhausted) and (wanted := self._steps_of_next_loop()):
+                    with self._closing_data_on_error():
+                        run.callbacks.call("on_loop_begin")
+                        started = time.monotonic()
+                        report = run.train_step.run(
+                            self._iterator, wanted, loss_sums=run.state.epoch_loss
+                        )
+                        stop = self._after_loop(report, time.monotonic() - started)
+                        exhausted = report.exhausted and not self._start_next_pass()
+                self._end_epoch(exhausted=exhausted, stop=stop)
         self._has_ended = True
         return self._finish()
 
@@ -212,40 +223,34 @@ class TrainingLoop:
         self.callbacks.call("on_end", result)
         return result
 
-    def _run_epoch(self) -> None:
-        """Run the rest of the epoch.
-
-        Raises:
-            ValueError: The training data has no batch.
-            Preempted: SIGTERM was received, and a checkpoint was saved.
-        """
+    def _begin_epoch(self) -> None:
+        """Open the data at the position in the epoch, unless it is open from the previous call."""
         run = self._run
-        epoch = run.state.epoch
         if self._iterator is None:
             self._iterator = self._open(run.state.step_in_epoch)
             if run.state.step_in_epoch == 0:
-                run.callbacks.call("on_epoch_begin", epoch + 1)
-        stop, exhausted = False, False
-        while not (stop or exhausted) and (wanted := self._steps_of_next_loop()):
-            try:
-                report, stop = self._run_loop(self._iterator, wanted)
-            except BaseException as error:
-                self._iterator = None  # it may have returned batches that were not trained on
-                run.data.forget_iterator()
-                if isinstance(error, ServerLost):
-                    raise ServerLost(f"{error}: {run.restart_hint()}") from error
-                raise
-            exhausted = report.exhausted
-            # The previous epoch ended exactly at the end of the data. Only the next read shows it.
-            if exhausted and run.state.step_in_epoch == 0 and run.data.start_next_pass():
-                self._iterator, exhausted = self._open(0), False
-        steps = run.state.step_in_epoch
-        if steps == 0:
-            raise ValueError("the training data has no batch: check the split and its files.")
-        ended = exhausted or steps >= (run.data.steps or math.inf)
-        if ended:
-            run.data.end(epoch, steps, exhausted=exhausted)
-        self._end_epoch(whole=ended, stop=stop)
+                run.callbacks.call("on_epoch_begin", run.state.epoch + 1)
+
+    @contextlib.contextmanager
+    def _closing_data_on_error(self) -> Iterator[None]:
+        """Close the data after an error: it may have returned batches that were not trained on."""
+        run = self._run
+        try:
+            yield
+        except BaseException as error:
+            self._iterator = None
+            run.data.forget_iterator()
+            if isinstance(error, ServerLost):
+                raise ServerLost(f"{error}: {run.restart_hint()}") from error
+            raise
+
+    def _start_next_pass(self) -> bool:
+        """Open the next pass if the last epoch used up this one; only the next read shows it."""
+        run = self._run
+        if run.state.step_in_epoch > 0 or not run.data.start_next_pass():
+            return False
+        self._iterator = self._open(0)
+        return True
 
     def _open(self, step_in_epoch: int) -> Iterator[Batch]:
         return self._run.data.begin(self._run.state.epoch, step_in_epoch, self._run.step)
@@ -259,7 +264,8 @@ class TrainingLoop:
             wanted = min(wanted, last_step - run.step)
         if run.data.steps is not None:
             wanted = min(wanted, run.data.steps - run.state.step_in_epoch)
-        change = self._next_change()
+        sizes = run.data.batch_sizes
+        change = None if sizes is None else sizes.next_change(run.step)
         if change is not None:  # so that each call reports one size
             wanted = min(wanted, change - run.step)
         every = run.checkpoints.every_steps if run.checkpoints is not None else None
@@ -268,22 +274,23 @@ class TrainingLoop:
         due = run.callbacks.steps_until_due(run.step)
         return max(0, wanted if due is None else min(wanted, due))
 
-    def _next_change(self) -> int | None:
-        """Return the next step with another batch size."""
-        sizes = self._run.data.batch_sizes
-        return None if sizes is None else sizes.next_change(self._run.step)
+    def _after_loop(self, report: LoopReport, seconds: float) -> bool:
+        """Update the state, call the callbacks and save; return whether a callback ends the run.
 
-    def _run_loop(self, iterator: Iterator[Batch], wanted: int) -> tuple[LoopReport, bool]:
+        Raises:
+            Preempted: SIGTERM was received, and a checkpoint was saved.
+        """
         run = self._run
-        run.callbacks.call("on_loop_begin")
-        change = self._next_change()
-        started = time.monotonic()
-        report = run.train_step.run(iterator, wanted, loss_sums=run.state.epoch_loss)
-        seconds = time.monotonic() - started
         run.state = run.state.after_call(report)
         run.data.took(report.steps)
-        if run.step == change:
-            self._log_change()
+        sizes = run.data.batch_sizes
+        if report.steps and sizes is not None and run.step in sizes.steps:
+            logging.info(
+                "From step %s on, global batches have %s rows, and the learning rate is %.3g",
+                f"{run.step:,}",
+                f"{sizes.at(run.step):,}",
+                learning_rate_of(run.train_step.optimizer),
+            )
         stop = False
         if report.steps:
             if self._is_auto:
@@ -305,17 +312,7 @@ class TrainingLoop:
         due = report.steps > 0 and every is not None and run.step % every == 0
         if saved is not None and (due or overdue or preempted):
             run.save(preempted=preempted)
-        return report, decision.stop
-
-    def _log_change(self) -> None:
-        run = self._run
-        assert run.data.batch_sizes is not None
-        logging.info(
-            "From step %s on, global batches have %s rows, and the learning rate is %.3g",
-            f"{run.step:,}",
-            f"{run.data.batch_sizes.at(run.step):,}",
-            learning_rate_of(run.train_step.optimizer),
-        )
+        return decision.stop
 
     def _progress(self, report: LoopReport, seconds: float) -> LoopProgress:
         run = self._run
@@ -333,11 +330,20 @@ class TrainingLoop:
             noise_scale=report.noise_scale,
         )
 
-    def _end_epoch(self, *, whole: bool, stop: bool) -> None:
-        """Evaluate and call the callbacks; an unfinished epoch continues if training does."""
+    def _end_epoch(self, *, exhausted: bool, stop: bool) -> None:
+        """Evaluate and call the callbacks; an unfinished epoch continues if training does.
+
+        Raises:
+            ValueError: The training data has no batch.
+            Preempted: SIGTERM was received, and a checkpoint was saved.
+        """
         run = self._run
         number, loss = run.state.epoch + 1, run.state.mean_epoch_loss
-        if whole:
+        steps = run.state.step_in_epoch
+        if steps == 0:
+            raise ValueError("the training data has no batch: check the split and its files.")
+        if exhausted or steps >= (run.data.steps or math.inf):
+            run.data.end(run.state.epoch, steps, exhausted=exhausted)
             run.state, self._iterator = run.state.after_epoch(), None
         if run.state.unevaluated_steps:
             stop = self._evaluate_epoch(number, loss) or stop

@@ -247,11 +247,13 @@ def _measure(
     budget = _share_of_machine(config.memory_budget, workers)
     with tf.device("CPU:0"):  # a GPU's memory is for the child processes
         inputs = inputs_of(build_resolved(context, total_steps)[0], context)
-    batches = train.narrowed(inputs).batches(1)
+    train = train.narrowed(inputs)
+    features, *others = next(train.batches(1).take(1).as_numpy_iterator())
+    longest = {name: np.maximum(features[name], 1) for name in train.token_features}
     try:
         return find_micro_batch_size(
             f"{build_resolved.__module__}.{build_resolved.__name__}",
-            next(batches.take(1).as_numpy_iterator()),
+            ({**features, **longest}, *others),
             arguments=(context, total_steps),
             global_batch_size=config.batch_sizes.largest,
             strategy=strategy,

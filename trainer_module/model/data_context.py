@@ -13,6 +13,7 @@ from shared_core.feature_layout import FeatureLayout
 from shared_core.nearest import nearest
 from trainer_module.config import TrainerConfig
 from trainer_module.data.input_pipeline import DataSummary, Examples
+from trainer_module.data.row_source import Feature, PaddedFeature
 from trainer_module.model.model_context import LabelKind, ModelContext, TransformOutput
 
 _LABEL_CLASSES = "label_classes"
@@ -33,6 +34,7 @@ def unsized_ids(data: TransformedData) -> list[str]:
     sized = set(_domains(data.transform_output))
     if data.layout is not None:
         sized |= {column.output for column in data.layout.columns}
+        sized |= {each.name for each in (*data.layout.images, *data.layout.tokens)}
     return [
         name
         for name, feature in data.train.feature_spec.items()
@@ -66,7 +68,11 @@ def model_context(
     # One more id than in the training rows, for unseen ids.
     seen = {name: (first, count + 1) for name, (first, count) in summary.id_sizes.items()}
     features = {
-        name: feature
+        name: (
+            tf.io.FixedLenFeature([None], feature.dtype)
+            if isinstance(feature, PaddedFeature)
+            else feature
+        )
         for name, feature in data.train.feature_spec.items()
         if name not in (label, data.train.weight)
     }
@@ -85,7 +91,7 @@ def model_context(
 def _label_kind(
     config: TrainerConfig,
     declared: str | None,
-    feature: tf.io.FixedLenFeature,
+    feature: Feature,
     summary: DataSummary,
 ) -> LabelKind:
     loss = (config.loss or "").rpartition(".")[2].lower().replace("_", "")

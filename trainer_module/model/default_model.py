@@ -1,4 +1,4 @@
-"""The default model: one embedding table for all ids, one per text, and hidden layers."""
+"""The default models: embeddings of ids and texts, networks of pictures and tokens, then layers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import keras
 
 from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module.data.text_bags import WEIGHT, other_places, text_bags
+from trainer_module.model.image_and_token_models import pooled_features
 from trainer_module.model.layers import Hinges, PackedEmbedding, PooledEmbedding, PrunedDense
 from trainer_module.model.model_context import ModelContext
 from trainer_module.options.task_options import ModelConfig
@@ -20,7 +21,7 @@ _MASK_UPDATES = 20  # of a pruned layer, in a run
 
 
 def default_model(context: ModelContext) -> keras.Model:
-    """Return the default model: embeddings of ids and texts, floats, hinges, hidden layers."""
+    """Return the default model of `model.kind`: vectors of all features, then hidden layers."""
     config = context.config.model
     inputs: dict[str, keras.KerasTensor] = {}
     floats: list[keras.KerasTensor] = []
@@ -30,7 +31,12 @@ def default_model(context: ModelContext) -> keras.Model:
     shared: list[str | None] = []
     bags = text_bags(context.layout)
     flat: dict[str, keras.KerasTensor] = {}
+    for tensor, vectors in pooled_features(context):
+        inputs[tensor.name] = tensor
+        floats.append(vectors)
     for name, feature in context.feature_spec.items():
+        if name in inputs:
+            continue
         width = math.prod(feature.shape)
         if feature.dtype.is_floating:
             tensor = keras.Input(feature.shape, name=name, dtype="float32")

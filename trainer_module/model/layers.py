@@ -1,7 +1,8 @@
-"""The layers of the default model: hinges of numbers, tables of ids and texts, pruned layers."""
+"""The layers of the default models: pixels, hinges, tables of ids and texts, pruned layers."""
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -55,6 +56,32 @@ class Hinges(keras.layers.Layer):
     def get_config(self) -> dict[str, Json]:
         """Return the constructor's arguments."""
         return {**super().get_config(), "knots": self.count}
+
+
+@keras.saving.register_keras_serializable(package="trainer_module")
+class PixelNormalization(keras.layers.Layer):
+    """Return `(x - mean) / sqrt(variance)` of each channel; 0 where the variance is 0.
+
+        uint8 [rows, height, width, channels] -> the compute dtype, of the same shape
+
+    The division is computed in the dtype of the variables, so that bytes lose nothing in 16 bits.
+    """
+
+    def __init__(self, mean: Sequence[float], variance: Sequence[float], **kwargs: object) -> None:
+        """Create the layer from the mean and the variance of each channel."""
+        super().__init__(**kwargs)
+        self.mean, self.variance = [[float(x) for x in each] for each in (mean, variance)]
+
+    def call(self, pixels: tf.Tensor) -> tf.Tensor:
+        """Return the normalised pixels."""
+        wide = self.variable_dtype
+        scale = [1 / math.sqrt(x) if x > 0 else 0.0 for x in self.variance]
+        mean, scale = (keras.ops.convert_to_tensor(x, wide) for x in (self.mean, scale))
+        return keras.ops.cast((keras.ops.cast(pixels, wide) - mean) * scale, self.compute_dtype)
+
+    def get_config(self) -> dict[str, Json]:
+        """Return the constructor's arguments."""
+        return {**super().get_config(), "mean": self.mean, "variance": self.variance}
 
 
 @keras.saving.register_keras_serializable(package="trainer_module")

@@ -29,7 +29,8 @@ class ModelContext:
 
     Attributes:
         feature_spec: Transformed feature to tf.io.FixedLenFeature: the model's inputs, without
-            label, weight, missing-value mask and passed-through features.
+            label, weight, missing-value mask and passed-through features. Token ids have the shape
+            [None]: their length differs from batch to batch, and 0 is padding.
         transformed_schema: schema_pb2.Schema of all transformed features.
         layout: Names of the packed positions; None if Transform writes no layout.
         label: Name of the label.

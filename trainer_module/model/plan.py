@@ -106,7 +106,7 @@ class Plan:
         if not model.built:
             model(
                 {
-                    name: tf.zeros([1, *feature.shape], feature.dtype)
+                    name: tf.zeros([1, *(axis or 1 for axis in feature.shape)], feature.dtype)
                     for name, feature in context.feature_spec.items()
                 }
             )

@@ -6,11 +6,13 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
 from trainer_module.common.tensors import AddedLosses, Json, Tensors
 from trainer_module.options.settings import COUNT, RUNTIME_ONLY, Settings, parse_section
 
+# What BatchNormalization computes in training; see `window/batch_norm.py`.
+BatchNorm = Literal["ghost", "frozen"]
 _NonFinite = Literal["raise", "skip"]
 # (gradients, variables[, step=...]) -> gradients; see `StepOptions.transforms`.
 GradientTransform = Callable[..., Sequence[Tensors]]
@@ -37,6 +39,15 @@ class UpdateOptions(Settings):
             "Largest norm of the gradient of one row: larger ones are scaled down to it before the "
             "weighted sum (docs/design.md 4.1), so that a wrong label has a bounded influence. Not "
             "differential privacy. clip_norm applies to the result. null: no clipping."
+        ),
+    )
+    batch_norm: BatchNorm | None = Field(
+        default=None,
+        description=(
+            "How BatchNormalization trains. ghost: each micro-batch is normalised by its own "
+            "statistics, so the update depends on micro_batch_size and replicas; the moving "
+            "statistics are those of global batches. frozen: by the moving statistics, to "
+            "fine-tune. null: such layers are refused."
         ),
     )
     ema_momentum: float | None = Field(
@@ -73,6 +84,15 @@ class UpdateOptions(Settings):
         ),
     )
 
+    @model_validator(mode="after")
+    def _check_batch_norm(self) -> UpdateOptions:
+        if self.batch_norm == "ghost" and self.clip_per_example is not None:
+            raise ValueError(
+                f"batch_norm='ghost' with clip_per_example={self.clip_per_example}: the gradient "
+                "of a row would depend on other rows; use clip_norm, or batch_norm='frozen'"
+            )
+        return self
+
 
 class StepOptions(UpdateOptions):
     """The options of `TrainStep`; its other arguments are model, optimizer, loss and strategy.
@@ -93,12 +113,18 @@ class StepOptions(UpdateOptions):
         expected_rows: Rows of most global batches, if the dataset's shapes do not have the number
             (without drop_remainder): small steps then take less time. Other numbers of rows give
             the same result.
+        token_features: Names of features of token ids `[rows, length]`, padded with 0 behind each
+            row to one length. Each micro-batch is cut to the smallest of a few lengths that holds
+            its rows, and rows of similar length share a micro-batch. Labels and weights with the
+            same length are cut, too. The model must mask id 0; the first batch shows whether it
+            does. Without effect with `clip_per_example`.
     """
 
     micro_batch_size: Annotated[int, COUNT, RUNTIME_ONLY]
     added_losses: AddedLosses | None = None
     transforms: tuple[GradientTransform, ...] = ()
     expected_rows: Annotated[int | None, COUNT, RUNTIME_ONLY] = None
+    token_features: Annotated[tuple[str, ...], RUNTIME_ONLY] = ()
     # A run that stopped after too many skips can resume with a larger number.
     max_consecutive_skips: Annotated[int, COUNT, RUNTIME_ONLY] = 100
 
@@ -110,6 +136,11 @@ class StepOptions(UpdateOptions):
             ValueError: The message lists every wrong option with its value and a suggestion.
         """
         return parse_section(cls, options, section="")
+
+    def fingerprint(self) -> dict[str, Json]:
+        """Return the options that affect the result; with "ghost" micro_batch_size does."""
+        size = {"micro_batch_size": self.micro_batch_size} if self.batch_norm == "ghost" else {}
+        return {**super().fingerprint(), **size}
 
     @field_validator("micro_batch_size", mode="before")
     @classmethod

@@ -10,10 +10,36 @@ from pydantic import Field, field_validator, model_validator
 from trainer_module.common.keras_names import Kind, check_keras_name
 from trainer_module.options.settings import SELECTION_CRITERION, Settings
 
+# Settings of the default model that not every kind reads.
+_READ_BY = {
+    "filters": "conv",
+    "blocks": "transformer",
+    "width": "transformer",
+    "heads": "transformer",
+    "linear": "mlp",
+}
+
 
 class ModelConfig(Settings):
     """Settings of the default model: embeddings for ids, then hidden layers."""
 
+    kind: Literal["mlp", "conv", "transformer"] = Field(
+        default="mlp",
+        description=(
+            "Network in front of the hidden layers. conv: a residual network for each feature of "
+            "pictures; transformer: attention over each feature of token ids; mlp: none."
+        ),
+    )
+    filters: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(32, 64, 128),
+        min_length=1,
+        description="Filters of each residual block of kind conv, in order.",
+    )
+    blocks: int = Field(default=2, ge=1, description="Blocks of kind transformer, such as 2 to 6.")
+    width: int = Field(default=64, ge=1, description="Size of a token's vector, of transformer.")
+    heads: int = Field(
+        default=4, ge=1, description="Attention heads of kind transformer; a divisor of width."
+    )
     hidden_units: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         default=(64, 32), description="Units of each hidden dense layer, in order; []: none."
     )
@@ -72,6 +98,19 @@ class ModelConfig(Settings):
         if isinstance(value, int) and value < 1:
             raise ValueError('use at least 1, or "auto"')
         return value
+
+    @model_validator(mode="after")
+    def _fits_kind(self) -> ModelConfig:
+        if self.width % self.heads:
+            raise ValueError(f"width={self.width} is not a multiple of heads={self.heads}")
+        defaults = type(self).model_fields
+        for name, kind in _READ_BY.items():
+            if self.kind != kind and getattr(self, name) != defaults[name].default:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} has no effect with kind={self.kind!r}: only "
+                    f"kind={kind!r} reads it; leave it out"
+                )
+        return self
 
     @model_validator(mode="after")
     def _has_layers(self) -> ModelConfig:

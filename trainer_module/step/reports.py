@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from trainer_module.common.tensors import LossFunction, Tensors, Variable
@@ -14,7 +15,7 @@ from trainer_module.options.step_options import StepOptions
 
 
 class StepReport(NamedTuple):
-    """The report of one window; scalar tensors except for the last three.
+    """The report of one window; scalar tensors except for the last two.
 
     Attributes:
         loss, gradient_norm, weight_sum, rows, finite: See `Update`.
@@ -22,7 +23,6 @@ class StepReport(NamedTuple):
         failed: Whether the window was not finite and is not skipped, bool.
         finite_by_replica: `finite` of the sums of each replica of this process, bool
             `[replicas, 1 + variables]`.
-        replicas: Numbers of these replicas, int32 `[replicas]`.
     """
 
     loss: tf.Tensor
@@ -33,7 +33,6 @@ class StepReport(NamedTuple):
     failed: tf.Tensor
     finite: tf.Tensor
     finite_by_replica: tf.Tensor
-    replicas: tf.Tensor
 
 
 def empty_report(dtype: tf.DType, variables: int, replicas: int) -> StepReport:
@@ -43,7 +42,6 @@ def empty_report(dtype: tf.DType, variables: int, replicas: int) -> StepReport:
         *(scalar, scalar, scalar, scalar, no, no),
         finite=tf.ones(flags, tf.bool),
         finite_by_replica=tf.ones([replicas, *flags], tf.bool),
-        replicas=tf.zeros([replicas], tf.int32),
     )
 
 
@@ -87,7 +85,7 @@ def non_finite_error(
     skipped: int = 0,
 ) -> NonFiniteError:
     """Return the error of a failed window, with the place that is not finite and advice."""
-    finite = report.finite.numpy()
+    finite = np.asarray(report.finite)
     on_replicas = ""
     if replicas:
         on_replicas = f" on replica{'s' * (len(replicas) > 1)} {', '.join(map(str, replicas))}"

@@ -14,21 +14,23 @@ from trainer_module.checks.compiled import (
     warn_if_logits,
 )
 from trainer_module.checks.model import check_model, reject_custom_train_step
-from trainer_module.common.tensors import Gradient, LossLike, present_leaves, with_leaves
+from trainer_module.checks.warn_once import warn_once
+from trainer_module.common.tensors import LossLike, present_leaves, with_leaves
 from trainer_module.devices.replicas import replica_kind
 from trainer_module.gradients.layer_gradients import check_placement, plan_clipping
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.options.step_options import StepOptions
 from trainer_module.window.accumulation import Passes
+from trainer_module.window.batch_norm import check_batch_norm
 from trainer_module.window.describe import Description, check_rows, describe
-from trainer_module.window.gradient_sum import GradientSum, default_added_losses
+from trainer_module.window.gradient_sum import default_added_losses
 from trainer_module.window.micro_batch import micro_batch_gradients
-from trainer_module.window.spec import Batch, StepInputs, WindowSpec
-from trainer_module.window.update import Update, check_transforms, window_update
+from trainer_module.window.spec import Batch, WindowSpec
+from trainer_module.window.update import check_transforms
 
 
 class StepSetup:
-    """A checked model, optimizer, loss and options, and the update that they define.
+    """A checked model, optimizer, loss and options, and the windows that they define.
 
     Attributes:
         options: The options, with `added_losses` resolved.
@@ -53,6 +55,7 @@ class StepSetup:
         """
         given = StepOptions.parse(options)
         check_model(model, strategy)
+        check_batch_norm(model, given.batch_norm)
         check_optimizer(optimizer, strategy)
         reject_custom_train_step(model, ("compute_loss", "train_step"), by="TrainStep")
         warn_compile_args_ignored(model, loss_fn, optimizer=optimizer)
@@ -61,6 +64,12 @@ class StepSetup:
         check_transforms(given.transforms, model)
         if given.clip_per_example is not None:
             check_placement(model, given.clip_per_example)
+        if given.batch_norm == "ghost":
+            warn_once(
+                f"batch_norm: ghost: micro-batches of {given.micro_batch_size} rows are normalised "
+                "by their own statistics, so the update depends on micro_batch_size.",
+                about=model,
+            )
         added_losses = given.added_losses or default_added_losses(model)
         self.options = given.model_copy(update={"added_losses": added_losses})
         expected_rows = given.expected_rows
@@ -78,6 +87,8 @@ class StepSetup:
             jit_compile=jit_compile,
             expected_rows=expected_rows,
             device_kind=replica_kind(strategy),
+            batch_norm=given.batch_norm,
+            token_features=() if clips else given.token_features,
         )
         self.optimizer = optimizer
         self.variables = list(model.trainable_variables)
@@ -146,14 +157,3 @@ class StepSetup:
             gradients,
             merge_micro_batches=self.options.gradient_noise_scale is None,
         )
-
-    def update(
-        self,
-        mean: tuple[tf.Tensor, list[Gradient]],
-        total: GradientSum,
-        local: GradientSum,
-        inputs: StepInputs,
-        step: tf.Tensor,
-    ) -> Update:
-        """Return the update of a window, in replica context; see `window_update`."""
-        return window_update(mean, total, local, self.spec.model, self.options, inputs, step)

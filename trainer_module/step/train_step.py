@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch, translate_tf_errors
 from trainer_module.checks.model import computes_in_float16
-from trainer_module.checks.warn_once import warn_once
+from trainer_module.checks.warn_once import log_once, warn_once
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import (
-    Gradient,
     LossLike,
     PerReplica,
     Tensors,
@@ -29,6 +31,7 @@ from trainer_module.devices.replicas import (
     local_replicas,
     per_replica,
     replica_index,
+    replicas_here,
 )
 from trainer_module.options.step_options import StepOptions
 from trainer_module.step.reports import (
@@ -41,12 +44,18 @@ from trainer_module.step.reports import (
 from trainer_module.step.scaled_learning_rate import follow_steps
 from trainer_module.step.setup import StepSetup
 from trainer_module.step.state import LossScale, MovingAverage, NoiseAverage, StepCounters
-from trainer_module.step.window_loop import LoopTotals, StepFunctions, take_windows
+from trainer_module.step.window_loop import StepFunctions, take_windows
 from trainer_module.window.accumulation import FullPasses
-from trainer_module.window.gradient_sum import apply_gradients, sum_dtype, sum_over_replicas
+from trainer_module.window.batch_norm import update_moving_statistics
+from trainer_module.window.gradient_sum import (
+    GradientSum,
+    apply_gradients,
+    sum_dtype,
+    sum_over_replicas,
+)
 from trainer_module.window.spec import Batch, StepInputs, unpack_batch, unpack_share
 from trainer_module.window.trace import phase_scope
-from trainer_module.window.update import Update, mean_gradients
+from trainer_module.window.update import Update, mean_gradients, window_update
 
 
 class TrainStep:
@@ -88,13 +97,13 @@ class TrainStep:
             strategy: A tf.distribute strategy; None: the current one.
             **options: The fields of `StepOptions`: micro_batch_size, clip_norm, clip_per_example,
                 ema_momentum, non_finite, max_consecutive_skips, added_losses, transforms,
-                jit_compile, gradient_noise_scale, expected_rows.
+                jit_compile, gradient_noise_scale, expected_rows, token_features, batch_norm.
 
         Raises:
             ValueError: An option is out of range, the model overrides `train_step` or
                 `compute_loss`, the model or optimizer was created outside the strategy's scope, an
                 optimizer option would act per replica or per micro-batch, or the model has a
-                BatchNormalization in training mode.
+                BatchNormalization in training mode and `batch_norm` is not set.
         """
         self.strategy = strategy or tf.distribute.get_strategy()
         self._setup = StepSetup(model, optimizer, loss_fn, options, self.strategy)
@@ -116,7 +125,14 @@ class TrainStep:
         self._distributed_function = tf.function(
             self._window, autograph=False, reduce_retracing=True
         )
-        self._loop_function = tf.function(self._windows, autograph=False, reduce_retracing=True)
+        empty = functools.partial(
+            empty_report, sum_dtype(model), len(self._variables), local_replicas(self.strategy)
+        )
+        self._loop_function = tf.function(
+            functools.partial(take_windows, self._window, empty),
+            autograph=False,
+            reduce_retracing=True,
+        )
 
     def __call__(self, batch: Sequence[Tensors]) -> StepReport:
         """Take one optimizer step.
@@ -160,6 +176,7 @@ class TrainStep:
             ValueError: See `__call__`.
         """
         self._setup.check_variables()
+        started = time.monotonic()
         with translate_tf_errors():
             first = self._read_first(iterator, num_steps)
             last, totals, exhausted = self._loop_function(
@@ -168,6 +185,10 @@ class TrainStep:
                 tf.constant(num_steps, tf.int64),
                 tf.constant(loss_sums, tf.float64),
             )
+        if self.is_compiled:
+            seconds = f"{time.monotonic() - started:.1f} s"
+            first_call = f"step: first call of the graph, with compilation by XLA: {seconds}"
+            log_once(first_call, about=self.model, topic="first call")
         if bool(last.failed):
             raise self._non_finite_error(last)
         if self._noise is not None and not self._noise.is_known and int(totals.steps):
@@ -234,8 +255,8 @@ class TrainStep:
         step = int(self.step.numpy())
         # All workers reach this line, because they see the same reduced sums.
         finite = report.finite_by_replica.numpy().all(axis=1)
-        here = report.replicas.numpy()[~finite].tolist()
-        everywhere = worker_group(self.strategy).gather("a window not finite", here)
+        here = np.flatnonzero(~finite) + replicas_here(self.strategy).first
+        everywhere = worker_group(self.strategy).gather("a window not finite", here.tolist())
         several = self.strategy.num_replicas_in_sync > 1
         replicas = sorted(itertools.chain.from_iterable(everywhere)) if several else []
         return non_finite_error(report, self._variables, step, replicas=replicas, skipped=skipped)
@@ -263,90 +284,58 @@ class TrainStep:
             self._setup.check_rows(*(x.batch if isinstance(x, Share) else x for x in found))
         return first
 
-    def _windows(
-        self,
-        first: tf.experimental.Optional,
-        iterator: tf.data.Iterator,
-        num_steps: tf.Tensor,
-        loss_sums: tf.Tensor,
-    ) -> tuple[StepReport, LoopTotals, tf.Tensor]:
-        return take_windows(
-            self._window,
-            first,
-            iterator,
-            num_steps,
-            loss_sums,
-            empty_report(
-                sum_dtype(self.model), len(self._variables), local_replicas(self.strategy)
-            ),
-        )
-
     def _window(self, batch: Tensors) -> StepReport:
         """Take one optimizer step in cross-replica context: from a global batch to the variables.
 
-        With XLA, the sums of a replica are one computation; those of a single replica, its update
-        and the counters are one.
+        With XLA, this is one computation on a single replica. With several, the sums of each are
+        one, and their division, the transforms, the check and the clipping are another. On a CPU
+        with recurrent layers the sums are two, which run in parallel.
         """
-        rows = per_replica(batch, self.strategy)
-        passes = self._setup.passes(Batch(*_first_replica(self.strategy, rows)))
+        strategy, several = self.strategy, self.strategy.num_replicas_in_sync > 1
+        rows = per_replica(batch, strategy)
+        passes = self._setup.passes(Batch(*_first_replica(strategy, rows)))
+        with strategy.scope():
+            step = self.step.read_value()
+            scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
 
-        def split(rows: Tensors, step: tf.Tensor, scale: tf.Tensor | None) -> Batch | FullPasses:
-            return passes.split(Batch(*rows), self._inputs(step, scale))
+        def inputs() -> StepInputs:
+            measures_noise = None if self._noise is None else self._noise.is_due(step)
+            return StepInputs((step, replica_index()), scale, measures_noise=measures_noise)
 
-        def on_replica(
-            rows: Tensors, step: tf.Tensor, scale: tf.Tensor | None
-        ) -> tuple[Update, tf.Tensor]:
-            inputs = self._inputs(step, scale)
-            local = passes.sum(rows, inputs)
+        def update_of(total: GradientSum, local: GradientSum) -> Update:
+            mean = mean_gradients(total, self.model, loss_scale=scale)  # divides by Σ w, adds ∇R
+            return window_update(mean, total, local, self.model, self.options, inputs())
+
+        def on_replica(rows: Batch | FullPasses | GradientSum) -> Update:
+            local = passes.sum(rows, inputs())
             with phase_scope("reduction"):
                 total = sum_over_replicas(local)
             with phase_scope("update"):
-                # Divide by Σ w and add ∇R; then transform, check that it is finite, and clip.
-                mean = mean_gradients(total, self.model, loss_scale=scale)
-                update = self._setup.update(mean, total, local, inputs, step)
-            return update, tf.convert_to_tensor(replica_index(), tf.int32)
+                return (passes.compiled(update_of) if several else update_of)(total, local)
 
-        def take(rows: Tensors, step: tf.Tensor, scale: tf.Tensor | None) -> StepReport:
-            updates, numbers = self.strategy.run(on_replica, args=(rows, step, scale))
-            update = _first_replica(self.strategy, updates)
+        def take(rows: Tensors) -> StepReport:
+            update = strategy.run(on_replica, args=(rows,))
             with phase_scope("update"):
-                report = self._report(update, updates.finite_here, numbers, scale)
+                report = self._report(update, scale)
                 # tf.cond is outside strategy.run, so that Keras can merge replicas inside it. All
                 # replicas and workers see the same reduced sums, so they take the same branch.
-                tf.cond(
-                    report.applied, lambda: self._apply(updates.gradients), lambda: tf.constant(0)
-                )
-                self._counters.count(
-                    report, update, scale=scale, skips_non_finite=self.options.non_finite == "skip"
-                )
-                if self.loss_scale is not None:
-                    self.loss_scale.update(update.is_finite)
-                if self._noise is not None and update.noise is not None:
-                    self._noise.update(update.noise)
+                apply = functools.partial(self._apply, update)
+                tf.cond(report.applied, apply, lambda: tf.constant(0))
+                self._count(report, _first_replica(strategy, update), scale)
             return report
 
-        with self.strategy.scope():
-            step = self.step.read_value()
-            scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
-            if not passes.description.is_compiled:
-                return take(rows, step, scale)
-            rows = self.strategy.run(split, args=(rows, step, scale))
-            if self.strategy.num_replicas_in_sync > 1:
-                return take(rows, step, scale)
-            with phase_scope("compiled"):
-                return tf.function(take, jit_compile=True, autograph=False)(rows, step, scale)
-
-    def _inputs(self, step: tf.Tensor, scale: tf.Tensor | None) -> StepInputs:
-        measures_noise = None if self._noise is None else self._noise.is_due(step)
-        return StepInputs((step, replica_index()), scale, measures_noise=measures_noise)
+        with strategy.scope():
+            rows = strategy.run(lambda rows: passes.split(Batch(*rows), inputs()), args=(rows,))
+            if passes.parallel > 1:  # not within one computation with the update
+                rows = strategy.run(lambda rows: passes.sum(rows, inputs()), args=(rows,))
+            return take(rows) if several else passes.compiled(take)(rows)
 
     def _results(self, values: PerReplica) -> Sequence[tf.Tensor]:
         return self.strategy.experimental_local_results(values)
 
-    def _report(
-        self, update: Update, finite_here: PerReplica, numbers: PerReplica, scale: tf.Tensor | None
-    ) -> StepReport:
+    def _report(self, updates: Update, scale: tf.Tensor | None) -> StepReport:
         """Return the report of an update: whether it is applied, or fails the run."""
+        update = _first_replica(self.strategy, updates)
         failed = update.is_rejected
         if self.options.non_finite == "skip":
             skips = self._counters.consecutive.read_value()
@@ -362,14 +351,24 @@ class TrainStep:
             applied=update.is_applied,
             failed=failed,
             finite=update.finite,
-            finite_by_replica=tf.stack(self._results(finite_here)),
-            replicas=tf.stack(self._results(numbers)),
+            finite_by_replica=tf.stack(self._results(updates.finite_here)),
         )
 
-    def _apply(self, gradients: list[Gradient]) -> tf.Tensor:
+    def _count(self, report: StepReport, update: Update, scale: tf.Tensor | None) -> None:
+        """Update what the step keeps from window to window, other than the moving average."""
+        skips_non_finite = self.options.non_finite == "skip"
+        self._counters.count(report, update, scale=scale, skips_non_finite=skips_non_finite)
+        if self.loss_scale is not None:
+            self.loss_scale.update(update.is_finite)
+        if self._noise is not None and update.noise is not None:
+            self._noise.update(update.noise)
+
+    def _apply(self, updates: Update) -> tf.Tensor:
         self.strategy.run(
-            lambda g: apply_gradients(self.optimizer, g, self._variables), args=(gradients,)
+            lambda g: apply_gradients(self.optimizer, g, self._variables), args=(updates.gradients,)
         )
+        statistics = _first_replica(self.strategy, updates.statistics)
+        update_moving_statistics(self.model, statistics)
         if self._average is not None:
             self._average.update(self.strategy)
         return tf.constant(0)

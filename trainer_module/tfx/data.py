@@ -11,6 +11,7 @@ from shared_core.feature_layout import FeatureLayout
 from shared_core.nearest import nearest
 from trainer_module.config import TrainerConfig
 from trainer_module.data.input_pipeline import Examples, expand
+from trainer_module.data.row_source import Feature, PaddedFeature
 from trainer_module.model.data_context import TransformedData
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def open_data(fn_args: FnArgs, config: TrainerConfig) -> TransformedData:
             'examples=transform.outputs["transformed_examples"].'
         )
     transform_output = tft.TFTransformOutput(uri)
-    spec: dict[str, tf.io.FixedLenFeature] = transform_output.transformed_feature_spec()
+    spec: dict[str, Feature] = transform_output.transformed_feature_spec()
     layout = FeatureLayout.from_transform_graph(uri)
     label = config.label or (layout.label.name if layout and layout.label else None)
     if label is None:
@@ -55,13 +56,17 @@ def open_data(fn_args: FnArgs, config: TrainerConfig) -> TransformedData:
         for name in (layout.missing, *layout.passthrough):
             if name is not None and name not in (label, weight):
                 spec.pop(name, None)
+    for tokens in layout.tokens if layout is not None else ():
+        spec[tokens.name] = PaddedFeature((tokens.max_length,), tf.int64)
     for name, feature in spec.items():
-        if not isinstance(feature, tf.io.FixedLenFeature):
+        if not isinstance(feature, Feature):
             raise ValueError(
                 f"transformed feature {name!r} has a varying number of values per row: make it "
-                "dense in preprocessing_fn (tf.sparse.to_dense and a fixed shape), or name it in "
-                "features.passthrough, which no model takes."
+                "dense in preprocessing_fn (tf.sparse.to_dense and a fixed shape), name it in "
+                "features.passthrough, which no model takes, or use encode: tokens for texts."
             )
+    images = layout.images if layout is not None else ()
+    spec |= {image.name: tf.io.FixedLenFeature(image.shape, tf.uint8) for image in images}
     train_files = expand(fn_args.train_files or [], what="the train split of the examples")
     if not train_files:
         raise ValueError("the examples have no train split: give the Trainer transformed examples.")
@@ -69,7 +74,7 @@ def open_data(fn_args: FnArgs, config: TrainerConfig) -> TransformedData:
     declared = layout.label if layout and layout.label and layout.label.name == label else None
     is_count = declared and declared.kind == "regression" and spec[label].dtype == tf.int64
     dtype = tf.float64 if is_count else None
-    train = Examples(train_files, spec, label, weight, label_dtype=dtype)
+    train = Examples(train_files, spec, label, weight, label_dtype=dtype, images=images)
     return TransformedData(transform_output, layout, train, eval_files)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import keyword
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -13,6 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from shared_core.feature_layout import Column, FeatureLayout
+from shared_core.images import read_images
 from trainer_module.common.tensors import Json, Tensors
 from trainer_module.data.label_scale import LabelScale, label_numbers
 from trainer_module.model.model_context import TransformOutput
@@ -21,6 +23,7 @@ from trainer_module.tfx.label_names import OUTPUTS, LabelNames, with_classes
 
 _INPUT_CHECKS = "assets.extra/input_checks.json"
 _DATES = ("date", "cyclic", "elapsed")  # kinds of a date's outputs
+_PART_BYTES = 1 << 20  # pixels of the rows that pass through a model together
 _BITS = 32  # bits in a word of FeatureLayout.missing
 _OTHER = "_other"  # suffix of the one_hot output for values that are not listed
 
@@ -28,6 +31,7 @@ _OTHER = "_other"  # suffix of the one_hot output for values that are not listed
 _ParseSpec: TypeAlias = tf.io.FixedLenFeature | tf.io.VarLenFeature
 # tft.TransformFeaturesLayer, a model of tf_keras.
 _TransformLayer: TypeAlias = Any
+_Call: TypeAlias = Callable[[Mapping[str, tf.Tensor]], Tensors]
 
 
 def export_model(
@@ -68,9 +72,18 @@ def export_model(
     unused = _unused_columns(layer, raw_spec, inputs)
     serving_spec = {name: spec for name, spec in raw_spec.items() if name not in unused}
 
+    images = [each for each in (layout.images if layout else ()) if each.name in inputs]
+
+    @tf.function(autograph=False)
+    def call(features: Mapping[str, tf.Tensor]) -> Tensors:
+        return model(read_images(features, images), training=False)
+
+    if images:
+        call = _by_parts(call, max(1, _PART_BYTES // sum(math.prod(i.shape) for i in images)))
+
     def predict(raw: Mapping[str, Tensors]) -> dict[str, tf.Tensor]:
         transformed = layer(dict(raw))
-        outputs = model({name: transformed[name] for name in inputs}, training=False)
+        outputs = call({name: _model_input(transformed[name]) for name in inputs})
         named = _outputs_by_name(outputs if label_scale is None else label_scale.unscaled(outputs))
         return named if names is None else with_classes(named, names)
 
@@ -124,6 +137,32 @@ def export_model(
     archive.write_out(directory, verbose=False)
     _write_raw_columns(directory, serving_spec, arguments)
     logging.info("Exported the model to %s", directory)
+
+
+def _by_parts(call: _Call, size: int) -> _Call:
+    """Return a function that calls another one for `size` rows at a time, to bound its memory."""
+
+    def by_parts(features: Mapping[str, tf.Tensor]) -> Tensors:
+        rows = tf.shape(next(iter(features.values())))[0]
+
+        def part(start: tf.Tensor | int) -> Tensors:
+            return call({name: tensor[start : start + size] for name, tensor in features.items()})
+
+        def add_part(start: tf.Tensor, outputs: Tensors) -> tuple[tf.Tensor, Tensors]:
+            both = tf.nest.map_structure(lambda *t: tf.concat(t, axis=0), outputs, part(start))
+            return start + size, both
+
+        first = part(0)
+        shapes = tf.nest.map_structure(lambda t: tf.TensorShape([None, *t.shape[1:]]), first)
+        loop = tf.while_loop(
+            lambda start, _: start < rows,
+            add_part,
+            (size, first),
+            shape_invariants=(tf.TensorShape([]), shapes),
+        )
+        return loop[1]
+
+    return by_parts
 
 
 def _argument_names(columns: Sequence[str]) -> dict[str, str]:
@@ -185,6 +224,15 @@ def _dense(tensor: tf.Tensor | tf.SparseTensor | tf.RaggedTensor) -> tf.Tensor:
     if isinstance(tensor, tf.SparseTensor):
         return tf.sparse.to_dense(tensor)
     return tensor.to_tensor() if isinstance(tensor, tf.RaggedTensor) else tensor
+
+
+def _model_input(tensor: tf.Tensor | tf.SparseTensor) -> tf.Tensor:
+    """Return token ids padded with 0, at least one per row; another feature as it is."""
+    if not isinstance(tensor, tf.SparseTensor):
+        return tensor
+    ids = tf.sparse.to_dense(tensor)
+    # A row without tokens alone would have length 0, which not every layer takes.
+    return tf.pad(ids, [[0, 0], [0, tf.cast(tf.equal(tf.shape(ids)[1], 0), tf.int32)]])
 
 
 def _raw_tensor_spec(name: str, spec: _ParseSpec, argument: str) -> tf.TensorSpec:

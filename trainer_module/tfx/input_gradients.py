@@ -269,7 +269,17 @@ def _check_names(features: Mapping[str, tf.TensorSpec]) -> None:
 
 
 def check_one_output(model: keras.Model) -> None:
-    """Raise ValueError for a model with other outputs than `[rows]` or `[rows, n]`, if known."""
+    """Raise ValueError for a model with other outputs than `[rows]` or `[rows, n]`, if known.
+
+    Pictures and sequences of tokens among its inputs are refused, too.
+    """
+    inputs = getattr(model, "inputs", None) or ()
+    others = [t.name for t in inputs if t.dtype == "uint8" or None in t.shape[1:]]
+    if others:
+        raise ValueError(
+            f"input_gradients: the model takes pictures or tokens ({', '.join(others)}), and "
+            "attributions are those of single numbers and ids. Leave `explain` out."
+        )
     if getattr(model, "outputs", None):
         _check_outputs([tuple(tensor.shape) for tensor in model.outputs])
 

@@ -26,8 +26,9 @@ from trainer_module.baselines.baselines import write_baselines
 from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.checks.warn_once import write_warnings
 from trainer_module.common.progress import ProgressLines, attached, parse_line
+from trainer_module.common.tensors import LossFunction
 from trainer_module.config import TrainerConfig, trainer_settings
-from trainer_module.data.input_pipeline import summarise
+from trainer_module.data.input_pipeline import DataSummary, summarise
 from trainer_module.devices.cluster import Cluster, cluster_of_environment
 from trainer_module.devices.local_cluster import WorkersFailed, launch
 from trainer_module.devices.multi_worker import worker_group
@@ -37,7 +38,6 @@ from trainer_module.devices.strategies import (
     create_strategy,
     serve_until_chief_exits,
 )
-from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop.callback import FitResult
 from trainer_module.model.data_context import TransformedData, unsized_ids
 from trainer_module.model.plan import resolve
@@ -118,12 +118,31 @@ def run_fn(fn_args: FnArgs) -> FitResult | None:
         worker_timeout_seconds=config.worker_timeout_seconds,
     )
     workers = worker_group(strategy)
-    with workers.reporting_failures():
+    with workers.reporting_failures(), translate_tf_errors():
         workers.assert_same_on_all_workers("settings", config.model_dump(mode="json"))
-        result = _run(fn_args, config, strategy, workers)
+        plan, data = resolve(config), open_data(fn_args, config)
+        summary = summarise(data.train, id_features=unsized_ids(data))
+        check_rows(config, summary)
+        with keras_set_up(config):
+            trained = train(
+                plan,
+                data,
+                summary,
+                strategy,
+                folders=Folders(run=_run_dir(fn_args)),
+                train_steps=getattr(fn_args, "train_steps", None),
+                check_model=check_one_output if _with_gradients(fn_args) else None,
+            )
+            if workers.is_chief:
+                _export(fn_args, trained, data, summary, loss=plan.loss)
+            else:
+                _join_export(trained, data)
+        if workers.is_chief:
+            _write_baselines(fn_args, config, trained, data, summary)
+            write_warnings(_run_dir(fn_args))
         # TFX fails a worker whose serving folder is missing when it returns.
         workers.barrier("the chief's export is complete")
-    return result
+    return trained.result
 
 
 def _serve(cluster: Cluster, config: TrainerConfig, serving_model_dir: str) -> None:
@@ -139,48 +158,38 @@ def _serve(cluster: Cluster, config: TrainerConfig, serving_model_dir: str) -> N
     )
 
 
-@translate_tf_errors()
-def _run(
-    fn_args: FnArgs, config: TrainerConfig, strategy: tf.distribute.Strategy, workers: WorkerGroup
-) -> FitResult:
-    plan = resolve(config)
-    data = open_data(fn_args, config)
-    summary = summarise(data.train, id_features=unsized_ids(data))
-    with_gradients = bool(fn_args.custom_config.get("input_gradients"))
-    check_rows(config, summary)
-    with keras_set_up(config):
-        trained = train(
-            plan,
-            data,
-            summary,
-            strategy,
-            folders=Folders(run=_run_dir(fn_args)),
-            train_steps=getattr(fn_args, "train_steps", None),
-            check_model=check_one_output if with_gradients else None,
+def _with_gradients(fn_args: FnArgs) -> bool:
+    return bool(fn_args.custom_config.get("input_gradients"))
+
+
+def _export(
+    fn_args: FnArgs,
+    trained: Trained,
+    data: TransformedData,
+    summary: DataSummary,
+    *,
+    loss: LossFunction | None,
+) -> None:
+    label = data.layout.label if data.layout is not None else None
+    names = None
+    if label is not None:
+        names = label_names(
+            label,
+            numbers=int(summary.label_max) + 1,
+            transform_output=data.transform_output,
+            loss=loss,
+            raw_schema=getattr(fn_args, "schema_path", None),
         )
-        if not workers.is_chief:
-            _join_export(trained, data)
-            return trained.result
-        label = data.layout.label if data.layout is not None else None
-        names = None
-        if label is not None:
-            names = label_names(
-                label,
-                numbers=int(summary.label_max) + 1,
-                transform_output=data.transform_output,
-                loss=plan.loss,
-                raw_schema=getattr(fn_args, "schema_path", None),
-            )
-        export_model(
-            trained.model,
-            data.transform_output,
-            fn_args.serving_model_dir,
-            inputs=trained.inputs,
-            label_scale=trained.label_scale,
-            names=names,
-            layout=data.layout,
-            with_gradients=with_gradients,
-        )
+    export_model(
+        trained.model,
+        data.transform_output,
+        fn_args.serving_model_dir,
+        inputs=trained.inputs,
+        label_scale=trained.label_scale,
+        names=names,
+        layout=data.layout,
+        with_gradients=_with_gradients(fn_args),
+    )
     if names is not None:
         write_label(fn_args.serving_model_dir, names)
     if data.layout is not None:
@@ -189,14 +198,20 @@ def _run(
     if reading:
         path = f"{fn_args.serving_model_dir}/assets.extra/reading.json"
         atomic_write_text(path, json.dumps(reading, indent=1))
+
+
+def _write_baselines(
+    fn_args: FnArgs,
+    config: TrainerConfig,
+    trained: Trained,
+    data: TransformedData,
+    summary: DataSummary,
+) -> None:
     split = fn_args.custom_config.get("baselines")
     if split:
         files = split_files(fn_args, split)
-        write_baselines(
-            _run_dir(fn_args), data._replace(eval_files=files), summary, config, trained.inputs
-        )
-    write_warnings(_run_dir(fn_args))
-    return trained.result
+        data = data._replace(eval_files=files)
+        write_baselines(_run_dir(fn_args), data, summary, config, trained.inputs)
 
 
 def _join_export(trained: Trained, data: TransformedData) -> None:
@@ -213,6 +228,7 @@ def _join_export(trained: Trained, data: TransformedData) -> None:
                 folder,
                 inputs=trained.inputs,
                 label_scale=trained.label_scale,
+                layout=data.layout,
             )
 
 

@@ -160,7 +160,7 @@ def build(prepared: Prepared) -> _Built:
         replicas=replicas_here(strategy) if is_multi_worker(strategy) else None,
     )
     folder = _run_folder(prepared, examples)
-    step = _step(prepared, model, optimizer, loss_fn)
+    step = _step(prepared, model, optimizer, loss_fn, tuple(examples.token_features))
     checkpoints = None
     if folder is not None:
         steps, minutes = config.checkpoint_every_steps, config.checkpoint_every_minutes
@@ -196,9 +196,11 @@ def _step(
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
     loss_fn: LossFunction,
+    token_features: tuple[str, ...],
 ) -> Step:
     options: dict[str, Json] = {
         "micro_batch_size": prepared.micro_batch_size,
+        "token_features": token_features,
         **prepared.plan.step_options,
     }
     if prepared.servers is not None:
@@ -224,7 +226,7 @@ def _evaluation(
     files = prepared.data.eval_files
     if not files:
         return None
-    held_out = dataclasses.replace(examples, files=files)
+    held_out = dataclasses.replace(examples, files=files, trims=True)
     rows = prepared.micro_batch_size * prepared.strategy.num_replicas_in_sync
     return Evaluation(
         model,

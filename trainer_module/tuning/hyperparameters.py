@@ -19,9 +19,6 @@ Setting: TypeAlias = Any
 # A type annotation: a class, a union or a generic alias.
 DeclaredType: TypeAlias = Any
 
-# Prefix of KerasTuner's entries among the values, such as the epochs of a Hyperband round.
-RESERVED = "tuner/"
-
 
 def _setting_paths(model: type[BaseModel] = TrainerConfig, prefix: str = "") -> list[str]:
     """Return the path of every setting, including sections: optimizer, optimizer.name, ..."""
@@ -95,11 +92,10 @@ def with_hyperparameters(config: TrainerConfig, found: Mapping[str, Setting]) ->
 
 
 def setting_values(values: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Return the values of settings, without KerasTuner's additional entries."""
+    """Return the values of settings, of which KerasTuner keeps some as JSON text."""
     return {
         path: json.loads(value) if isinstance(value, str) and _is_json(value) else value
         for path, value in values.items()
-        if not path.startswith(RESERVED)
     }
 
 

@@ -13,13 +13,12 @@ from keras_tuner.engine import base_tuner
 from shared_core.nearest import nearest
 from trainer_module.common.progress import TrialEnded, TrialFailed, TrialNumber, attached
 from trainer_module.common.user_values import Mode, better_mode, is_better
-from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
+from trainer_module.config import TrainerConfig
 from trainer_module.loop.callback import Callback
 from trainer_module.loop.progress_log import ProgressLog
 from trainer_module.memory.micro_batch_size import MemoryBudgetError
 from trainer_module.step.reports import NonFiniteError
 from trainer_module.tuning.hyperparameters import (
-    RESERVED,
     Setting,
     alternatives,
     as_choices,
@@ -64,7 +63,7 @@ class SettingsTuner(base_tuner.BaseTuner):
             size = math.prod(len(list(searched.values)) for searched in space.space)
             self.trials = min(size, self.trials or size)
         super().__init__(
-            _oracle(tuning, trainer, space, self.mode, self.trials),
+            _oracle(tuning, space, self.mode, self.trials),
             directory=directory,
             project_name="tuner",
             overwrite=True,
@@ -78,9 +77,7 @@ class SettingsTuner(base_tuner.BaseTuner):
         number = int(trial.trial_id) + 1
         which = TrialNumber(number, self.trials)
         values = setting_values(trial.hyperparameters.values)
-        config = self.tuning.trial_config(
-            self.trainer, values, epochs=trial.hyperparameters.values.get(f"{RESERVED}epochs")
-        )
+        config = self.tuning.trial_config(self.trainer, values)
         try:
             metrics = self.train_trial(config, ProgressLog(trial=which))
             if self.tuning.objective not in metrics:
@@ -159,7 +156,6 @@ def _why_nan(metrics: Mapping[str, float], objective: str) -> str:
 
 def _oracle(
     tuning: TunerConfig,
-    trainer: TrainerConfig,
     space: keras_tuner.HyperParameters,
     mode: str,
     trials: int | None,
@@ -174,12 +170,6 @@ def _oracle(
         "max_consecutive_failed_trials": (trials or 10**9) + 1,
     }
     oracles = keras_tuner.oracles
-    if tuning.algorithm == "hyperband":
-        oracle = oracles.HyperbandOracle(
-            max_epochs=tuning.epochs or trainer.epochs or DEFAULT_EPOCHS, **options
-        )
-        oracle.max_trials = trials
-        return oracle
     kinds = {
         "random": oracles.RandomSearchOracle,
         "grid": oracles.GridSearchOracle,

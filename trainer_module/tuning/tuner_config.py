@@ -93,21 +93,17 @@ class TunerConfig(BaseModel):
         min_length=1,
         description="Dotted path of a training setting (optimizer.learning_rate) to its range.",
     )
-    algorithm: Literal["random", "grid", "bayesian", "hyperband"] = Field(
+    algorithm: Literal["random", "grid", "bayesian"] = Field(
         default="random",
         description=(
             "random; grid: every combination, with ten values of a range without step; bayesian: "
-            "by a model of the earlier results; hyperband: many short trials, of which the best "
-            "third continues longer."
+            "by a model of the earlier results."
         ),
     )
     trials: int | None = Field(
         default=None,
         ge=1,
-        description=(
-            "Largest number of trials. null: 10 for random and bayesian; all trials of grid and "
-            "hyperband."
-        ),
+        description=("Largest number of trials. null: 10 for random and bayesian, all of grid."),
     )
     objective: str = Field(
         default="loss",
@@ -145,14 +141,12 @@ class TunerConfig(BaseModel):
     def _length(self) -> TunerConfig:
         if self.epochs is not None and self.steps is not None:
             raise ValueError(f"epochs={self.epochs} and steps={self.steps}: give one of them")
-        if self.algorithm == "hyperband" and self.steps is not None:
-            raise ValueError(f"hyperband counts epochs: give epochs instead of steps={self.steps}")
         return self
 
     @property
     def most_trials(self) -> int | None:
-        """Largest number of trials; None: as many as the algorithm has."""
-        if self.trials is None and self.algorithm in ("random", "bayesian"):
+        """Largest number of trials; None: all of a grid."""
+        if self.trials is None and self.algorithm != "grid":
             return _DEFAULT_TRIALS
         return self.trials
 
@@ -161,7 +155,6 @@ class TunerConfig(BaseModel):
         trainer: TrainerConfig,
         values: Mapping[str, Setting],
         *,
-        epochs: int | None = None,
         section: str = "trainer",
     ) -> TrainerConfig:
         """Return the configuration of a trial.
@@ -169,15 +162,14 @@ class TunerConfig(BaseModel):
         Args:
             trainer: The training to tune.
             values: Dotted path of a setting to the trial's value.
-            epochs: Epochs of this trial; None: those of this configuration.
             section: Name of the training's settings in messages.
 
         Raises:
             ValueError: A value is wrong or does not fit the others.
         """
         length: dict[str, Setting] = {}
-        if epochs is not None or self.epochs is not None:
-            length = {"epochs": epochs or self.epochs, "steps": None}
+        if self.epochs is not None:
+            length = {"epochs": self.epochs, "steps": None}
         elif self.steps is not None:
             length = {"epochs": None, "steps": self.steps}
         return with_values(trainer, {**length, **values}, section=section)
@@ -220,11 +212,6 @@ class TunerConfig(BaseModel):
                 pass
         except ValueError as error:
             raise ValueError(f"{own}.search: {error}") from None
-        if self.algorithm == "hyperband" and self.epochs is None and trainer.steps is not None:
-            raise ValueError(
-                f"{own}.algorithm=hyperband counts epochs, and {section}.steps={trainer.steps}: "
-                f"give {own}.epochs."
-            )
         if self.objective == "loss" and "loss" in self.search:
             raise ValueError(
                 f"{own}.search: {section}.loss is searched, and {own}.objective='loss' is not "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -14,8 +14,8 @@ from trainer_module.checks.batch import count_rows
 from trainer_module.checks.compiled import warn_compile_args_ignored
 from trainer_module.checks.model import check_built, reject_custom_train_step
 from trainer_module.common.keras_arguments import naming_replacements
+from trainer_module.common.sequences import cut, level_of, levels, row_lengths, trimmed
 from trainer_module.common.tensors import (
-    Gradient,
     LossLike,
     Tensors,
     Variable,
@@ -25,26 +25,35 @@ from trainer_module.common.tensors import (
 )
 from trainer_module.devices.replicas import replica_kind
 from trainer_module.losses.weighted_loss import as_loss_function
+from trainer_module.window.batch_norm import ghost_layers
 from trainer_module.window.describe import Description, check_rows, describe
 from trainer_module.window.gradient_sum import (
     AddedLosses,
     GradientSum,
+    add_pass,
     default_added_losses,
-    pass_squares,
+    with_tables,
 )
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
-from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec, even_size, plan_passes
-from trainer_module.window.trace import phase_scope
+from trainer_module.window.spec import (
+    Batch,
+    Index,
+    Result,
+    StepInputs,
+    WindowSpec,
+    even_size,
+    plan_passes,
+)
+from trainer_module.window.trace import is_compiled_by_xla, phase_scope
+
+# With XLA on a CPU, a recurrent layer of more rows is divided among the cores at each of its steps:
+# on two cores, a GRU took 34 ms of them for 256 rows at a time, and 24 ms for 64. Fewer rows occupy
+# one core, so that two passes run in parallel.
+_ROWS_PER_LOOP = 64
 
 
-class _MicroBatchFunction(Protocol):
-    """A function that computes the sums of one micro-batch, such as `micro_batch_gradients`."""
-
-    def __call__(
-        self, spec: WindowSpec, batch: Batch, inputs: StepInputs, *, separate: bool
-    ) -> MicroBatchGradients:
-        """Return the sums; see `micro_batch_gradients`."""
-        ...
+# Computes the sums of one micro-batch, as `micro_batch_gradients` does.
+_MicroBatchFunction: TypeAlias = Callable[..., MicroBatchGradients]
 
 
 @naming_replacements()
@@ -125,12 +134,13 @@ class FullPasses(NamedTuple):
         batch: The rows of the passes. Shapes are constants in XLA, so there may be more rows than
             the passes take: no pass reads them, and windows with fewer passes need no other
             compilation.
-        count: Number of passes, scalar int32.
+        begin, end: The passes to sum, scalar int32.
     """
 
     rest: GradientSum
     batch: Batch
-    count: tf.Tensor
+    begin: tf.Tensor
+    end: tf.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +152,7 @@ class Passes:
         description: Of the window's batch.
         gradients: Computes the sums of a pass.
         size: Rows of a pass.
-        parallel: Number of passes that run in parallel without XLA.
+        parallel: Number of passes that run in parallel.
         expected_rows: Number of rows of most windows; None if unknown.
     """
 
@@ -165,6 +175,8 @@ class Passes:
     ) -> Passes:
         """Return the passes of windows with the shapes of a batch."""
         compiled, rows = description.is_compiled, spec.micro_batch_size
+        is_ghost = spec.batch_norm == "ghost"  # its micro-batches have exactly so many rows
+        merge_micro_batches = merge_micro_batches and not is_ghost
         plan = plan_passes(
             description.bytes_per_row * rows,
             kind=spec.device_kind,
@@ -173,27 +185,28 @@ class Passes:
             concurrent_passes=spec.placement.concurrent_passes,
         )
         expected = present_leaves(batch)[0].shape[0] or spec.expected_rows
-        size = rows * plan.micro_batches
+        size, parallel = rows * plan.micro_batches, plan.parallel_passes
         if compiled:
             # XLA computes one pass after another. If four micro-batches were one pass, a window of
             # three would not be compiled, so that merging needs the number of rows.
-            most = size * plan.parallel_passes if merge_micro_batches else rows
-            size = rows if expected is None else even_size(expected, most)
-        return cls(spec, description, gradients, size, plan.parallel_passes, expected)
+            most, parallel = size * parallel if merge_micro_batches else rows, 1
+            if spec.device_kind == "CPU" and description.has_loops and plan.micro_batches > 1:
+                most, parallel = min(most // 2, max(rows, _ROWS_PER_LOOP)), 2
+            size = rows if expected is None or is_ghost else even_size(expected, most)
+        return cls(spec, description, gradients, size, parallel, expected)
 
     def split(self, batch: Batch, inputs: StepInputs) -> Batch | FullPasses:
         """Return what `sum` takes; with XLA, sum the rows of a shorter pass without it."""
+        if self.spec.token_features:  # rows of similar length share a pass
+            lengths = tf.reduce_sum(row_lengths(batch.features, self.spec.token_features), axis=0)
+            order = tf.argsort(lengths, stable=True)
+            batch = map_present(lambda tensor: tf.gather(tensor, order), batch)
         if not self.description.is_compiled:
             return batch
-        rows, size, zeros = count_rows(*batch), self.size, self._zeros(inputs)
-        known, count = present_leaves(batch)[0].shape[0], rows // size
+        rows, size, known = count_rows(*batch), self.size, present_leaves(batch)[0].shape[0]
+        count, rest = rows // size, self._rest(batch, rows, self._zeros(inputs), inputs)
         if known is not None and known % size == 0:
-            return FullPasses(zeros, batch, count)
-        rest = tf.cond(
-            rows % size > 0,
-            _one_operation(lambda: present_leaves(self._add_rest(batch, rows, zeros, inputs))),
-            lambda: present_leaves(zeros),
-        )
+            return FullPasses(rest, batch, tf.constant(0), count)
         # As many passes as expected, or a power of two: in a window of fewer, zeros follow its
         # rows, which no pass reads.
         powers = tf.constant([2**i for i in range(31)])
@@ -206,56 +219,65 @@ class Passes:
             spare = [[0, (capacity - count) * size], *([0, 0] for _ in tensor.shape[1:])]
             return tf.pad(tensor[: count * size], spare)
 
-        return FullPasses(with_leaves(zeros, rest), map_present(padded, batch), count)
+        return FullPasses(rest, map_present(padded, batch), tf.constant(0), count)
 
-    def sum(self, rows: Batch | FullPasses, inputs: StepInputs) -> GradientSum:
-        """Return the sums over one replica's rows of a window."""
-        if isinstance(rows, FullPasses):
-            return self._with_xla(rows, inputs)
-        return self._sum(rows, inputs)
+    def compiled(self, function: Callable[..., Result]) -> Callable[..., Result]:
+        """Return a function of tensors as one XLA computation; unchanged if XLA is off."""
+        if not self.description.is_compiled:
+            return function
+        compiled = tf.function(function, jit_compile=True, autograph=False)
 
-    def _with_xla(self, passes: FullPasses, inputs: StepInputs) -> GradientSum:
-        def sums(leaves: list[tf.Tensor], count: tf.Tensor) -> list[tf.Tensor]:
-            rest, batch, _ = with_leaves(passes, [*leaves, count])
+        def call(*arguments: Tensors) -> Result:
+            with phase_scope("compiled"):
+                return compiled(*arguments)
 
-            def add(k: Index, total: GradientSum) -> GradientSum:
-                part = _rows_from(batch, k * self.size, self.size)
-                return self._plus(total, k, part, self.size, inputs)
+        return call
 
-            return present_leaves(_loop(count, add, rest, parallel_passes=1))
-
-        *leaves, count = present_leaves(passes)
-        with phase_scope("compiled"):
-            compiled = tf.function(sums, jit_compile=True, autograph=False)
-            return with_leaves(passes.rest, compiled(leaves, count))
-
-    def _sum(self, batch: Batch, inputs: StepInputs) -> GradientSum:
+    def sum(self, rows: Batch | FullPasses | GradientSum, inputs: StepInputs) -> GradientSum:
+        """Return the sums over one replica's rows of a window: its rows, or those of `split`."""
+        if isinstance(rows, GradientSum):
+            return rows
         zeros = self._zeros(inputs)
-        rows, size = count_rows(*batch), self.size
-        full = rows // size
 
-        def many_passes() -> GradientSum:
+        def loop(passes: FullPasses) -> GradientSum:
             # A static number of rows, so that the shapes in the loop are constants.
-            def add(k: Index, total: GradientSum) -> GradientSum:
-                part = _rows_from(batch, k * size, size)
-                return self._plus(total, k, part, size, inputs)
+            def turn(k: tf.Tensor, flat: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+                part = _rows_from(passes.batch, k * self.size, self.size)
+                total = self._add_pass(with_leaves(zeros, flat), k, part, self.size, inputs)
+                return k + 1, present_leaves(total)
 
-            total = self._add_rest(batch, rows, zeros, inputs)
-            return _loop(full, add, total, parallel_passes=self.parallel)
+            _, flat = tf.while_loop(
+                lambda k, _: k < passes.end,
+                turn,
+                (passes.begin, present_leaves(passes.rest)),
+                parallel_iterations=self.parallel,
+            )
+            return with_leaves(zeros, flat)
 
-        def one_pass() -> list[tf.Tensor]:
-            return present_leaves(self._plus(zeros, 0, batch, rows, inputs, is_only=True))
+        if isinstance(rows, FullPasses):
+            compiled, half = self.compiled(loop), rows.end // 2
+            if self.parallel == 1:
+                return compiled(rows)
+            passes = rows._replace(rest=zeros)  # of one signature, compiled once
+            first, second = compiled(passes._replace(end=half)), passes._replace(begin=half)
+            return rows.rest + first + compiled(second)
+        number, known = count_rows(*rows), present_leaves(rows)[0].shape[0]
 
-        known = present_leaves(batch)[0].shape[0]
-        if known is not None and 0 < known <= size:
-            return with_leaves(zeros, one_pass())
-        if self.expected_rows is None or self.expected_rows > size:
-            return many_passes()
-        is_one = tf.logical_and(rows > 0, rows <= size)
-        otherwise = _one_operation(lambda: present_leaves(many_passes()))
-        return with_leaves(zeros, tf.cond(is_one, one_pass, otherwise))
+        def several_passes() -> GradientSum:
+            rest = self._rest(rows, number, zeros, inputs)
+            return loop(FullPasses(rest, rows, tf.constant(0), number // self.size))
 
-    def _plus(
+        def one_pass() -> GradientSum:
+            return self._add_pass(zeros, 0, rows, number, inputs, is_only=True)
+
+        if known is not None and 0 < known <= self.size:
+            return one_pass()
+        if self.expected_rows is None or self.expected_rows > self.size:
+            return several_passes()
+        is_one = tf.logical_and(number > 0, number <= self.size)
+        return _cond(is_one, one_pass, _one_operation(several_passes), zeros)
+
+    def _add_pass(
         self,
         total: GradientSum,
         index: Index,
@@ -268,31 +290,108 @@ class Passes:
         """Return the sums of a pass added to a total, which is zero if it is the only pass."""
         at = inputs._replace(random_position=(*inputs.random_position, index))
         with phase_scope("forward"):
-            sums = self.gradients(self.spec, Batch(*part), at, separate=self.description.separate)
+            if self.spec.token_features:
+                sums = self._trimmed_sums(part, at, total)
+            else:
+                sums = self.gradients(self.spec, part, at, separate=self.description.separate)
         with phase_scope("backward"):
             if is_only:
-                sums = _with_tables(sums, total)
-            return _add(total, sums, rows, self.spec, inputs.measures_noise)
+                sums = with_tables(sums, total)
+            return add_pass(total, sums, rows, self.spec, inputs.measures_noise)
 
-    def _add_rest(
-        self, batch: Batch, rows: tf.Tensor, total: GradientSum, inputs: StepInputs
+    def _trimmed_sums(self, part: Batch, at: StepInputs, total: GradientSum) -> MicroBatchGradients:
+        """Return the sums of a pass whose tokens are cut to the length that they need."""
+        names, separate = self.spec.token_features, self.description.separate
+
+        def sums(level: Index) -> MicroBatchGradients:
+            return self.gradients(self.spec, _at_level(part, names, level), at, separate=separate)
+
+        level = level_of(part.features, names)
+        if not is_compiled_by_xla():
+            return sums(level)
+        found: list[MicroBatchGradients] = []
+
+        def branch(level: int) -> list[tf.Tensor]:
+            # The gradient of an embedding has one row per token: of another shape in each branch.
+            found.append(with_tables(sums(level), total))
+            return present_leaves(found[-1])
+
+        count = levels(part.features, names)
+        flat = tf.switch_case(level, [functools.partial(branch, each) for each in range(count)])
+        return with_leaves(found[0], flat)
+
+    def _rest(
+        self, batch: Batch, rows: tf.Tensor, zeros: GradientSum, inputs: StepInputs
     ) -> GradientSum:
-        """Add the rows that are left behind the passes of equal size, if any."""
-        full = rows // self.size
+        """Return the sums of the rows that are left behind the passes of equal size."""
+        known, full = present_leaves(batch)[0].shape[0], rows // self.size
+        if known is not None and known % self.size == 0:
+            return zeros
 
-        def add(_: Index, total: GradientSum) -> GradientSum:
+        def rest() -> GradientSum:
             part = _rows_from(batch, full * self.size)
-            return self._plus(total, full, part, rows - full * self.size, inputs)
+            return self._add_pass(zeros, full, part, rows - full * self.size, inputs)
 
-        return _loop(tf.cast(rows % self.size > 0, tf.int32), add, total, parallel_passes=1)
+        return _cond(rows % self.size > 0, _one_operation(rest), lambda: zeros, zeros)
 
     def _zeros(self, inputs: StepInputs) -> GradientSum:
-        return _zeros(self.spec, self.description, inputs)
+        spec, description = self.spec, self.description
+
+        def zeros(present: Sequence[bool], first: list[int]) -> list[tf.Tensor | None]:
+            def zero(variable: Variable, has: bool) -> tf.Tensor | None:
+                if not has:
+                    return None
+                wide = variable.dtype == "float64"
+                return tf.zeros([*first, *variable.shape], tf.float64 if wide else tf.float32)
+
+            return spec.placement.map(zero, spec.model.trainable_variables, present)
+
+        outputs = [] if description.outputs is None else [description.outputs]
+        sums = tf.zeros(outputs, description.accumulator_dtype)
+        scalar = tf.zeros([], description.accumulator_dtype)
+        has_added = description.has_added_gradient
+        return GradientSum(
+            numerator=sums,
+            denominator=sums,
+            rows=scalar,
+            gradients=zeros(description.has_gradient, outputs),
+            added_loss=None if has_added is None else scalar,
+            added_gradients=None if has_added is None else zeros(has_added, []),
+            added_rows=None if has_added is None else scalar,
+            squares=None if inputs.measures_noise is None else tf.zeros([2], scalar.dtype),
+            statistics=tuple(
+                tf.zeros([3, *x.moving_mean.shape], tf.float64)
+                for x in ghost_layers(spec.model, spec.batch_norm)
+            ),
+        )
 
 
-def _one_operation(function: Callable[[], list[tf.Tensor]]) -> Callable[[], list[tf.Tensor]]:
+def _at_level(part: Batch, names: Sequence[str], level: Index) -> Batch:
+    """Return a micro-batch with the tokens, labels and weights per token of a level's length."""
+    longest = {part.features[name].shape[1] for name in names}
+
+    def of_tokens(tensor: tf.Tensor) -> tf.Tensor:
+        is_per_token = tensor.shape.rank > 1 and tensor.shape[1] in longest
+        return cut(tensor, level) if is_per_token else tensor
+
+    others = map_present(of_tokens, (part.labels, part.sample_weight))
+    return Batch(trimmed(part.features, names, level), *others)
+
+
+def _one_operation(function: Callable[[], GradientSum]) -> Callable[[], GradientSum]:
     """Return a branch as one operation: the executor visits each operation of an inlined one."""
     return tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
+
+
+def _cond(
+    condition: tf.Tensor,
+    first: Callable[[], GradientSum],
+    second: Callable[[], GradientSum],
+    zeros: GradientSum,
+) -> GradientSum:
+    """Return `first()` or `second()`, which have None where `zeros` has it."""
+    branches = (lambda: present_leaves(first()), lambda: present_leaves(second()))
+    return with_leaves(zeros, tf.cond(condition, *branches))
 
 
 def _rows_from(batch: Batch, start: Index, count: int | None = None) -> Batch:
@@ -305,130 +404,3 @@ def _rows_from(batch: Batch, start: Index, count: int | None = None) -> Batch:
 
     with phase_scope("forward"):
         return map_present(rows, batch)
-
-
-def _zeros(spec: WindowSpec, description: Description, inputs: StepInputs) -> GradientSum:
-    def zeros(present: Sequence[bool], first: list[int]) -> list[tf.Tensor | None]:
-        def zero(variable: Variable, has: bool) -> tf.Tensor | None:
-            if not has:
-                return None
-            wide = variable.dtype == "float64"
-            return tf.zeros([*first, *variable.shape], tf.float64 if wide else tf.float32)
-
-        return spec.placement.map(zero, spec.model.trainable_variables, present)
-
-    outputs = [] if description.outputs is None else [description.outputs]
-    sums = tf.zeros(outputs, description.accumulator_dtype)
-    scalar = tf.zeros([], description.accumulator_dtype)
-    has_added = description.has_added_gradient
-    return GradientSum(
-        numerator=sums,
-        denominator=sums,
-        rows=scalar,
-        gradients=zeros(description.has_gradient, outputs),
-        added_loss=None if has_added is None else scalar,
-        added_gradients=None if has_added is None else zeros(has_added, []),
-        added_rows=None if has_added is None else scalar,
-        squares=None if inputs.measures_noise is None else tf.zeros([2], scalar.dtype),
-    )
-
-
-def _loop(
-    count: tf.Tensor,
-    body: Callable[[Index, GradientSum], GradientSum],
-    total: GradientSum,
-    *,
-    parallel_passes: int,
-) -> GradientSum:
-    """Run `total = body(k, total)` for k < count in a graph loop."""
-
-    def step(k: tf.Tensor, flat: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        return k + 1, present_leaves(body(k, with_leaves(total, flat)))
-
-    _, flat = tf.while_loop(
-        lambda k, _: k < count,
-        step,
-        (tf.constant(0), present_leaves(total)),
-        parallel_iterations=parallel_passes,
-    )
-    return with_leaves(total, flat)
-
-
-def _add(
-    total: GradientSum,
-    part: MicroBatchGradients,
-    rows: tf.Tensor | int,
-    spec: WindowSpec,
-    measures_noise: tf.Tensor | None,
-) -> GradientSum:
-    dtype = total.numerator.dtype
-    rows = tf.cast(rows, total.rows.dtype)
-    added, added_gradients = total.added_loss, total.added_gradients
-    added_rows = total.added_rows
-    if added is not None and added_gradients is not None:
-        assert part.added_loss is not None
-        assert part.added_gradients is not None
-        assert added_rows is not None
-        is_mean = spec.added_losses == "mean"
-        factor = rows if is_mean else tf.ones([], dtype)
-        added_rows += rows if is_mean else tf.zeros([], dtype)
-        added += tf.cast(part.added_loss, dtype) * factor
-        accumulate = functools.partial(_accumulate, factor=factor)
-        added_gradients = spec.placement.map(accumulate, added_gradients, part.added_gradients)
-    squares = total.squares
-    if squares is not None and measures_noise is not None:
-        squares += pass_squares(part.gradients, rows, measures_noise, squares.dtype)
-    return GradientSum(
-        numerator=total.numerator + tf.cast(part.numerator, dtype),
-        denominator=total.denominator + tf.cast(part.denominator, dtype),
-        rows=total.rows + rows,
-        gradients=spec.placement.map(_accumulate, total.gradients, part.gradients),
-        added_loss=added,
-        added_gradients=added_gradients,
-        added_rows=added_rows,
-        squares=squares,
-    )
-
-
-def _accumulate(
-    total: tf.Tensor | None, gradient: Gradient, factor: tf.Tensor | None = None
-) -> tf.Tensor | None:
-    if total is None:
-        return None
-    indexed = isinstance(gradient, tf.IndexedSlices)
-
-    def term(values: tf.Tensor) -> tf.Tensor:
-        values = tf.cast(values, total.dtype)
-        if values.shape.rank == total.shape.rank and not indexed:
-            # The trace loses axes of size 1 of a kernel that was multiplied with rows of sequences.
-            values.set_shape(total.shape)
-        return values if factor is None else values * tf.cast(factor, total.dtype)
-
-    if not indexed:
-        return total + term(tf.convert_to_tensor(gradient))
-    table, looked_up = total.shape[0], gradient.indices.shape[0]
-    if looked_up is not None and table <= looked_up:
-        # For a small table, adding the whole table is several times as fast as a scatter.
-        return total + term(_table(gradient, total))
-    # Add only the rows that the micro-batch looked up: the table may be far larger.
-    return tf.tensor_scatter_nd_add(total, gradient.indices[:, tf.newaxis], term(gradient.values))
-
-
-def _table(gradient: Gradient, total: tf.Tensor) -> tf.Tensor:
-    """Return the gradients of looked-up rows as a dense table in the dtype of the sums."""
-    if not isinstance(gradient, tf.IndexedSlices):
-        return tf.cast(gradient, total.dtype)
-    values = tf.cast(gradient.values, total.dtype)
-    return tf.math.unsorted_segment_sum(values, gradient.indices, total.shape[0])
-
-
-def _with_tables(part: MicroBatchGradients, zeros: GradientSum) -> MicroBatchGradients:
-    """Return a window's only pass with dense gradients: faster than a scatter into zeros."""
-
-    def tables(gradients: list[Gradient], zeros: list[Gradient]) -> list[Gradient]:
-        pairs = zip(gradients, zeros, strict=True)
-        return [None if zero is None else _table(g, zero) for g, zero in pairs]
-
-    if part.added_gradients is not None and zeros.added_gradients is not None:
-        part = part._replace(added_gradients=tables(part.added_gradients, zeros.added_gradients))
-    return part._replace(gradients=tables(part.gradients, zeros.gradients))

@@ -9,10 +9,12 @@ import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch
 from trainer_module.checks.model import reject_assignments, why_not_compiled
+from trainer_module.checks.padding import check_padding
 from trainer_module.checks.randomness import reject_stateful_draws
 from trainer_module.checks.row_independence import MOST_ROWS, check_rows_are_independent
 from trainer_module.checks.warn_once import log_once
 from trainer_module.common.tensors import Tensors, present_leaves, with_leaves
+from trainer_module.window.batch_norm import batch_norm_calls
 from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
 from trainer_module.window.spec import Batch, StepInputs, WindowSpec
@@ -56,11 +58,14 @@ def describe(spec: WindowSpec, batch: Batch) -> Description:
     """Trace one micro-batch of the batch's shapes, check it, and return its description.
 
     Raises:
-        ValueError: The loss depends on no trainable variable, the model assigns to a variable, the
+        ValueError: A token feature has no fixed length, the loss depends on no trainable variable,
+            the model assigns to a variable, the
             model draws random numbers that no seed determines, or `jit_compile` is true and XLA
             cannot compile the model.
     """
     check_batch(*batch)
+    for name in spec.token_features:
+        _check_token_feature(name, batch.features)
     signature = _signature(batch)
     sums, graph = _trace(spec, signature, separate=False)
     numerator = sums.numerator
@@ -89,21 +94,34 @@ def describe(spec: WindowSpec, batch: Batch) -> Description:
 
 @tf.autograph.experimental.do_not_convert
 def check_rows(spec: WindowSpec, batch: Batch, description: Description) -> bool:
-    """Check with rows of a batch that rows do not influence each other.
+    """Check with rows of a batch that neither other rows nor padding influence a row.
 
     Raises:
-        ValueError: Rows influence each other.
+        ValueError: They do.
     """
+    if spec.token_features and tf.executing_eagerly():
+        check_padding(spec.model, batch.features, spec.token_features)
     # A forward pass in float64 needs about as much memory per row as one in float32 and its
     # gradient. So the check needs as much as a micro-batch, or little.
     room = _CHECKED_BYTES // max(description.bytes_per_row, 1)
-    return check_rows_are_independent(
-        spec.model,
-        spec.loss_fn,
-        batch,
-        added_losses=spec.added_losses,
-        most_rows=max(spec.micro_batch_size, int(min(room, MOST_ROWS))),
-    )
+    with batch_norm_calls(spec.model, spec.batch_norm and "frozen"):  # all else is by row
+        return check_rows_are_independent(
+            spec.model,
+            spec.loss_fn,
+            batch,
+            added_losses=spec.added_losses,
+            most_rows=max(spec.micro_batch_size, int(min(room, MOST_ROWS))),
+        )
+
+
+def _check_token_feature(name: str, features: Tensors) -> None:
+    tensor = features.get(name) if isinstance(features, dict) else None
+    if tensor is None or tensor.shape.rank != 2 or tensor.shape[1] is None:
+        raise ValueError(
+            f"token_features has {name!r}, and the features are "
+            f"{tf.nest.map_structure(lambda t: t.shape, features)}: give a dict in which it is "
+            "[rows, length] of one length for all batches (padded_batch with padded_shapes)."
+        )
 
 
 def _is_compiled(spec: WindowSpec, batch: Batch, *, has_loops: bool, separate: bool) -> bool:

@@ -13,6 +13,7 @@ from trainer_module.checks.model import computes_in_float16, reject_updates
 from trainer_module.common.layers import replaced_calls
 from trainer_module.common.tensors import Gradient, VariableValues
 from trainer_module.losses.weighted_loss import loss_sums
+from trainer_module.window.batch_norm import batch_norm_calls, ghost_layers
 from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
 from trainer_module.window.trace import is_compiled_by_xla, phase_scope, window_forward_pass
 
@@ -30,6 +31,7 @@ class MicroBatchGradients(NamedTuple):
         added_loss: None without such losses.
         added_gradients: None without such losses or if `separate` is false.
         recorded: The same gradients by the tensors of `record`.
+        statistics: empty without `batch_norm="ghost"`.
     """
 
     numerator: tf.Tensor
@@ -38,6 +40,7 @@ class MicroBatchGradients(NamedTuple):
     added_loss: tf.Tensor | None
     added_gradients: list[Gradient] | None
     recorded: Sequence[Gradient] = ()
+    statistics: tuple[tf.Tensor, ...] = ()
 
 
 # Records tensors of a forward pass, which the tape shall watch.
@@ -72,6 +75,19 @@ def micro_batch_gradients(
     Raises:
         ValueError: A layer updates state when called, as BatchNormalization does.
     """
+    with batch_norm_calls(spec.model, spec.batch_norm) as sum_statistics:
+        return _gradients(spec, batch, inputs, sum_statistics, separate=separate, record=record)
+
+
+def _gradients(
+    spec: WindowSpec,
+    batch: Batch,
+    inputs: StepInputs,
+    sum_statistics: Callable[[], tuple[tf.Tensor, ...]],
+    *,
+    separate: bool,
+    record: _Recorder,
+) -> MicroBatchGradients:
     model, values = spec.model, inputs.values
     given = {id(variable): value for variable, value in values}
     variables = [given.get(id(v), v.value) for v in model.trainable_variables]
@@ -88,6 +104,7 @@ def micro_batch_gradients(
             tape.watch(variables)
         with scope, window_forward_pass(), record(tape) as tensors, _unknown_ids_as_nan(model):
             outputs = model(batch.features, training=True)
+        statistics = sum_statistics()
         numerator, denominator = loss_sums(spec.loss_fn, batch.labels, outputs, batch.sample_weight)
         added = _sum([upcast_to_float32(loss) for loss in scope.losses]) if scope.losses else None
         of_outputs = numerator.shape.rank and separate
@@ -106,7 +123,9 @@ def micro_batch_gradients(
             scaled_added = _scaled(added, inputs.loss_scale, added_divisor)
         else:
             scaled_added = None
-    reject_updates(model, scope, mapping, seeds)
+    ghosts = ghost_layers(model, spec.batch_norm)
+    moving = [v for x in ghosts for v in (x.moving_mean, x.moving_variance)]
+    reject_updates(model, scope, mapping, [*seeds, *moving])
 
     def gradients(target: tf.Tensor, divisor: tf.Tensor | None) -> list[Gradient]:
         with phase_scope("backward"):
@@ -124,6 +143,7 @@ def micro_batch_gradients(
         added_loss=added,
         added_gradients=(None if scaled_added is None else gradients(scaled_added, added_divisor)),
         recorded=of_rows[len(variables) :],
+        statistics=statistics,
     )
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from trainer_module.common.tensors import AddedLosses, LossFunction, Tensors, VariableValues
 from trainer_module.devices.replicas import DeviceKind, Share, gpu_memory
+from trainer_module.options.step_options import BatchNorm
 
 # An int, or an integer scalar tensor.
 Index: TypeAlias = tf.Tensor | int
@@ -68,6 +69,9 @@ class WindowSpec:
             where it pays (see `describe`).
         expected_rows: Number of rows of most batches on one replica, or None.
         device_kind: Kind of the replicas' devices.
+        batch_norm: What BatchNormalization computes, see `batch_norm.py`; None: there is none.
+        token_features: Names of features `[rows, length]` of token ids, padded with 0 to a fixed
+            length. Each micro-batch is cut to the length that its rows need.
     """
 
     model: keras.Model
@@ -77,6 +81,8 @@ class WindowSpec:
     jit_compile: bool | Literal["auto"] = False
     expected_rows: int | None = None
     device_kind: DeviceKind = "CPU"
+    batch_norm: BatchNorm | None = None
+    token_features: tuple[str, ...] = ()
 
     @property
     def placement(self) -> Placement:

@@ -22,7 +22,7 @@ from trainer_module.common.tensors import Gradient, Variable, VariableValues
 from trainer_module.options.step_options import GradientTransform, StepOptions, takes_step
 from trainer_module.window.gradient_sum import GradientSum, noise_of_window, sum_dtype
 from trainer_module.window.micro_batch import regularisation_gradients
-from trainer_module.window.spec import StepInputs, placement_of
+from trainer_module.window.spec import Index, StepInputs, placement_of
 
 
 class Update(NamedTuple):
@@ -38,6 +38,7 @@ class Update(NamedTuple):
         finite: Whether the sums over all replicas are finite, bool `[1 + variables]`: the sums of
             the loss, then the gradients of each variable. All true if `is_finite`.
         finite_here: The same for the sums of this replica.
+        statistics: See `GradientSum`.
         noise: |G|² and tr Σ, `[2]`, NaN if not known; None without `gradient_noise_scale`.
     """
 
@@ -50,6 +51,7 @@ class Update(NamedTuple):
     finite: tf.Tensor
     finite_here: tf.Tensor
     noise: tf.Tensor | None = None
+    statistics: tuple[tf.Tensor, ...] = ()
 
     @property
     def is_empty(self) -> tf.Tensor:
@@ -122,17 +124,21 @@ def window_update(
     model: keras.Model,
     options: StepOptions,
     inputs: StepInputs,
-    step: tf.Tensor,
 ) -> Update:
     """Return the update of a window from its loss and mean gradient, without changing a variable.
 
-    `total` and `local` are the sums over the rows of all replicas, and of this one.
+    `total` and `local` are the sums over the rows of all replicas, and of this one. Transforms get
+    the first number of `inputs.random_position` as the step.
     """
     loss, gradients = mean
     noise = None if total.squares is None else noise_of_window(total, inputs.loss_scale)
     for transform in options.transforms:
         gradients = _apply_transform(
-            transform, gradients, model.trainable_variables, step=step, values=inputs.values
+            transform,
+            gradients,
+            model.trainable_variables,
+            step=inputs.random_position[0],
+            values=inputs.values,
         )
     dtype = sum_dtype(model)
     norm = tf.linalg.global_norm([tf.cast(g, dtype) for g in gradients if g is not None])
@@ -141,6 +147,8 @@ def window_update(
         numerator, weight_sum = tf.reduce_sum(numerator), tf.reduce_mean(weight_sum)
     numerator, loss, norm = (tf.cast(x, dtype) for x in (numerator, loss, norm))
     is_finite = tf.reduce_all(tf.math.is_finite([numerator, loss, norm]))
+    for sums in total.statistics:
+        is_finite = tf.logical_and(is_finite, tf.reduce_all(tf.math.is_finite(sums)))
     # A finite norm means that all elements are finite. The flags are computed only if it is not.
     finite, finite_here = (
         tf.cond(
@@ -156,7 +164,16 @@ def window_update(
             lambda g: None if g is None else g * tf.cast(factor, g.dtype), gradients
         )
     return Update(
-        loss, gradients, norm, weight_sum, total.rows, is_finite, finite, finite_here, noise
+        loss,
+        gradients,
+        norm,
+        weight_sum,
+        total.rows,
+        is_finite,
+        finite,
+        finite_here,
+        noise,
+        total.statistics,
     )
 
 
@@ -170,7 +187,7 @@ def _finite_flags(total: GradientSum) -> tf.Tensor:
     added = total.added_gradients or [None] * len(total.gradients)
     return tf.stack(
         [
-            finite(total.numerator, total.denominator, total.added_loss),
+            finite(total.numerator, total.denominator, total.added_loss, *total.statistics),
             *(finite(g, a) for g, a in zip(total.gradients, added, strict=True)),
         ]
     )
@@ -196,7 +213,7 @@ def _apply_transform(
     gradients: Sequence[Gradient],
     variables: Sequence[Variable],
     *,
-    step: tf.Tensor | None,
+    step: Index | None,
     values: VariableValues = (),
 ) -> list[Gradient]:
     """Return what a transform makes of the gradients, of which None stays None.

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shared_core.fitted import Record
 from transform.analyzers.counts import most_frequent
-from transform.analyzers.fitted import Record, keep, keep_record
+from transform.analyzers.fitted import keep, keep_record
 from transform.analyzers.moments import STATISTICS, FittedStatistics, column_statistics
 from transform.analyzers.quantiles import ORDER, Order, OrderStatistics, Wanted, order_statistics
 from transform.block import Array, Block, joined, take_columns

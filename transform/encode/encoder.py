@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from shared_core.feature_layout import Column
 from transform.analyzers.fitted import FittedColumn
-from transform.block import Block, Columns, Explanation, IdCount, tf
+from transform.block import Block, Columns, Explanation, IdCount, Separate, tf
 from transform.columns.inputs import DenseColumns
 from transform.spec.common import ColumnType, SeenTypes
 from transform.spec.group import ResolvedGroup
@@ -102,14 +102,14 @@ class Encoder:
         reads: How `Inputs.dense` holds its columns: `numbers`, `texts`, `own type` (texts where the
             column is one), or not at all: `lists`, of any number of values in a row.
         apply: Encodes all columns of this kind at once.
-        endings: Options -> what is appended to a column's name, one per output.
+        endings: Options -> what is appended to a column's name, one per packed output.
         kind_of: Options and an ending -> `Column.kind` of that output.
         has_indicator: Whether each column has an output for missing values, behind all others.
-        names_file: Whether its columns may learn vocabularies, which are files.
+        names_file: Whether its columns may learn vocabularies, which are files, or become features.
         of_texts: Ids of texts `[batch]` and their number, from (texts, options, file of the
             vocabulary); None where the encoder cannot encode a cross.
-        explain: What to say of a column beside its options, from (options, its outputs, what was
-            fitted).
+        explain: What to say of a column beside its options, from (options, its outputs in the
+            layout, what was fitted).
         is_aspect: Whether an output is one aspect of its column, and rightly constant where the
             column is not: no row has this value, all dates are of one year.
     """
@@ -117,13 +117,11 @@ class Encoder:
     name: str
     takes: Mapping[ColumnType, str]
     reads: Literal["numbers", "texts", "own type", "lists"]
-    apply: Callable[[Inputs, Members], list[Block]]
+    apply: Callable[[Inputs, Members], Sequence[Block | Separate]]
     endings: Callable[[_EncoderOptions], list[str]] = lambda option: [""]
     kind_of: Callable[[_EncoderOptions, str], str] | None = None
     has_indicator: bool = False
     names_file: bool = False
     of_texts: Callable[[tf.Tensor, _EncoderOptions, str], tuple[tf.Tensor, IdCount]] | None = None
-    explain: Callable[[_EncoderOptions, Sequence[Column], FittedColumn], Explanation] = (
-        number_of_ids
-    )
+    explain: Callable[[_EncoderOptions, Sequence[Any], FittedColumn], Explanation] = number_of_ids
     is_aspect: bool = False

@@ -126,15 +126,22 @@ class _TermCounts(NamedTuple):
     count: tf.Tensor
 
 
-def words(texts: tf.Tensor) -> tf.RaggedTensor:
-    """Return words of texts `[batch]`; string `[batch, (words)]`."""
+def lower_case(texts: tf.Tensor) -> tf.Tensor:
+    """Return texts in lower case, with U+FFFD for bytes that are no UTF-8."""
     # ICU lower-cases I and U+0130 by the locale's language. ASCII is done without it, and U+0130
     # becomes what ICU makes of it everywhere but in Turkish and Azerbaijani.
     lower = tf.strings.regex_replace(tf.strings.lower(texts), "\u0130", "i\u0307")
     # tf.strings.lower takes a NUL for the end of the text.
     lower = tf.strings.regex_replace(lower, r"\x00", " ")
-    lower = tf.strings.lower(lower, encoding="utf-8")
-    spaced = tf.strings.regex_replace(lower, _NO_WORD, " ")
+    return tf.strings.lower(lower, encoding="utf-8")
+
+
+def words(texts: tf.Tensor, *, lowercase: bool = True) -> tf.RaggedTensor:
+    """Return words of texts `[batch]`; string `[batch, (words)]`."""
+    texts = (
+        lower_case(texts) if lowercase else tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+    )
+    spaced = tf.strings.regex_replace(texts, _NO_WORD, " ")
     return tf.strings.split(tf.strings.regex_replace(spaced, _SINGLE_CHARACTER_WORD, r" \1 "))
 
 

@@ -10,24 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from transform.block import Block, tf
+from transform.block import Block, Separate, tf
 from transform.encode.date import DATE
 from transform.encode.encoder import Encoder, Inputs, Members
 from transform.encode.ids import BUCKETIZE, HASH, INTEGER, VOCABULARY
+from transform.encode.image import IMAGE
 from transform.encode.indicators import MULTI_HOT, ONE_HOT
 from transform.encode.text import TEXT
+from transform.encode.tokens import TOKENS
 from transform.spec.features import Cross
 from transform.spec.group import ResolvedGroup
 
 ENCODERS: dict[str, Encoder] = {
     encoder.name: encoder
-    for encoder in (VOCABULARY, INTEGER, BUCKETIZE, HASH, ONE_HOT, MULTI_HOT, DATE, TEXT)
+    for encoder in (
+        *(VOCABULARY, INTEGER, BUCKETIZE, HASH, ONE_HOT, MULTI_HOT, DATE, TEXT, TOKENS, IMAGE),
+    )
 }
 _SEPARATOR = "\x1f"
 _ESCAPES = (("\x1e", "\x1e0"), (_SEPARATOR, "\x1e1"))
 
 
-def encoded(groups: Sequence[ResolvedGroup], inputs: Inputs) -> list[Block]:
+def encoded(groups: Sequence[ResolvedGroup], inputs: Inputs) -> list[Block | Separate]:
     """Encode the columns of all groups with `encode`, those of one encoder together."""
     members: dict[str, list[ResolvedGroup]] = {}
     for each in groups:

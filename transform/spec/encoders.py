@@ -1,4 +1,4 @@
-"""The encoders: what takes the place of a category, a number's bucket, a date, or a text."""
+"""The encoders: what takes the place of a category, a number's bucket, a date, text, or picture."""
 
 from __future__ import annotations
 
@@ -269,7 +269,59 @@ class Text(Options):
     )
 
 
-_WITHOUT_OPTIONS = ("vocabulary", "text")  # encoders whose name alone is enough: encode: text
+class Image(Options):
+    """Encoded pictures (JPEG, PNG, BMP, GIF) as pixels of one shape, a separate uint8 output.
+
+    encode: {image: {height: 64, width: 64}}                 3 channels, the middle of the picture
+    encode: {image: {height: 28, width: 28, channels: 1}}    grey
+    """
+
+    own_missing: ClassVar[str | None] = "no substitute, since each row needs a picture"
+
+    height: int = Field(ge=1, le=4096, description="in pixels")
+    width: int = Field(ge=1, le=4096, description="in pixels")
+    channels: Literal[1, 3] = Field(default=3, description="1 (grey) or 3 (RGB)")
+    resize: Literal["crop", "pad", "stretch"] = Field(
+        default="crop",
+        description="how a picture of another shape becomes this one: its middle, all of it on "
+        "black, or all of it in other proportions",
+    )
+    store: Literal["pixels", "encoded"] = Field(
+        default="pixels",
+        description="what is written: a byte per pixel and channel, or the file, which the trainer "
+        "decodes in each epoch",
+    )
+
+
+class Tokens(Options):
+    """A text as the sequence of its token ids, for a model of sequences (model: transformer).
+
+    encode: tokens                                        the first 256 words, 8,000 known ones
+    encode: {tokens: {split: bytes, max_length: 512}}     bytes: nothing is learned
+    """
+
+    own_missing: ClassVar[str | None] = "no tokens"
+
+    split: Literal["words", "bytes"] = Field(
+        default="words", description="what a token is; words as encode: text has them"
+    )
+    top_k: int = Field(
+        default=8_000,
+        ge=1,
+        le=1_000_000,
+        description="number of words with their own id, the most frequent ones; not with bytes",
+    )
+    max_length: int = Field(
+        default=256, ge=1, le=100_000, description="tokens of a row that are kept, the first ones"
+    )
+    lowercase: bool = Field(default=True, description="lower-case the text before it is split")
+
+
+_WITHOUT_OPTIONS = (
+    "vocabulary",
+    "text",
+    "tokens",
+)  # encoders whose name alone is enough: encode: text
 
 
 def _allow_names(schema: dict[str, Any]) -> None:
@@ -280,7 +332,7 @@ def _allow_names(schema: dict[str, Any]) -> None:
 
 
 class Encode(Model):
-    """Exactly one way to turn a column into ids, 0/1 columns, or weighted terms."""
+    """Exactly one way to turn a column into ids, 0/1 columns, terms, token ids, or pixels."""
 
     model_config = ConfigDict(json_schema_extra=_allow_names)
 
@@ -292,6 +344,8 @@ class Encode(Model):
     multi_hot: MultiHot | None = None
     date: Date | None = None
     text: Text | None = None
+    tokens: Tokens | None = None
+    image: Image | None = None
 
     @model_validator(mode="before")
     @classmethod

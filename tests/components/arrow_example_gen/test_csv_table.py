@@ -13,7 +13,6 @@ pytest.importorskip("pyarrow")
 
 from components import CsvOptions
 from components.arrow_example_gen import csv_table
-from components.arrow_example_gen.csv_options import NumberFormat
 from components.arrow_example_gen.csv_table import open_table
 
 AUTO = CsvOptions()
@@ -108,11 +107,6 @@ def test_encodings_and_compressed_files(tmp_path):
         ("a;b\n1,5;3.5\n", {}, {"a": ["1,5"], "b": [3.5]}),
         ("a;b\n1,5;3.5\n", {"decimal": ","}, {"a": [1.5], "b": ["3.5"]}),
         ("zip,n\n01234,1\n99999,2\n", {"text": ["zip"]}, {"zip": ["01234", "99999"], "n": [1, 2]}),
-        (
-            "a;b\n$1,234.50;3,5\n$2;4\n",  # the mark of other columns is not touched
-            {"formatted": {"a": {"unit": "$", "thousands": ","}}},
-            {"a": [1234.5, 2.0], "b": [3.5, 4.0]},
-        ),
     ],
 )
 def test_dialects(tmp_path, text, options, columns):
@@ -143,36 +137,27 @@ def test_words_for_missing_values(tmp_path):
         assert columns == {"a": [None, 7], "b": ["x", None]}
 
 
-DOLLARS = NumberFormat(unit="$", thousands=",")
-EUROS = NumberFormat(unit="€", thousands=".", decimal=",")
-PERCENT = NumberFormat(unit="%")
-
-
 @pytest.mark.parametrize(
-    ("cells", "kind", "values", "form"),
+    ("cells", "kind", "values"),
     [
-        (["60.0", "", "61."], "int", [60, None, 61], None),  # as pandas writes them
-        (["60.0", "61.0"], "float", [60.0, 61.0], None),
-        (["1700000001.0", "2.00"], "int", [1700000001, 2], None),  # float32 would round them
-        (["99999999999999999999.0", "", "1.0"], "float", [1e20, None, 1.0], None),
-        (["1" * 5000, "1"], "string", ["1" * 5000, "1"], None),  # more digits than Python takes
-        (["+-7", "8"], "string", ["+-7", "8"], None),
-        ([" 7", "+8", "-0", "007"], "int", [7, 8, 0, 7], None),
-        (["1e3", ".5", "-5.", "1E-2"], "float", [1000.0, 0.5, -5.0, 0.01], None),
-        (["inf", "1", "-Infinity"], "float", [float("inf"), 1.0, float("-inf")], None),
-        (["9223372036854775808", "1"], "string", ["9223372036854775808", "1"], None),
-        (["60,000", "1"], "string", ["60,000", "1"], None),  # thousands or a decimal: nobody knows
-        (["True", "false", ""], "int", [1, 0, None], None),
-        (["", "", ""], None, [None, None, None], None),
-        (["$1,234.50", "($7)", ""], "float", [1234.5, -7.0, None], DOLLARS),
-        (["1.234,50 €", "3"], "float", [1234.5, 3.0], EUROS),
-        (["23.4%", "NA"], "float", [23.4, None], PERCENT),
+        (["60.0", "", "61."], "int", [60, None, 61]),  # as pandas writes them
+        (["60.0", "61.0"], "float", [60.0, 61.0]),
+        (["1700000001.0", "2.00"], "int", [1700000001, 2]),  # float32 would round them
+        (["99999999999999999999.0", "", "1.0"], "float", [1e20, None, 1.0]),
+        (["1" * 5000, "1"], "string", ["1" * 5000, "1"]),  # more digits than Python takes
+        (["+-7", "8"], "string", ["+-7", "8"]),
+        ([" 7", "+8", "-0", "007"], "int", [7, 8, 0, 7]),
+        (["1e3", ".5", "-5.", "1E-2"], "float", [1000.0, 0.5, -5.0, 0.01]),
+        (["inf", "1", "-Infinity"], "float", [float("inf"), 1.0, float("-inf")]),
+        (["9223372036854775808", "1"], "string", ["9223372036854775808", "1"]),
+        (["60,000", "1"], "string", ["60,000", "1"]),  # thousands or a decimal: nobody knows
+        (["True", "false", ""], "int", [1, 0, None]),
+        (["", "", ""], None, [None, None, None]),
     ],
 )
-def test_types(tmp_path, cells, kind, values, form):
+def test_types(tmp_path, cells, kind, values):
     text = "row,a\n" + "".join(f'{i},"{cell}"\n' for i, cell in enumerate(cells))
-    formatted = {} if form is None else {"formatted": {"a": form}}
-    kinds, columns = read(written(tmp_path, text), **formatted)
+    kinds, columns = read(written(tmp_path, text))
     assert (kinds["a"], columns["a"]) == (kind, values)
 
 
@@ -206,13 +191,6 @@ def test_unreadable_content_is_an_error_with_its_line(tmp_path):
     for content, message in UNREADABLE:
         with pytest.raises(ValueError, match=message):
             read(written(tmp_path, content))
-    lines = ["row;a", *(f"{i};$1,234" for i in range(5)), "5;{}", "6;$7"]
-    for wrong in ("1,23,4", "€5", "many", "1e5"):
-        file = written(tmp_path, "\n".join(lines).format(wrong))
-        with pytest.raises(
-            ValueError, match=r"rows\.csv, line 7: column 'a': .* is not a number like \$1"
-        ):
-            read(file, formatted={"a": DOLLARS})
 
 
 @pytest.mark.parametrize(
@@ -223,9 +201,6 @@ def test_unreadable_content_is_an_error_with_its_line(tmp_path):
         ({"encoding": "base64"}, "unknown encoding 'base64'; use utf-8"),
         ({"comment": ""}, "at least 1 character"),
         ({"decimal": "'"}, r"decimal\n.*should be '\.' or ','"),
-        ({"formatted": {"a": {"thousands": "."}}}, "set decimal: ','"),
-        ({"formatted": {"a": {"unit": "5"}}}, "is not a unit"),
-        ({"formatted": {"a": {}}, "text": ["a"]}, "text and formatted both name 'a'"),
     ],
 )
 def test_options_that_mean_nothing(options, message):

@@ -36,11 +36,10 @@ CSV = {
         + "".join(f'"{i}";"{i % 5} ""q""\r\n;é";{"n/a" if i % 4 else i}\r\n' for i in N),
     ),
     "commas": (
-        {"formatted": {"price": {"unit": "€", "thousands": ".", "decimal": ","}}},
+        {"decimal": ","},
         "x\tprice\twhen\n"
         + "".join(
-            f"{i},5\t{i // 9 + 1}.00{i % 9} €\t2024-05-{i % 28 + 1:02}T0{i % 9}:00+02:00\n"
-            for i in N
+            f"{i},5\t{i // 9 + 1}00{i % 9}\t2024-05-{i % 28 + 1:02}T0{i % 9}:00+02:00\n" for i in N
         ),
     ),
     "codes": (

@@ -15,7 +15,6 @@ from components.arrow_example_gen.columns import Block
 from components.arrow_example_gen.parquet import (
     ParquetTable,
     _folder_keys,
-    find_damage,
     open_table,
 )
 
@@ -202,31 +201,3 @@ def test_keys_count_below_the_deepest_folder_that_was_named():
         assert _folder_keys([file], folders) == {file: (("b", 2),)}
     with pytest.raises(ValueError, match=r"two of its folders are named a=\.\.\."):
         _folder_keys(["/data/a=1/a=2/0.parquet"], ["/data"])
-
-
-@pytest.fixture
-def examples(tmp_path: Path) -> Path:
-    """Two files of two row groups each."""
-    random = np.random.default_rng(0)
-    for split in ("train", "eval"):
-        folder = tmp_path / f"Split-{split}"
-        folder.mkdir()
-        table = pa.table({"x": random.normal(size=2000)})
-        pq.write_table(table, folder / "a.parquet", row_group_size=1000, compression="zstd")
-    return tmp_path
-
-
-def test_damage_is_named_with_its_row_group(examples: Path) -> None:
-    assert find_damage(str(examples)) is None
-    file = examples / "Split-train" / "a.parquet"
-    column = pq.ParquetFile(file).metadata.row_group(1).column(0)
-    damaged = bytearray(file.read_bytes())
-    place = column.dictionary_page_offset or column.data_page_offset
-    damaged[place : place + column.total_compressed_size] = bytes(column.total_compressed_size)
-    file.write_bytes(damaged)
-    found = find_damage(str(examples)) or ""
-    assert found.startswith(f"{file}, row group 1: ")
-    assert f"delete {examples} and run" in found
-    for length in (0, 100):
-        file.write_bytes(bytes(damaged)[:length])
-        assert (find_damage(str(examples)) or "").startswith(f"{file}: ")

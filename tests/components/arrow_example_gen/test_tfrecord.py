@@ -155,5 +155,5 @@ def test_another_format_is_no_tfrecord(tmp_path):
 
 
 def test_one_format_at_a_time():
-    with pytest.raises(ValueError, match="name two formats"):
+    with pytest.raises(ValueError, match="name different formats"):
         ArrowExampleGen(input_base=".", csv=CsvOptions(), tfrecord=True)

@@ -45,6 +45,14 @@ def test_batches_are_cut_by_rows_and_bytes(rows, values, most):
     assert pa.Table.from_batches(parts, whole.schema).equals(whole)
 
 
+def test_a_batch_of_pictures_is_a_mebibyte():
+    files = pa.array([b"x" * 2**10] * 4000, pa.large_binary())
+    lists = pa.LargeListArray.from_arrays(pa.array(np.arange(4001)), files)
+    for column in (files, lists):
+        sizes = [part.num_rows for part in _cut(pa.table({"image": column}))]
+        assert max(sizes) <= MESSAGE_BYTES // 2**10
+
+
 @pytest.mark.parametrize(
     ("runner", "most"), [(FnApiRunner(), _BATCH_BYTES), (PortableRunner(), MESSAGE_BYTES)]
 )

@@ -133,7 +133,10 @@ def test_values_are_taken_without_their_options(command):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("run --set training.epochs=1 my.yaml --wait", {"config": Path("my.yaml"), "wait": True}),
+        (
+            "run --set training.epochs=1 my.yaml --json",
+            {"config": Path("my.yaml"), "as_json": True},
+        ),
         ("run my.yaml --set a.b=-1 --set c.d=x=y", {"overrides": ("a.b=-1", "c.d=x=y")}),
         ("init --label=--force x.csv", {"label": "--force", "force": False}),
         ("init --label y -- --force", {"data": "--force", "force": False}),
@@ -159,10 +162,10 @@ def test_options_and_values_in_any_order(words, expected):
         ("run", ["pipeline run:", "--config"]),
         ("predict model", ["pipeline predict:", "--data"]),
         ("run a.yaml b.yaml", ["(b.yaml)"]),
-        ("run a.yaml --wate", ["'--wate'", "Did you mean '--wait'"]),
+        ("run a.yaml --quite", ["'--quite'", "Did you mean '--quiet'"]),
         ("rum a.yaml", ["'rum'", "Did you mean 'run'"]),
-        ("features explan", ["pipeline features:", "Did you mean 'explain'"]),
-        ("--wait run a.yaml", ["'--wait'", "follow its name"]),
+        ("image bild", ["pipeline image:", "Did you mean 'build'"]),
+        ("--json run a.yaml", ["'--json'", "follow its name"]),
         ("init -x.csv", ["'-x'", "./", "--"]),
         ("init x.csv --source cvs", ["--source", "'cvs'", "'csv'"]),
         ("profile my.yaml --steps 0", ["--steps", "0", "1<=x<=1000"]),
@@ -188,7 +191,7 @@ def test_in_a_shell():
     lines = [
         ("tool run --set a.b=-1 --set c.d=2 -- -x.yaml", 2, "", "-x.yaml: cannot read"),
         ("tool", 2, "", "Usage: python -m pipeline"),
-        ("tool features", 2, "", "Usage: python -m pipeline features"),
+        ("tool image", 2, "", "Usage: python -m pipeline image"),
         ("tool --help >&-", 0, "", ""),
         ("tool --help | true; exit ${PIPESTATUS[0]}", 141, "", ""),
     ]

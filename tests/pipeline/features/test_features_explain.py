@@ -1,8 +1,7 @@
-"""What `features explain` prints of a chain, and what it makes of the rows that were counted."""
+"""What the page shows of a chain, and what it makes of the rows that were counted."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.features import features_explain
-from pipeline.features.features_explain import Explained, show, step_text
+from pipeline.features.features_explain import step_text
 from pipeline.report.records import OutputArtifact
 
 CHAINS = pytest.importorskip("transform.chains")
@@ -32,14 +31,6 @@ CHAINS = pytest.importorskip("transform.chains")
 )  # fmt: skip
 def test_a_step_is_one_line(step: Any, text: str) -> None:
     assert step_text(CHAINS.ChainStep(*step)) == text
-
-
-def test_names_are_shown_as_they_are(capsys: Any) -> None:
-    """Neither brackets nor colons are markup."""
-    step = CHAINS.ChainStep("scale", "none")
-    show([Explained(CHAINS.Chain("x [red]", "g", (step,), (":dog:",), 3), 0.25)], as_json=False)
-    line = capsys.readouterr().out.splitlines()[1]
-    assert re.split(r" {2,}", line.strip()) == ["x [red]", "g", "25.00%", "scale none", ":dog:"]
 
 
 def test_missing_is_the_share_of_the_rows_that_were_analyzed(
@@ -63,7 +54,7 @@ def test_missing_is_the_share_of_the_rows_that_were_analyzed(
 
 
 def test_a_pipeline_that_has_not_run_is_an_error(write: Any, capsys: Any) -> None:
-    assert main(["features", "explain", "--config", str(write())]) == 2
+    assert main(["profile", "--config", str(write())]) == 2
     assert "pipeline small has not run yet" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="has no finished Transform"):
         features_explain.explain_columns({"StatisticsGen": {}})

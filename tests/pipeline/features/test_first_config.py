@@ -64,15 +64,7 @@ def test_the_yaml_is_whole_and_asks_for_more_than_a_constant(
     assert config.evaluation.judged_by(kind) == judged_by
     assert config.data.path == str(table)
     assert config.training.early_stopping is not None
-    frame = pd.read_csv(table)
     text = written.path.read_text()
-    if kind == "regression":
-        median = frame.price.median()
-        error = (frame.price - median).abs().mean()
-        shown = f"{median:.0f}" if median == round(median) else f"{median:.4g}"
-        assert f"The median {shown} has a mean absolute error of {error:.4g}." in text
-    if kind == "multiclass":
-        assert f"Always 'Oslo' is right in {(frame.town == 'Oslo').mean():.1%}." in text
     if kind == "binary":
         assert config.label.positive == "yes"
         assert "'yes' is the positive class" in text
@@ -101,7 +93,6 @@ def test_small_whole_numbers_are_judged_by_squared_errors(tmp_path):
     assert "kind: multiclass" in note
     text = written.path.read_text()
     assert f"# {note}" in text
-    assert f"The mean {goals.mean():.4g} has an RMSE of {goals.std():.4g}." in text
     config = load_config(written.path)
     assert config.evaluation.judged_by("regression") == "root_mean_squared_error"
     assert config.training.label_scale == "z_score"

@@ -89,13 +89,6 @@ def test_a_setting_that_does_not_fit_data_or_machine(write, overrides, facts):
     assert all(fact in text for fact in facts), text
 
 
-def test_number_of_another_form_than_the_options_say(write):
-    rows = "".join(f"{i}.5,$1,{20 + i},{i % 2}\n" for i in range(30))
-    file = write(csv="amount,age,city,bought\n" + rows + '2.5,"$1,23",7,1\n')
-    text = refusal(file, "data.csv.formatted.age.unit=$", "data.csv.formatted.age.thousands=','")
-    assert "line 32: column 'age': '$1,23' is not a number like $1,234.5" in text
-
-
 def test_a_global_batch_larger_than_the_data_first_later_or_searched(write):
     text = refusal(write(), "training.global_batch_size=128")
     assert "=128 exceeds the 37 rows of the train split" in text

@@ -1,4 +1,4 @@
-"""What a run prints: on terminals of any width and little ability, in a pipe, into streams."""
+"""What a run prints: in a pipe, into streams."""
 
 from __future__ import annotations
 
@@ -7,75 +7,18 @@ import re
 import time
 
 import pytest
-from rich.cells import cell_len
 from rich.console import Console
 
-from pipeline.report.console import Consoles, LiveView, PlainView, print_text
+from pipeline.report.console import Consoles, ProgressLines
 from pipeline.report.progress import RunState
 from trainer_module.common.progress import RowsProcessed, TrainingStep
 
-WIDTHS = (40, 80)
 CONTROL = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")
-LONG = "Warning: the column 'paid' has 3 values in 12,001 rows of the split 'train'. " * 3
-
-
-def terminal(width: int, height: int = 50) -> Console:
-    return Console(
-        file=io.StringIO(), width=width, height=height, force_terminal=True, markup=False
-    )
 
 
 def shown(console: Console) -> str:
-    """Return the text; each frame of a live view begins on a new line."""
     text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     return CONTROL.sub("", text.replace("\r", "\n"))
-
-
-def assert_fits(text: str, width: int) -> None:
-    """No line is wider than the terminal, and nothing is cut."""
-    assert max(map(cell_len, text.splitlines())) <= width
-    assert "…" not in text
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_sentences_break_between_words_on_a_terminal(width: int) -> None:
-    path = "/" + "folder/" * 30 + "file.csv"
-    console = terminal(width)
-    print_text(console, f"{LONG}see {path} and 支払い 支払い 支払い\n  indented")
-    lines = shown(console).splitlines()
-    assert path in lines  # whole, on a separate line, so that it can be copied
-    assert_fits("\n".join(line for line in lines if line != path), width)
-    assert " ".join(shown(console).split()) == " ".join(
-        f"{LONG}see {path} and 支払い 支払い 支払い indented".split()
-    )
-    assert lines[-1] == "  indented"
-
-
-def run_of(names: tuple[str, ...] = ("ArrowExampleGen", "NormalizationValidator", "Trainer")):
-    """The state of a run whose second node has run for 2 s."""
-    state = RunState.of(names)
-    state.start(names[0])
-    state.finish(names[0])
-    state.start(names[1])
-    node = state.node(names[1])
-    assert node is not None
-    node.started -= 2.0
-    return state
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_live_table(width: int) -> None:
-    state, console = run_of(), terminal(width)
-    with LiveView(state, console) as live:
-        state.nodes[1].rows = 4000
-        state.report(RowsProcessed(1500))
-        console.print(live._render())
-    text = shown(console)
-    assert_fits(text, width)
-    assert "✓" in text
-    if width > 40:  # in a narrow terminal the words of a row's cells are folded
-        assert "1,500 of 4,000 rows" in " ".join(text.split())
-        assert "s left" in " ".join(text.split())
 
 
 def test_lines_in_a_pipe_come_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +26,7 @@ def test_lines_in_a_pipe_come_every_five_seconds(monkeypatch: pytest.MonkeyPatch
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     state, console = RunState.of(["Transform", "Trainer"]), Console(file=io.StringIO(), width=40)
-    with PlainView(state, console):
+    with ProgressLines(state, console):
         state.start("Transform")
         for _ in range(11):
             now[0] += 1.0

@@ -15,7 +15,7 @@ from absl import logging as absl_logging
 from rich.console import Console
 
 from pipeline.engines.engine import error_message
-from pipeline.report.console import view
+from pipeline.report.console import ProgressLines
 from pipeline.report.progress import (
     CACHED,
     NODE_ENDS,
@@ -117,7 +117,7 @@ def test_the_installed_release_says_it(module, text):
 def test_plain_lines(watched):
     state, logger = watched
     out = io.StringIO()
-    with view(state, Console(file=out, width=200), plain=False):
+    with ProgressLines(state, Console(file=out, width=200)):
         run_all(logger)
     lines = out.getvalue().splitlines()
     assert lines[0].startswith("[1/5] ArrowExampleGen: done in ")
@@ -176,7 +176,7 @@ def test_trials_of_a_search(watched):
     state, logger = watched
     of = TrialNumber(2, 8)
     out = io.StringIO()
-    with view(state, Console(file=out, width=200), plain=False):
+    with ProgressLines(state, Console(file=out, width=200)):
         log(logger, NODE_STARTS, "Trainer")
         for record in (
             TrainingStep(5, 50, 1, 10, 0.25, trial=of),
@@ -242,7 +242,7 @@ def test_cautions_of_transform_are_shown_when_it_ends():
     logger.addHandler(handler)
     out = io.StringIO()
     console = Console(file=out, width=60)
-    with view(state, console, plain=False):
+    with ProgressLines(state, console):
         for name in NODES[:3]:
             log(logger, NODE_STARTS, name)
             assert "Warning" not in out.getvalue()

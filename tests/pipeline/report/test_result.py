@@ -64,8 +64,6 @@ def test_the_verdict_names_the_comparison(
 def test_rows_weights_and_labels_that_are_undefined(write: Any, tmp_path: Path) -> None:
     """Reference: by hand, of four rows that weigh 0.5, 2, 1, 1; one label is infinite."""
     import pandas as pd
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     def change(config: dict[str, Any]) -> None:
         config["features"]["label"]["kind"] = "regression"
@@ -88,12 +86,7 @@ def test_rows_weights_and_labels_that_are_undefined(write: Any, tmp_path: Path) 
     )
     folder = tmp_path / "evaluation"
     uri = evaluate_frame(config.evaluation, rows, folder, kind="regression", weight="amount")
-    (tmp_path / "examples" / "Split-eval").mkdir(parents=True)
-    labels = pa.array([[1.0], [2.0], [float("nan")], [4.0]], pa.large_list(pa.float32()))
-    table = pa.table({"bought": labels})
-    pq.write_table(table, tmp_path / "examples" / "Split-eval" / "a.parquet", row_group_size=2)
-    examples = {("Transform", "transformed_examples"): tmp_path / "examples"}
-    run = result_of(config, {EVALUATION: uri, BLESSING: {"blessed": 0}, **examples})
+    run = result_of(config, {EVALUATION: uri, BLESSING: {"blessed": 0}})
     lines = lines_of(summary.show_metrics, run)
     assert lines[0][:5] == ["slice", "rows", "weights", "mean", "label"]
     assert lines[1] == ["all", "rows", "4", "4.5", "undefined", "undefined", "undefined"]
@@ -102,8 +95,7 @@ def test_rows_weights_and_labels_that_are_undefined(write: Any, tmp_path: Path) 
     assert run.verdict is not None
     reasons = " ".join(run.verdict[1])
     assert "mean_absolute_error is undefined: " in reasons
-    assert "label 'bought' is missing, invalid or of an unknown class in 1 of 4 eval" in reasons
-    assert "(rows 3 of " in reasons
+    assert "or a label or prediction is not a number" in reasons
 
 
 @pytest.mark.slow
@@ -182,16 +174,15 @@ def test_nodes_that_go_on_with_a_warning_write_it_for_the_run(write: Any, tmp_pa
 def test_trials_are_shown_best_first(write: Any, tmp_path: Path) -> None:
     search = {"optimizer.learning_rate": {"min": 1e-4, "max": 0.1}}
     config = load_config(write(lambda c: c.update(tuning={"search": search, "objective": "auc"})))
-    values = {"score": 0.91, "optimizer.learning_rate": 0.0123456, "tuner/epochs": 9}
+    values = {"score": 0.91, "optimizer.learning_rate": 0.0123456}
     trials = [{"trial_id": f"{number:02}", **values} for number in (3, *range(12))]
     (tmp_path / "tuner_results.json").write_text(json.dumps(trials))
     run = result_of(config, {("Tuner", "tuner_results"): tmp_path})
     lines = lines_of(
         lambda console: print_table(console, _first(summary.trials_table(run), 10, ""))
     )
-    assert lines[0] == ["trial", "auc", "optimizer.learning_rate", "epochs"]
-    assert lines[1] == ["4", "0.9100", "0.01235", "9"]
+    assert lines[0] == ["trial", "auc", "optimizer.learning_rate"]
+    assert lines[1] == ["4", "0.9100", "0.01235"]
     assert len(lines) == 12
     assert lines[-1] == ["and", "3", "more"]
-    del trials[0]["tuner/epochs"]
     assert result_of(config, {}).trials == []

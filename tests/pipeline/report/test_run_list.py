@@ -1,4 +1,4 @@
-"""The list of runs and the difference of two, compared with their records."""
+"""The list of runs, compared with their records."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from run_records import SETTINGS, SUMMARY_OF_A_RUN, failed
+from run_records import SETTINGS, failed
 from run_records import write as write_run
 
 from pipeline.cli.cli import main
 from pipeline.common import exit_codes
-from pipeline.report.run_list import changes, metric_pairs, show_difference, show_runs
-from pipeline.report.run_record import records_of
+from pipeline.report.run_list import changes, show_runs
 
 
 def console() -> Console:
@@ -40,7 +39,7 @@ def test_the_list_shows_result_time_metrics_and_what_changed(tmp_path: Path) -> 
 
 
 def test_a_place_that_does_not_exist_is_named_in_one_line(tmp_path: Path, capfd: Any) -> None:
-    for command in (["runs"], ["report"], ["runs", "diff", "a", "--config"]):
+    for command in (["runs"], ["report"]):
         assert main([*command, str(tmp_path / "nothing")]) == exit_codes.WRONG_INPUT
         (line,) = capfd.readouterr().err.strip().splitlines()
         assert f"{tmp_path / 'nothing'}: no such file or folder" in line
@@ -70,32 +69,3 @@ def test_settings_are_named_by_their_field_and_lists_by_their_name(tmp_path: Pat
         "training.micro_batch_size: default → 8",
         "rows.train: 240 → 480",
     ]
-
-
-def test_slices_of_one_text_stay_apart(tmp_path: Path) -> None:
-    """Value `b=c` of column `a`, and value `c` of column `a=b`."""
-    slices = [
-        {"slice": {column: value}, "rows": 9, "weights": None, "metrics": {"auc": auc}}
-        for column, value, auc in (("a", "b=c", 0.25), ("a=b", "c", 0.75))
-    ]
-    for name in ("20260130-100000", "20260131-100000"):
-        write_run(tmp_path, name, slices=slices)
-    found = metric_pairs(*records_of(tmp_path))
-    assert found == [("auc of a=b=c", 0.25, 0.25), ("auc of a=b=c", 0.75, 0.75)]
-
-
-def test_the_difference_pairs_slices_and_nodes(tmp_path: Path) -> None:
-    one = write_run(tmp_path, "20260130-100000")
-    slices = [
-        {**SUMMARY_OF_A_RUN["slices"][0], "metrics": {"mean_absolute_error": 2.25}},
-        {"slice": {"city": "Bonn"}, "rows": 2, "metrics": {"mean_absolute_error": 1.0}},
-    ]
-    nodes = [{"name": "Trainer", "result": "done", "seconds": 3.0, "rows": 300}]
-    other = write_run(tmp_path, "20260131-100000", slices=slices, nodes=nodes)
-    shown = console()
-    show_difference(one, other, shown)
-    found = lines(shown)
-    assert ["mean_absolute_error", "2.5000", "2.2500", "-0.2500"] in found
-    assert ["mean_absolute_error", "of", "city=Bonn", "1.0000"] in found
-    assert ["time", "of", "Trainer", "0.5", "s", "3.0", "s", "+2.5", "s"] in found
-    assert found[0] == ["Settings,", "rows", "and", "versions", "are", "the", "same."]

@@ -13,21 +13,15 @@ from run_records import write as write_run
 
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
-from pipeline.report.run_record import find_record, made_by, records_of, write_record
+from pipeline.report.run_record import latest_record, made_by, records_of, write_record
 
 
-def test_runs_are_found_by_the_start_of_their_name(tmp_path: Path) -> None:
-    for name in ("20260130-100000", "20260131-100000", "20260131-110000"):
+def test_the_latest_run_is_found(tmp_path: Path) -> None:
+    for name in ("20260130-100000", "20260131-110000", "20260131-100000"):
         write_run(tmp_path, name)
-    assert find_record(tmp_path, "20260130").name == "20260130-100000"
-    assert find_record(tmp_path, "latest").name == "20260131-110000"
-    for folder, name, words in (
-        (tmp_path, "20260131", "names several runs"),
-        (tmp_path, "x", r"is no run.*20260131-110000; or latest"),
-        (tmp_path / "empty", "latest", "holds no record"),
-    ):
-        with pytest.raises(ConfigError, match=words):
-            find_record(folder, name)
+    assert latest_record(tmp_path).name == "20260131-110000"
+    with pytest.raises(ConfigError, match="holds no record"):
+        latest_record(tmp_path / "empty")
 
 
 def test_a_record_follows_a_moved_folder(tmp_path: Path) -> None:

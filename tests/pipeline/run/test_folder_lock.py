@@ -1,4 +1,4 @@
-"""One run at a time in an output folder: real processes that hold a lock, die and wait."""
+"""One run at a time in an output folder: real processes that hold a lock and die."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import pytest
 from pipeline.cli import cli
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
-from pipeline.run import folder_lock
 from pipeline.run.folder_lock import exclusive_run
 
 # Holds a lock until it reads a line.
@@ -86,7 +85,7 @@ def test_a_second_run_exits_with_code_4_and_names_the_owner(
     pid = first.process.pid
     assert error.startswith(f"output.folder={tmp_path}/out: process {pid} on ")
     assert re.search(r"started \d{4}-\d\d-\d\d [\d:]{8} [+-]\d{4}", error)
-    for fact in ("`the other run`", "(--wait)", "kill -INT", "(--set output.folder=...)"):
+    for fact in ("`the other run`", "kill -INT", "(--set output.folder=...)"):
         assert fact in error
     # Another folder does not help if the metadata store is in use.
     first.end()
@@ -116,24 +115,6 @@ def test_the_lock_of_a_killed_run_is_taken_with_a_note(other: Any, tmp_path: Pat
     )
     assert "was killed; its nodes are cached" in said
     assert holds(tmp_path) == []
-
-
-def test_the_next_run_waits(other: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_lock, "_POLL_SECONDS", 0.05)
-    first = other("output.folder", tmp_path)
-    assert first.process.stdin is not None
-    waiting = f"Waiting: process {first.process.pid} "
-    said: list[str] = []
-
-    def say(line: str) -> None:
-        said.append(line)
-        first.end()
-
-    with exclusive_run(ME, {"output.folder": tmp_path}, wait=True, say=say):
-        assert first.process.returncode == 0
-    (line,) = said
-    assert line.startswith(waiting)
-    assert line.endswith("is running there.")
 
 
 def test_a_file_system_without_locks_gives_a_note(

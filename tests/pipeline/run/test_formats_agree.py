@@ -20,7 +20,6 @@ import pytest
 
 from components import CsvOptions
 from components.arrow_example_gen.columns import Kind, as_text
-from components.arrow_example_gen.csv_types import NumberTexts
 from pipeline.config.config import DataConfig
 from pipeline.data.peek import peek
 from pipeline.run.input_rows import open_rows
@@ -95,7 +94,7 @@ def predicted(
     rows.needed = kinds
     examples = []
     for batch in rows.batches:
-        found = model_rows(batch, kinds, rows.texts)
+        found = model_rows(batch, kinds, rows.decimal)
         assert found.wrong == []
         examples += found.examples()
     return examples
@@ -161,6 +160,6 @@ def test_dates_are_no_numbers(kind, name):
     """A cast would give days, or the unit's own ticks."""
     column = COLUMNS[name]
     batch = pa.RecordBatch.from_arrays([column], ["x"])
-    found = model_rows(batch, {"x": kind}, NumberTexts())
+    found = model_rows(batch, {"x": kind}, ".")
     assert [wrong.row for wrong in found.wrong] == [0]
     assert found.rows.tolist() == [1]

@@ -167,7 +167,7 @@ def test_unseen_categories_are_counted_and_predicted(checked, tmp_path, capfd):
     output = tmp_path / "said.csv"
     assert main(["predict", str(checked), str(file), "--output", str(output)]) == 0
     printed = capfd.readouterr().err
-    assert printed.count("not in the training data: town (1,501 rows, such as 'Atlantis')") == 1
+    assert printed.count("not in the training data: town (1,501 rows)") == 1
     assert len(output.read_text().splitlines()) == 1 + len(towns)
 
 
@@ -271,23 +271,6 @@ NUMBERED = [
 ]
 
 
-def test_numbers_written_for_people(models, tmp_path, capfd):
-    """The YAML says how; a cell that is written otherwise is not a number, and is kept as it is."""
-    cells = [("$1,234.50", "1,002"), ("(7)", ""), ("n/a", "3"), ("1,23", "4")]
-    file = tmp_path / "rows.csv"
-    file.write_text(as_csv([{"size": size, "rooms": rooms, "town": ""} for size, rooms in cells]))
-    formats = '{size: {unit: $, thousands: ","}, rooms: {thousands: ","}}'
-    config = config_with(f"{{missing_in: {{size: [n/a]}}, formatted: {formats}}}", tmp_path)
-    printed = refusal(capfd, models["regression"], file)
-    assert "size='$1,234.50' is not a number" in printed
-    assert "--config" in printed
-    skip = ("--on-error", "skip", "--config", str(config))
-    rows = predicted(models["regression"], file, *skip)
-    assert "size='1,23' is not a number" in capfd.readouterr().err
-    wanted = {"$1,234.50": 2236.5, "(7)": -7.0, "": 3.0}
-    assert {row["size"]: float(row["prediction"]) for row in rows} == wanted
-
-
 def trained_with(folder: Path, source: str = "csv", **options: Any) -> Path:
     """Write a regression model of the data that `data.csv` of its YAML described so."""
     csv_ = CsvOptions.model_validate(options).model_dump(mode="json") if source == "csv" else None
@@ -296,9 +279,9 @@ def trained_with(folder: Path, source: str = "csv", **options: Any) -> Path:
     return folder
 
 
-AS_TRAINED = [  # rows, read with missing: ["", Oslo], decimal: "," and a format of rooms
-    {"id": "a1", "size": "1,5", "rooms": "$1,002", "town": "Oslo"},
-    {"id": "a2", "size": None, "rooms": "$3", "town": "NA"},
+AS_TRAINED = [  # rows, read with missing: ["", Oslo], and decimal: ","
+    {"id": "a1", "size": "1,5", "rooms": "1002", "town": "Oslo"},
+    {"id": "a2", "size": None, "rooms": "3", "town": "NA"},
 ]
 
 
@@ -307,8 +290,7 @@ AS_TRAINED = [  # rows, read with missing: ["", Oslo], decimal: "," and a format
 )
 def test_texts_are_read_as_in_training_in_every_format(tmp_path, capfd, ending, given):
     """`--config` of the same pipeline changes nothing, whether or not it sets `data.csv`."""
-    formats = {"rooms": {"unit": "$", "thousands": ","}}
-    options = {"missing": ["", "Oslo"], "decimal": ",", "formatted": formats}
+    options = {"missing": ["", "Oslo"], "decimal": ","}
     model = trained_with(tmp_path / "model", **options)
     file = tmp_path / f"rows.{ending}"
     table = pa.Table.from_pylist(AS_TRAINED)
@@ -504,7 +486,6 @@ def test_a_damaged_record(models, tmp_path, capfd):
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("rooms", [[2], [1, 2], [2]], "rooms='[1, 2]' is not one value"),
         ("rooms", ["2", "wide", "2"], "rooms='wide' is not a whole number"),
         ("rooms", [2.0, 2.5, 2.0], "is not a whole number"),
     ],

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from components.arrow_example_gen.csv_types import NumberTexts
-from pipeline.run.predictor import _InputChecks, _rows_of_several_values
-from pipeline.run.raw_rows import ModelRows, Wrong, model_rows
+from pipeline.run.predictor import _InputChecks
+from pipeline.run.raw_rows import model_rows
 
 
 def category(position: int, low: int, high: int) -> dict:
@@ -27,27 +26,10 @@ def test_a_value_is_unseen_if_any_output_of_its_column_shows_it():
     assert found["town"].tolist() == [True, True, False, True]
 
 
-def test_a_column_that_takes_lists_is_not_blamed_for_another():
-    """The model takes several values of `tags`, and one of `size`."""
-    lists = {
-        "tags": pa.array([[1, 2], [], [1, 2, 3], [4, 5]], pa.list_(pa.int64())),
-        "size": pa.array([[1, 2], [1], [2], [3, 4]], pa.list_(pa.int64())),
-    }
-    rows = ModelRows(np.array([0, 2, 5, 7]), lists, [])
-
-    def takes(some: ModelRows) -> bool:
-        return all(len(values) <= 1 for values in some.columns["size"].to_pylist())
-
-    assert _rows_of_several_values(rows, takes) == [
-        Wrong(0, "size", "[1, 2]", "one value"),
-        Wrong(7, "size", "[3, 4]", "one value"),
-    ]
-
-
 def test_a_list_with_a_text_among_numbers_is_wrong_in_its_row():
     lists = [[], ["1", "x", "z"], None, ["3"], ["u"]]
     batch = pa.RecordBatch.from_pydict({"n": pa.array(lists, pa.list_(pa.string()))})
-    found = model_rows(batch, {"n": "int"}, NumberTexts())
+    found = model_rows(batch, {"n": "int"}, ".")
     assert [each.row for each in found.wrong] == [1, 4]
     assert found.rows.tolist() == [0, 2, 3]
     assert found.columns["n"].to_pylist() == [[], [], [3]]

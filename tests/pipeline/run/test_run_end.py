@@ -59,7 +59,7 @@ def test_names_survive_the_shell(
 @pytest.mark.parametrize(
     ("change", "wanted"),
     [
-        ({}, {"source": None}),
+        ({}, {"source": "csv"}),
         ({"path": "rows.dat"}, {"source": "csv"}),
         ({"path": "part-*.csv"}, {"data": "part-2.csv"}),
         ({"path": "part-{SPAN}.csv"}, {"data": "part-2.csv"}),

@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 from trainer_module import TrainerConfig, prepare_process, run_fn
-from trainer_module.devices import process, strategies
+from trainer_module.devices import strategies
 from trainer_module.devices.cluster import Cluster
 from trainer_module.devices.process import GpuMissing, check_gpu_visible
 
@@ -73,29 +73,9 @@ def test_a_training_that_requires_a_gpu_fails_without_one(fn_args):
         run_fn(fn_args(require_gpu=True))
     message = str(failed.value)
     assert "require_gpu=True, but TensorFlow" in message
-    assert "CUDA_VISIBLE_DEVICES='-1' hides all GPUs" in message  # as these tests set it
+    assert "CUDA_VISIBLE_DEVICES='-1'" in message  # as these tests set it
     assert "request no accelerator for the Trainer" in message
     assert "set require_gpu to false" in message
-
-
-@pytest.mark.parametrize(
-    ("loaded", "wheel", "cause"),
-    [
-        (set(), False, "python -m pipeline image build --cuda"),
-        (set(), True, "NVIDIA driver (libcuda.so.1) is missing"),
-        ({"libcuda.so.1", "libcudart.so.12"}, False, "nvidia-smi"),
-    ],
-)
-def test_the_error_names_what_is_missing(loaded, wheel, cause, monkeypatch):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    monkeypatch.setattr(process, "_loads", lambda library: library in loaded)
-    monkeypatch.setattr(process, "_has_wheel", lambda: wheel)
-    with pytest.raises(GpuMissing) as failed:
-        check_gpu_visible()
-    assert cause in str(failed.value)
-    assert str(failed.value).endswith(
-        "To train on the CPU, set require_gpu to false, and request no accelerator for the Trainer."
-    )
 
 
 def test_with_parameter_servers_the_workers_need_the_gpu():

@@ -21,12 +21,15 @@ def test_the_fingerprint_has_each_option_that_affects_the_result():
     assert options.fingerprint() == {
         "clip_norm": 0.5,
         "clip_per_example": None,
+        "batch_norm": None,
         "ema_momentum": None,
         "non_finite": "raise",
         "gradient_noise_scale": None,
         "added_losses": None,
         "transforms": [],
     }
+    ghost = StepOptions(micro_batch_size=4, batch_norm="ghost").fingerprint()
+    assert (ghost["batch_norm"], ghost["micro_batch_size"]) == ("ghost", 4)
 
 
 def noise(gradients, variables, step, scale=0.1):

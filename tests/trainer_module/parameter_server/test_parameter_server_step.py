@@ -69,6 +69,7 @@ def test_values_travel_from_the_chief_to_the_servers_and_back(strategies):
 
 def test_what_has_no_meaning_without_an_order_of_steps_is_refused():
     for options, message in [
+        ({"batch_norm": "ghost"}, "batch_norm='ghost' with parameter servers"),
         ({"ema_momentum": 0.9}, r"ema_momentum=0.9 with parameter servers.*leave it out"),
         ({"micro_batch_size": 0}, r"micro_batch_size=0: use a whole number of at least 1"),
     ]:

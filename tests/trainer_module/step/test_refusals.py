@@ -10,26 +10,39 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import TrainStep, accumulate_gradients
+from trainer_module import StagedModel, TrainStep, accumulate_gradients, split_model
 
 SGD = keras.optimizers.SGD
 
 
-def batch_norm():
+def batch_norm(**options):
     return keras.Sequential(
         [
             keras.Input((5,)),
             keras.layers.Dense(3),
-            keras.layers.BatchNormalization(name="bn"),
+            keras.layers.BatchNormalization(name="bn", **options),
             keras.layers.Dense(1),
         ]
     )
 
 
-def test_batch_normalisation_is_refused_unless_frozen():
+def test_batch_normalisation_needs_a_definition():
     model = batch_norm()
-    with pytest.raises(ValueError, match=r"bn' is a BatchNormalization in training mode.*Layer"):
-        TrainStep(model, SGD(), "mse", micro_batch_size=2)
+    for options, message in [
+        ({}, "bn' is a BatchNormalization in training mode.*ghost.*frozen.*GroupNormalization"),
+        ({"batch_norm": "sync"}, "batch_norm='sync': .*'ghost' or 'frozen'"),
+        ({"batch_norm": "ghost", "clip_per_example": 1.0}, "'ghost' with clip_per_example=1.0"),
+        ({"batch_norm": "ghost", "model": full_batch.mlp()}, "'ghost': .* no BatchNormalization"),
+        ({"batch_norm": "ghost", "model": batch_norm(renorm=True)}, "bn' has renorm=True"),
+        ({"batch_norm": "ghost", "model": batch_norm(synchronized=True)}, "synchronized=True"),
+        (
+            {"batch_norm": "ghost", "model": StagedModel(split_model(batch_norm(), ["bn"]))},
+            "Staged",
+        ),
+    ]:
+        given = {"model": model, "micro_batch_size": 2, **options}
+        with pytest.raises(ValueError, match=message):
+            TrainStep(given.pop("model"), SGD(), "mse", **given)
     model.get_layer("bn").trainable = False
     step = TrainStep(model, SGD(), "mse", micro_batch_size=2)
     assert bool(step(full_batch.batch("mlp")).applied)

@@ -15,6 +15,17 @@ def fare_only(context) -> keras.Model:
     return keras.Model({"fare_scaled": fare}, output)
 
 
+def application(context) -> keras.Model:
+    """A network of keras.applications from a file, behind layers that augment pictures."""
+    photo = keras.Input((32, 32, 3), name="photo", dtype="uint8")
+    x = keras.layers.RandomFlip("horizontal", seed=1)(keras.layers.Rescaling(1 / 255)(photo))
+    x = keras.layers.RandomTranslation(0.2, 0.2, seed=2)(x)
+    x = keras.models.load_model(context.config.model.options["file"])(x)
+    x = keras.layers.GlobalAveragePooling2D()(x)
+    output = keras.layers.Dense(context.outputs, activation="softmax", name="output")(x)
+    return keras.Model({"photo": photo}, output)
+
+
 def not_a_model(context) -> str:
     """A mistake."""
     return "a model"

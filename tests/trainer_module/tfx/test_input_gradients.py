@@ -12,6 +12,7 @@ from shared_core.feature_layout import Column, FeatureLayout
 from trainer_module import input_gradients_signature
 from trainer_module.gradients.inputs import quadrature
 from trainer_module.model.layers import PackedEmbedding, PooledEmbedding
+from trainer_module.tfx.input_gradients import check_one_output
 
 L = keras.layers
 
@@ -178,3 +179,11 @@ def test_rows_in_another_order_have_their_columns():
         columns, found, _ = integrate(signature, data)
         assert columns == ["f", "i[0]", "i[1]"]
         np.testing.assert_allclose(found[:, 1:], wanted[part], rtol=0, atol=1e-12)
+
+
+def test_a_model_of_pictures_is_refused_before_its_training():
+    pixels = keras.Input((2, 2, 3), name="photo", dtype="uint8")
+    normal = L.Normalization(mean=[1.0, 2.0, 3.0], variance=[4.0, 1.0, 1.0])(pixels)
+    model = keras.Model({"photo": pixels}, L.Dense(1)(L.Flatten()(normal)))
+    with pytest.raises(ValueError, match="photo"):
+        check_one_output(model)

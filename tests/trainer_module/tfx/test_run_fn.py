@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import traceback
 from pathlib import Path
 
 import keras
@@ -11,11 +13,15 @@ import pytest
 import small_transform
 import tensorflow as tf
 import user_model
+from tfrecords import serialized
 
 from trainer_module import run_fn
 from trainer_module.common.progress import EvaluationEnded, TrainingEnded, TrainingStep
 from trainer_module.model import plan
+from trainer_module.step import setup
 from trainer_module.tfx import run as tfx_run
+from trainer_module.window.micro_batch import micro_batch_gradients
+from transform import preprocessing_fn
 
 QUICK = {"label": "generous", "global_batch_size": 32, "optimizer": {"learning_rate": 0.01}}
 
@@ -61,6 +67,23 @@ def test_training_without_a_layout(fn_args, progress_records):
 
     assert run_fn(args) == result  # nothing left to do but the export
     assert len(result.history["val_auc"]) == 8
+
+
+def test_eight_calls_lead_from_run_fn_to_the_gradients_of_a_micro_batch(fn_args, monkeypatch):
+    """Calls of this project's functions; those within a function are read with it."""
+    chains = []
+
+    def gradients(*arguments, **named):
+        codes = [frame.f_code for frame, _ in traceback.walk_stack(None)]
+        names = [c.co_qualname for c in codes if "/trainer_module/" in c.co_filename]
+        if "run_fn" in names:
+            names = names[: names.index("run_fn") + 1]
+            chains.append([name for name in names if "<locals>" not in name])
+        return micro_batch_gradients(*arguments, **named)
+
+    monkeypatch.setattr(setup, "micro_batch_gradients", gradients)
+    run_fn(fn_args(**QUICK, steps=1))
+    assert min(map(len, chains)) <= 8, chains
 
 
 def test_passed_through_features_are_not_model_inputs(fn_args, packed, monkeypatch):
@@ -238,7 +261,7 @@ def test_hyperparameters_replace_settings_of_a_multiclass_label(fn_args):
     args.train_steps = 3  # TFX's, which `epochs` replaces
     args.hyperparameters = {
         "space": [],
-        "values": {"global_batch_size": 100, "model.hidden_units": "[4]", "tuner/epochs": 7},
+        "values": {"global_batch_size": 100, "model.hidden_units": "[4]"},
     }
     result = run_fn(args)
     assert result.steps == 6  # ceil(600 / 100)
@@ -247,3 +270,48 @@ def test_hyperparameters_replace_settings_of_a_multiclass_label(fn_args):
     assert [4, 24] in shapes.values()
     assert set(result.metrics) == {"loss", "accuracy"}
     assert result.metrics["loss"] == pytest.approx(np.log(24), rel=0.2)  # hours are uniform noise
+
+
+@pytest.mark.slow
+def test_token_ids_are_trained_and_served(fn_args, tmp_path):
+    """A transformer on bytes of names; serving answers 200 rows as the evaluation saw them."""
+    groups = [
+        {"name": "names", "columns": "company", "encode": {"tokens": {"split": "bytes"}}},
+        {"name": "numbers", "columns": "fare", "scale": "z_score"},
+    ]
+    features = {"groups": groups, "label": {"column": "tips", "kind": "regression"}}
+    data = small_transform.run_transform(
+        tmp_path, functools.partial(preprocessing_fn, custom_config={"features": features})
+    )
+    args = fn_args(
+        data,
+        global_batch_size=100,
+        micro_batch_size=16,
+        epochs=2,
+        model={"kind": "transformer", "width": 8, "heads": 2, "blocks": 1},
+        optimizer={"learning_rate": 0.01},
+    )
+    args.custom_config["baselines"] = "eval"
+    result = run_fn(args)
+    loaded, serve = signature(args.serving_model_dir)
+    rows = [serialized({n: v for n, v in row.items() if n != "tips"}) for row in data.raw["eval"]]
+    together = serve(tf.constant(rows))["outputs"].numpy()
+    assert (len(rows), sum(not row["company"] for row in data.raw["eval"]) > 0) == (200, True)
+    # Each request is padded to its own longest text.
+    alone = np.concatenate([serve(tf.constant([row]))["outputs"].numpy() for row in rows[:40]])
+    np.testing.assert_allclose(alone, together[:40], rtol=1e-5, atol=1e-6)
+    truth = np.array([row["tips"] for row in data.raw["eval"]], "float32")
+    error = np.abs(together - truth).mean()
+    assert result.metrics["mean_absolute_error"] == pytest.approx(error, rel=1e-5)
+    columns = loaded.signatures["raw"](
+        company=tf.constant([["Sun Taxi"], [""]]), fare=tf.constant([[3.0], [3.0]])
+    )
+    assert np.ptp(columns["outputs"]) > 0
+    baselines = json.loads(Path(args.model_run_dir, "baselines.json").read_text())
+    assert {each["name"] for each in baselines["baselines"]} == {"constant", "linear"}
+    args.custom_config["input_gradients"] = True
+    with pytest.raises(ValueError, match=r"takes pictures or tokens \(company\)"):
+        run_fn(args)
+    args.custom_config["trainer"]["model"] = {}
+    with pytest.raises(ValueError, match=r"use kind: transformer"):
+        run_fn(args)

@@ -131,26 +131,6 @@ def test_a_grid_has_every_combination(tmp_path):
     assert len(reached(tmp_path, {"search": ranges, "algorithm": "grid", "trials": 5})) == 5
 
 
-def test_hyperband_gives_better_trials_more_epochs(tmp_path):
-    """At most 9 epochs, and a third: those that run on are the best of the round before."""
-    found = reached(tmp_path, {"search": RATES, "algorithm": "hyperband", "epochs": 9})
-    rounds = {}
-    for score, values in found:
-        rounds.setdefault((values["tuner/bracket"], values["tuner/round"]), []).append(
-            (score, values["optimizer.learning_rate"], values["tuner/epochs"])
-        )
-    assert {key: {epochs for *_, epochs in trials} for key, trials in rounds.items()} == {
-        (2, 0): {1},
-        (2, 1): {3},
-        (2, 2): {9},
-        (1, 0): {3},
-        (1, 1): {9},
-        (0, 0): {9},
-    }
-    best = sorted(rounds[2, 0])[: len(rounds[2, 1])]
-    assert {rate for _, rate, _ in rounds[2, 1]} == {rate for _, rate, _ in best}
-
-
 @pytest.mark.slow(15)
 def test_diverged_trial_fails_and_the_search_continues(search, progress_records):
     ranges = {"optimizer.learning_rate": {"values": [1e30, 0.01]}}
@@ -177,11 +157,6 @@ def test_invalid_searches_are_rejected_before_the_first_trial(search):
             {"search": SEARCH, "objective": "acu"},
             {},
             r"tuner.objective='acu' is not evaluated; did you mean 'auc'",
-        ),
-        (
-            {"search": SEARCH, "algorithm": "hyperband"},
-            {"epochs": None, "steps": 7},
-            r"hyperband counts epochs, and trainer.steps=7: give tuner.epochs",
         ),
         (
             {"search": SEARCH},

@@ -97,7 +97,6 @@ def test_tuner_sets_the_length_of_a_trial():
     assert trainers.trial_config(TRAINER, {}) == TRAINER
     values = {"optimizer.learning_rate": 0.5}
     assert trainers.trial_config(TRAINER, values).optimizer.learning_rate == 0.5
-    assert trainers.trial_config(TRAINER, values, epochs=7).epochs == 7
 
 
 def test_objectives_of_unknown_direction_need_a_mode():

@@ -10,14 +10,8 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.analyzers.fitted import (  # noqa: E402
-    PRESENT,
-    Fitted,
-    FittedColumn,
-    fitted_numbers,
-    keep,
-    keep_record,
-)
+from shared_core.fitted import Fitted, fitted_numbers  # noqa: E402
+from transform.analyzers.fitted import PRESENT, FittedColumn, keep, keep_record  # noqa: E402
 from transform.analyzers.moments import STATISTICS, FittedStatistics  # noqa: E402
 from transform.chains import _fitted_columns  # noqa: E402
 

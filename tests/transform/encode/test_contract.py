@@ -23,6 +23,7 @@ from transform.encode.table import ENCODERS  # noqa: E402
 
 ROWS, MORE = 240, 40
 RNG = np.random.default_rng(5)
+PICTURE = tf.io.encode_png(np.arange(12, dtype=np.uint8).reshape(2, 2, 3)).numpy()
 Lines = list[str]
 
 
@@ -49,6 +50,7 @@ TRAIN: dict[str, list[Any]] = {
     "sets": _sets(["a", "b", "b", "c"], ROWS),
     "stamps": _stamps(ROWS, 2020),
     "texts": _draw(["good day", "bad day", "good night", None, ""], ROWS),
+    "pictures": [PICTURE] * ROWS,
 }
 UNSEEN: dict[str, list[Any]] = {
     "words": _draw(["new", "a", None], MORE),
@@ -57,6 +59,7 @@ UNSEEN: dict[str, list[Any]] = {
     "sets": _sets(["new", "a"], MORE),
     "stamps": _stamps(MORE, 2031),
     "texts": _draw(["never seen", "good", None], MORE),
+    "pictures": [PICTURE] * MORE,
 }
 
 
@@ -133,6 +136,8 @@ CASES = {  # each with a name that is odd to files, globs and TensorFlow: see be
     "multi_hot": Case({"multi_hot": {"top_k": 2}}, "sets", _multi_hot),
     "date": Case({"date": {"parts": ["hour"], "elapsed": True}}, "stamps", _hours),
     "text": Case({"text": {"top_k": 5, "max_terms": 3}}, "texts", None),
+    "tokens": Case({"tokens": {"top_k": 2, "max_length": 2}}, "texts", None),
+    "image": Case({"image": {"height": 2, "width": 2}}, "pictures", None),
 }
 ODD = "größe/[1] %*\\'\" {}"
 CASES = {ODD.format(name): case for name, case in CASES.items()}
@@ -192,7 +197,7 @@ def test_encoder_contract(result: Any, assets: Any) -> None:
     assert {next(iter(case.encode)) for case in CASES.values()} == set(ENCODERS)
     files = {c.source: c.vocabulary or c.entry_of for c in result.layout.columns}
     for name in CASES:
-        lines = assets(result)[files[name]] if files[name] else []
+        lines = assets(result)[files[name]] if files.get(name) else []
         check_encoder_contract(name, result, lines)
 
 
@@ -225,8 +230,11 @@ def test_the_validator_checks_the_range_of_ids(result: Any) -> None:
     for added in (0, 1000):
         values = []
         for each in features.features:
+            if each.image:
+                values.append(columns.Values(np.ones([256, 3], np.int64), None, 0))
+                continue
             x = result.written[each.name][:ROWS, [c.position for c in each.columns]].astype(float)
-            values.append(columns.Values(x + added * (each.name == "packed_int"), None, 0))
+            values.append(columns.Values(x + added * (each.name != "packed_float"), None, 0))
         batch = columns.Batch(ROWS, tuple(values))
         state = compute.add_input(compute.create_accumulator(), batch)
         measured = compute.extract_output(state).columns

@@ -1,4 +1,4 @@
-"""Output folders that were moved, copied or partly deleted: what is cached, what is a baseline.
+"""Output folders that were partly deleted: what is cached, what is a baseline.
 
 TFX's own launcher, cache and resolver, on nodes that take no time.
 """
@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ml_metadata import MetadataStore
@@ -24,11 +23,9 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.types.channel import Channel
 from tfx.types.standard_artifacts import Examples, Model, ModelBlessing, PushedModel
 
-from pipeline.common.artifact_places import Places
 from pipeline.report.records import latest_run
 from pipeline.run.artifact_check import (
     check_artifacts,
-    keys_without_places,
     record_artifacts,
 )
 
@@ -93,14 +90,13 @@ def run(folder: Path) -> dict[str, str]:
         folder=str(folder / "serving_model"),
     )
     pipeline = Pipeline(
-        pipeline_name="moved",
+        pipeline_name="checked",
         pipeline_root=str(folder / "artifacts"),
         components=[rows, train, judge, push],
         enable_cache=True,
         metadata_connection_config=metadata.sqlite_metadata_connection_config(str(database)),
     )
-    with keys_without_places(str(folder)):
-        LocalDagRunner().run(pipeline)
+    LocalDagRunner().run(pipeline)
     record_artifacts(str(folder), database)
     store = store_of(folder)
     latest = max(store.get_contexts_by_type("pipeline_run"), key=lambda context: context.id)
@@ -122,7 +118,7 @@ def blessed(folder: Path) -> Path | None:
     database = folder / "metadata.sqlite"
     check_artifacts(str(folder), database)
     pipeline = Pipeline(
-        pipeline_name="moved",
+        pipeline_name="checked",
         pipeline_root=str(folder / "artifacts"),
         components=[baseline],
         metadata_connection_config=metadata.sqlite_metadata_connection_config(str(database)),
@@ -140,53 +136,12 @@ def blessed(folder: Path) -> Path | None:
     return Path(found[0]) if found else None
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("finished") / "out"
-    folder.mkdir()
-    assert run(folder) == dict.fromkeys(NODES, "run")
-    assert run(folder) == dict.fromkeys(NODES, "cached")
-    return folder
-
-
 @pytest.fixture
-def folder(finished: Path, tmp_path: Path) -> Path:
-    """A folder that was moved: a copy, whose original has other files than it had."""
-    shutil.copytree(finished, tmp_path / "before")
-    (tmp_path / "before").rename(tmp_path / "moved")
-    return tmp_path / "moved"
-
-
-def test_a_moved_folder_is_cached_in_its_new_place(folder: Path, tmp_path: Path) -> None:
-    """Twice, with a run between, and a baseline of the new place."""
-    printed = check_artifacts(str(folder), folder / "metadata.sqlite")
-    assert [str(folder / "artifacts") in sentence for sentence in printed] == [True]
-    assert run(folder) == dict.fromkeys(NODES, "cached")
-    again = folder.rename(tmp_path / "moved again")
-    assert run(again) == dict.fromkeys(NODES, "cached")
-    assert blessed(again) == again / "artifacts" / "Train" / "model" / "2"
-
-
-def test_records_of_a_moved_folder_are_of_its_new_place(folder: Path) -> None:
-    """Before any run corrects the metadata: `features explain`, `summary`."""
-    records = latest_run(folder / "metadata.sqlite")
-    assert set(records) == set(NODES)
-    pushed = records["Push"].get("pushed_model")
-    assert pushed is not None
-    assert Path(pushed.uri).is_relative_to(folder)
-    assert Path(pushed.properties["pushed_destination"]).parent == folder / "serving_model"
-    assert Path(pushed.properties["pushed_destination"]).is_dir()
-
-
-def test_a_copy_leaves_the_original_alone(finished: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(finished, tmp_path / "copy"))
-    shutil.rmtree(copy / "artifacts" / "Train")
-    before = {file: file.stat().st_mtime_ns for file in finished.rglob("*") if file.is_file()}
-    assert run(copy) == {"Rows": "cached"} | dict.fromkeys(NODES[1:], "run")
-    assert {file: file.stat().st_mtime_ns for file in finished.rglob("*") if file.is_file()} == (
-        before
-    )
-    assert blessed(copy) == copy / "artifacts" / "Train" / "model" / "10"
+def folder(tmp_path: Path) -> Path:
+    """A folder of two runs, the second of which took all from the cache."""
+    assert run(tmp_path) == dict.fromkeys(NODES, "run")
+    assert run(tmp_path) == dict.fromkeys(NODES, "cached")
+    return tmp_path
 
 
 OUTPUTS = {
@@ -233,7 +188,6 @@ def test_a_model_that_is_gone_is_no_baseline(folder: Path) -> None:
     assert blessed(folder) is None
     (folder / "backup").rename(folder / "artifacts" / "Train")
     assert blessed(folder) == folder / "artifacts" / "Train" / "model" / "2"
-    assert run(folder) == dict.fromkeys(NODES, "cached")
 
 
 def test_a_pushed_model_that_is_gone_is_pushed_again(folder: Path) -> None:
@@ -277,22 +231,3 @@ def test_an_output_folder_without_lists_of_files(folder: Path) -> None:
     shutil.rmtree(folder / "artifacts" / ".files")
     empty(folder / "artifacts" / "Train")
     assert run(folder) == {"Rows": "cached"} | dict.fromkeys(NODES[1:], "run")
-
-
-@pytest.mark.parametrize(
-    ("uri", "present"),
-    [
-        ("/old/out/artifacts/Train/model/7", "/new/artifacts/Train/model/7"),
-        ("gs://bucket/out/artifacts/Train/model/7", "gs://bucket/out/artifacts/Train/model/7"),
-        ("/data/schema.pbtxt", "/data/schema.pbtxt"),
-    ],
-)
-def test_present_places(uri: str, present: str) -> None:
-    assert Places(Path("/new")).artifact(uri) == present
-
-
-def test_a_pushed_model_outside_of_the_folder_stays(tmp_path: Path) -> None:
-    places: Any = Places(tmp_path)
-    uri = "/old/out/artifacts/Push/pushed_model/4"
-    assert places.beside("/srv/models/1", uri) == "/srv/models/1"
-    assert places.beside("/old/out/serving_model/1", uri) == f"{tmp_path}/serving_model/1"

@@ -1,0 +1,140 @@
+"""Pictures as pixels: decoded and resized as Pillow does, statistics against float64 NumPy."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+Image = pytest.importorskip("PIL.Image")
+
+from shared_core.feature_layout import ImageFeature  # noqa: E402
+from shared_core.images import decode_image, read_images  # noqa: E402
+from transform import column_chains  # noqa: E402
+
+RNG = np.random.default_rng(3)
+ROWS = 23
+ODD = "größe/[1] % *"
+
+
+def draw(height: int, width: int, mode: str = "RGB") -> Any:
+    """A smooth picture with noise, so that resizing has something to average."""
+    channels = len(mode) if mode in ("RGB", "RGBA") else 1
+    coarse = RNG.integers(0, 256, [4, 4, channels]).astype(np.uint8)
+    rough = Image.fromarray(coarse.squeeze(), {1: "L", 3: "RGB", 4: "RGBA"}[channels])
+    smooth = np.asarray(rough.resize((width, height), Image.BICUBIC)).astype(int)
+    noisy = np.clip(smooth + RNG.integers(-9, 10, smooth.shape), 0, 255).astype(np.uint8)
+    return Image.fromarray(noisy).convert(mode)
+
+
+def encode(picture: Any, form: str = "PNG") -> bytes:
+    stream = io.BytesIO()
+    options = {"quality": 95, "subsampling": 0} if form == "JPEG" else {}
+    picture.save(stream, form, **options)
+    return stream.getvalue()
+
+
+PICTURES = [draw(*RNG.integers(5, 40, 2).tolist()) for _ in range(ROWS)]
+FILES = [encode(each) for each in PICTURES]
+GROUPS: dict[str, dict[str, Any]] = {
+    "colour": {"height": 12, "width": 9},
+    "grey": {"height": 8, "width": 8, "channels": 1, "resize": "pad"},
+    "kept": {"height": 7, "width": 11, "resize": "stretch", "store": "encoded"},
+}
+NAMES = {"colour": ODD, "grey": "grey", "kept": "kept"}
+
+
+@pytest.fixture(scope="module")
+def result(run_transform: Any) -> Any:
+    groups = [
+        {"name": name, "columns": [NAMES[name]], "encode": {"image": options}}
+        for name, options in GROUPS.items()
+    ]
+    words = {"name": "words", "columns": ["word"], "encode": {"hash": {"buckets": 5}}}
+    columns: dict[str, list[Any]] = {NAMES[name]: FILES for name in GROUPS}
+    columns["word"] = [str(i) for i in range(ROWS)]
+    return run_transform({"groups": [*groups, words]}, columns, batch_size=5, dense=["grey"])
+
+
+def test_pixels_and_statistics(result: Any) -> None:
+    """Exact against float64 NumPy, 1e-9 of the value, over batches of 5 pictures."""
+    images = {image.group: image for image in result.layout.images}
+    assert list(images) == list(GROUPS)
+    pixels = read_images(result.written, images.values())
+    for image in images.values():
+        found = pixels[image.name].numpy()
+        assert found.shape == (ROWS, *image.shape)
+        decoded = tf.stack([decode_image(file, image) for file in FILES]).numpy()
+        np.testing.assert_array_equal(found, decoded)
+        wide = found.astype(np.float64)
+        np.testing.assert_allclose(image.mean, wide.mean(axis=(0, 1, 2)), rtol=1e-9)
+        np.testing.assert_allclose(image.variance, wide.var(axis=(0, 1, 2)), rtol=1e-9)
+    assert result.written["kept"].tolist() == FILES
+    assert [column.name for column in result.layout.columns] == ["word"]
+    result.check_serving(alone=[0])
+    chains = {chain.column: chain.steps[-1] for chain in column_chains(result.uri)}
+    assert chains["grey"].numbers["mean"] == list(images["grey"].mean)
+
+
+def test_a_constant_channel_has_no_variance(run_transform: Any) -> None:
+    white = [encode(Image.new("RGB", (4, 4), (255, 0, 7)))] * 3
+    encoder = {"image": {"height": 4, "width": 4}}
+    spec = {"groups": [{"name": "g", "columns": ["x"], "encode": encoder}]}
+    (image,) = run_transform(spec, {"x": white}).layout.images
+    assert (image.mean, image.variance) == ((255.0, 0.0, 7.0), (0.0, 0.0, 0.0))
+
+
+@pytest.mark.parametrize("cell", [None, b"no picture"])
+def test_a_row_without_a_picture_is_refused(run_transform: Any, cell: Any) -> None:
+    encoder = {"image": {"height": 4, "width": 4}}
+    spec = {"groups": [{"name": "g", "columns": ["photo"], "encode": encoder}]}
+    with pytest.raises(Exception, match="photo"):
+        run_transform(spec, {"photo": [FILES[0], cell]})
+
+
+def resized(picture: Any, resize: str, height: int, width: int) -> np.ndarray:
+    """What Pillow makes of a picture, by its antialiased bilinear filter."""
+    if resize == "stretch":
+        return np.asarray(picture.resize((width, height), Image.BILINEAR))
+    across, down = width / picture.width, height / picture.height
+    scale = (max if resize == "crop" else min)(across, down)
+    size = [round(picture.width * scale), round(picture.height * scale)]
+    inner = picture.resize(size, Image.BILINEAR)
+    left, top = (size[0] - width) // 2, (size[1] - height) // 2
+    return np.asarray(inner.crop((left, top, left + width, top + height)))  # black outside
+
+
+@pytest.mark.parametrize("resize", ["crop", "pad", "stretch"])
+def test_resizing_is_that_of_pillow(resize: str) -> None:
+    """Within 1 of 255: Pillow rounds after each axis."""
+    image = ImageFeature(
+        name="x", source="x", group="g", height=16, width=16, channels=3, resize=resize
+    )
+    for size in ((64, 32), (32, 64), (8, 16), (16, 16), (48, 48)):
+        picture = draw(*size)
+        found = decode_image(encode(picture), image).numpy().astype(int)
+        assert np.abs(found - resized(picture, resize, 16, 16)).max() <= 1, size
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "BMP", "GIF"])
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_formats(form: str, mode: str, channels: int) -> None:
+    """As Pillow converts them; grey within 2 of 255, since weights of colours are rounded.
+
+    Of a JPEG, which TensorFlow decodes by the fast integer transform, the mean difference is < 3.
+    """
+    if (form == "JPEG" and mode in ("RGBA", "P")) or (form, mode) == ("GIF", "RGBA"):
+        pytest.skip("JPEG has neither; transparent pixels of a GIF are black here")
+    picture = draw(12, 10, mode)
+    image = ImageFeature(name="x", source="x", group="g", height=12, width=10, channels=channels)
+    encoded = encode(picture, form)
+    expected = np.asarray(
+        Image.open(io.BytesIO(encoded)).convert("RGBA").convert("RGB" if channels == 3 else "L")
+    ).astype(int)
+    found = decode_image(encoded, image).numpy().astype(int).squeeze()
+    apart = np.abs(found - expected)
+    assert apart.mean() < 3 if form == "JPEG" else apart.max() <= (0 if channels == 3 else 2)
