@@ -111,9 +111,10 @@ class ImageTable(Table):
     """Folders of images; `files` are the folders."""
 
     def parts(self, file: str, *, whole: bool = False) -> list[Part]:
-        """Return some files each, in an order that mixes the classes."""
+        """Return some files each, with `whole` sorted, else in an order that mixes the classes."""
         paths = [each.path for each in list_images(file)]
-        random.Random(0).shuffle(paths)
+        if not whole:
+            random.Random(0).shuffle(paths)
         starts = range(0, len(paths), _PART_FILES)
         # One text: Beam measures each object of a side input.
         return [(file, _SEPARATOR.join(paths[start : start + _PART_FILES]), 0) for start in starts]
