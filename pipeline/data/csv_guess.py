@@ -109,9 +109,9 @@ class _Reading:
 
     def add(self, cells: pa.Array) -> None:
         """Count more cells, none of them missing."""
-        self.seen += len(cells)
         if self.has_many_words and 2 * self.values < self.seen:
             return  # it is ruled out
+        self.seen += len(cells)
         cells = pc.ascii_trim_whitespace(cells)
         if self.decimal is None:
             zero = pc.match_substring_regex(cells, _ZERO_DATE)

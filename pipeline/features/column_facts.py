@@ -11,7 +11,7 @@ sample. NaN, infinities and empty texts count as missing, as in Transform.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -210,8 +210,7 @@ def _measured(table: Table, max_rows: int) -> DataFacts:
 def _sampled(start: int, rows: int, every: int) -> np.ndarray:
     """Return the sampled rows of a block: by a hash of the row number, and always the first row."""
     numbers = np.arange(start, start + rows, dtype=np.int64)
-    hashes = _hash_numbers(numbers)
-    return np.flatnonzero((hashes & np.uint64(every - 1) == 0) | (numbers == 0))
+    return np.flatnonzero((_hashes(numbers) & np.uint64(every - 1) == 0) | (numbers == 0))
 
 
 def _listed(column: pa.Array) -> Rows:
@@ -324,8 +323,8 @@ def _as_texts(values: pa.Array) -> pa.Array:
 class _DistinctCounter:
     """The number of distinct values, and the frequencies of up to `limit` of them."""
 
-    def __init__(self, limit: int, hashes: Callable[[Any], np.ndarray]):
-        self.limit, self._hashes = limit, hashes
+    def __init__(self, limit: int):
+        self.limit = limit
         self.counts: dict[Any, int] | None = {}
         self._smallest = np.empty(0, np.uint64)
         self._waiting: list[np.ndarray] = []  # hashes that may be among the smallest
@@ -344,7 +343,7 @@ class _DistinctCounter:
 
     def add_uncounted(self, values: np.ndarray) -> None:
         """Add values, which may repeat; for when `counts` is None."""
-        hashes = self._hashes(values)
+        hashes = _hashes(values)
         if len(self._smallest) == _SMALLEST:
             hashes = hashes[hashes < self._smallest[-1]]
         self._waiting.append(hashes)
@@ -381,7 +380,7 @@ class _ColumnCounter:
         self.beyond: str | None = None
         self._all_whole_texts = kind == "string"
         limit = min(limit, _FEW_FLOATS) if kind == "float" else limit
-        self.distinct = _DistinctCounter(limit, _text_hashes if kind == "string" else _hash_numbers)
+        self.distinct = _DistinctCounter(limit)
 
     def add(self, column: pa.Array) -> None:
         """Count a block of the column."""
@@ -432,16 +431,8 @@ class _ColumnCounter:
             self.whole = bool(np.all(values == np.floor(values)))
 
 
-def _hash_numbers(numbers: np.ndarray) -> np.ndarray:
-    """Return a uint64 for each int64 or float64, with the finalizer of MurmurHash3."""
-    found = numbers.view(np.uint64).copy()
-    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        found ^= found >> np.uint64(33)
-        found *= np.uint64(factor)
-    return found ^ (found >> np.uint64(33))
-
-
-def _text_hashes(texts: Sequence[str] | np.ndarray) -> np.ndarray:
+def _hashes(values: np.ndarray) -> np.ndarray:
+    """Return a uniform uint64 for each number or text."""
     import pandas as pd
 
-    return pd.util.hash_array(np.asarray(texts, object), categorize=False)
+    return pd.util.hash_array(values, categorize=False)

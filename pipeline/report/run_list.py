@@ -47,12 +47,17 @@ def runs_table(records: Sequence[RunRecord]) -> Table:
         run = record.summary["run"]
         started, ended = (datetime.fromisoformat(run[key]) for key in ("started", "ended"))
         seconds = (ended - started).total_seconds()
+        changed = (
+            [f"{n}: {old} → {new}" for n, old, new in changes(before, record)] if before else []
+        )
+        more = len(changed) - _SHOWN_CHANGES
+        changed[_SHOWN_CHANGES:] = [f"{more} more"] * (more > 0)
         cells = [
             Cell(record.name, link=record.page.relative_to(record.output_folder).as_posix()),
             Cell(record.shown_result, state=record.state),
             Cell(duration(seconds), seconds),
             *(metric_cell(values[name]) if name in values else Cell("") for name in names),
-            Cell(_changes_text(before, record)),
+            Cell("; ".join(changed)),
         ]
         rows.append(Row(cells))
     return Table("Runs of this folder", columns, rows, filter="runs")
@@ -62,14 +67,6 @@ def _metrics_of(record: RunRecord) -> dict[str, float | None]:
     """Return the metrics on all rows; empty if the run evaluated no model."""
     values = {name: each["value"] for name, each in record.summary["metrics"].items()}
     return values if record.summary["slices"] else {}
-
-
-def _changes_text(before: RunRecord | None, after: RunRecord) -> str:
-    """Return the first changes since a run and the number of the others; "" without a run."""
-    changed = changes(before, after) if before else []
-    texts = [f"{name}: {old} → {new}" for name, old, new in changed]
-    more = len(texts) - _SHOWN_CHANGES
-    return "; ".join([*texts[:_SHOWN_CHANGES], *([f"{more} more"] if more > 0 else [])])
 
 
 def changes(before: RunRecord, after: RunRecord) -> list[tuple[str, str, str]]:

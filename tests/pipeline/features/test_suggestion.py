@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,9 @@ from command_line import run_here
 
 from pipeline import load_config
 from pipeline.cli.cli import main
+from pipeline.features.features_explain import explain_columns
 from pipeline.features.suggestion import LeftOut, show_left_out
+from pipeline.report.records import latest_run_of
 from transform import FeatureSpec
 
 TAXI = "package://tfx/examples/chicago_taxi_pipeline/data/simple/data.csv"
@@ -153,20 +154,18 @@ def test_bad_input_is_an_error(
 
 
 @pytest.mark.slow(60)
-def test_a_suggestion_runs(init: Any, tmp_path: Path, capfd: Any) -> None:
+def test_a_suggestion_runs(init: Any, tmp_path: Path) -> None:
     """To the end of a pipeline: texts, dates, missing and skewed numbers, a constant and ids."""
     _, spec = init(write_csv(tmp_path / "shop.csv", made_up()), "bought")
     file = tmp_path / "t.yaml"
     done = run_here("run", file, "--set=training.epochs=1")
     assert done.code == 0, done.output
-    capfd.readouterr()
-    assert main(["features", "explain", str(file), "--json"]) == 0
-    records = json.loads(capfd.readouterr().out)
-    assert len(records) == sum(len(group.columns) for group in spec.groups)
-    outputs = {name for record in records for name in record["outputs"]}
+    records = latest_run_of(load_config(file))
+    explained = {each.chain.column: each for each in explain_columns(records)}
+    assert len(explained) == sum(len(group.columns) for group in spec.groups)
+    outputs = {name for each in explained.values() for name in each.chain.outputs}
     assert {"ordered_hour", "temperature_missing", "true?=yes", "price [EUR]"} <= outputs
-    (temperature,) = (record for record in records if record["column"] == "temperature")
-    assert temperature["missing"] == pytest.approx(0.05, abs=0.03)  # of the train split
+    assert explained["temperature"].missing == pytest.approx(0.05, abs=0.03)  # of the train split
 
 
 def test_what_is_left_out_is_printed_as_plain_lines() -> None:

@@ -12,7 +12,6 @@ from run_inputs import blocks_of, page_run
 
 from pipeline.page import training
 from pipeline.page.elements import Chart, Section, Text, Tiles
-from pipeline.report.tables import Table
 from trainer_module.loop.callback import FitResult
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
@@ -71,9 +70,6 @@ def test_the_values_are_those_of_the_training(
     assert (found["optimizer steps"].value, found["ended by"].value) == ("12", "last epoch")
     best = int(np.argmin(result.history["val_loss"])) + 1
     assert found["kept epoch"].value == str(best)
-    (table,) = blocks_of(section.blocks, Table)
-    assert [c.name for c in table.columns] == ["epoch", "train loss", "eval loss"]
-    assert table.rows[2].cells[2].value == result.history["val_loss"][2]
 
 
 def test_a_run_without_a_checkpoint_or_a_trainer_says_so(tmp_path: Path) -> None:
