@@ -127,7 +127,8 @@ def _run(
             logging.getLogger("absl").warning("Note: %s.", sentence)
             views.print_text(consoles.warnings, f"Note: {sentence}.")
         state = RunState.of(node.id for node in pipeline.components)
-        counts, cautions = (functools.partial(each, config) for each in (_row_counts, _cautions))
+        counts = functools.partial(_row_counts, config)
+        cautions = functools.partial(_cautions, config)
         handler = ProgressHandler(state, row_counts=counts, cautions=cautions)
         logging.getLogger("absl").addHandler(handler)
         try:

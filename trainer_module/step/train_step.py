@@ -326,7 +326,7 @@ class TrainStep:
 
         with strategy.scope():
             rows = strategy.run(lambda rows: passes.split(Batch(*rows), inputs()), args=(rows,))
-            if passes.parallel > 1:  # not within one computation with the update
+            if passes.description.is_compiled and passes.parallel > 1:  # before the update
                 rows = strategy.run(lambda rows: passes.sum(rows, inputs()), args=(rows,))
             return take(rows) if several else passes.compiled(take)(rows)
 

@@ -81,9 +81,10 @@ def test_longer_rows_of_a_later_batch_keep_to_the_memory_of_a_pass(monkeypatch):
     model = keras.Model(tokens, keras.layers.Dense(1)(pooled))
     step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=4)
     # No rows: traced for rows of that length, and nothing to compute.
-    for rows, length, together in [(8, 4, (4, 2)), (0, 2048, (1, 1)), (0, 5, (1, 1))]:
+    few, one = (4, 2), (1, 1)
+    for rows, length, together in [(8, 4, few), (0, 2048, one), (0, 5, few), (0, 6, one)]:
         step((tf.ones([rows, length, 1]), tf.ones([rows, 1])))
         assert plans[-1][1] == together
-    assert len(plans) == 3
+    assert len(plans) == 4
     assert plans[1][0] >= 2048 * 4 * 4096 * 4
-    assert plans[2][0] == plans[1][0]
+    assert plans[3][0] == plans[1][0]
