@@ -77,8 +77,9 @@ lint: setup  ## ruff, pyright, and the words of the pages and the code
 		echo "== $$check"; $(BIN)/$$check || failed=1; \
 	done; exit $$failed
 
-docs: setup  ## the documentation as a site with the API reference, in build/site; a dead link ends it
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict && echo "open build/site/index.html"
+docs: setup  ## the documentation as a site in build/site, looked at in Chromium; a dead link ends it
+	@sh scripts/chromium.sh
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && $(BIN)/python docs/site_check.py && echo "open build/site/index.html"
 
 bench: setup  ## every benchmark (ARGS="step_time": that one) -> docs/benchmarks.md
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -21,11 +21,11 @@ HEADINGS = ("what", "baseline", "ours", "baseline's", "ratio", "wanted", "")
 INTRODUCTION = """\
 # How fast is it?
 
-Each number is a ratio of two measurements made in turns, in one run on one machine, against a named
-baseline: the median over the rounds; where a line stands for several comparisons, the smallest and
-the largest of them. *Wanted* is a target of ours, or, in italics, what is often claimed and only
-looked at here. A question leads to its page: what is measured and how, each comparison with its
-spread, and other machines.
+Each number is a ratio: our measurement divided by that of a named baseline. Both are measured in
+turns, in one run on one machine; the ratio is the median over the rounds. A line with several
+comparisons shows the smallest and the largest. *Wanted* is our target; in italics, a claim that is
+often made about other tools. Each question links to its page, which has the method, every
+comparison with its spread, and other machines.
 """
 COMMANDS = """\
 Absolute numbers differ from machine to machine, and ratios do too where cores, caches or disks do.

@@ -34,6 +34,17 @@ PAGES = {
         for file in sorted(ROOT.glob("benchmarks/results/*.md"))
     },
 }
+# Models of settings, which GitHub shows -> their pages of the site.
+SETTINGS = {
+    "pipeline/config/config.py": "settings/index.md",
+    "pipeline/config/cluster.py": "settings/cluster.md",
+    "pipeline/config/nodes.py": "settings/nodes.md",
+    "pipeline/config/evaluation.py": "settings/evaluation.md",
+    "trainer_module/config.py": "settings/training.md",
+    "transform/spec/features.py": "settings/features.md",
+    "components/normalization_validator/limits.py": "settings/normalization.md",
+    "components/arrow_example_gen/csv_options.py": "settings/data.md",
+}
 PACKAGES = ("trainer_module", "transform", "components", "pipeline")
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
@@ -43,7 +54,7 @@ _MEMBER_OPTIONS = (
     "show_root_heading: true, show_root_toc_entry: true, show_root_full_path: false, "
     "heading_level: 2"
 )
-_FENCE = re.compile(r"^(```|~~~)")
+_CODE = re.compile(r"^( *```.*?^ *```)", re.MULTILINE | re.DOTALL)
 
 
 @functools.cache
@@ -124,12 +135,9 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
     if here in generated():
         return markdown
     source = {page_: path for path, page_ in PAGES.items()}.get(here, f"docs/{here}")
-    lines, in_code = [], False
-    for line in markdown.split("\n"):
-        if _FENCE.match(line.strip()):
-            in_code = not in_code
-        lines.append(line if in_code else _LINK.sub(lambda m: _link(m, source, here), line))
-    return "\n".join(lines)
+    parts = _CODE.split(markdown)
+    parts[::2] = [_LINK.sub(lambda match: _link(match, source, here), part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _link(match: re.Match[str], source: str, here: str) -> str:
@@ -138,8 +146,10 @@ def _link(match: re.Match[str], source: str, here: str) -> str:
         return match[0]
     path, hash_, anchor = target.partition("#")
     path = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
-    page = PAGES.get(path) or (path[len("docs/") :] if path.startswith("docs/") else None)
-    if not (ROOT / path).exists() and page not in generated():
+    page = (PAGES | SETTINGS).get(path) or (
+        path[len("docs/") :] if path.startswith("docs/") else None
+    )
+    if not (ROOT / path).exists():
         raise PluginError(f"{source}: the link to {target} leads to nothing in the repository.")
     if page is None:  # a source file, which the site does not have
         return text

@@ -24,8 +24,6 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from shared_core.fitted import PIXELS, fitted_numbers
-
 PACKED_FLOAT = "packed_float"
 PACKED_INT = "packed_int"
 PACKED_MISSING = "packed_missing"
@@ -297,6 +295,8 @@ def _completed(column: Column, entries: Callable[[str], list[str]]) -> Column:
 
 def _with_statistics(images: tuple[ImageFeature, ...], uri: str) -> tuple[ImageFeature, ...]:
     """Return the images with the mean and the variance of each channel."""
+    from shared_core.fitted import PIXELS, fitted_numbers
+
     found: dict[str, Any] = {}
     for kept in fitted_numbers(uri):
         if kept.what == PIXELS:

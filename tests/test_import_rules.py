@@ -45,6 +45,7 @@ FLOORS = {
         *("config", "launch", "options", "devices", "common"),
     ),
 }
+DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 # Not part of the library: no package may rest on them.
 OUTSIDE = ("examples", "benchmarks", "tests")
 
@@ -140,6 +141,10 @@ def test_every_room_has_a_floor_and_says_what_lives_there(graph: grimp.ImportGra
     for name, floors in FLOORS.items():
         rooms = {room(module) for module in graph.modules if package(module) == name} - {""}
         assert rooms == set(floors)
+        picture = DESIGN.partition(f"\n{name}  ")[2].partition("\n\n")[0].partition("\n```")[0]
+        lines = [line.strip().partition("   ")[0] for line in picture.splitlines()]
+        shown = [each for line in lines for each in line.split()]
+        assert shown == [each for each in floors if "runner" not in each and each != "__main__"]
         for each in rooms:
             init = ROOT / name / each / "__init__.py"
             if init.parent.is_dir():

@@ -108,7 +108,9 @@ def column_chains(uri: str) -> list[Chain]:
         column = owner if owner in crosses else source
         chains.append(Chain(column, owner, steps, names, found.count))
     for feature in (*layout.images, *layout.tokens):
-        step = _encode_step(groups[feature.group].encode, [feature], FittedColumn())
+        encode = groups[feature.group].encode
+        assert encode is not None
+        step = _encode_step(encode, [feature], FittedColumn())
         chains.append(Chain(feature.source, feature.group, (step,), (feature.name,)))
     return chains
 

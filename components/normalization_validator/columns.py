@@ -249,15 +249,16 @@ class BatchReader:
 
 def _count_bytes(stored: np.ndarray, image: ImageFeature) -> np.ndarray:
     """Return how many pixels have each value, int64 [256, channels], of images as written."""
-    pixels = np.reshape(_reader(image)(stored), [-1, image.channels])
+    pixels = np.reshape(_reader(image.model_dump_json())(stored), [-1, image.channels])
     return np.stack([np.bincount(channel, minlength=256) for channel in pixels.T], axis=1)
 
 
 @functools.lru_cache
-def _reader(image: ImageFeature) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that is traced once in a process."""
+def _reader(described: str) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function that is traced once in a process, for an image as JSON."""
     import tensorflow as tf
 
+    image = ImageFeature.model_validate_json(described)
     spec = tf.TensorSpec([None], tf.string)
     read = tf.function(
         lambda stored: read_images({image.name: stored}, [image])[image.name],

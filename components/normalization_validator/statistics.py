@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -143,7 +143,7 @@ class _SplitState(NamedTuple):
     """Statistics of one split: rows (an array of one, to count in place), a state per feature."""
 
     rows: np.ndarray
-    features: tuple[_FeatureState | _PixelState, ...]
+    features: tuple[Any, ...]  # _FeatureState; of an image, _PixelState
 
 
 class ComputeStatistics(beam.CombineFn):

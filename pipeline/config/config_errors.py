@@ -137,9 +137,10 @@ def _suggest(model: type[BaseModel], loc: Loc, raw: JsonValue) -> str:
     if len(names) <= _FEW_KEYS:
         return f"{hint}Accepted here: {', '.join(names)}."
     nearest = difflib.get_close_matches(key, names, n=_NEAREST_KEYS, cutoff=0.0)
+    page = f"settings/{loc[0] if len(loc) > 1 else 'index'}.html"
     return (
-        f"{hint}Accepted here: {', '.join(nearest)} and {len(names) - len(nearest)} more, which "
-        "`python -m pipeline schema` describes."
+        f"{hint}Accepted here: {', '.join(nearest)} and {len(names) - len(nearest)} more: "
+        f"{page} of `make docs`, or `python -m pipeline schema`, describes them."
     )
 
 

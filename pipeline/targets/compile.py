@@ -17,7 +17,8 @@ from pipeline.targets.refusals import node_refusals, refusals
 from shared_core.atomic_files import atomic_write
 
 Target = Literal["kubeflow", "vertex"]
-# A pod may end at any moment; Kubeflow does not wait for a checkpoint (docs/cluster-workers.md).
+# A pod may end at any moment, and Kubeflow does not wait for a checkpoint
+# (docs/cluster-workers.md).
 _MINUTES_BETWEEN_CHECKPOINTS = 5.0
 # Machines of several workers do not start together: each pulls the image first.
 _START_SECONDS = 900.0

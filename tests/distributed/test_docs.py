@@ -1,4 +1,4 @@
-"""The program of docs/distributed.md: alone and on two workers it prints what the page says."""
+"""The programs of the pages about several processes print what the pages show."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from on_workers import environment
 
-from trainer_module.config import TrainerConfig
 from trainer_module.devices.local_cluster import launch
 
 pytestmark = pytest.mark.distributed
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "distributed.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "distributed.md").read_text(encoding="utf-8")
 
 
 def test_the_program_runs_alone_and_on_two_workers(tmp_path):
@@ -37,9 +37,19 @@ def test_the_program_runs_alone_and_on_two_workers(tmp_path):
     assert sorted(said[1:]) == [("worker 0", printed), ("worker 1", printed)]
 
 
-def test_the_settings_of_the_page_have_these_defaults():
-    table = dict(re.findall(r"^\| `(\w+)` \| `?([\w.]+)`? \|", PAGE, flags=re.MULTILINE))
-    config = TrainerConfig()
-    for name in ("strategy", "start_timeout_seconds", "worker_timeout_seconds"):
-        default = getattr(config, name)
-        assert table[name] == (f"{default:g}" if isinstance(default, float) else default)
+def test_the_program_with_parameter_servers_runs(tmp_path):
+    page = (DOCS / "parameter-servers.md").read_text(encoding="utf-8")
+    ((program, printed),) = re.findall(
+        r"```python\n(.*?)```\n\n```\n(.*?)```", page, flags=re.DOTALL
+    )
+    file = tmp_path / "my_program.py"
+    file.write_text(program)
+    lines = []
+    launch(
+        [sys.executable, str(file)],
+        workers=2,
+        parameter_servers=1,
+        env=environment(),
+        on_line=lambda name, line: lines.append(line),
+    )
+    assert printed.strip() in lines

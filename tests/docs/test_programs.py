@@ -10,7 +10,7 @@ import yaml
 from command_line import ROOT
 from pydantic import BaseModel
 
-from pipeline.config.config import ExplainConfig, PipelineConfig
+from pipeline.config.config import PipelineConfig
 
 
 def page(name: str) -> str:
@@ -64,17 +64,11 @@ def models(annotation):
 def test_gradients_are_those_of_the_page(capsys):
     text = page("gradients")
     blocks = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", text, flags=re.DOTALL)
-    assert len(blocks) == text.count("```python") == 7
+    assert len(blocks) == text.count("```python") == 5
     scope: dict[str, object] = {}
     for program, printed in blocks:
         exec(program, scope)
         assert capsys.readouterr().out == printed
-
-
-def test_the_fields_of_explain_are_listed_with_their_defaults():
-    rows = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", page("attributions"), flags=re.MULTILINE))
-    defaults = {name: str(field.default) for name, field in ExplainConfig.model_fields.items()}
-    assert rows == {name: "none" if value == "()" else value for name, value in defaults.items()}
 
 
 def headings(text: str) -> list[str]:

@@ -58,7 +58,7 @@ def sources() -> dict[str, str]:
         *(ROOT.glob("examples/**/*.md")),
     ]
     found = {str(page.relative_to(ROOT)): code_of_page(page.read_text("utf-8")) for page in pages}
-    examples = ROOT.glob("examples/**/*.py")
+    examples = [*ROOT.glob("examples/**/*.py"), *ROOT.glob("docs/api_examples/**/*.py")]
     found |= {str(file.relative_to(ROOT)): file.read_text("utf-8") for file in examples}
     for package in PACKAGES:
         found[package] = importlib.import_module(package).__doc__ or ""
@@ -67,7 +67,7 @@ def sources() -> dict[str, str]:
 
 def test_pages_and_examples_import_public_names_alone():
     found = {name: imported(code) for name, code in sources().items()}
-    assert {"docs/trainer-module.md", "trainer_module/README.md"} <= {*found}
+    assert {"docs/callbacks.md", "transform/README.md"} <= {*found}
     assert sum(map(len, found.values())) > 20
     assert {name: private(pairs) for name, pairs in found.items() if private(pairs)} == {}
 

@@ -49,6 +49,18 @@ def test_every_section_that_is_cited_exists():
     assert not is_there("README.md", "Supported stacks")
 
 
+def test_every_page_that_code_names_exists():
+    """In messages, descriptions of settings and comments."""
+    tracked = subprocess.check_output(["git", "ls-files", "*.py"], cwd=ROOT, text=True).splitlines()
+    named = [
+        (name, page)
+        for name in tracked
+        for page in re.findall(r"docs/[\w-]+\.md", (ROOT / name).read_text(encoding="utf-8"))
+    ]
+    assert len(named) > 30
+    assert [(name, page) for name, page in named if not (ROOT / page).is_file()] == []
+
+
 def test_the_version_is_that_of_the_newest_release():
     (version,) = re.findall(
         r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE

@@ -1,4 +1,4 @@
-"""The programs of docs/trainer-module.md and of the README run, and print what the page says."""
+"""The programs of the pages about the trainer run, and print what the pages show."""
 
 from __future__ import annotations
 
@@ -8,30 +8,27 @@ import sys
 import types
 from pathlib import Path
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
-import trainer_module
 from trainer_module.common.user_values import import_dotted
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGE = (DOCS / "trainer-module.md").read_text(encoding="utf-8")
-LEVELS = PAGE.split("\n## ")[1:]
 
 
-def programs(level: int) -> list[str]:
-    """The Python blocks of a level, each short enough to be read at once."""
-    found = re.findall(r"```python\n(.*?)```", LEVELS[level - 1], flags=re.DOTALL)
-    assert all(len(program.splitlines()) <= 30 for program in found)
+def page(name: str) -> str:
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def programs(name: str) -> list[str]:
+    """The Python blocks of a page, each short enough to be read at once."""
+    found = re.findall(r"```python\n(.*?)```", page(name), flags=re.DOTALL)
+    assert all(len(program.splitlines()) <= 35 for program in found)
     return found
 
 
-def printed(level: int) -> list[str]:
-    """What the page says that each of the level's programs prints."""
-    return re.findall(
-        r"```\n([^`]+)```", re.sub(r"```python.*?```", "", LEVELS[level - 1], flags=re.DOTALL)
-    )
+def printed(name: str) -> list[str]:
+    """What each program of a page prints, "" where the page shows nothing."""
+    return re.findall(r"```python\n[^`]*```(?:\n\n```\n([^`]+)```)?", page(name))
 
 
 def nodes(program):
@@ -58,7 +55,7 @@ def function_and_config(node, name):
 @pytest.mark.slow
 def test_the_trainer_node_trains_the_model_of_the_page(fn_args, tmp_path, monkeypatch):
     """AUC: the label is a function of the features, but a tenth of the companies is missing."""
-    node, model = programs(1)
+    node, model, _ = programs("trainer-module")
     run_fn, config = function_and_config(nodes(node)["trainer"], "run_fn")
     (tmp_path / "my_model.py").write_text(model)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -73,7 +70,7 @@ def test_the_trainer_node_trains_the_model_of_the_page(fn_args, tmp_path, monkey
 @pytest.mark.slow
 def test_the_tuner_node_finds_what_the_trainer_node_trains_with(fn_args, tmp_path):
     """As the page says but for one trial instead of twenty."""
-    (program,) = programs(4)
+    program = programs("trainer-module")[2]
     found = nodes(program)
     tuner_fn, config = function_and_config(found["tuner"], "tuner_fn")
     assert config["tuner"]["trials"] == 20
@@ -90,29 +87,12 @@ def test_the_tuner_node_finds_what_the_trainer_node_trains_with(fn_args, tmp_pat
     )
 
 
-@pytest.mark.parametrize("level", [2, 3, 5, 6])
-def test_plain_tensorflow_prints_what_the_page_says(level, capsys, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "name",
+    ["training-loop", "training-step", "callbacks", "default-model", "stages", "batch-size"],
+)
+def test_plain_tensorflow_prints_what_the_page_says(name, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for program, output in zip(programs(level), printed(level), strict=True):
+    for program, output in zip(programs(name), printed(name), strict=True):
         exec(program, {"__name__": "__main__"})
         assert capsys.readouterr().out == output
-
-
-def test_the_readme_s_plain_tensorflow_programs_run(monkeypatch, tmp_path):
-    readme = Path(trainer_module.__file__).parent / "README.md"
-    blocks = re.findall(r"```python\n(.*?)```", readme.read_text(), flags=re.DOTALL)
-    plain = [block for block in blocks if "parameter_server" not in block]  # tests/distributed
-    loop, centralised, staged = plain
-    features = np.random.default_rng(0).normal(size=(300, 8)).astype("float32")
-    labels = features.sum(1, keepdims=True)
-    scope = {"dataset": tf.data.Dataset.from_tensor_slices((features, labels))}
-    exec(loop, scope)
-    assert scope["result"].steps == 6
-    monkeypatch.chdir(tmp_path)
-    exec(staged, scope)
-    assert Path("model.keras").exists()
-    keras = scope["keras"]
-    scope["model"] = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
-    exec(centralised, scope)
-    loop = trainer_module.TrainingLoop(scope["step"], scope["dataset"].batch(256), epochs=1)
-    assert loop.fit().steps == 2

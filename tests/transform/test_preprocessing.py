@@ -23,7 +23,7 @@ from transform.spec.features import _CROSS_ENCODERS  # noqa: E402
 from transform.spec.group import Scale  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parents[2]
-README, NORMALISATION = ROOT / "transform" / "README.md", ROOT / "docs" / "normalisation.md"
+README, ENCODING = ROOT / "transform" / "README.md", ROOT / "docs" / "encoders.md"
 
 
 def test_the_graph_hardly_grows_with_the_number_of_columns() -> None:
@@ -63,9 +63,8 @@ def test_tables_agree() -> None:
 
 
 def test_the_docs_name_it() -> None:
-    """Every one has its row in the README, and a scale its formula in docs/normalisation.md."""
-    for name in [*Encode.model_fields, *get_args(Scale)]:
-        pages = [README, *([NORMALISATION] if name in get_args(Scale) else [])]
-        for page in pages:
-            lines = page.read_text(encoding="utf-8").splitlines()
+    """An encoder in docs/encoders.md, a scaler in the README with its formula."""
+    for page, names in ((ENCODING, [*Encode.model_fields]), (README, get_args(Scale))):
+        lines = page.read_text(encoding="utf-8").splitlines()
+        for name in names:
             assert any(f"`{name}" in line for line in lines), f"{page} does not mention {name}"

@@ -24,9 +24,9 @@ def warn_once(message: str, *, about: object = None, topic: str | None = None) -
         logging.warning("%s", message)
 
 
-def log_once(message: str, *, about: object) -> None:
+def log_once(message: str, *, about: object, topic: str | None = None) -> None:
     """Log a fact about an object unless it was logged before."""
-    if _is_new(message, about):
+    if _is_new(topic or message, about):
         logging.info("%s", message)
 
 

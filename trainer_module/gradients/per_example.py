@@ -168,22 +168,14 @@ def gradient_norms(
     Raises:
         ValueError: See `per_example_gradients`.
     """
-    batch = checked_batch(
-        model,
-        loss_fn,
-        features,
-        labels,
-        sample_weight,
-        by="gradient_norms",
-        random_position=random_position,
-    )
-    plan = _plan(model, loss_fn, batch, chunk_size, random_position)
+    data = features, labels, sample_weight
+    plan = _plan("gradient_norms", model, loss_fn, data, chunk_size, random_position)
 
     def of_chunk(part: Any) -> list[tf.Tensor]:
         return [plan.of_chunk(part).norms(tf.shape(part[1])[0], plan.dtype)]
 
     specs = [(plan.dtype, [])]
-    return map_chunks(of_chunk, number_rows(batch), specs, chunk_size=plan.chunk_size)[0]
+    return map_chunks(of_chunk, number_rows(plan.batch), specs, chunk_size=plan.chunk_size)[0]
 
 
 @naming_replacements()
@@ -217,16 +209,8 @@ def clipped_gradient_sum(
     is_number = isinstance(clip_norm, numbers.Real) and not isinstance(clip_norm, bool)
     if not is_number or not 0 < clip_norm < math.inf:
         raise ValueError(f"clip_norm={clip_norm!r}: use a finite number above 0, such as 1.0.")
-    batch = checked_batch(
-        model,
-        loss_fn,
-        features,
-        labels,
-        sample_weight,
-        by="clipped_gradient_sum",
-        random_position=random_position,
-    )
-    plan = _plan(model, loss_fn, batch, chunk_size, random_position)
+    data = features, labels, sample_weight
+    plan = _plan("clipped_gradient_sum", model, loss_fn, data, chunk_size, random_position)
     variables = model.trainable_variables
 
     def of_chunk(part: Any) -> list[tf.Tensor]:
@@ -236,21 +220,23 @@ def clipped_gradient_sum(
         return [sums.get(id(v), tf.zeros(v.shape, plan.dtype)) for v in variables]
 
     specs = [(plan.dtype, list(v.shape)) for v in variables]
-    sums = sum_chunks(of_chunk, number_rows(batch), specs, chunk_size=plan.chunk_size)
+    sums = sum_chunks(of_chunk, number_rows(plan.batch), specs, chunk_size=plan.chunk_size)
     return sum_tensors_over_replicas(sums)
 
 
 class _Plan(NamedTuple):
     """How the gradients of a chunk are computed: `of_chunk(part)` returns them."""
 
+    batch: Any
     of_chunk: Callable[[Any], ChunkGradients]
     chunk_size: int
     dtype: tf.DType
 
 
 def _plan(
-    model: keras.Model, loss_fn: LossLike, batch: Any, chunk_size: ChunkSize, position: Any
+    by: str, model: keras.Model, loss_fn: LossLike, data: Any, chunk_size: ChunkSize, position: Any
 ) -> _Plan:
+    batch = checked_batch(model, loss_fn, *data, by=by, random_position=position)
     spec = WindowSpec(model, as_loss_function(loss_fn))
     size = resolve_chunk_size(chunk_size, lambda: row_bytes(spec, batch))
     layers = layers_by_norm_identity(spec, batch)
@@ -258,7 +244,7 @@ def _plan(
     others = [v for v in model.trainable_variables if id(v) not in covered]
     of_rows = chunk_gradients(spec, batch, layers, others)
     inputs = StepInputs(random_position=(*position, replica_index()))
-    return _Plan(lambda part: of_rows(part, inputs)[1], size, sum_dtype(model))
+    return _Plan(batch, lambda part: of_rows(part, inputs)[1], size, sum_dtype(model))
 
 
 def _clip_factors(norms: tf.Tensor, clip_norm: float) -> tf.Tensor:

@@ -26,15 +26,18 @@ def pooled_features(context: ModelContext) -> list[tuple[keras.KerasTensor, kera
     config, layout = context.config.model, context.layout
     found = []
     for feature in () if layout is None else (*layout.images, *layout.tokens):
-        is_image = isinstance(feature, ImageFeature)
-        kind, what = ("conv", "pictures") if is_image else ("transformer", "token ids")
+        kind, what = "transformer", "token ids"
+        if isinstance(feature, ImageFeature):
+            kind, what = "conv", "pictures"
         if config.kind != kind:
             raise ValueError(
                 f"trainer.model.kind={config.kind!r} does not take {what}, and transformed feature "
                 f"{feature.name!r} has them: use kind: {kind}, or give trainer.model_fn."
             )
-        network = _convolutions if is_image else _transformer
-        found.append(network(feature, config))
+        if isinstance(feature, ImageFeature):
+            found.append(_convolutions(feature, config))
+        else:
+            found.append(_transformer(feature, config))
     if config.kind != "mlp" and not found:
         what = "image" if config.kind == "conv" else "tokens"
         raise ValueError(

@@ -20,7 +20,6 @@ from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import (
     Gradient,
     LossLike,
-    TensorLike,
     Tensors,
     Variable,
     VariableValues,
@@ -239,7 +238,7 @@ class ParameterServerStep:
         self._cluster = cluster
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(cluster)
         self._variables_there = _ServerVariables(model, optimizer, cluster)
-        self._functions: dict[Hashable, Callable[..., _Done]] = {}
+        self._functions: dict[Hashable, Callable[..., StepReport]] = {}
 
     def run(
         self,
@@ -290,13 +289,15 @@ class ParameterServerStep:
     def use_averages(self) -> None:
         """Do nothing, because there are no averages."""
 
-    def _take(self, iterator: Iterator[Tensors], num_steps: int) -> tuple[list[_Done | None], bool]:
+    def _take(
+        self, iterator: Iterator[Tensors], num_steps: int
+    ) -> tuple[list[StepReport | None], bool]:
         """Schedule windows, at most three per worker at a time, and wait for all of them."""
         first_step, first_update = int(self.step.numpy()), int(self.optimizer.iterations.numpy())
         under_way: collections.deque[tf.distribute.experimental.coordinator.RemoteValue] = (
             collections.deque()
         )
-        done: list[_Done | None] = []
+        done: list[StepReport | None] = []
         exhausted = failed = False
         for number in range(num_steps):
             batch = next(iterator, None)
@@ -328,8 +329,8 @@ class ParameterServerStep:
         numbers = (tf.constant(step, tf.int64), tf.constant(update, tf.int64))
         return self._coordinator.schedule(self._functions[key], args=(*numbers, *tensors))
 
-    def _function(self, structure: Batch, tensors: list[tf.Tensor]) -> Callable[..., _Done]:
-        def window(step: tf.Tensor, update: tf.Tensor, *tensors: tf.Tensor) -> _Done:
+    def _function(self, structure: Batch, tensors: list[tf.Tensor]) -> Callable[..., StepReport]:
+        def window(step: tf.Tensor, update: tf.Tensor, *tensors: tf.Tensor) -> StepReport:
             batch = with_leaves(structure, tensors)
             return self._window_on_worker(step, update, batch)
 
@@ -337,7 +338,9 @@ class ParameterServerStep:
         specs += [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in tensors]
         return tf.function(window, specs, autograph=False)
 
-    def _window_on_worker(self, step: tf.Tensor, update_number: tf.Tensor, batch: Batch) -> _Done:
+    def _window_on_worker(
+        self, step: tf.Tensor, update_number: tf.Tensor, batch: Batch
+    ) -> StepReport:
         inputs = StepInputs(random_position=(step, 0), values=self._variables_there.values())
 
         def on_worker() -> Update:
@@ -354,19 +357,19 @@ class ParameterServerStep:
             return tf.constant(0)
 
         tf.cond(applied, apply, lambda: tf.constant(0))
-        return _Done(
+        return StepReport(
             loss=update.loss,
             gradient_norm=update.gradient_norm,
             weight_sum=update.weight_sum,
             rows=update.rows,
             applied=applied,
-            empty=update.is_empty,
             failed=tf.logical_and(update.is_rejected, self.options.non_finite == "raise"),
             finite=update.finite,
+            finite_by_replica=update.finite_here[tf.newaxis],
         )
 
     def _count_all(
-        self, done: list[_Done | None], exhausted: bool, loss_sums: Sequence[float]
+        self, done: list[StepReport | None], exhausted: bool, loss_sums: Sequence[float]
     ) -> LoopReport:
         """Update the counters on the chief, where no count is lost, and return the report."""
         known = [one for one in done if one is not None]
@@ -377,7 +380,7 @@ class ParameterServerStep:
             )
         failed = [one for one in known if one.failed]
         applied = [one for one in known if one.applied]
-        empty = sum(bool(one.empty) for one in known)
+        empty = sum(float(one.weight_sum) == 0 for one in known)
         steps = len(done) - len(failed)
         not_finite = len(known) - len(applied) - empty - len(failed)
         self.step.assign_add(steps)
@@ -385,8 +388,7 @@ class ParameterServerStep:
         self._counters.non_finite.assign_add(not_finite)
         self.optimizer.iterations.value.assign_add(steps - empty - not_finite)
         if failed:
-            report = failed[0].as_report()
-            raise non_finite_error(report, self._setup.variables, int(self.step.numpy()))
+            raise non_finite_error(failed[0], self._setup.variables, int(self.step.numpy()))
         weights = sum(float(one.weight_sum) for one in applied)
         loss = sum(float(one.loss) * float(one.weight_sum) for one in applied)
         return LoopReport(
@@ -411,25 +413,7 @@ class ParameterServerStep:
         )
 
 
-class _Done(NamedTuple):
-    """The results of one window: scalars, and `finite`, bool `[1 + variables]`."""
-
-    loss: TensorLike
-    gradient_norm: TensorLike
-    weight_sum: TensorLike
-    rows: TensorLike
-    applied: TensorLike
-    empty: TensorLike
-    failed: TensorLike
-    finite: TensorLike
-
-    def as_report(self) -> StepReport:
-        tensors = {name: tf.convert_to_tensor(value) for name, value in self._asdict().items()}
-        del tensors["empty"]
-        return StepReport(**tensors, finite_by_replica=tensors["finite"][tf.newaxis])
-
-
-def _fetched(value: tf.distribute.experimental.coordinator.RemoteValue) -> _Done | None:
+def _fetched(value: tf.distribute.experimental.coordinator.RemoteValue) -> StepReport | None:
     """Wait for a window and return its results; None if its worker was lost after computing it."""
     try:
         return value.fetch()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from trainer_module.common.tensors import LossFunction, Tensors, Variable
@@ -84,7 +85,7 @@ def non_finite_error(
     skipped: int = 0,
 ) -> NonFiniteError:
     """Return the error of a failed window, with the place that is not finite and advice."""
-    finite = report.finite.numpy()
+    finite = np.asarray(report.finite)
     on_replicas = ""
     if replicas:
         on_replicas = f" on replica{'s' * (len(replicas) > 1)} {', '.join(map(str, replicas))}"

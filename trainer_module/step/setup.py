@@ -94,6 +94,7 @@ class StepSetup:
         self.variables = list(model.trainable_variables)
         self._description: Description | None = None
         self._described_shapes = ""
+        self._most_row_bytes = 0.0
         self.rows_checked = False
         with strategy.scope():
             if not optimizer.built:
@@ -123,11 +124,11 @@ class StepSetup:
         # Longer rows take more memory, and whether outputs share one Σ w depends on their shapes.
         shapes = [t.shape[1:] for t in present_leaves(batch)]
         if self._description is None or str(shapes) != self._described_shapes:
-            description, before = describe(self.spec, batch), self._description
-            if before is not None and not all(shape.is_fully_defined() for shape in shapes):
+            description = describe(self.spec, batch)
+            self._most_row_bytes = max(self._most_row_bytes, description.bytes_per_row)
+            if not all(shape.is_fully_defined() for shape in shapes):
                 # A trace counts an axis of unknown length as one element.
-                size = max(description.bytes_per_row, before.bytes_per_row)
-                description = description._replace(bytes_per_row=size)
+                description = description._replace(bytes_per_row=self._most_row_bytes)
             self._description, self._described_shapes = description, str(shapes)
             self.check_variables()  # a layer may be built only when it is called
         return self._description

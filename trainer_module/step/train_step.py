@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import tensorflow as tf
 
 from trainer_module.checks.batch import check_batch, translate_tf_errors
 from trainer_module.checks.model import computes_in_float16
-from trainer_module.checks.warn_once import warn_once
+from trainer_module.checks.warn_once import log_once, warn_once
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.tensors import (
     LossLike,
@@ -175,6 +176,7 @@ class TrainStep:
             ValueError: See `__call__`.
         """
         self._setup.check_variables()
+        started = time.monotonic()
         with translate_tf_errors():
             first = self._read_first(iterator, num_steps)
             last, totals, exhausted = self._loop_function(
@@ -183,6 +185,10 @@ class TrainStep:
                 tf.constant(num_steps, tf.int64),
                 tf.constant(loss_sums, tf.float64),
             )
+        if self.is_compiled:
+            seconds = f"{time.monotonic() - started:.1f} s"
+            first_call = f"step: first call of the graph, with compilation by XLA: {seconds}"
+            log_once(first_call, about=self.model, topic="first call")
         if bool(last.failed):
             raise self._non_finite_error(last)
         if self._noise is not None and not self._noise.is_known and int(totals.steps):
@@ -320,7 +326,7 @@ class TrainStep:
 
         with strategy.scope():
             rows = strategy.run(lambda rows: passes.split(Batch(*rows), inputs()), args=(rows,))
-            if passes.parallel > 1:  # not within one computation with the update
+            if passes.description.is_compiled and passes.parallel > 1:  # before the update
                 rows = strategy.run(lambda rows: passes.sum(rows, inputs()), args=(rows,))
             return take(rows) if several else passes.compiled(take)(rows)
 

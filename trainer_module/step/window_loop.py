@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import tensorflow as tf
-from absl import logging
 
+from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.tensors import Tensors, present_leaves, with_leaves
 from trainer_module.devices.replicas import Share
 from trainer_module.step.reports import StepReport
@@ -97,9 +97,6 @@ def _add(totals: LoopTotals, report: StepReport) -> LoopTotals:
 # trace per length, which is a little faster; sequences of many lengths share one trace.
 _MOST_SHAPES = 8
 
-# The axes of each tensor after the rows; None for an axis whose size differs between batches.
-_RowShapes: TypeAlias = tuple[tuple[int | None, ...], ...]
-
 
 class StepFunctions:
     """One `tf.function` for each of the first shapes of a row, and a shared one for all others.
@@ -111,51 +108,31 @@ class StepFunctions:
         """Create an object without traces."""
         self._window = window
         self._functions: dict[Hashable, Callable[..., Tensors]] = {}
-        self._shapes: dict[Hashable, list[_RowShapes]] = {}
 
     def __call__(self, batch: Tensors) -> Tensors:
         """Run the function for the batch's shapes, and trace it first if needed."""
         tensors = [tf.convert_to_tensor(tensor) for tensor in present_leaves(batch)]
         # None is a leaf of tf.nest, so the structure also shows that there is no weight.
         structure = with_leaves(batch, [True] * len(tensors))
-        kind = (str(structure), tuple((t.dtype, t.shape.rank) for t in tensors))
-        shapes = self._shapes.setdefault(kind, [])
-        shape = tuple(tuple(t.shape[1:]) for t in tensors)
-        if shape not in shapes and len(shapes) <= _MOST_SHAPES:
-            shapes.append(shape)
-            if len(shapes) > _MOST_SHAPES:
-                _warn(shapes)
-        if shape not in shapes[:_MOST_SHAPES]:
-            # None for an axis whose size differs.
-            shape = tuple(
-                tuple(axis[0] if len(set(axis)) == 1 else None for axis in zip(*axes, strict=True))
-                for axes in zip(shape, *shapes, strict=True)
+        specs = [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in tensors]
+        key = (str(structure), tuple(specs))
+        if key not in self._functions and len(self._functions) >= _MOST_SHAPES:
+            warn_once(
+                f"The rows of batches have had {_MOST_SHAPES + 1} shapes (features, labels, "
+                f"weights), now {', '.join(str(tuple(t.shape[1:])) for t in tensors)}. Each of the "
+                f"first {_MOST_SHAPES} has its own trace, which takes time and memory. All further "
+                "shapes share one, which is a little slower. Pad the rows to a few lengths.",
+                about=self,
+                topic="shapes",
             )
-            # The previous shared shapes are special cases of this one and are no longer needed.
-            shapes[_MOST_SHAPES:] = [shape]
-        key = (kind, shape)
+            # TensorFlow makes an axis whose size differs one of any size.
+            key, specs = str(structure), None
         if key not in self._functions:
-            self._functions[key] = self._traced(structure, tensors, shape)
+
+            def window(*tensors: tf.Tensor) -> Tensors:
+                return self._window(with_leaves(structure, tensors))
+
+            self._functions[key] = tf.function(
+                window, specs, autograph=False, reduce_retracing=specs is None
+            )
         return self._functions[key](*tensors)
-
-    def _traced(
-        self, structure: Tensors, tensors: list[tf.Tensor], shape: _RowShapes
-    ) -> Callable[..., Tensors]:
-        def window(*tensors: tf.Tensor) -> Tensors:
-            return self._window(with_leaves(structure, tensors))
-
-        specs = [
-            tf.TensorSpec([None, *axes], t.dtype) for axes, t in zip(shape, tensors, strict=True)
-        ]
-        return tf.function(window, specs, autograph=False)
-
-
-def _warn(shapes: list[_RowShapes]) -> None:
-    shown = "; ".join(", ".join(map(str, shape)) for shape in shapes)
-    logging.warning(
-        "The rows of batches have had %d shapes (features, labels, weights): %s. Each has its "
-        "own trace, which takes time and memory. All further shapes share one trace, which is a "
-        "little slower. Pad the rows to a few lengths, or to one.",
-        len(shapes),
-        shown,
-    )

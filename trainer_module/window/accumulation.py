@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -16,7 +16,6 @@ from trainer_module.checks.model import check_built, reject_custom_train_step
 from trainer_module.common.keras_arguments import naming_replacements
 from trainer_module.common.sequences import cut, level_of, levels, row_lengths, trimmed
 from trainer_module.common.tensors import (
-    Gradient,
     LossLike,
     Tensors,
     Variable,
@@ -31,8 +30,9 @@ from trainer_module.window.describe import Description, check_rows, describe
 from trainer_module.window.gradient_sum import (
     AddedLosses,
     GradientSum,
+    add_pass,
     default_added_losses,
-    pass_squares,
+    with_tables,
 )
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
 from trainer_module.window.spec import (
@@ -52,14 +52,8 @@ from trainer_module.window.trace import is_compiled_by_xla, phase_scope
 _ROWS_PER_LOOP = 64
 
 
-class _MicroBatchFunction(Protocol):
-    """A function that computes the sums of one micro-batch, such as `micro_batch_gradients`."""
-
-    def __call__(
-        self, spec: WindowSpec, batch: Batch, inputs: StepInputs, *, separate: bool
-    ) -> MicroBatchGradients:
-        """Return the sums; see `micro_batch_gradients`."""
-        ...
+# Computes the sums of one micro-batch, as `micro_batch_gradients` does.
+_MicroBatchFunction: TypeAlias = Callable[..., MicroBatchGradients]
 
 
 @naming_replacements()
@@ -302,8 +296,8 @@ class Passes:
                 sums = self.gradients(self.spec, part, at, separate=self.description.separate)
         with phase_scope("backward"):
             if is_only:
-                sums = _with_tables(sums, total)
-            return _add(total, sums, rows, self.spec, inputs.measures_noise)
+                sums = with_tables(sums, total)
+            return add_pass(total, sums, rows, self.spec, inputs.measures_noise)
 
     def _trimmed_sums(self, part: Batch, at: StepInputs, total: GradientSum) -> MicroBatchGradients:
         """Return the sums of a pass whose tokens are cut to the length that they need."""
@@ -319,7 +313,7 @@ class Passes:
 
         def branch(level: int) -> list[tf.Tensor]:
             # The gradient of an embedding has one row per token: of another shape in each branch.
-            found.append(_with_tables(sums(level), total))
+            found.append(with_tables(sums(level), total))
             return present_leaves(found[-1])
 
         count = levels(part.features, names)
@@ -341,7 +335,35 @@ class Passes:
         return _cond(rows % self.size > 0, _one_operation(rest), lambda: zeros, zeros)
 
     def _zeros(self, inputs: StepInputs) -> GradientSum:
-        return _zeros(self.spec, self.description, inputs)
+        spec, description = self.spec, self.description
+
+        def zeros(present: Sequence[bool], first: list[int]) -> list[tf.Tensor | None]:
+            def zero(variable: Variable, has: bool) -> tf.Tensor | None:
+                if not has:
+                    return None
+                wide = variable.dtype == "float64"
+                return tf.zeros([*first, *variable.shape], tf.float64 if wide else tf.float32)
+
+            return spec.placement.map(zero, spec.model.trainable_variables, present)
+
+        outputs = [] if description.outputs is None else [description.outputs]
+        sums = tf.zeros(outputs, description.accumulator_dtype)
+        scalar = tf.zeros([], description.accumulator_dtype)
+        has_added = description.has_added_gradient
+        return GradientSum(
+            numerator=sums,
+            denominator=sums,
+            rows=scalar,
+            gradients=zeros(description.has_gradient, outputs),
+            added_loss=None if has_added is None else scalar,
+            added_gradients=None if has_added is None else zeros(has_added, []),
+            added_rows=None if has_added is None else scalar,
+            squares=None if inputs.measures_noise is None else tf.zeros([2], scalar.dtype),
+            statistics=tuple(
+                tf.zeros([3, *x.moving_mean.shape], tf.float64)
+                for x in ghost_layers(spec.model, spec.batch_norm)
+            ),
+        )
 
 
 def _at_level(part: Batch, names: Sequence[str], level: Index) -> Batch:
@@ -382,114 +404,3 @@ def _rows_from(batch: Batch, start: Index, count: int | None = None) -> Batch:
 
     with phase_scope("forward"):
         return map_present(rows, batch)
-
-
-def _zeros(spec: WindowSpec, description: Description, inputs: StepInputs) -> GradientSum:
-    def zeros(present: Sequence[bool], first: list[int]) -> list[tf.Tensor | None]:
-        def zero(variable: Variable, has: bool) -> tf.Tensor | None:
-            if not has:
-                return None
-            wide = variable.dtype == "float64"
-            return tf.zeros([*first, *variable.shape], tf.float64 if wide else tf.float32)
-
-        return spec.placement.map(zero, spec.model.trainable_variables, present)
-
-    outputs = [] if description.outputs is None else [description.outputs]
-    sums = tf.zeros(outputs, description.accumulator_dtype)
-    scalar = tf.zeros([], description.accumulator_dtype)
-    has_added = description.has_added_gradient
-    return GradientSum(
-        numerator=sums,
-        denominator=sums,
-        rows=scalar,
-        gradients=zeros(description.has_gradient, outputs),
-        added_loss=None if has_added is None else scalar,
-        added_gradients=None if has_added is None else zeros(has_added, []),
-        added_rows=None if has_added is None else scalar,
-        squares=None if inputs.measures_noise is None else tf.zeros([2], scalar.dtype),
-        statistics=tuple(
-            tf.zeros([3, *x.moving_mean.shape], tf.float64)
-            for x in ghost_layers(spec.model, spec.batch_norm)
-        ),
-    )
-
-
-def _add(
-    total: GradientSum,
-    part: MicroBatchGradients,
-    rows: tf.Tensor | int,
-    spec: WindowSpec,
-    measures_noise: tf.Tensor | None,
-) -> GradientSum:
-    dtype = total.numerator.dtype
-    rows = tf.cast(rows, total.rows.dtype)
-    added, added_gradients = total.added_loss, total.added_gradients
-    added_rows = total.added_rows
-    if added is not None and added_gradients is not None:
-        assert part.added_loss is not None
-        assert part.added_gradients is not None
-        assert added_rows is not None
-        is_mean = spec.added_losses == "mean"
-        factor = rows if is_mean else tf.ones([], dtype)
-        added_rows += rows if is_mean else tf.zeros([], dtype)
-        added += tf.cast(part.added_loss, dtype) * factor
-        accumulate = functools.partial(_accumulate, factor=factor)
-        added_gradients = spec.placement.map(accumulate, added_gradients, part.added_gradients)
-    squares = total.squares
-    if squares is not None and measures_noise is not None:
-        squares += pass_squares(part.gradients, rows, measures_noise, squares.dtype)
-    return GradientSum(
-        numerator=total.numerator + tf.cast(part.numerator, dtype),
-        denominator=total.denominator + tf.cast(part.denominator, dtype),
-        rows=total.rows + rows,
-        gradients=spec.placement.map(_accumulate, total.gradients, part.gradients),
-        added_loss=added,
-        added_gradients=added_gradients,
-        added_rows=added_rows,
-        squares=squares,
-        statistics=tuple(map(tf.add, total.statistics, part.statistics)),
-    )
-
-
-def _accumulate(
-    total: tf.Tensor | None, gradient: Gradient, factor: tf.Tensor | None = None
-) -> tf.Tensor | None:
-    if total is None:
-        return None
-    indexed = isinstance(gradient, tf.IndexedSlices)
-
-    def term(values: tf.Tensor) -> tf.Tensor:
-        values = tf.cast(values, total.dtype)
-        if values.shape.rank == total.shape.rank and not indexed:
-            # The trace loses axes of size 1 of a kernel that was multiplied with rows of sequences.
-            values.set_shape(total.shape)
-        return values if factor is None else values * tf.cast(factor, total.dtype)
-
-    if not indexed:
-        return total + term(tf.convert_to_tensor(gradient))
-    table, looked_up = total.shape[0], gradient.indices.shape[0]
-    if looked_up is not None and table <= looked_up:
-        # For a small table, adding the whole table is several times as fast as a scatter.
-        return total + term(_table(gradient, total))
-    # Add only the rows that the micro-batch looked up: the table may be far larger.
-    return tf.tensor_scatter_nd_add(total, gradient.indices[:, tf.newaxis], term(gradient.values))
-
-
-def _table(gradient: Gradient, total: tf.Tensor) -> tf.Tensor:
-    """Return the gradients of looked-up rows as a dense table in the dtype of the sums."""
-    if not isinstance(gradient, tf.IndexedSlices):
-        return tf.cast(gradient, total.dtype)
-    values = tf.cast(gradient.values, total.dtype)
-    return tf.math.unsorted_segment_sum(values, gradient.indices, total.shape[0])
-
-
-def _with_tables(part: MicroBatchGradients, zeros: GradientSum) -> MicroBatchGradients:
-    """Return a window's only pass with dense gradients: faster than a scatter into zeros."""
-
-    def tables(gradients: list[Gradient], zeros: list[Gradient]) -> list[Gradient]:
-        pairs = zip(gradients, zeros, strict=True)
-        return [None if zero is None else _table(g, zero) for g, zero in pairs]
-
-    if part.added_gradients is not None and zeros.added_gradients is not None:
-        part = part._replace(added_gradients=tables(part.added_gradients, zeros.added_gradients))
-    return part._replace(gradients=tables(part.gradients, zeros.gradients))

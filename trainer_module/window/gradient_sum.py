@@ -35,6 +35,8 @@ from trainer_module.common.tensors import (
     with_leaves,
 )
 from trainer_module.devices.replicas import is_multi_worker
+from trainer_module.window.micro_batch import MicroBatchGradients
+from trainer_module.window.spec import WindowSpec
 
 
 class GradientSum(NamedTuple):
@@ -107,7 +109,89 @@ def _keras_divides_by_rows() -> bool:
         return float(layer.losses[0]) == 1.0
 
 
-def pass_squares(
+def add_pass(
+    total: GradientSum,
+    part: MicroBatchGradients,
+    rows: tf.Tensor | int,
+    spec: WindowSpec,
+    measures_noise: tf.Tensor | None,
+) -> GradientSum:
+    """Return the sums of a pass of so many rows added to a total."""
+    dtype = total.numerator.dtype
+    rows = tf.cast(rows, total.rows.dtype)
+    added, added_gradients = total.added_loss, total.added_gradients
+    added_rows = total.added_rows
+    if added is not None and added_gradients is not None:
+        assert part.added_loss is not None
+        assert part.added_gradients is not None
+        assert added_rows is not None
+        is_mean = spec.added_losses == "mean"
+        factor = rows if is_mean else tf.ones([], dtype)
+        added_rows += rows if is_mean else tf.zeros([], dtype)
+        added += tf.cast(part.added_loss, dtype) * factor
+        accumulate = functools.partial(_accumulate, factor=factor)
+        added_gradients = spec.placement.map(accumulate, added_gradients, part.added_gradients)
+    squares = total.squares
+    if squares is not None and measures_noise is not None:
+        squares += _pass_squares(part.gradients, rows, measures_noise, squares.dtype)
+    return GradientSum(
+        numerator=total.numerator + tf.cast(part.numerator, dtype),
+        denominator=total.denominator + tf.cast(part.denominator, dtype),
+        rows=total.rows + rows,
+        gradients=spec.placement.map(_accumulate, total.gradients, part.gradients),
+        added_loss=added,
+        added_gradients=added_gradients,
+        added_rows=added_rows,
+        squares=squares,
+        statistics=tuple(map(tf.add, total.statistics, part.statistics)),
+    )
+
+
+def _accumulate(
+    total: tf.Tensor | None, gradient: Gradient, factor: tf.Tensor | None = None
+) -> tf.Tensor | None:
+    if total is None:
+        return None
+    indexed = isinstance(gradient, tf.IndexedSlices)
+
+    def term(values: tf.Tensor) -> tf.Tensor:
+        values = tf.cast(values, total.dtype)
+        if values.shape.rank == total.shape.rank and not indexed:
+            # The trace loses axes of size 1 of a kernel that was multiplied with rows of sequences.
+            values.set_shape(total.shape)
+        return values if factor is None else values * tf.cast(factor, total.dtype)
+
+    if not indexed:
+        return total + term(tf.convert_to_tensor(gradient))
+    table, looked_up = total.shape[0], gradient.indices.shape[0]
+    if looked_up is not None and table <= looked_up:
+        # For a small table, adding the whole table is several times as fast as a scatter.
+        return total + term(_table(gradient, total))
+    # Add only the rows that the micro-batch looked up: the table may be far larger.
+    return tf.tensor_scatter_nd_add(total, gradient.indices[:, tf.newaxis], term(gradient.values))
+
+
+def _table(gradient: Gradient, total: tf.Tensor) -> tf.Tensor:
+    """Return the gradients of looked-up rows as a dense table in the dtype of the sums."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return tf.cast(gradient, total.dtype)
+    values = tf.cast(gradient.values, total.dtype)
+    return tf.math.unsorted_segment_sum(values, gradient.indices, total.shape[0])
+
+
+def with_tables(part: MicroBatchGradients, zeros: GradientSum) -> MicroBatchGradients:
+    """Return a window's only pass with dense gradients: faster than a scatter into zeros."""
+
+    def tables(gradients: list[Gradient], zeros: list[Gradient]) -> list[Gradient]:
+        pairs = zip(gradients, zeros, strict=True)
+        return [None if zero is None else _table(g, zero) for g, zero in pairs]
+
+    if part.added_gradients is not None and zeros.added_gradients is not None:
+        part = part._replace(added_gradients=tables(part.added_gradients, zeros.added_gradients))
+    return part._replace(gradients=tables(part.gradients, zeros.gradients))
+
+
+def _pass_squares(
     gradients: Sequence[Gradient], rows: tf.Tensor, is_measured: tf.Tensor, dtype: tf.DType
 ) -> tf.Tensor:
     """Return |s_k|² and n_k² of one pass, `[2]`; zeros if the window is not measured."""

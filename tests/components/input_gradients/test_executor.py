@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
+from command_line import ROOT
 from tfrecords import serialized
 from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2
@@ -183,6 +185,16 @@ def test_the_summary_has_the_means(raw_run):
     adds = raw_run.rows["attribution.company_id"][of_b]
     np.testing.assert_allclose(adds, EMBEDDED[1] - EMBEDDED[0], rtol=1e-6)
     assert of_b.sum() == ROWS / 3 - sum(i % 3 == 1 for i in range(7, ROWS, 40))
+
+
+def test_the_readmes_code_reads_the_artifact(raw_run, capsys):
+    readme = (ROOT / "components" / "input_gradients" / "README.md").read_text(encoding="utf-8")
+    program = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)[1]
+    program = program.replace("payment_type", "company").replace(
+        "attribution.fare", "attribution.x[0]"
+    )
+    exec(program, {"uri": raw_run.files[0].parents[1]})
+    assert "raw.company" in capsys.readouterr().out
 
 
 def test_the_sample_depends_on_the_rows_alone(model, raw_run, tmp_path):

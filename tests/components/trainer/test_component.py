@@ -13,7 +13,7 @@ from components import create_trainer, create_tuner
 from trainer_module import TrainerConfig, TunerConfig
 
 README = Path(__file__).resolve().parents[3] / "components" / "trainer" / "README.md"
-README_CODE = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+(README_CODE,) = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
 
 
 def test_the_configuration_reaches_run_fn(channels):
@@ -36,14 +36,6 @@ def test_a_wrong_configuration_is_refused_while_the_graph_is_built(channels):
             **channels,
             config={"global_batch_size": 16, "micro_batch_size": 32, "epochs": 1},
         )
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_the_readmes_code_builds_the_node(nodes, number):
-    scope = {**nodes}
-    exec(README_CODE[number], scope)
-    handed = json.loads(scope["trainer"].exec_properties["custom_config"])
-    assert TrainerConfig.model_validate(handed["trainer"]).label == "tips"
 
 
 TRAINER = TrainerConfig(global_batch_size=64, micro_batch_size=16, epochs=2)
@@ -73,11 +65,12 @@ def test_what_does_not_fit_is_refused_while_the_graph_is_built(channels):
 
 def test_the_readmes_code_builds_both_nodes(nodes):
     scope = {**nodes}
-    exec(README_CODE[2], scope)
+    exec(README_CODE, scope)
     tuner, trainer = scope["tuner"], scope["trainer"]
     assert TunerConfig.parse(handed(tuner)["tuner"]).search["optimizer.learning_rate"]
     trained = TrainerConfig.parse(handed(trainer)["trainer"])
     assert TrainerConfig.parse(handed(tuner)["trainer"]) == trained
+    assert trained.label == "tips"
     assert trainer.inputs["hyperparameters"] is tuner.outputs["best_hyperparameters"]
 
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from trainer_module import TrainStep
 from trainer_module.step.reports import NonFiniteError
-from trainer_module.window.spec import even_size
+from trainer_module.window.spec import Batch, even_size
 
 layers = keras.layers
 
@@ -73,6 +73,25 @@ def test_auto_compiles_recurrent_models_on_a_cpu_if_xla_can(caplog):
         logged = [record.getMessage() for record in caplog.records if "XLA" in record.getMessage()]
         assert len(logged) == bool(log)
         assert all(line.startswith(f"step: {log}") for line in logged)
+
+
+@pytest.mark.parametrize("strategy", ["none", "mirrored2"])
+def test_a_recurrent_model_has_the_same_update_with_xla(strategies, float64, strategy):
+    """With parallel passes and a shorter one. Reference: without XLA. Tolerance: 1e-12."""
+    found = []
+    for jit_compile in (False, "auto"):
+        keras.utils.set_random_seed(0)
+        with strategies[strategy].scope():
+            model, optimizer = recurrent(), keras.optimizers.SGD(0.1)
+        options = {"strategy": strategies[strategy], "jit_compile": jit_compile}
+        step = TrainStep(model, optimizer, "mse", micro_batch_size=2, clip_norm=0.1, **options)
+        for rows in (23, 8):
+            x = np.random.default_rng(rows).normal(size=(rows, 6, 3))
+            step((x, x[:, 0, :1]))
+        found.append(model.get_weights())
+        passes = step._setup.passes(Batch(tf.constant(x), tf.constant(x[:, 0, :1])))
+        assert passes.parallel == (2 if jit_compile else 1)
+    assert full_batch.error(found[1], found[0]) < 1e-12
 
 
 def test_rows_of_different_lengths_are_not_compiled_by_auto(caplog):
