@@ -139,7 +139,10 @@ def _run(
             raise
         finally:
             logging.getLogger("absl").removeHandler(handler)
-            _record_artifacts(config)
+            try:
+                record_artifacts(config.output.folder, config.metadata_path)
+            except Exception:  # the result of the run matters more
+                logging.getLogger("absl").exception("Cannot list the files of the artifacts.")
     except KeyboardInterrupt:
         logging.getLogger("absl").warning("Interrupted.")
         node = next((n.name for n in state.nodes if n.status == "interrupted"), None)
@@ -219,13 +222,6 @@ def _keep_imported_objects() -> None:
     if gc.get_freeze_count() == 0:  # else a second run of a process would keep the first one's
         gc.freeze()
     gc.set_threshold(50_000, 10, 10)
-
-
-def _record_artifacts(config: PipelineConfig) -> None:
-    try:
-        record_artifacts(config.output.folder, config.metadata_path)
-    except Exception:  # the result of the run matters more
-        logging.getLogger("absl").exception("Cannot list the files of the artifacts.")
 
 
 def _command() -> str:
