@@ -202,6 +202,9 @@ class FeatureLayout(_Record):
             for rare in ("bounds", "shared_ids"):
                 if column[rare] is None:
                     del column[rare]
+        for rare in ("images", "tokens"):
+            if not described[rare]:
+                del described[rare]
         return json.dumps({"format": _FORMAT, "version": VERSION, **described})
 
     @classmethod
