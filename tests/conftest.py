@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import os
+import sys
 
 import hypothesis
 import pytest
@@ -43,6 +45,17 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _reflection_remembered():
+    """Inspects each of Beam's methods once, as a run of the pipeline does."""
+    with contextlib.ExitStack() as stack:
+        if "apache_beam" in sys.modules:
+            from pipeline.run.beam_reflection import reflection_remembered
+
+            stack.enter_context(reflection_remembered())
+        yield
 
 
 # First, so that pytest-xdist sees the groups: it looks for them in a hook of the same name.

@@ -33,6 +33,7 @@ from pipeline.report.split_statistics import read_statistics
 from pipeline.report.summary_file import write_summary
 from pipeline.report.tables import short
 from pipeline.run.artifact_check import check_artifacts, record_artifacts
+from pipeline.run.beam_reflection import reflection_remembered
 from pipeline.run.folder_lock import AlreadyRunning, exclusive_run
 from pipeline.run.process import absl_to_stderr, interrupts_kept, logs_to
 from pipeline.run.run_end import RunOutcome, keep_record, show_next_steps
@@ -132,7 +133,8 @@ def _run(
         handler = ProgressHandler(state, row_counts=counts, cautions=cautions)
         logging.getLogger("absl").addHandler(handler)
         try:
-            with views.ProgressLines(state, console), interrupts_kept():
+            lines = views.ProgressLines(state, console)
+            with lines, interrupts_kept(), reflection_remembered():
                 runner.run(pipeline)
         except BaseException as error:
             state.stop("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
