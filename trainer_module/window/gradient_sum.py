@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -35,8 +35,10 @@ from trainer_module.common.tensors import (
     with_leaves,
 )
 from trainer_module.devices.replicas import is_multi_worker
-from trainer_module.window.micro_batch import MicroBatchGradients
-from trainer_module.window.spec import WindowSpec
+
+if TYPE_CHECKING:
+    from trainer_module.window.micro_batch import MicroBatchGradients
+    from trainer_module.window.spec import WindowSpec
 
 
 class GradientSum(NamedTuple):
