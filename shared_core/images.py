@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from shared_core.feature_layout import ImageFeature
-
 if TYPE_CHECKING:
     import tensorflow as tf
+
+    from shared_core.feature_layout import ImageFeature
 
 
 def decode_image(encoded: tf.Tensor, image: ImageFeature) -> tf.Tensor:

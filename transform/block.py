@@ -9,11 +9,11 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from shared_core.feature_layout import ImageFeature, TokenFeature
-
 if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
+
+    from shared_core.feature_layout import ImageFeature, TokenFeature
 else:
 
     class _TensorFlow:

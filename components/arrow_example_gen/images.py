@@ -89,9 +89,10 @@ def list_images(folder: str) -> list[ImageFile]:
     if "://" in folder:
         from apache_beam.io.filesystems import FileSystems
 
+        matches: Any = FileSystems.match([f"{folder}/**"])
         found = [
-            (each.path, each.size_in_bytes, each.last_updated_in_seconds)
-            for match in FileSystems.match([f"{folder}/**"])
+            ImageFile(each.path, each.size_in_bytes, each.last_updated_in_seconds)
+            for match in matches
             for each in match.metadata_list
         ]
     else:
@@ -100,8 +101,8 @@ def list_images(folder: str) -> list[ImageFile]:
             for place, _, names in os.walk(folder, followlinks=True)
             for name in names
         ]
-        found = [(path, (stat := os.stat(path)).st_size, stat.st_mtime) for path in paths]
-    files = [ImageFile(path[len(folder) + 1 :], *rest) for path, *rest in found]
+        found = [ImageFile(path, (s := os.stat(path)).st_size, s.st_mtime) for path in paths]
+    files = [each._replace(path=each.path[len(folder) + 1 :]) for each in found]
     return sorted(each for each in files if not re.search("(^|/)[._]", each.path))
 
 
@@ -110,9 +111,10 @@ class ImageTable(Table):
     """Folders of images; `files` are the folders."""
 
     def parts(self, file: str, *, whole: bool = False) -> list[Part]:
-        """Return some files each, in an order that mixes the classes."""
+        """Return some files each, with `whole` sorted, else in an order that mixes the classes."""
         paths = [each.path for each in list_images(file)]
-        random.Random(0).shuffle(paths)
+        if not whole:
+            random.Random(0).shuffle(paths)
         starts = range(0, len(paths), _PART_FILES)
         # One text: Beam measures each object of a side input.
         return [(file, _SEPARATOR.join(paths[start : start + _PART_FILES]), 0) for start in starts]
@@ -148,7 +150,7 @@ class ImageTable(Table):
         for rows, images in pieces:
             known = {**{name: text.take(pa.array(rows)) for name, text in texts.items()}, **images}
             cells = pa.RecordBatch.from_arrays([known[name] for name in names], names)
-            yield Block(part, np.zeros(len(rows), np.int64), cells)  # `path` tells equal rows apart
+            yield Block(part, np.zeros(len(rows), np.int64), cells)  # equal rows differ in `path`
 
 
 def load_images(

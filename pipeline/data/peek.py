@@ -172,7 +172,7 @@ def _check_names(options: CsvOptions, columns: Sequence[str]) -> None:
 
 def _list_images(table: Table) -> DataPeek:
     rows = sum(table.examine(part)[0] for file in table.files for part in table.parts(file))
-    sample = Sample(table, KINDS, None, min(_PEEKED_ROWS, rows))
+    sample = Sample(table, KINDS, None, rows)  # all names: sorted, the first are of one class
     return DataPeek(cast("Mapping[str, ColumnType]", KINDS), rows, True, sample=sample)
 
 

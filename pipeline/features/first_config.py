@@ -254,11 +254,13 @@ def _training(rows: int, columns: int = 1, *, as_is: bool = False, kind: str = "
     if columns >= 50 and rows <= _ROWS_PER_COLUMN * columns:
         model, decay = "hidden_units: [16], dropout: 0.5, knots: 0", 2.0
         about = [f"  # {columns:,} columns: a small model with weight decay, against overfitting."]
-    if kind != "mlp":  # with other layers first, each step takes longer and learns more
-        epochs = int(np.clip(round(_DEEP_STEPS / steps), 10, 60))
+    if kind != "mlp":  # such models need larger batches, and each step takes longer
+        batch = min(max(batch, 128), rows)
+        steps = -(-rows // batch)
+        epochs = int(np.clip(round(_DEEP_STEPS / steps), 10, 100))
         patience = max(5, epochs // 5)
-        model, rate, decay = f"kind: {kind}, dropout: 0.1", 0.001, 0.01
-        about = ["  ema_momentum: 0.99"]
+        model, rate, decay = f"kind: {kind}", 0.003 if kind == "conv" else 0.001, 0.01
+        about = []
     noun = "step" if steps == 1 else "steps"
     bound = "  # The rows that are in memory at a time; the result does not depend on it."
     micro_batch = [bound, f"  micro_batch_size: {min(batch, 32)}"] if kind != "mlp" else []

@@ -21,6 +21,8 @@ from transform.block import Explanation, Separate, tf
 from transform.encode.encoder import Encoder, Inputs, Members, option_of
 from transform.spec.encoders import Image
 
+_BEGINNINGS = (b"\xff\xd8", b"\x89P", b"BM", b"GI")  # of JPEG, PNG, BMP and GIF
+
 
 def _apply(inputs: Inputs, members: Members) -> list[Separate]:
     """Return an output per column: its encoded or decoded pictures, string `[batch]`."""
@@ -56,12 +58,13 @@ def _apply(inputs: Inputs, members: Members) -> list[Separate]:
 
 
 def _present(encoded: tf.Tensor, image: ImageFeature) -> tf.Tensor:
-    """Return pictures `[batch]`; fail in the graph where one is missing."""
+    """Return pictures `[batch]`; fail in the graph where one is missing, or no picture."""
+    begins = tf.equal(tf.strings.substr(encoded, 0, 2)[:, tf.newaxis], _BEGINNINGS)
     check = tf.raw_ops.Assert(  # as in columns/inputs.py
-        condition=tf.reduce_all(tf.not_equal(encoded, "")),
+        condition=tf.reduce_all(tf.reduce_any(begins, axis=1)),
         data=[
             f"a row of column {image.source} (group {image.group}, encode: image) has no picture: "
-            "leave out rows without one"
+            "give the bytes of a JPEG, PNG, BMP or GIF, and leave out rows without one"
         ],
         name="has_picture",
     )

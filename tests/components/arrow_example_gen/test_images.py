@@ -58,7 +58,7 @@ def write(node: ArrowExampleGen, folder: Path) -> dict[str, list[dict[str, Any]]
     """Runs the node's executor: split -> rows, each column with its first value."""
     examples = standard_artifacts.Examples()
     examples.uri = str(folder)
-    executor = Executor(Executor.Context(["--runner=FnApiRunner"], str(folder / "tmp")))
+    executor = Executor(Executor.Context(["--runner=FnApiRunner"], tmp_dir=str(folder / "tmp")))
     executor.Do({}, {"examples": [examples]}, dict(node.exec_properties))
     return {
         split.name.removeprefix("Split-"): [
@@ -180,8 +180,8 @@ def test_the_first_frame_and_jpegs_of_print():
         data = encoded(pixels(3), kind, **frames)
         expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
         np.testing.assert_array_equal(decoded(decodable(data)), expected)
-    for options in ({"mode": "CMYK"}, {"progressive": True}, {"mode": "L"}):
-        data = encoded(pixels(3), "JPEG", **options)
+    for mode, progressive in (("CMYK", False), ("RGB", True), ("L", False)):
+        data = encoded(pixels(3), "JPEG", mode, progressive=progressive)
         assert decodable(data) == data
         assert decoded(data).shape == (9, 7, 3)
 

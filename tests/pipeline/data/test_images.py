@@ -140,6 +140,7 @@ def test_predict_reads_images_with_their_paths(photos, tmp_path, path, kind):
     key = "path" if kind == "images" else "photo"
     found = [row for batch in rows.batches for row in batch.to_pylist()]
     assert sorted(int(Path(row[key]).stem) for row in found) == [i for i in range(30) if i != 7]
+    assert [row[key] for row in found] == sorted(row[key] for row in found) or kind == "csv"
     assert all(row["image"] == png(int(Path(row[key]).stem)) for row in found)
     assert len(rows.unreadable) == 1
     assert "class1/7.png: not an image" in rows.unreadable[0]
