@@ -19,8 +19,7 @@ _UNITS = {word: word for word in ("seconds", "minutes", "percent", "rows", "epoc
 _UNITS |= {"gib": "GiB", "batch_size": "rows"}
 _CODE = re.compile(r"^ *(?:- \{|\w+:(?: |$))", re.MULTILINE)
 _SCHEMA: dict[str, Any] = PipelineConfig.model_json_schema(by_alias=True)
-PLACES: dict[str, str] = {}
-"""Model -> its page and heading, within the folder."""
+PLACES: dict[str, str] = {}  # model -> its page and heading, within the folder
 
 INDEX = """# Settings
 
@@ -93,32 +92,31 @@ def _models(schema: dict[str, Any], keys: tuple[str | int, ...]) -> Iterator[_Mo
 @functools.cache
 def pages() -> dict[str, str]:
     """Return the text of each page, and the picture, by its path."""
-    found, rows, places = dict[str, str](), [INDEX], PLACES
+    found, rows = dict[str, str](), [INDEX]
     for section, field in _SCHEMA["properties"].items():
         parts = [f"# {section}"]
-        queue = [each for each in _models(field, (section,)) if each.name not in places]
+        queue = [each for each in _models(field, (section,)) if each.name not in PLACES]
         if not queue or queue[0].keys != (section,):
             links = [f"#{each.anchor}" for each in queue]
             parts += _setting((section,), field, section in _SCHEMA["required"], links)
-        places.update({each.name: f"{section}.md#{each.anchor}" for each in queue})
+        PLACES.update({each.name: f"{section}.md#{each.anchor}" for each in queue})
         for model in queue:
-            if len(model.keys) > 1:
-                parts.append(f"## {model.anchor} {{ #{model.anchor} }}")
-            parts += [text_of(model.schema.get("description", ""))]
+            heading = f"## {model.anchor} {{ #{model.anchor} }}" if len(model.keys) > 1 else ""
+            parts += [heading, text_of(model.schema.get("description", ""))]
+            required = model.schema.get("required", ())
             for key, value in model.schema["properties"].items():
                 inner = list(_models(value, (*model.keys, key)))
-                new = [each for each in inner if each.name not in places]
-                places.update({each.name: f"{section}.md#{each.anchor}" for each in new})
+                new = [each for each in inner if each.name not in PLACES]
+                PLACES.update({each.name: f"{section}.md#{each.anchor}" for each in new})
                 queue += new
-                links = [places[each.name].removeprefix(f"{section}.md") for each in inner]
-                required = key in model.schema.get("required", ())
-                parts += _setting((*model.keys, key), value, required, links)
+                links = [PLACES[each.name].removeprefix(f"{section}.md") for each in inner]
+                parts += _setting((*model.keys, key), value, key in required, links)
         found[f"settings/{section}.md"] = "\n\n".join(filter(None, parts)) + "\n"
         docs = field.get("description") or (queue[0].schema["description"] if queue else "")
         rows.append(f"| [{section}]({section}.md) | {text_of(docs).splitlines()[0]} |\n")
     rows.append("| [schedules and optimizers](schedules.md) | Names, options, a picture. |\n")
-    schedules = {"settings/schedules.md": _schedules(), "settings/schedules.svg": _picture()}
-    return {"settings/index.md": "".join(rows), **found, **schedules}
+    found |= {"settings/schedules.md": _schedules(), "settings/schedules.svg": _picture()}
+    return {"settings/index.md": "".join(rows), **found}
 
 
 def _setting(
@@ -167,8 +165,7 @@ def _schedules() -> str:
     from trainer_module.common.keras_names import _known_names
     from trainer_module.model.optimizers import _optimizer_class
 
-    known = _known_names("optimizer")
-    rows = []
+    rows, known = list[str](), _known_names("optimizer")
     for name in sorted(known.choices if known else ()):
         parameters = inspect.signature(_optimizer_class(name)).parameters.values()
         options = [f"`{p.name}={p.default!r}`" for p in parameters if p.name not in _NO_OPTIONS]
