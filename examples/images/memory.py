@@ -2,7 +2,7 @@
 
     python examples/images/memory.py
 
-Each training runs in a process of its own: the default convolutional model, Adam, and the digits
+Each training runs in a separate process: the default convolutional model, Adam, and the digits
 that `write_data.py` writes. Memory is the most resident memory of a step above what the process had
 before it. Both trainings see the same batches, so that their losses should be the same.
 """
