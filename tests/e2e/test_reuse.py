@@ -77,7 +77,7 @@ trainer:
   {model_fn: imdb_utils_native_keras.model_fn, loss: imdb_utils_native_keras.loss, label: label_xf,
    global_batch_size: 64, micro_batch_size: 16, epochs: 1}
 """)
-# Of its module: Keras 3, the model and the loss by name, and our run_fn in place of theirs.
+# Of its module: Keras 3, the model and the loss by name, and our run_fn in place of that file's.
 IMDB_MODULE = {
     r"from tensorflow import keras": "import keras",
     r"$(?![\s\S])": """
