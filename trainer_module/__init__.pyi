@@ -12,6 +12,7 @@ from .config import TrainerConfig as TrainerConfig
 from .tuning.tuner_config import TunerConfig as TunerConfig
 from .model.model_context import ModelContext as ModelContext
 from .model.model_context import FeatureLayout as FeatureLayout
+from .model.default_model import default_model as default_model
 from .data.text_bags import text_bags as text_bags
 from .devices.process import prepare_process as prepare_process
 

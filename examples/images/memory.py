@@ -87,8 +87,7 @@ def build_model():  # -> keras.Model
     from tensorflow_metadata.proto.v0 import schema_pb2
 
     from shared_core.feature_layout import FeatureLayout, ImageFeature
-    from trainer_module import ModelContext, TrainerConfig
-    from trainer_module.model.default_model import default_model
+    from trainer_module import ModelContext, TrainerConfig, default_model
 
     image = ImageFeature(
         name="image",
