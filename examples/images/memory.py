@@ -29,7 +29,7 @@ class Training(NamedTuple):
 
 def main() -> None:
     """Train twice, print both, and draw them."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--steps", type=int, default=10, help="default: %(default)s")
     parser.add_argument("--picture", type=Path, help="an SVG file to write")
     arguments = parser.parse_args()
