@@ -156,7 +156,7 @@ def test_from_csv_to_predictions(folder, interrupted, result):
     assert asked.code == 0
     with (folder / "houses.csv").open(newline="", encoding="utf-8") as stream:
         rare = sum(row["town"] == "Å" for row in csv.DictReader(stream))
-    assert f"not in the training data: town ({rare} rows, such as 'Å')" in asked.output
+    assert f"not in the training data: town ({rare} rows)" in asked.output
     with output.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     predicted = np.array([float(row["prediction"]) for row in rows])
