@@ -153,9 +153,8 @@ def test_whole_numbers_stay_numbers_with_few_rows_for_each_value(rows: int, keep
         ("regression", np.arange(rows) % 100),
     ):
         assert keeps_numbers([*[column] * 8, *others], an_int(label), kind) == keeps
-    step = propose(column, replace(TABLE, keeps_numbers=keeps)).step
-    assert step is not None
-    assert ("scale" in step.options, "encode" in step.options) == (keeps, not keeps)
+    found: Any = options(column, replace(TABLE, keeps_numbers=keeps))
+    assert ("scale" in found, "encode" in found) == (keeps, not keeps)
 
 
 def test_texts_are_categories_dates_or_left_out() -> None:
@@ -194,7 +193,18 @@ def test_rows_of_several_values_are_sets() -> None:
     assert options(replace(a_float("normal"), several=True)) is None
 
 
+def shares(*weights: float) -> np.ndarray:
+    return np.random.default_rng(1).choice(len(weights), 3_000, p=np.array(weights) / sum(weights))
+
+
+def codes(values: np.ndarray) -> ColumnFacts:
+    """Without a gap in their range."""
+    gaps = np.setdiff1d(np.arange(values.max() + 2), values)
+    return an_int(values[values < gaps[0]])
+
+
 def test_the_label_s_kind_follows_its_values() -> None:
+    many_zeros = np.where(RNG.random(3_000) < 0.4, 0, RNG.poisson(4.0, 3_000))
     for facts, expected in [
         (a_float("flags"), {"kind": "binary"}),
         (a_float("normal"), {"kind": "regression"}),
@@ -203,28 +213,13 @@ def test_the_label_s_kind_follows_its_values() -> None:
         (an_int(np.arange(ROWS) % 5 + 1), {"kind": "regression"}),
         (a_text(["no", "yes"]), {"kind": "binary", "positive": "yes"}),
         (a_text(list("abc")), {"kind": "multiclass"}),
+        (codes(RNG.poisson(6.0, 3_000)), {"kind": "regression"}),
+        (codes(many_zeros), {"kind": "regression"}),
+        (codes(RNG.poisson(3.0, 100)), {"kind": "multiclass"}),  # too few rows
+        (codes(shares(7, 2, 1)), {"kind": "multiclass"}),
+        (codes(shares(2, 1, 1, 2, 2, 6, 6, 14, 25, 20, 20)), {"kind": "multiclass"}),  # ratings
     ]:
         assert label_of(facts) == {"column": "x", **expected}
-
-
-def shares(*weights: float) -> np.ndarray:
-    return np.random.default_rng(1).choice(len(weights), 3_000, p=np.array(weights) / sum(weights))
-
-
-def without_gaps(values: np.ndarray) -> np.ndarray:
-    gaps = np.setdiff1d(np.arange(values.max() + 2), values)
-    return values[values < gaps[0]]
-
-
-def test_counts_are_numbers_and_codes_are_classes() -> None:
-    for values, kind in [
-        (RNG.poisson(6.0, 3_000), "regression"),
-        (np.where(RNG.random(3_000) < 0.4, 0, RNG.poisson(4.0, 3_000)), "regression"),
-        (RNG.poisson(3.0, 100), "multiclass"),  # too few rows
-        (shares(7, 2, 1), "multiclass"),
-        (shares(2, 1, 1, 2, 2, 6, 6, 14, 25, 20, 20), "multiclass"),  # ratings
-    ]:
-        assert label_of(an_int(without_gaps(values)))["kind"] == kind, np.bincount(values)
 
 
 def test_what_cannot_be_learned_is_no_label() -> None:
@@ -249,8 +244,7 @@ def sentence(rng: random.Random, words: int = 12) -> str:
 def test_sentences_are_free_text() -> None:
     rng = random.Random(7)
     rows = [[sentence(rng)] for _ in range(600)]
-    found = _text_statistics([None, *rows, None])
-    assert found is not None
+    found: Any = _text_statistics([None, *rows, None])
     assert found.words == pytest.approx(12)
     # Counted here: different words of a row, of which others hold each at least 3 times.
     held = [set(row[0].lower().rstrip(".").split()) for row in rows]
@@ -283,6 +277,5 @@ def test_init_proposes_it(tmp_path: Any) -> None:
     assert main(["init", str(tmp_path / "t.csv"), "--label", "label", "--output", str(output)]) == 0
     (group,) = load_config(output).features.groups
     assert (group.name, group.columns) == ("tokens", ("review",))
-    assert group.encode is not None
-    assert group.encode.tokens is not None
+    assert group.encode.tokens
     assert "different texts of 20 words on average" in output.read_text()
