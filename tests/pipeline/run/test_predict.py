@@ -109,23 +109,6 @@ def save(
     return folder
 
 
-def config_with(csv_options: str, folder: Path) -> Path:
-    """Write a pipeline's YAML with these options of `data.csv`."""
-    file = folder / "houses.yaml"
-    file.write_text(
-        f"""
-name: houses
-data: {{path: rows.csv, csv: {csv_options}}}
-features:
-  groups: [{{name: size, columns: [size], scale: z_score}}]
-  label: {{column: sold, kind: regression}}
-training: {{global_batch_size: 2}}
-output: {{folder: out}}
-"""
-    )
-    return file
-
-
 CHECKS = {
     "version": 1,
     "categories": [{"column": "town", "output": "ids", "position": 0, "ids": [1, 1]}],
@@ -193,7 +176,7 @@ def as_csv(rows: list[dict[str, Any]], delimiter: str = ",") -> str:
     return pd.DataFrame(rows, dtype=object).to_csv(index=False, sep=delimiter)
 
 
-def write(file: Path) -> Path:
+def written(file: Path) -> Path:
     """`ROWS` in the format of the name."""
     if file.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(ROWS), file)
@@ -224,7 +207,7 @@ def refusal(capfd: Any, model: Path, source: Path | str, *arguments: str) -> str
 @pytest.mark.parametrize("ending", ["parquet", "feather", "tfrecord", "csv.XZ", "tfrecord.xz"])
 def test_every_format_and_compression_gives_the_same(models, tmp_path, ending):
     format_, _, codec = ending.lower().partition(".")
-    content = write(tmp_path / f"plain.{format_}").read_bytes()
+    content = written(tmp_path / f"plain.{format_}").read_bytes()
     file = tmp_path / f"rows.{ending}"
     file.write_bytes(lzma.compress(content) if codec else content)
     rows = predicted(models["regression"], file)
@@ -233,11 +216,7 @@ def test_every_format_and_compression_gives_the_same(models, tmp_path, ending):
     assert [float(row["prediction"]) for row in rows] == pytest.approx(list(map(logit, ROWS)))
 
 
-NUMBERED = [
-    {"name": "column_1", "dtype": "float32", "argument": "size"},
-    {"name": "column_2", "dtype": "int64", "argument": "rooms"},
-    {"name": "column_3", "dtype": "string", "argument": "town"},
-]
+NUMBERED = [{**column, "name": f"column_{i}"} for i, column in enumerate(COLUMNS, 1)]
 
 
 def trained_with(folder: Path, **options: Any) -> Path:
@@ -255,10 +234,12 @@ AS_TRAINED = [  # rows, read with missing: ["", Oslo], and decimal: ","
 
 
 @pytest.mark.parametrize(("ending", "given"), [("csv", False), ("csv", True), ("feather", True)])
-def test_texts_are_read_as_in_training_in_every_format(tmp_path, capfd, ending, given):
+def test_texts_are_read_as_in_training_in_every_format(tmp_path, capfd, write, ending, given):
     """`--config` of the same pipeline changes nothing, whether or not it sets `data.csv`."""
     options = {"missing": ["", "Oslo"], "decimal": ","}
     model = trained_with(tmp_path / "model", **options)
+    config = write(lambda c: c["data"].update(csv=options if ending == "csv" else {}))
+    arguments = ["--config", str(config)] if given else []
     file = tmp_path / f"rows.{ending}"
     if ending == "csv":
         file.write_text(as_csv(AS_TRAINED, ";"))
@@ -266,10 +247,6 @@ def test_texts_are_read_as_in_training_in_every_format(tmp_path, capfd, ending, 
         table = pa.Table.from_pylist(AS_TRAINED)
         town = table["town"].dictionary_encode()
         feather.write_feather(table.set_column(3, "town", town), file)
-    arguments = []
-    if given:
-        same = config_with(json.dumps(options) if ending == "csv" else "{}", tmp_path)
-        arguments = ["--config", str(same)]
     rows = predicted(model, file, *arguments)
     assert [float(row["prediction"]) for row in rows] == [1003.5, 3.0]
     assert [row["town"] for row in rows] == ["", "NA"]
@@ -286,22 +263,21 @@ def test_utf8_is_read_as_such_and_said(tmp_path, capfd):
 
 def test_a_model_of_numbered_columns_reads_files_without_names(tmp_path, capfd):
     (tmp_path / "rows.csv").write_text("1.5,2,Oslo\n,3,\n")
-    save(_Module("regression", NUMBERED), tmp_path / "silent" / "7", columns=NUMBERED)
+    for name, csv_ in (("silent", None), ("model", {"header": False})):
+        reading = csv_ and {"version": 1, "source": "csv", "csv": csv_}
+        model = _Module("regression", NUMBERED)
+        save(model, tmp_path / name / "7", columns=NUMBERED, reading=reading)
     printed = refusal(capfd, tmp_path / "silent", tmp_path / "rows.csv")
     assert "first line looks like data" in printed
     assert "--config" in printed
-    reading = {"version": 1, "source": "csv", "csv": {"header": False}}
-    save(
-        _Module("regression", NUMBERED), tmp_path / "model" / "7", columns=NUMBERED, reading=reading
-    )
     rows = predicted(tmp_path / "model", tmp_path / "rows.csv")
     assert [float(row["outputs"]) for row in rows] == pytest.approx([13.5, 3.0])
 
 
-def test_a_config_that_contradicts_the_model_is_said(tmp_path, capfd):
+def test_a_config_that_contradicts_the_model_is_said(tmp_path, capfd, write):
     model = trained_with(tmp_path / "model", missing=["", "Oslo"], encoding="cp1252")
+    config = write(lambda c: c["data"].update(csv={"missing": [""], "encoding": "utf-8"}))
     (tmp_path / "rows.csv").write_text("size,rooms,town\n1.5,2,Oslo\n")
-    config = config_with('{missing: [""], encoding: utf-8}', tmp_path)
     (row,) = predicted(model, tmp_path / "rows.csv", "--config", str(config))
     assert float(row["prediction"]) == 13.5
     (said,) = capfd.readouterr().err.strip().splitlines()
@@ -310,9 +286,9 @@ def test_a_config_that_contradicts_the_model_is_said(tmp_path, capfd):
 
 
 def test_a_model_that_does_not_say_how_cells_were_read(models, tmp_path, capfd):
-    predicted(models["regression"], write(tmp_path / "rows.csv"))
+    predicted(models["regression"], written(tmp_path / "rows.csv"))
     assert capfd.readouterr().err.count("--config") == 1
-    predicted(models["regression"], write(tmp_path / "rows.parquet"))
+    predicted(models["regression"], written(tmp_path / "rows.parquet"))
     assert not capfd.readouterr().err.strip()
 
 
@@ -321,13 +297,13 @@ def test_standard_input(models, monkeypatch, tmp_path):
     stream = io.TextIOWrapper(io.BytesIO(as_csv(ROWS).encode()))
     monkeypatch.setattr(sys, "stdin", stream)
     assert len(predicted(models["regression"], "-", "--keep", "id")) == 3
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(write(file).read_bytes())))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(written(file).read_bytes())))
     rows = predicted(models["regression"], "-", "--source", "parquet", "--keep", "town,id")
     assert list(rows[0]) == ["town", "id", "prediction"]
 
 
 def test_classes_have_names(models, tmp_path):
-    file = write(tmp_path / "rows.csv")
+    file = written(tmp_path / "rows.csv")
     binary = predicted(models["binary"], file, "--keep", "id")
     assert list(binary[0]) == ["id", "prediction", "probability_no", "probability_yes"]
     assert [row["prediction"] for row in binary] == ["yes", "yes", "no"]
@@ -366,7 +342,6 @@ def test_bad_rows_end_it_with_line_and_column_or_are_left_out(models, tmp_path, 
     file = tmp_path / "rows.csv"
     file.write_text(BAD)
     text = refusal(capfd, models["regression"], file)
-    assert f"--data={file}" in text.replace(f"--data: {file}", f"--data={file}")
     assert "line 5: 5 cells under a header of 4 columns" in text
     file.write_text(BAD.replace("d,1,2,x,y", "d,1,2,x"))
     text = refusal(capfd, models["regression"], file)
@@ -382,7 +357,7 @@ def test_bad_rows_end_it_with_line_and_column_or_are_left_out(models, tmp_path, 
 
 
 def test_the_input_is_not_overwritten(models, tmp_path, capfd):
-    file = write(tmp_path / "rows.csv")
+    file = written(tmp_path / "rows.csv")
     before = file.read_bytes()
     (tmp_path / "same.csv").symlink_to(file)
     for other in (file, tmp_path / "same.csv"):
@@ -400,8 +375,6 @@ def test_the_input_is_not_overwritten(models, tmp_path, capfd):
         ("rows.csv", "id,size,rooms,town\n", "no rows"),
         ("rows.csv", b"id,size,rooms,town\n\xe5,1,2,x\n", "YAML with --config"),
         ("rows.jsonl", "[1, 2]\n", "JSON. Write its rows as CSV or Parquet"),
-        ("rows.parquet", "id,size\n", "is not a Parquet or Arrow file"),
-        ("rows.dat", "id,size\n", "unknown format; add --source"),
     ],
 )
 def test_inputs_that_cannot_be_read(models, tmp_path, capfd, name, content, message):
@@ -410,7 +383,7 @@ def test_inputs_that_cannot_be_read(models, tmp_path, capfd, name, content, mess
 
 
 def test_models_that_cannot_be_used(models, tmp_path, capfd):
-    file = write(tmp_path / "rows.csv")
+    file = written(tmp_path / "rows.csv")
     assert "no SavedModel there" in refusal(capfd, tmp_path, file)
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").write_bytes(b"\x08\x01torn")
@@ -422,7 +395,7 @@ def test_models_that_cannot_be_used(models, tmp_path, capfd):
 
 
 def test_a_damaged_record(models, tmp_path, capfd):
-    file = write(tmp_path / "rows.tfrecord")
+    file = written(tmp_path / "rows.tfrecord")
     data = bytearray(file.read_bytes())
     data[14] ^= 1  # in the first record
     file.write_bytes(data)
@@ -433,22 +406,12 @@ def test_a_damaged_record(models, tmp_path, capfd):
     assert "1 row skipped, damaged" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("column", "values", "message"),
-    [
-        ("rooms", ["2", "wide", "2"], "rooms='wide' is not a whole number"),
-        ("rooms", [2.0, 2.5, 2.0], "is not a whole number"),
-    ],
-)
-def test_bad_values_of_parquet_end_it_or_are_left_out(
-    models, tmp_path, capfd, column, values, message
-):
+@pytest.mark.parametrize("rooms", [["2", "wide", "2"], [2.0, 2.5, 2.0]])
+def test_bad_values_of_parquet_end_it_or_are_left_out(models, tmp_path, capfd, rooms):
     file = tmp_path / "rows.parquet"
-    good = {"size": [1.0] * 3, "rooms": [2] * 3, "town": ["x"] * 3}
-    pq.write_table(pa.table({**good, column: values}), file)
+    pq.write_table(pa.table({"size": [1.0] * 3, "rooms": rooms, "town": ["x"] * 3}), file)
     text = refusal(capfd, models["regression"], file)
-    assert f"--data={file}, row 2: " in text
-    assert message in text
+    assert f"--data={file}, row 2: rooms='{rooms[1]}' is not a whole number" in text
     rows = predicted(models["regression"], file, "--on-error", "skip")
     assert [float(row["prediction"]) for row in rows] == [3.0, 3.0]
     assert "1 row skipped" in capfd.readouterr().err
