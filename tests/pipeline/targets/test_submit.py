@@ -306,8 +306,7 @@ def test_a_server_that_is_not_reached_is_named(kubeflow, monkeypatch, capsys, tm
     monkeypatch.delenv("KF_PIPELINES_ENDPOINT")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    printed = refusal(capsys, "kubeflow")
-    assert "export KF_PIPELINES_ENDPOINT=https://host/pipeline" in printed
+    assert "export KF_PIPELINES_ENDPOINT=https://host/pipeline" in refusal(capsys, "kubeflow")
 
 
 def test_a_private_ca_is_named_by_a_variable(kubeflow, capsys, monkeypatch, tmp_path):
@@ -342,8 +341,7 @@ def test_what_this_machine_lacks_for_vertex_is_reported(
     vertex, capsys, monkeypatch, tmp_path, google_key
 ):
     assert "it has none" in refusal(capsys, "vertex", "--parameter=x=1")
-    printed = refusal(capsys, "vertex", "--experiment", "taxi")
-    assert "jobs of Vertex are grouped by cluster.vertex.labels" in printed
+    assert "by cluster.vertex.labels" in refusal(capsys, "vertex", "--experiment", "taxi")
     file = tmp_path / "job.json"
     file.write_text(json.dumps({**json.loads(FILES["vertex"].read_text()), "machines": 3}))
     assert 'no field named "machines"' in refusal(capsys, "vertex", spec=file)
@@ -353,8 +351,7 @@ def test_what_this_machine_lacks_for_vertex_is_reported(
         patch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
         assert "GOOGLE_APPLICATION_CREDENTIALS" in refusal(capsys, "vertex")
     monkeypatch.delenv("GOOGLE_CLOUD_REGION")
-    printed = refusal(capsys, "vertex")
-    assert "no region: name it as cluster.vertex.region" in printed
+    assert "no region: name it as cluster.vertex.region" in refusal(capsys, "vertex")
     monkeypatch.setenv("GOOGLE_CLOUD_REGION", "europe-west4")
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
@@ -426,7 +423,6 @@ def test_ctrl_c_leaves_the_run_and_the_context_file_has_the_cookie(kubeflow, tmp
     cookie = {"client_authentication_cookie": kubeflow.cookie}
     context.write_text(json.dumps({"namespace": "", **cookie}))
     process = submitting(tmp_path, "--wait", KF_PIPELINES_ENDPOINT=kubeflow.url)
-    assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(3)]
     assert lines[2].startswith("Its page: "), lines
     process.send_signal(signal.SIGINT)
@@ -458,5 +454,4 @@ def test_kubectls_configuration_leads_to_the_server_through_kubernetes(kubeflow,
     printed, _ = process.communicate(timeout=300)
     assert process.returncode == 0, printed
     assert len(kubeflow.runs) == 1
-    page = "Its page: /#/runs/details/run-1 of Kubeflow's pages, which KF_PIPELINES_UI"
-    assert page in printed
+    assert "Its page: /#/runs/details/run-1 of Kubeflow's pages, which KF_PIPELINES" in printed
