@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
@@ -27,7 +26,6 @@ from pipeline.data import data_sources, peek
 from pipeline.data.data_sources import files, source_of
 from pipeline.data.tables import open_table as open_any
 from pipeline.engines.engine import BeamConfig
-from pipeline.features.column_facts import measure
 from pipeline.preflight.preflight_rows import Part
 from pipeline.run.input_rows import input_files, open_rows
 from transform import FeatureSpec, Label
@@ -42,20 +40,9 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def write_csv(file: Path, rows: list[dict[str, Any]]) -> None:
-    with file.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def write_arrow(file: Path, rows: list[dict[str, Any]]) -> None:
     """In record batches of 16 rows, compressed."""
     feather.write_feather(pa.Table.from_pylist(rows), file, chunksize=16)
-
-
-def write_gzip(file: Path, rows: list[dict[str, Any]]) -> None:
-    write_tfrecord(file, rows, "GZIP")
 
 
 FEATURES = FeatureSpec.model_validate(
@@ -67,10 +54,10 @@ FEATURES = FeatureSpec.model_validate(
     }
 )
 WRITERS: dict[str, Callable[[Path, list[dict[str, Any]]], object]] = {
-    "csv": write_csv,
+    "csv": lambda file, rows: pd.DataFrame(rows, dtype=object).to_csv(file, index=False),
     "parquet": lambda file, rows: pq.write_table(pa.Table.from_pylist(rows), file),
     "arrow": write_arrow,
-    "tfrecord": write_gzip,
+    "tfrecord": lambda file, rows: write_tfrecord(file, rows, "GZIP"),
 }
 
 
@@ -106,6 +93,22 @@ def key(row: dict[str, Any]) -> str:
     return str(sorted(row.items()))
 
 
+def run_and_expect(
+    data: DataConfig, rows: list[dict[str, Any]], folder: Path, beam: BeamConfig | None = None
+) -> dict[str, Any]:
+    """Runs the node; each split has just the rows that preflight says."""
+    features = FEATURES.model_copy(update={"label": Label(column="sold", kind="binary")})
+    splits = run_example_gen(data, folder, beam, features)
+    seen: Any = peek.peek(data)
+    column = data_sources.split_column(data, features)
+    found: Any = Part("all", data.path, seen, data, column).splits
+    for name, written in splits.items():
+        expected = [row for row, split in zip(rows, found, strict=True) if split == name]
+        assert sorted(map(key, written)) == sorted(map(key, expected)), name
+    assert sum(map(len, splits.values())) == len(rows)
+    return splits
+
+
 PROCESSES = pytest.param(
     "csv", BeamConfig(engine="multi_processing", workers=2), marks=pytest.mark.slow
 )
@@ -116,24 +119,16 @@ def test_every_row_arrives_once(source, beam, tmp_path):
     file = tmp_path / f"rows.{source}"
     WRITERS[source](file, ROWS)
     data = DataConfig(source=source, path=str(file), eval_percent=40)
-    splits = run_example_gen(data, tmp_path, beam)
+    splits = run_and_expect(data, ROWS, tmp_path, beam)
     assert set(splits) == {"train", "eval"}
     assert min(len(rows) for rows in splits.values()) >= 5
-    assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, ROWS))
-    # The preflight knows the split of each row before it is made.
-    seen = peek.peek(data)
-    assert seen is not None
-    in_train = Part("all", data.path, seen, data).in_train(np.arange(len(ROWS)))
-    expected = [row for row, train in zip(ROWS, in_train, strict=True) if train]
-    assert sorted(map(key, splits["train"])) == sorted(map(key, expected))
 
 
 def test_every_format_gives_the_same_values_and_hashes(tmp_path):
-    """And so the same splits. Reference: the rows, with a missing value as an empty list."""
+    """And so the same splits. Reference: the rows."""
     rows = [
         {"zeros": (0.0, -0.0, 2.5, None)[i % 4], "flag": i % 2, **row} for i, row in enumerate(ROWS)
     ]
-    expected = [{n: [] if v is None else [v] for n, v in sorted(row.items())} for row in rows]
     hashes = {}
     for source, write_rows in WRITERS.items():
         file = tmp_path / f"rows.{source}"
@@ -142,29 +137,21 @@ def test_every_format_gives_the_same_values_and_hashes(tmp_path):
         agreed = table.agree([(p, table.examine(p)) for p in table.parts(str(file))])
         batches = [batch for part in agreed[1] for _, batch in table.read(part, agreed)]
         read = [row for batch in batches for row in batch.to_pylist()]
-        assert list(map(decoded, read)) == expected
+        assert list(map(read_back, read)) == rows
         hashes[source] = np.concatenate([row_hashes(batch) for batch in batches]).tolist()
     assert len({tuple(each) for each in hashes.values()}) == 1
-
-
-def decoded(row: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    return {
-        name: [v.decode() if isinstance(v, bytes) else v for v in values or []]
-        for name, values in row.items()
-    }
 
 
 def test_rows_without_a_label_are_left_out_where_that_is_said(tmp_path):
     rows = [{**row, "sold": None if i % 5 == 2 else i % 2} for i, row in enumerate(ROWS)]
     file = tmp_path / "rows.csv"
-    write_csv(file, rows)
+    WRITERS["csv"](file, rows)
     data = DataConfig(path=str(file), drop_rows_without_label=True, eval_percent=40)
     features = FEATURES.model_copy(update={"label": Label(column="sold", kind="binary")})
     splits = run_example_gen(data, tmp_path, features=features)
     wanted = [row for row in rows if row["sold"] is not None]
     assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, wanted))
-    read = peek.peek(data)
-    assert read is not None
+    read: Any = peek.peek(data)
     assert (read.rows, read.having("sold").rows) == (len(rows), len(wanted))
 
 
@@ -183,22 +170,6 @@ SPLITS = {
     "time": SplitConfig(by="time", column="day"),
     "group": SplitConfig(by="group", column="shop"),
 }
-
-
-def run_and_expect(data: DataConfig, rows: list[dict[str, Any]], folder: Path) -> dict[str, Any]:
-    """Runs the node; each split has just the rows that preflight says."""
-    features = FEATURES.model_copy(update={"label": Label(column="sold", kind="binary")})
-    splits = run_example_gen(data, folder, features=features)
-    seen = peek.peek(data)
-    assert seen is not None
-    column = data_sources.split_column(data, features)
-    found = Part("all", data.path, seen, data, column).splits
-    assert found is not None
-    for name, written in splits.items():
-        expected = [row for row, split in zip(rows, found, strict=True) if split == name]
-        assert sorted(map(key, written)) == sorted(map(key, expected)), name
-    assert sum(map(len, splits.values())) == len(rows)
-    return splits
 
 
 @pytest.mark.parametrize(
@@ -224,20 +195,10 @@ def test_rows_are_split_as_is_said(by, source, tmp_path):
         assert sum(map(len, shops)) == len(set.union(*shops)) == 7
 
 
-def test_equal_rows_come_into_both_splits_by_row_and_into_one_by_content(tmp_path):
-    rows = [{"sold": i % 2, "amount": 1.5} for i in range(200)]
-    write_csv(tmp_path / "rows.csv", rows)
-    for by in ("content", "row"):
-        data = DataConfig(path=str(tmp_path / "rows.csv"), split=SplitConfig(by=by))
-        splits = run_and_expect(data, rows, tmp_path / by)
-        of_one = {name: {row["sold"] for row in found} for name, found in splits.items()}
-        assert sum(map(len, of_one.values())) == (2 if by == "content" else 4)
-
-
 def test_files_of_their_own_for_each_split_in_folders_of_their_own(tmp_path):
     for name, rows in (("old/a", ROWS[:10]), ("old/b", ROWS[10:25]), ("new/a", ROWS[25:])):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        write_csv(tmp_path / f"{name}.csv", rows)
+        WRITERS["csv"](tmp_path / f"{name}.csv", rows)
     data = DataConfig(path=f"{tmp_path}/old/*.csv", eval_path=f"{tmp_path}/new/a.csv")
     splits = run_example_gen(data, tmp_path)
     assert sorted(map(key, splits["train"])) == sorted(map(key, ROWS[:25]))
@@ -249,53 +210,19 @@ def test_peek_knows_names_types_and_number_of_rows(tmp_path, monkeypatch):
     for source in ("csv", "parquet", "tfrecord"):
         file = tmp_path / f"rows.{source}"
         WRITERS[source](file, ROWS)
-        seen = peek.peek(DataConfig(source=source, path=str(file)))
+        seen: Any = peek.peek(DataConfig(source=source, path=str(file)))
         assert seen == peek.DataPeek(columns, len(ROWS), complete=True)
     monkeypatch.setattr(peek, "_PEEKED_ROWS", 10)
     seen = peek.peek(DataConfig(path=str(tmp_path / "rows.csv")))
-    assert seen is not None
     assert (seen.rows, seen.complete) == (10, False)
 
 
-def test_a_wrong_record_of_a_tfrecord_is_named(tmp_path):
-    write_gzip(tmp_path / "a.tfrecord", [{"amount": 1.5}])
-    write_gzip(tmp_path / "b.tfrecord", [{"amount": None}, {"amount": 2}])
-    data = DataConfig(source="tfrecord", path=str(tmp_path / "*.tfrecord"))
-    with pytest.raises(ValueError, match=r"data\.path: .*b\.tfrecord, record 2: feature 'amount'"):
-        peek.peek(data)
-
-
-def test_a_parquet_column_that_examples_cannot_hold(tmp_path):
-    table = pa.table({"when": pa.array([0, 1], pa.timestamp("s")), "where": [{"lat": 1.0}] * 2})
-    pq.write_table(table, tmp_path / "rows.parquet")
-    seen = peek.peek(DataConfig(source="parquet", path=str(tmp_path / "rows.parquet")))
-    assert seen is not None
-    assert seen.columns == {"when": "string"}
-    assert seen.left_out == {"where": "struct<lat: double>"}
-
-
-def test_the_name_of_a_compressed_file_says_its_format(tmp_path):
-    write_csv(tmp_path / "rows.csv", ROWS)
-    (tmp_path / "rows.csv.GZ").write_bytes(gzip.compress((tmp_path / "rows.csv").read_bytes()))
-    path = str(tmp_path / "rows.csv.GZ")
-    assert source_of(path) == "csv"
-    assert measure(path).rows == len(ROWS)
-
-
-@pytest.mark.parametrize("path", ["sales", "sales/year=*/*.parquet", "sales/*/0.parquet"])
-def test_folders_that_are_columns(path, tmp_path):
+def test_folders_that_are_columns(tmp_path):
     for year in (2020, 2021):
         (tmp_path / "sales" / f"year={year}").mkdir(parents=True)
         WRITERS["parquet"](tmp_path / "sales" / f"year={year}" / "0.parquet", ROWS)
-    data = DataConfig(source="parquet", path=str(tmp_path / path))
-    seen = peek.peek(data)
-    assert seen is not None
-    assert seen.columns == {"amount": "float", "count": "int", "city": "string", "year": "int"}
-    assert seen.rows == 2 * len(ROWS)
-    if path == "sales":
-        splits = run_example_gen(data, tmp_path)
-        expected = [row | {"year": year} for row in ROWS for year in (2020, 2021)]
-        assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, expected))
+    expected = [row | {"year": year} for year in (2020, 2021) for row in ROWS]
+    run_and_expect(DataConfig(source="parquet", path=f"{tmp_path}/sales"), expected, tmp_path)
 
 
 def test_a_path_with_a_date_is_the_files_of_the_latest_days(tmp_path):
@@ -307,8 +234,7 @@ def test_a_path_with_a_date_is_the_files_of_the_latest_days(tmp_path):
     path = f"{tmp_path}/day={{YYYY}}-{{MM}}-{{DD}}/*/*.parquet"
     seen = {}
     for spans in (1, 2):
-        data = DataConfig(source="parquet", path=path, spans=spans)
-        seen[spans] = peek.peek(data)
+        seen[spans] = peek.peek(DataConfig(source="parquet", path=path, spans=spans))
     assert [seen[spans].rows for spans in (1, 2)] == [4, 7]
     assert set(seen[1].columns) == set(seen[2].columns) == {"amount", "count", "city", "region"}
     with pytest.raises(ConfigError, match=r"data.path=.*there is no span; .* has day=2023-01-01"):
@@ -318,9 +244,6 @@ def test_a_path_with_a_date_is_the_files_of_the_latest_days(tmp_path):
 def test_a_path_with_a_span_needs_an_eval_path_with_one():
     with pytest.raises(ValueError, match=r"eval_path=b.csv: only one .*SPAN"):
         DataConfig(path="{SPAN}/a.csv", eval_path="b.csv")
-
-
-ODD = ["a[1]", "b*", "c?", "{d}", "[!x]", "[[]", "[]", "a[1] {x}*", "**", "é[ü]"]
 
 
 def write(file: Path, rows: int = 2) -> Path:
@@ -405,7 +328,7 @@ def test_a_wildcard_in_a_folder_that_is_not_there(tmp_path):
     assert found(tmp_path / "a[1]" / "*.csv", "parquet") == [tmp_path / "a1" / "rows.csv"]
 
 
-@pytest.mark.parametrize("odd", ODD[::3])
+@pytest.mark.parametrize("odd", ["a[1]", "{d}", "[]", "é[ü]"])
 def test_tables_and_spans_below_odd_folders(tmp_path, odd):
     for year in (2020, 2021):
         write(tmp_path / odd / f"year={year}" / "0.parquet")
@@ -413,7 +336,6 @@ def test_tables_and_spans_below_odd_folders(tmp_path, odd):
     for path in ("", "/year=*/*.parquet", "/year=*/0.parquet"):
         data = DataConfig(source="parquet", path=f"{tmp_path}/{odd}{path}")
         seen = peek.peek(data)
-        assert seen is not None
         assert (seen.rows, seen.columns) == (4, {"x": "int", "year": "int"})
         with input_files(data.path, "parquet") as each:
             rows = open_rows(each, data.path, "parquet", data.csv, skip=False)
@@ -424,5 +346,4 @@ def test_tables_and_spans_below_odd_folders(tmp_path, odd):
     write(tmp_path / "a1" / "day-3" / "k=1" / "0.parquet", rows=9)
     path = f"{tmp_path}/{odd}/day-{{SPAN}}/k=*/*.parquet"
     seen = peek.peek(DataConfig(source="parquet", path=path, spans=2))
-    assert seen is not None
     assert (seen.rows, set(seen.columns)) == (3, {"x", "k"})

@@ -8,7 +8,9 @@ import io
 import logging
 import pickle
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from absl import logging as absl_logging
@@ -46,10 +48,6 @@ from trainer_module.loop.progress_log import ProgressLog, _batch_size_advice
 NODES = ["ArrowExampleGen", "StatisticsGen", "Transform", "Trainer", "Evaluator"]
 
 
-def log(logger: logging.Logger, message: str, *args: object) -> None:
-    logger.info(message, *args)
-
-
 def send(logger: logging.Logger, record: Progress) -> None:
     logger.info("...", extra=attached(record))
 
@@ -62,29 +60,43 @@ def watched():
     return state, logger
 
 
-def run_all(logger: logging.Logger) -> None:
-    for name in NODES:
-        log(logger, NODE_STARTS, name)
-        if name == "Transform":
-            log(logger, CACHED, 7)
-        if name == "Trainer":
-            send(logger, TrainingStep(5, 50, 1, 10, 0.25, 1234.0, 61.0))
-            send(logger, EvaluationEnded(1, {"auc": 0.9}))
-            send(logger, TrainingEnded("epochs", 50, {"empty": 2}, advice="use more rows"))
-        log(logger, NODE_ENDS, name)
+@contextmanager
+def through_absl(state: RunState):
+    """The state follows absl's logger, which the code of a run logs to."""
+    logger, handler = absl_logging.get_absl_logger(), ProgressHandler(state, row_counts=dict)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def test_states_follow_the_runners_log(watched):
-    """Of those that the installed TFX logs."""
+    """Of those that the installed TFX logs; each node that ends is a line."""
     state, logger = watched
-    run_all(logger)
+    out = io.StringIO()
+    with ProgressLines(state, Console(file=out, width=200)):
+        for name in NODES:
+            logger.info(NODE_STARTS, name)
+            if name == "Transform":
+                logger.info(CACHED, 7)
+            if name == "Trainer":
+                send(logger, EvaluationEnded(1, {"auc": 0.9}))
+                send(logger, TrainingEnded("epochs", 50, {"empty": 2}, advice="use more rows"))
+            logger.info(NODE_ENDS, name)
+    lines = out.getvalue().splitlines()
+    assert "100 rows" in lines[1]
+    assert "[4/5] Trainer: epoch 1: eval auc 0.9000" in lines
     assert [node.status for node in state.nodes] == ["done", "done", "cached", "done", "done"]
     assert [node.rows for node in state.nodes] == [100, 100, 100, None, 30]
     assert state.nodes[3].detail == "50 steps, stopped by epochs, 2 steps skipped; use more rows"
-    log(logger, NODE_STARTS, "Trainer")
+    logger.info(NODE_STARTS, "Trainer")
     send(logger, MemoryProbe(2048))
     assert state.nodes[3].text == "measuring the memory of micro-batches of 2,048 rows"
-    log(logger, "Component %s is resting.", "Trainer")
+    logger.info("Component %s is resting.", "Trainer")
     assert state.stop("failed") is state.nodes[3]
     assert state.stop("failed") is None
 
@@ -92,9 +104,7 @@ def test_states_follow_the_runners_log(watched):
 def texts_of(module: str) -> set[str]:
     """The string constants of a module's source, which is not imported."""
     package, *rest = module.split(".")
-    spec = importlib.util.find_spec(package)
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
+    spec: Any = importlib.util.find_spec(package)
     file = Path(spec.submodule_search_locations[0], *rest).with_suffix(".py")
     nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     return {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
@@ -114,18 +124,6 @@ def test_the_installed_release_says_it(module, text):
     assert text in texts_of(module)
 
 
-def test_plain_lines(watched):
-    state, logger = watched
-    out = io.StringIO()
-    with ProgressLines(state, Console(file=out, width=200)):
-        run_all(logger)
-    lines = out.getvalue().splitlines()
-    assert lines[0].startswith("[1/5] ArrowExampleGen: done in ")
-    assert "100 rows" in lines[1]
-    assert "[4/5] Trainer: step 5/50, loss 0.2500, 1,234 examples/s, 1 min 01 s left" in lines
-    assert "[4/5] Trainer: epoch 1: eval auc 0.9000" in lines
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time in seconds, as its only item."""
@@ -136,7 +134,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_time_left_follows_from_the_rate_of_rows(watched, clock):
     state, logger = watched
-    log(logger, NODE_STARTS, "Evaluator")
+    logger.info(NODE_STARTS, "Evaluator")
     node = state.node("Evaluator")
     node.rows = 500
     clock[0] += 8.0
@@ -145,7 +143,7 @@ def test_time_left_follows_from_the_rate_of_rows(watched, clock):
     send(logger, RowsProcessed(450))
     assert node.text == "550 rows, 69 rows/s"  # more than were counted
     clock[0] += 2.0
-    log(logger, NODE_ENDS, "Evaluator")
+    logger.info(NODE_ENDS, "Evaluator")
     assert node.text == "500 rows, 50 rows/s"
 
 
@@ -153,20 +151,13 @@ def test_rows_are_logged_once_a_second(watched, clock):
     """Through absl's logger, as from a Beam function in the process of the run."""
     state, _ = watched
     state.start("Transform")
-    logger, handler = absl_logging.get_absl_logger(), ProgressHandler(state, row_counts=dict)
     seen: list[Change] = []
     state.on_change = lambda node, change: seen.append(change)
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
+    with through_absl(state):
         counter = pickle.loads(pickle.dumps(RowCounter()))
         for _ in range(10):
             clock[0] += 0.25
             counter.add(10)
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
     assert seen == [RowsProcessed(40), RowsProcessed(40)]
     assert state.node("Transform").processed == 80
 
@@ -177,7 +168,7 @@ def test_trials_of_a_search(watched):
     of = TrialNumber(2, 8)
     out = io.StringIO()
     with ProgressLines(state, Console(file=out, width=200)):
-        log(logger, NODE_STARTS, "Trainer")
+        logger.info(NODE_STARTS, "Trainer")
         for record in (
             TrainingStep(5, 50, 1, 10, 0.25, trial=of),
             EvaluationEnded(1, {"auc": 0.7}, of),
@@ -186,7 +177,7 @@ def test_trials_of_a_search(watched):
             TrialFailed(TrialNumber(3, None), {}, "the loss is NaN"),
         ):
             send(logger, record)
-        log(logger, NODE_ENDS, "Trainer")
+        logger.info(NODE_ENDS, "Trainer")
     assert out.getvalue().splitlines()[:3] == [
         "[4/5] Trainer: trial 2/8, step 5/50, loss 0.2500",
         "[4/5] Trainer: trial 2/8: auc 0.7000, best 0.9000 of trial 1",
@@ -205,11 +196,7 @@ def test_what_the_trainer_really_logs_is_what_the_console_reads():
         texts.append(node.text)
 
     state.on_change = keep
-    logger, handler = absl_logging.get_absl_logger(), ProgressHandler(state, row_counts=dict)
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
+    with through_absl(state):
         action = ProgressLog(every_seconds=0.0)
         first = LoopProgress(5, 5, 50, 1, 10, 0.25, 1.0, 0.1, rows=640, seconds=9.0)
         action.on_loop(first)
@@ -217,9 +204,6 @@ def test_what_the_trainer_really_logs_is_what_the_console_reads():
         action.on_loop(first._replace(step=15, total_steps=None, noise_scale=512.0))
         action.on_epoch(EpochEnd(50, 1, 0.25, {"auc": 0.9}, {}))
         action.on_end(FitResult("epochs", 50, 10, {}, {"empty": 2}, {}))
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
     ended = "50 steps, stopped by epochs, 2 steps skipped; " + _batch_size_advice(512.0, 128.0)
     assert seen[1] == TrainingStep(10, 50, 1, 10, 0.25, examples_per_second=1280.0, eta_seconds=4.0)
     assert texts == [
@@ -236,19 +220,17 @@ def test_what_the_trainer_really_logs_is_what_the_console_reads():
 def test_cautions_of_transform_are_shown_when_it_ends():
     state = RunState.of(NODES)
     logger = logging.Logger("test")
-    said = "column 'when': encode: date cannot read 67.0% of the values, for example '31.12.99'."
-    warning = RunWarning(what=said.rstrip("."), source="Transform")
+    warning = RunWarning(what="column 'when': encode: date cannot read", source="Transform")
     handler = ProgressHandler(state, row_counts=dict, cautions=lambda: [warning])
     logger.addHandler(handler)
     out = io.StringIO()
-    console = Console(file=out, width=60)
-    with ProgressLines(state, console):
+    with ProgressLines(state, Console(file=out, width=60)):
         for name in NODES[:3]:
-            log(logger, NODE_STARTS, name)
+            logger.info(NODE_STARTS, name)
             assert "Warning" not in out.getvalue()
-            log(logger, NODE_ENDS, name)
-        assert out.getvalue().count(f"Warning of Transform: {said}") == 1  # at once
-        log(logger, NODE_STARTS, "Trainer")
+            logger.info(NODE_ENDS, name)
+        assert out.getvalue().count(f"Warning of Transform: {warning.what}.") == 1  # at once
+        logger.info(NODE_STARTS, "Trainer")
     assert state.warnings == [warning]  # for the record of a run that fails later
 
 

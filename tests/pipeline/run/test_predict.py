@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 tf = pytest.importorskip("tensorflow")
+import pandas as pd  # noqa: E402
 import pyarrow as pa  # noqa: E402
 import pyarrow.feather as feather  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
@@ -26,16 +27,6 @@ from tfrecords import write_tfrecord  # noqa: E402
 
 from components import CsvOptions  # noqa: E402
 from pipeline.cli.cli import main  # noqa: E402
-
-
-def _lz4(data: bytes) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, "lz4") as stream:
-        stream.write(data)
-    return sink.getvalue().to_pybytes()
-
-
-COMPRESS = {"xz": lzma.compress, "lz4": _lz4}
 
 COLUMNS = [
     {"name": "size", "dtype": "float32", "argument": "size"},
@@ -57,9 +48,17 @@ def sigmoid(value: float) -> float:
     return 1 / (1 + math.exp(-value))
 
 
-class _Module(tf.Module):
-    """Missing values count as 0."""
+def dense(examples, dtypes):
+    """Column -> values, 0 or an empty text where one is missing."""
+    spec = {name: tf.io.VarLenFeature(dtype) for name, dtype in dtypes.items()}
+    shape = [tf.size(examples, tf.int64), tf.constant(1, tf.int64)]
+    return {
+        name: tf.sparse.to_dense(tf.SparseTensor(values.indices, values.values, shape))
+        for name, values in tf.io.parse_example(examples, spec).items()
+    }
 
+
+class _Module(tf.Module):
     def __init__(self, form: str, columns: list[dict[str, str]] = COLUMNS):
         super().__init__()
         self._form = form
@@ -67,12 +66,7 @@ class _Module(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
     def serve(self, examples):
-        spec = {column["name"]: tf.io.VarLenFeature(column["dtype"]) for column in self._columns()}
-        shape = [tf.size(examples, tf.int64), tf.constant(1, tf.int64)]
-        found = {
-            name: tf.sparse.to_dense(tf.SparseTensor(values.indices, values.values, shape))
-            for name, values in tf.io.parse_example(examples, spec).items()
-        }
+        found = dense(examples, {each["name"]: each["dtype"] for each in self._columns()})
         found = {column["argument"]: found[column["name"]] for column in self._columns()}
         town = 10.0 * tf.cast(tf.equal(found["town"], "Oslo"), tf.float32)
         value = found["size"] + tf.cast(found["rooms"], tf.float32) + town
@@ -88,12 +82,7 @@ class _Checked(_Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
     def transform(self, examples):
-        spec = {"size": tf.io.VarLenFeature(tf.float32), "town": tf.io.VarLenFeature(tf.string)}
-        shape = [tf.size(examples, tf.int64), tf.constant(1, tf.int64)]
-        found = {
-            name: tf.sparse.to_dense(tf.SparseTensor(values.indices, values.values, shape))
-            for name, values in tf.io.parse_example(examples, spec).items()
-        }
+        found = dense(examples, {"size": tf.float32, "town": tf.string})
         id_of = tf.where(tf.equal(found["town"], "Oslo"), 0, 1)  # 2 is a missing one
         id_of = tf.where(tf.equal(found["town"], ""), 2, id_of)
         size = found["size"]
@@ -118,23 +107,6 @@ def save(
         if value is not None:
             (extra / f"{name}.json").write_text(json.dumps(value))
     return folder
-
-
-def config_with(csv_options: str, folder: Path) -> Path:
-    """Write a pipeline's YAML with these options of `data.csv`."""
-    file = folder / "houses.yaml"
-    file.write_text(
-        f"""
-name: houses
-data: {{path: rows.csv, csv: {csv_options}}}
-features:
-  groups: [{{name: size, columns: [size], scale: z_score}}]
-  label: {{column: sold, kind: regression}}
-training: {{global_batch_size: 2}}
-output: {{folder: out}}
-"""
-    )
-    return file
 
 
 CHECKS = {
@@ -164,34 +136,22 @@ def test_unseen_categories_are_counted_and_predicted(checked, tmp_path, capfd):
     file = tmp_path / "rows.csv"
     towns = ["Oslo", "Atlantis", "", *["Quito"] * 1_500]
     file.write_text("size,rooms,town\n" + "".join(f"1,2,{town}\n" for town in towns))
-    output = tmp_path / "said.csv"
-    assert main(["predict", str(checked), str(file), "--output", str(output)]) == 0
-    printed = capfd.readouterr().err
-    assert printed.count("not in the training data: town (1,501 rows)") == 1
-    assert len(output.read_text().splitlines()) == 1 + len(towns)
-
-
-def test_a_missing_date_is_not_an_unreadable_one(checked, tmp_path):
-    file = tmp_path / "rows.parquet"
-    pq.write_table(
-        pa.table({"size": [math.nan, None, 1.0], "rooms": [1, 2, 3], "town": ["Oslo"] * 3}), file
-    )
-    output = tmp_path / "said.csv"
-    assert main(["predict", str(checked), str(file), "--output", str(output)]) == 0
-    assert len(output.read_text().splitlines()) == 4
+    assert len(predicted(checked, file)) == len(towns)
+    assert capfd.readouterr().err.count("not in the training data: town (1,501 rows)") == 1
 
 
 def test_a_date_that_cannot_be_read_follows_on_error(checked, tmp_path, capfd):
+    """A missing date is none of them."""
+    file = tmp_path / "rows.parquet"
+    sizes = [math.nan, None, 1.0]
+    pq.write_table(pa.table({"size": sizes, "rooms": [1, 2, 3], "town": ["Oslo"] * 3}), file)
+    assert len(predicted(checked, file)) == 3
     file = tmp_path / "rows.csv"
     file.write_text("size,rooms,town\n1,1,Oslo\n101,2,Oslo\n,3,Oslo\n2,x,Oslo\n3,3,Oslo\n")
     assert main(["predict", str(checked), str(file)]) == 2
     assert f"--data={file}, line 3: size='101' is not a date" in capfd.readouterr().err
-    output = tmp_path / "said.csv"
-    command = ["predict", str(checked), str(file), "--on-error", "skip", "--output", str(output)]
-    assert main(command) == 0
+    found = [float(row["prediction"]) for row in predicted(checked, file, "--on-error", "skip")]
     assert "2 rows skipped, with values" in capfd.readouterr().err
-    with output.open(newline="") as stream:
-        found = [float(row["prediction"]) for row in csv.DictReader(stream)]
     assert found == pytest.approx([12.0, 13.0, 16.0], abs=1e-6)
 
 
@@ -199,7 +159,6 @@ LABELS = {
     "regression": {"kind": "regression", "classes": None, "outputs": "values"},
     "binary": {"kind": "binary", "classes": ["no", "yes"], "outputs": "probabilities"},
     "multiclass": {"kind": "multiclass", "classes": ["x", "y", "z"], "outputs": "logits"},
-    "unknown": None,
 }
 
 
@@ -214,14 +173,10 @@ def models(tmp_path_factory):
 
 
 def as_csv(rows: list[dict[str, Any]], delimiter: str = ",") -> str:
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, rows[0], delimiter=delimiter)
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
+    return pd.DataFrame(rows, dtype=object).to_csv(index=False, sep=delimiter)
 
 
-def write(file: Path) -> Path:
+def written(file: Path) -> Path:
     """`ROWS` in the format of the name."""
     if file.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(ROWS), file)
@@ -249,32 +204,25 @@ def refusal(capfd: Any, model: Path, source: Path | str, *arguments: str) -> str
     return captured.out + captured.err
 
 
-@pytest.mark.parametrize(
-    "ending",
-    ["csv", "parquet", "feather", "tfrecord", "csv.XZ", "tfrecord.lz4"],
-)
+@pytest.mark.parametrize("ending", ["parquet", "feather", "tfrecord", "csv.XZ", "tfrecord.xz"])
 def test_every_format_and_compression_gives_the_same(models, tmp_path, ending):
     format_, _, codec = ending.lower().partition(".")
-    content = write(tmp_path / f"plain.{format_}").read_bytes()
+    content = written(tmp_path / f"plain.{format_}").read_bytes()
     file = tmp_path / f"rows.{ending}"
-    file.write_bytes(COMPRESS[codec](content) if codec else content)
+    file.write_bytes(lzma.compress(content) if codec else content)
     rows = predicted(models["regression"], file)
     assert [row["id"] for row in rows] == ["a1", "a2", "a3"]
     assert [row["town"] for row in rows] == ["Oslo", "", "Ås"]
     assert [float(row["prediction"]) for row in rows] == pytest.approx(list(map(logit, ROWS)))
 
 
-NUMBERED = [
-    {"name": "column_1", "dtype": "float32", "argument": "size"},
-    {"name": "column_2", "dtype": "int64", "argument": "rooms"},
-    {"name": "column_3", "dtype": "string", "argument": "town"},
-]
+NUMBERED = [{**column, "name": f"column_{i}"} for i, column in enumerate(COLUMNS, 1)]
 
 
-def trained_with(folder: Path, source: str = "csv", **options: Any) -> Path:
+def trained_with(folder: Path, **options: Any) -> Path:
     """Write a regression model of the data that `data.csv` of its YAML described so."""
-    csv_ = CsvOptions.model_validate(options).model_dump(mode="json") if source == "csv" else None
-    reading = {"version": 1, "source": source, "csv": csv_}
+    given = CsvOptions.model_validate(options).model_dump(mode="json")
+    reading = {"version": 1, "source": "csv", "csv": given}
     save(_Module("regression"), folder / "7", LABELS["regression"], reading=reading)
     return folder
 
@@ -285,64 +233,51 @@ AS_TRAINED = [  # rows, read with missing: ["", Oslo], and decimal: ","
 ]
 
 
-@pytest.mark.parametrize(
-    ("ending", "given"), [("csv", False), ("csv", True), ("feather", True), ("parquet", False)]
-)
-def test_texts_are_read_as_in_training_in_every_format(tmp_path, capfd, ending, given):
+@pytest.mark.parametrize(("ending", "given"), [("csv", False), ("csv", True), ("feather", True)])
+def test_texts_are_read_as_in_training_in_every_format(tmp_path, capfd, write, ending, given):
     """`--config` of the same pipeline changes nothing, whether or not it sets `data.csv`."""
     options = {"missing": ["", "Oslo"], "decimal": ","}
     model = trained_with(tmp_path / "model", **options)
+    config = write(lambda c: c["data"].update(csv=options if ending == "csv" else {}))
+    arguments = ["--config", str(config)] if given else []
     file = tmp_path / f"rows.{ending}"
-    table = pa.Table.from_pylist(AS_TRAINED)
     if ending == "csv":
         file.write_text(as_csv(AS_TRAINED, ";"))
-    elif ending == "feather":
-        feather.write_feather(table, file)
     else:
-        place = table.schema.get_field_index("town")
-        table = table.set_column(place, "town", table["town"].dictionary_encode())
-        pq.write_table(table, file)
-    arguments = []
-    if given:
-        same = config_with(json.dumps(options) if ending == "csv" else "{}", tmp_path)
-        arguments = ["--config", str(same)]
+        table = pa.Table.from_pylist(AS_TRAINED)
+        town = table["town"].dictionary_encode()
+        feather.write_feather(table.set_column(3, "town", town), file)
     rows = predicted(model, file, *arguments)
     assert [float(row["prediction"]) for row in rows] == [1003.5, 3.0]
     assert [row["town"] for row in rows] == ["", "NA"]
     assert not capfd.readouterr().err.strip()
 
 
-@pytest.mark.parametrize(
-    ("options", "says"), [({"encoding": "cp1252"}, "not in cp1252"), ({"header": True}, "")]
-)
-def test_utf8_is_read_as_such_and_said(tmp_path, capfd, options, says):
-    model = trained_with(tmp_path / "model", **options)
+def test_utf8_is_read_as_such_and_said(tmp_path, capfd):
+    model = trained_with(tmp_path / "model", encoding="cp1252")
     (tmp_path / "rows.csv").write_text("size,rooms,town\n1.5,2,Ås\n", encoding="utf-8")
     (row,) = predicted(model, tmp_path / "rows.csv")
     assert (row["town"], float(row["prediction"])) == ("Ås", 3.5)
-    printed = capfd.readouterr().err
-    assert says in printed
-    assert bool(says) == bool(printed.strip())
+    assert "not in cp1252" in capfd.readouterr().err
 
 
 def test_a_model_of_numbered_columns_reads_files_without_names(tmp_path, capfd):
     (tmp_path / "rows.csv").write_text("1.5,2,Oslo\n,3,\n")
-    save(_Module("regression", NUMBERED), tmp_path / "silent" / "7", columns=NUMBERED)
+    for name, csv_ in (("silent", None), ("model", {"header": False})):
+        reading = csv_ and {"version": 1, "source": "csv", "csv": csv_}
+        model = _Module("regression", NUMBERED)
+        save(model, tmp_path / name / "7", columns=NUMBERED, reading=reading)
     printed = refusal(capfd, tmp_path / "silent", tmp_path / "rows.csv")
     assert "first line looks like data" in printed
     assert "--config" in printed
-    reading = {"version": 1, "source": "csv", "csv": {"header": False}}
-    save(
-        _Module("regression", NUMBERED), tmp_path / "model" / "7", columns=NUMBERED, reading=reading
-    )
     rows = predicted(tmp_path / "model", tmp_path / "rows.csv")
     assert [float(row["outputs"]) for row in rows] == pytest.approx([13.5, 3.0])
 
 
-def test_a_config_that_contradicts_the_model_is_said(tmp_path, capfd):
+def test_a_config_that_contradicts_the_model_is_said(tmp_path, capfd, write):
     model = trained_with(tmp_path / "model", missing=["", "Oslo"], encoding="cp1252")
+    config = write(lambda c: c["data"].update(csv={"missing": [""], "encoding": "utf-8"}))
     (tmp_path / "rows.csv").write_text("size,rooms,town\n1.5,2,Oslo\n")
-    config = config_with('{missing: [""], encoding: utf-8}', tmp_path)
     (row,) = predicted(model, tmp_path / "rows.csv", "--config", str(config))
     assert float(row["prediction"]) == 13.5
     (said,) = capfd.readouterr().err.strip().splitlines()
@@ -351,9 +286,9 @@ def test_a_config_that_contradicts_the_model_is_said(tmp_path, capfd):
 
 
 def test_a_model_that_does_not_say_how_cells_were_read(models, tmp_path, capfd):
-    predicted(models["regression"], write(tmp_path / "rows.csv"))
+    predicted(models["regression"], written(tmp_path / "rows.csv"))
     assert capfd.readouterr().err.count("--config") == 1
-    predicted(models["regression"], write(tmp_path / "rows.parquet"))
+    predicted(models["regression"], written(tmp_path / "rows.parquet"))
     assert not capfd.readouterr().err.strip()
 
 
@@ -362,13 +297,13 @@ def test_standard_input(models, monkeypatch, tmp_path):
     stream = io.TextIOWrapper(io.BytesIO(as_csv(ROWS).encode()))
     monkeypatch.setattr(sys, "stdin", stream)
     assert len(predicted(models["regression"], "-", "--keep", "id")) == 3
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(write(file).read_bytes())))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(written(file).read_bytes())))
     rows = predicted(models["regression"], "-", "--source", "parquet", "--keep", "town,id")
     assert list(rows[0]) == ["town", "id", "prediction"]
 
 
 def test_classes_have_names(models, tmp_path):
-    file = write(tmp_path / "rows.csv")
+    file = written(tmp_path / "rows.csv")
     binary = predicted(models["binary"], file, "--keep", "id")
     assert list(binary[0]) == ["id", "prediction", "probability_no", "probability_yes"]
     assert [row["prediction"] for row in binary] == ["yes", "yes", "no"]
@@ -378,11 +313,6 @@ def test_classes_have_names(models, tmp_path):
     assert [row["prediction"] for row in several] == ["x", "x", "z"]
     sums = [sum(float(row[f"probability_{c}"]) for c in "xyz") for row in several]
     assert sums == pytest.approx([1.0, 1.0, 1.0])
-
-
-def test_a_model_that_does_not_say_what_its_outputs_are(models, tmp_path):
-    rows = predicted(models["unknown"], write(tmp_path / "rows.csv"), "--keep", "id")
-    assert [float(row["outputs"]) for row in rows] == pytest.approx(list(map(logit, ROWS)))
 
 
 def test_the_first_rows_are_shown(models, tmp_path, capfd):
@@ -408,20 +338,15 @@ def test_many_rows_keep_their_order(models, tmp_path):
 BAD = "id,size,rooms,town\na,1,2,x\nb,wide,2,x\nc,1,2.5,x\nd,1,2,x,y\ne,3,1,x\n"
 
 
-def test_bad_rows_end_it_with_line_and_column(models, tmp_path, capfd):
+def test_bad_rows_end_it_with_line_and_column_or_are_left_out(models, tmp_path, capfd):
     file = tmp_path / "rows.csv"
     file.write_text(BAD)
     text = refusal(capfd, models["regression"], file)
-    assert f"--data={file}" in text.replace(f"--data: {file}", f"--data={file}")
     assert "line 5: 5 cells under a header of 4 columns" in text
     file.write_text(BAD.replace("d,1,2,x,y", "d,1,2,x"))
     text = refusal(capfd, models["regression"], file)
     assert "rows.csv, line 3: size='wide' is not a number, which the model expects" in text
     assert "--on-error skip" in text
-
-
-def test_bad_rows_may_be_left_out(models, tmp_path, capfd):
-    file = tmp_path / "rows.csv"
     file.write_text(BAD)
     rows = predicted(models["regression"], file, "--on-error", "skip")
     assert [row["id"] for row in rows] == ["a", "e"]
@@ -432,7 +357,7 @@ def test_bad_rows_may_be_left_out(models, tmp_path, capfd):
 
 
 def test_the_input_is_not_overwritten(models, tmp_path, capfd):
-    file = write(tmp_path / "rows.csv")
+    file = written(tmp_path / "rows.csv")
     before = file.read_bytes()
     (tmp_path / "same.csv").symlink_to(file)
     for other in (file, tmp_path / "same.csv"):
@@ -450,8 +375,6 @@ def test_the_input_is_not_overwritten(models, tmp_path, capfd):
         ("rows.csv", "id,size,rooms,town\n", "no rows"),
         ("rows.csv", b"id,size,rooms,town\n\xe5,1,2,x\n", "YAML with --config"),
         ("rows.jsonl", "[1, 2]\n", "JSON. Write its rows as CSV or Parquet"),
-        ("rows.parquet", "id,size\n", "is not a Parquet or Arrow file"),
-        ("rows.dat", "id,size\n", "unknown format; add --source"),
     ],
 )
 def test_inputs_that_cannot_be_read(models, tmp_path, capfd, name, content, message):
@@ -460,7 +383,7 @@ def test_inputs_that_cannot_be_read(models, tmp_path, capfd, name, content, mess
 
 
 def test_models_that_cannot_be_used(models, tmp_path, capfd):
-    file = write(tmp_path / "rows.csv")
+    file = written(tmp_path / "rows.csv")
     assert "no SavedModel there" in refusal(capfd, tmp_path, file)
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").write_bytes(b"\x08\x01torn")
@@ -472,7 +395,7 @@ def test_models_that_cannot_be_used(models, tmp_path, capfd):
 
 
 def test_a_damaged_record(models, tmp_path, capfd):
-    file = write(tmp_path / "rows.tfrecord")
+    file = written(tmp_path / "rows.tfrecord")
     data = bytearray(file.read_bytes())
     data[14] ^= 1  # in the first record
     file.write_bytes(data)
@@ -483,33 +406,12 @@ def test_a_damaged_record(models, tmp_path, capfd):
     assert "1 row skipped, damaged" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("column", "values", "message"),
-    [
-        ("rooms", ["2", "wide", "2"], "rooms='wide' is not a whole number"),
-        ("rooms", [2.0, 2.5, 2.0], "is not a whole number"),
-    ],
-)
-def test_bad_values_of_parquet_end_it_or_are_left_out(
-    models, tmp_path, capfd, column, values, message
-):
+@pytest.mark.parametrize("rooms", [["2", "wide", "2"], [2.0, 2.5, 2.0]])
+def test_bad_values_of_parquet_end_it_or_are_left_out(models, tmp_path, capfd, rooms):
     file = tmp_path / "rows.parquet"
-    good = {"size": [1.0] * 3, "rooms": [2] * 3, "town": ["x"] * 3}
-    pq.write_table(pa.table({**good, column: values}), file)
+    pq.write_table(pa.table({"size": [1.0] * 3, "rooms": rooms, "town": ["x"] * 3}), file)
     text = refusal(capfd, models["regression"], file)
-    assert f"--data={file}, row 2: " in text
-    assert message in text
+    assert f"--data={file}, row 2: rooms='{rooms[1]}' is not a whole number" in text
     rows = predicted(models["regression"], file, "--on-error", "skip")
     assert [float(row["prediction"]) for row in rows] == [3.0, 3.0]
     assert "1 row skipped" in capfd.readouterr().err
-
-
-def test_a_column_of_bools_for_a_column_of_ints(models, tmp_path):
-    """However they are spelled, and as Parquet has them."""
-    (tmp_path / "rows.csv").write_text("size,rooms,town\n1,True,x\n1,false,x\n")
-    rows = predicted(models["regression"], tmp_path / "rows.csv")
-    assert [float(row["prediction"]) for row in rows] == [2.0, 1.0]
-    table = pa.table({"size": [1.0, 1.0], "rooms": [True, False], "town": ["x", "x"]})
-    pq.write_table(table, tmp_path / "rows.parquet")
-    rows = predicted(models["regression"], tmp_path / "rows.parquet")
-    assert [float(row["prediction"]) for row in rows] == [2.0, 1.0]

@@ -58,42 +58,9 @@ class Noise(keras.layers.Layer):
         return x + self.scale * keras.random.normal(ops.shape(x), dtype=x.dtype, seed=self.seed)
 
 
-class Experts(keras.layers.Layer):
-    """A mixture of experts: Switch Transformer's balance loss, or at most so many rows each."""
-
-    def __init__(self, *, balanced=False, capacity=None, **options):
-        super().__init__(**options)
-        self.balanced, self.capacity = balanced, capacity
-        self.gate, self.expert = keras.layers.Dense(3), keras.layers.Dense(12)
-
-    def build(self, shape):
-        self.gate.build(shape)
-        self.expert.build(shape)
-
-    def call(self, x):
-        probability = ops.softmax(self.gate(x))
-        chosen = ops.one_hot(ops.argmax(probability, -1), 3, dtype=probability.dtype)
-        if self.balanced:
-            shares = ops.mean(chosen, 0) * ops.mean(probability, 0)
-            self.add_loss(0.5 * 3 * ops.sum(shares))
-        if self.capacity is not None:
-            chosen *= ops.cast(ops.cumsum(chosen, 0) <= self.capacity, chosen.dtype)
-        of_experts = ops.reshape(self.expert(x), (-1, 3, 4))
-        return ops.sum(of_experts * (chosen * probability)[..., None], 1)
-
-
-class GroupMean(keras.layers.Layer):
-    """The mean over the rows with the same id."""
-
-    def call(self, inputs):
-        x, ids = inputs
-        same = ops.cast(ops.equal(ids, ops.transpose(ids)), x.dtype)
-        return ops.matmul(same, x) / ops.sum(same, -1, keepdims=True)
-
-
-def stack(*layers, dtype="float32", head="glorot_uniform"):
-    last = keras.layers.Dense(2, kernel_initializer=head, dtype=dtype, name="head")
-    return keras.Sequential([keras.Input((5,), dtype=dtype), *layers, last])
+def stack(*layers, head="glorot_uniform"):
+    last = keras.layers.Dense(2, kernel_initializer=head, name="head")
+    return keras.Sequential([keras.Input((5,)), *layers, last])
 
 
 def adding(function, *layers, **options):
@@ -107,9 +74,9 @@ def adding(function, *layers, **options):
     return stack(hidden, *layers, Layer(call, name="adds", **options))
 
 
-def batch(dtype="float32", *, units=2, rows=ROWS):
+def batch(*, units=2, rows=ROWS):
     random = np.random.default_rng(0)
-    features = random.normal(size=(rows, 5)).astype(dtype)
+    features = random.normal(size=(rows, 5)).astype("float32")
     return features, random.normal(size=(rows, units)).astype("float32"), None
 
 
@@ -125,6 +92,22 @@ def check(model, loss: Any = "mse", data: Any = None, added_losses: Any = "mean"
             np.testing.assert_array_equal(variable.numpy(), value)
 
 
+def softmax(layer, x):
+    return ops.softmax(x, axis=0)
+
+
+def at_most_five(layer, x):
+    """The capacity of an expert in a mixture of experts."""
+    return x * ops.cast(ops.cumsum(ops.cast(x > 0, "int32"), 0) <= 5, x.dtype)
+
+
+def group_mean(layer, inputs):
+    """The mean over the rows with the same id."""
+    x, ids = inputs
+    same = ops.cast(ops.equal(ids, ops.transpose(ids)), x.dtype)
+    return ops.matmul(same, x) / ops.sum(same, -1, keepdims=True)
+
+
 def place(layer, x):
     return x + ops.cast(ops.cumsum(ops.ones_like(x[:, :1]), 0), x.dtype)
 
@@ -136,24 +119,16 @@ def number(layer, x):
 DROPOUT = keras.layers.Dropout
 MIXING = {
     "mean": lambda: stack(Layer(lambda _, x: x - ops.mean(x, axis=0), name="mixes")),
-    "softmax": lambda: stack(Layer(lambda _, x: ops.softmax(x, axis=0), name="mixes")),
-    "top_k": lambda: stack(
-        Layer(lambda _, x: x * ops.cast(x >= ops.max(x, axis=0), x.dtype), name="mixes")
-    ),
-    "capacity": lambda: stack(Experts(capacity=5, name="mixes")),
+    "capacity": lambda: stack(Layer(at_most_five, name="mixes")),
     "place_in_training_with_dropout": lambda: stack(
         DROPOUT(0.4), Layer(place, training=True, name="mixes"), DROPOUT(0.2)
     ),
     "number_in_training_with_dropout": lambda: stack(
         DROPOUT(0.4), Layer(number, training=True, name="mixes")
     ),
-    "zero_head": lambda: stack(
-        Layer(lambda _, x: ops.softmax(x, axis=0), name="mixes"), head="zeros"
-    ),
+    "zero_head": lambda: stack(Layer(softmax, name="mixes"), head="zeros"),
     "zero_gate": lambda: stack(Gated(name="mixes")),
-    "little_noise": lambda: stack(
-        Noise(1e-12), Layer(lambda _, x: ops.softmax(x, 0), name="mixes")
-    ),
+    "little_noise": lambda: stack(Noise(1e-12), Layer(softmax, name="mixes")),
     "small": lambda: stack(Layer(lambda _, x: x + 1e-6 * ops.mean(x, axis=0), name="mixes")),
 }
 
@@ -176,10 +151,11 @@ def test_operations_and_pairs_are_rejected():
             check(model, loss)
 
 
-def contrast(x):
-    n = ops.normalize(x, axis=-1)
-    logits = ops.matmul(n, ops.transpose(n)) / 0.1
-    return ops.mean(ops.logsumexp(logits, -1) - ops.diagonal(logits))
+def balance(x):
+    """Switch Transformer's loss: a product of means over rows."""
+    probability = ops.softmax(x)
+    chosen = ops.one_hot(ops.argmax(probability, -1), 4, dtype=probability.dtype)
+    return ops.sum(ops.mean(chosen, 0) * ops.mean(probability, 0))
 
 
 ADDED = {
@@ -187,14 +163,13 @@ ADDED = {
     "constant": (lambda x: 0.1 + 0.0 * ops.sum(x[:1]), "mean"),
     "sum": (lambda x: ops.sum(x**2), "sum"),
     "max": (lambda x: ops.max(x), None),
-    "contrast": (contrast, None),
+    "balance of experts": (balance, None),
 }
 
 
 def test_added_losses_must_match_the_option():
     """A mean, a constant, which counts once as a mean does, a sum, and what is neither."""
-    for kind in ADDED:
-        function, fits = ADDED[kind]
+    for function, fits in ADDED.values():
         for model in (adding(function), adding(function, DROPOUT(0.3), training=True)):
             assert fits is None or check(model, added_losses=fits)
             advice = (
@@ -205,14 +180,6 @@ def test_added_losses_must_match_the_option():
                 ValueError, match=f"'{option}', but .*'adds'.*not a {option}.*{advice}"
             ):
                 check(model, added_losses=option)
-
-
-def test_balance_loss_of_experts_is_rejected():
-    for seed in range(2):
-        keras.utils.set_random_seed(seed)
-        with pytest.raises(ValueError, match=r"'balances'.*not a mean over rows.*Model\.fit"):
-            check(stack(Experts(balanced=True, name="balances")))
-    assert check(stack(Experts()))
 
 
 def squares(labels, outputs, weights):
@@ -250,17 +217,14 @@ def pairwise(labels, scores):
 
 def test_rows_compared_by_ids_are_rejected():
     """Also if no two rows of the batch have the same id: mixed rows do."""
-    for ids in ["int", "different"]:
-        random = np.random.default_rng(1)
-        x, relevance, _ = batch(units=1)
-        query = random.integers(0, 4, (ROWS, 1)) if ids != "different" else np.arange(ROWS)[:, None]
-        query = query.astype("int64" if ids == "int" else "float32")
-        relevance = np.round(relevance).astype(query.dtype)
-        ranks = np.concatenate([query, relevance], 1)
+    x, relevance, _ = batch(units=1)
+    some = np.random.default_rng(1).integers(0, 4, (ROWS, 1))
+    for query in (some, np.arange(ROWS, dtype="float32")[:, None]):
+        ranks = np.concatenate([query, np.round(relevance).astype(query.dtype)], 1)
         with pytest.raises(ValueError, match="numerator does not add up"):
             check(stack(DROPOUT(0.1)), weighted_loss(pairwise), (x, ranks, None))
         inputs = keras.Input((5,)), keras.Input((1,), dtype=query.dtype)
-        mean = GroupMean(name="groups")([keras.layers.Dense(4)(inputs[0]), inputs[1]])
+        mean = Layer(group_mean, name="groups")([keras.layers.Dense(4)(inputs[0]), inputs[1]])
         with pytest.raises(ValueError, match=r"'groups'.*depends on the other rows"):
             check(
                 keras.Model(inputs, keras.layers.Dense(1)(mean)), data=((x, query), x[:, :1], None)
@@ -288,6 +252,7 @@ INDEPENDENT = {
     "noise": lambda: stack(Noise(0.5, seed=3), Noise(0.5)),
     "dropout": lambda: stack(DROPOUT(0.5), keras.layers.AlphaDropout(0.6)),
     "undone": lambda: stack(Layer(undone)),
+    "one_expert": lambda: stack(Layer(lambda _, x: x * ops.one_hot(ops.argmax(x, -1), 5))),
     "recurrent": lambda: stack(
         keras.layers.Reshape((5, 1)),
         keras.layers.Bidirectional(keras.layers.LSTM(3, **RECURRENT)),
@@ -315,7 +280,7 @@ def test_text_is_compared():
     words = np.array([["a", "b"], ["c", "a"], ["d", "e"]] * 4)
     data = (tf.constant(words), np.ones((12, 2), "float32"), None)
     assert check(keras.Model(x, keras.layers.Dense(2)(rows)), data=data)
-    mixed = Layer(lambda _, x: ops.softmax(x, axis=0))(rows)
+    mixed = Layer(softmax)(rows)
     with pytest.raises(ValueError, match="other rows"):
         check(keras.Model(x, keras.layers.Dense(2)(mixed)), data=data)
 
