@@ -7,7 +7,7 @@ from transform import preprocessing_fn
 spec = {"groups": [{"name": "words", "columns": ["color"], "encode": {"hash": {"buckets": 8}}}]}
 
 
-@tf.function  # Transform calls it in a graph, too
+@tf.function(autograph=False)  # Transform calls it in a graph, too
 def transform(color):
     return preprocessing_fn({"color": color}, {"features": spec})
 
