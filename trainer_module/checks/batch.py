@@ -115,6 +115,7 @@ def translate_tf_errors() -> Iterator[None]:
     Raises:
         ValueError: A label or an id is out of the model's range, or rows cannot be read.
         WorkerLost: A collective was interrupted because a worker was lost.
+        RuntimeError: A replica of this process failed, and TensorFlow does not say why.
     """
     try:
         yield
@@ -126,6 +127,11 @@ def translate_tf_errors() -> Iterator[None]:
     except _OF_A_COLLECTIVE as error:
         worker_lost = current_workers().as_worker_lost(error)
         if worker_lost is error:
+            if "RecvAsync is cancelled" in str(error):  # of several devices of one process
+                raise RuntimeError(
+                    "a replica failed, and TensorFlow only says that the others were cancelled. "
+                    "Check that labels and ids are in range, or train on one device to see why."
+                ) from error
             raise
         raise worker_lost from error
 

@@ -21,6 +21,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer_module.checks.batch import translate_tf_errors
 from trainer_module.checks.randomness import (
     draws_by_row,
     find_uncontrolled_draw,
@@ -67,9 +68,12 @@ def check_rows_are_independent(
             return False
         for dtype in (tf.float64, tf.float32):
             try:
-                probe = _Probe(model, loss_fn, rows, dtype)
-                problem = _find_problem(probe, added_losses)
+                with translate_tf_errors():
+                    probe = _Probe(model, loss_fn, rows, dtype)
+                    problem = _find_problem(probe, added_losses)
             except Exception as error:  # of user code; it does not mean that training fails
+                if isinstance(error.__cause__, tf.errors.InvalidArgumentError):
+                    raise  # of labels or ids out of range, it does
                 reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
                 continue
             _, sums = probe.whole
