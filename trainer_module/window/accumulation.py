@@ -332,7 +332,9 @@ class Passes:
             part = _rows_from(batch, full * self.size)
             return self._add_pass(zeros, full, part, rows - full * self.size, inputs)
 
-        return _cond(rows % self.size > 0, _one_operation(rest), lambda: zeros, zeros)
+        # Inlined: TensorFlow would report an error in a separate function, on one of several
+        # replicas, as "RecvAsync is cancelled".
+        return _cond(rows % self.size > 0, rest, lambda: zeros, zeros)
 
     def _zeros(self, inputs: StepInputs) -> GradientSum:
         spec, description = self.spec, self.description
