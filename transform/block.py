@@ -79,5 +79,5 @@ ColumnTensor: TypeAlias = "tf.Tensor | tf.SparseTensor | tf.RaggedTensor"
 Columns: TypeAlias = Mapping[str, ColumnTensor]
 # In the graph of the analysis, or of one accumulator.
 Array: TypeAlias = "np.ndarray | tf.Tensor"
-# Name -> number, text, list of these, or None: what `features explain` shows of a step.
+# Name -> number, text, list of these, or None: what the page of a run shows of a step.
 Explanation: TypeAlias = Mapping[str, Any]

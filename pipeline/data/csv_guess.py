@@ -46,6 +46,7 @@ _DATE = (
     r"|\d{4}-\d{2}-\d{2}.*)\s*$"
 )
 _ZERO_DATE = r"^\s*0+[-./]0+[-./]0+([ T:.]|0)*$"
+_DECIMAL_BESIDE = {",": ".", ";": ","}  # delimiter -> decimal mark that is usual beside it
 _AMOUNT = re.compile(  # $1,234.50, 23.4%, 1.234,50 \u20ac
     r"[(+-]?\s?[^\w\s]?\s?[+-]?\d+([,.' \u00a0\u202f]\d{3})*([.,]\d+)?\s?[^\w\s]?\)?"
 )
@@ -175,7 +176,13 @@ def _is_plain(cells: CellCounts, decimal: str) -> bool:
 
 
 def _doubt_thousands(guess: CsvGuess, table: CsvTable, plain: Counts, decimal: str) -> None:
-    """Warn of numbers like 1.234 or 1,234 if no other column shows what the mark means."""
+    """Find numbers like 1.234 or 1,234, whose mark may separate thousands.
+
+    Who writes 948 beside 2.520 separates thousands, because decimals would not all have three
+    digits. Such a column stays text, and so does one whose mark is not the usual decimal mark
+    beside the file's delimiter. Others are read as decimals, with a warning unless another column
+    shows that the mark is decimal.
+    """
     first = next(all_blocks(table), None)
     if first is None:
         return
@@ -183,19 +190,28 @@ def _doubt_thousands(guess: CsvGuess, table: CsvTable, plain: Counts, decimal: s
     group = rf"^\s*[+-]?([0-9]{{1,3}}|[1-9][0-9]{{0,2}}({mark}[0-9]{{3}})+)\s*$"
     doubtful = {}
     for name in plain:
-        cells = first.column(name)
+        cells = first.column(name).drop_null()
         marked = cells.filter(pc.match_substring(cells, decimal))
-        matches = pc.match_substring_regex(cells, group)
-        if len(marked) and pc.all(matches, min_count=0).as_py():
-            doubtful[name] = marked[0].as_py().strip()
-    if any(c.points or c.commas for name, c in plain.items() if name not in doubtful):
-        return
-    for name, shown in doubtful.items():
-        guess.doubt(
-            name,
-            f"has numbers like {shown}, which is read as {shown.replace(',', '.')}",
-            "If its mark separates thousands, write its numbers without it",
-        )
+        if len(marked) and pc.all(pc.match_substring_regex(cells, group)).as_py():
+            doubtful[name] = marked[0].as_py().strip(), len(marked) < len(cells)
+    is_known = any(c.points or c.commas for name, c in plain.items() if name not in doubtful)
+    is_usual = decimal == _DECIMAL_BESIDE.get(table.delimiter)
+    for name, (shown, has_thousands) in doubtful.items():
+        if has_thousands or not (is_known or is_usual):
+            guess.keep_text(name)
+            guess.doubt(
+                name,
+                f"has numbers like {shown}, whose mark may be decimal or separate thousands: it "
+                "stays text",
+                "If the mark separates thousands, write the numbers without it and run init again; "
+                "if it is decimal, remove the column from data.csv.text",
+            )
+        elif not is_known:
+            guess.doubt(
+                name,
+                f"has numbers like {shown}, which is read as {shown.replace(',', '.')}",
+                "If its mark separates thousands, write its numbers without it",
+            )
 
 
 def _use_words(name: str, reading: _Reading, guess: CsvGuess) -> None:

@@ -3,7 +3,7 @@
     ENCODER = Encoder(name="hash", takes={"string": "", "int": ""}, reads="texts", apply=...)
 
 `table.py` names them all, and whoever asks something of an encoder asks its record: which types of
-columns it takes, what its outputs are called, how they are computed, what `features explain` says
+columns it takes, what its outputs are called, how they are computed, what the page of a run says
 of it, and what NormalizationValidator may expect. Its options are a model of the same name in
 `spec/encoders.py`.
 

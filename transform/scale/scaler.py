@@ -8,7 +8,7 @@
         validation_rule=ValidationRule("max_abs", {"min": (-1.0, None), "max": (None, 1.0)}),
     )
 
-The configuration, its JSON schema, Transform, `features explain` and NormalizationValidator read
+The configuration, its JSON schema, Transform, the page and NormalizationValidator read
 the record. `requires` is what it asks the one pass over the data to find. A scaler that learns
 something else brings a `Statistic` with an analyzer, as `power` does.
 """

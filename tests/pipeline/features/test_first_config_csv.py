@@ -133,22 +133,33 @@ def test_a_label_of_amounts_is_refused_with_the_fix(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("delimiter", "cells", "is_doubted"),
+    ("delimiter", "cells", "doubt"),
     [
-        (";", ["1.200", "45.300"], True),
-        (",", ["1.200", "45.300"], True),
-        (";", ["1,200", "45,300"], True),
-        (";", ["1.200", "4530"], False),  # in thousands it would be 4.530
-        (";", ["1,200;2,52", "45,300;7,1"], False),  # another column has decimals
+        (";", ["4.268", "948"], "text"),  # decimals would not all have three digits
+        (";", ["4,268", "948"], "text"),
+        (";", ["4.268;2.5", "948;7.1"], "text"),  # decimals in another column change nothing
+        (";", ["1.200", "45.300"], "text"),  # beside ; the decimal mark is usually a comma
+        (",", ["1.200", "45.300"], "number"),
+        (";", ["1,200", "45,300"], "number"),
+        (";", ["1.200", "4530"], None),  # in thousands it would be 4.530
+        (";", ["1,200;2,52", "45,300;7,1"], None),  # another column has decimals
     ],
 )
-def test_marks_that_may_separate_thousands(tmp_path, capsys, delimiter, cells, is_doubted):
+def test_marks_that_may_separate_thousands(tmp_path, capsys, delimiter, cells, doubt):
     header = delimiter.join(["price", *(["rate"] if delimiter in cells[0] else []), "sold"])
     rows = [f"{cells[i % 3 == 2]}{delimiter}{'ab'[i % 2]}" for i in range(60)]
     found = first(tmp_path, capsys, "\n".join([header, *rows]), "--label", "sold")
-    assert found.values("price")[0] == np.float32(1.2)
-    doubt = f"column 'price' has numbers like {cells[0]}, which is read as 1.200"
-    assert (doubt in found.printed) == (doubt in str(found.config.warnings[:1])) == is_doubted
+    price = cells[0].partition(delimiter)[0]
+    value = price.encode() if doubt == "text" else np.float32(price.replace(",", "."))
+    assert found.values("price")[0] == value
+    sentences = {
+        "text": f"has numbers like {price}, whose mark may be decimal or separate thousands: it",
+        "number": f"has numbers like {price}, which is read as 1.200",
+    }
+    for kind, sentence in sentences.items():
+        assert (sentence in found.printed) == (kind == doubt)
+    doubts = [each for each in found.config.warnings if "has numbers" in each.what]
+    assert [each.column for each in doubts] == (["price"] if doubt else [])
 
 
 def test_rare_words_among_numbers_and_dates_are_missing_values(tmp_path, capsys):

@@ -107,7 +107,7 @@ def test_quantiles_are_learned_where_they_are_of_use() -> None:
 
 
 def test_statistics_are_kept_where_nothing_is_scaled_by_them() -> None:
-    """`features explain` and the cautions ask for them; what no output rests on is not saved."""
+    """The page and the cautions ask for them; what no output rests on is not saved."""
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float64, [None, 1])
         dense = DenseColumns({"x": x}, numbers=["x"], texts=[])
