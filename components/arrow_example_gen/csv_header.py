@@ -35,7 +35,7 @@ _OTHER_FORMATS = (  # Excel's old one, Parquet, Arrow, web pages, JSON
 )
 
 _CELLS = 20_000  # looked at below the first line, in whole rows, two of them at least
-_MOST = 0.9  # share of numbers that makes a column one of them
+_MOST = 0.9  # share of numbers (or dates) that makes a column one of them
 _RUN = 5  # so many whole numbers in a row, from 0 or 1, are column names and not values
 _YEARS = range(1800, 2101)
 _SHOWN = 60  # characters of a line in a message
@@ -43,9 +43,13 @@ _NUMBER = re.compile(
     r"[(+\-−]?\s?[$€£¥]?\s?[+\-−]?(\d{1,3}([,.'’ \u00a0\u202f]\d{3})+|\d+)?([.,]\d*)?"
     r"([eE][+-]?\d+)?\s?[%$€£¥]?\)?"
 )
+_DATE = re.compile(
+    r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([T ,].*)?|\d{4}-\d{2}|\d{1,2}:\d{2}(:\d{2}(\.\d*)?)?"
+    r"|\d{1,2}[-./ ]\s?[A-Za-z]{3,9}[-./ ,]\s?\d{2,4}([T ,].*)?|[A-Za-z]{3,9} \d{1,2},? \d{4}.*"
+)
 _NO_NAMES = {"", "na", "n/a", "nan", "null", "none", "?", "-", "unknown", "missing", "inf", "-inf"}
 
-_Kind = Literal["number", "text", "none"]
+_Kind = Literal["number", "date", "text", "none"]
 
 
 @dataclass(frozen=True)
@@ -225,8 +229,9 @@ def _check_names(names: Sequence[str], file: str) -> None:
 def _looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
     """Return whether the cells of a first line are a row like the `rows` below it.
 
-    They are one if a cell is a number as the cells below it are. They are not if anything says that
-    they are names: a text or a date above numbers, years, or a count 0, 1, 2, ...
+    They are one if a cell is a number or a date as the cells below it are. They are not if anything
+    says that they are names: a text above numbers or dates, a date above numbers, years, or a
+    count 0, 1, 2, ...
     """
     cells = [cell.strip() for cell in first]
     kinds = [_kind(cell) for cell in cells]
@@ -238,16 +243,22 @@ def _looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]]) -> boo
     else:  # there is none, or none of what was read of a wide file is whole
         under = [] if "text" in kinds else kinds
     pairs = list(zip(kinds, under, strict=False))
-    if ("text", "number") in pairs:
+    if any(a in ("text", "date") and b in ("number", "date") and a != b for a, b in pairs):
         return False
-    numbers = [place for place, pair in enumerate(pairs) if pair == ("number", "number")]
-    return bool(numbers) and not _are_names(cells, columns, numbers)
+    alike = [place for place, (a, b) in enumerate(pairs) if a in ("number", "date") and a == b]
+    numbers = [place for place in alike if kinds[place] == "number"]
+    return bool(alike) and not (numbers == alike and _are_names(cells, columns, numbers))
 
 
 def _kind(cell: str) -> _Kind:
     if cell.lower() in _NO_NAMES:
         return "none"
-    return "number" if any(map(str.isdigit, cell)) and _NUMBER.fullmatch(cell) else "text"
+    if any(map(str.isdigit, cell)):
+        if _NUMBER.fullmatch(cell):
+            return "number"
+        if _DATE.fullmatch(cell):
+            return "date"
+    return "text"
 
 
 def _column_kind(column: Sequence[str]) -> _Kind:
@@ -255,7 +266,10 @@ def _column_kind(column: Sequence[str]) -> _Kind:
     kinds = [kind for kind in map(_kind, column) if kind != "none"]
     if not kinds:
         return "none"
-    return "number" if kinds.count("number") >= _MOST * len(kinds) else "text"
+    many = _MOST * len(kinds)
+    if kinds.count("number") >= many:
+        return "number"
+    return "date" if kinds.count("date") >= many else "text"
 
 
 def _are_names(cells: Sequence[str], columns: Sequence[Sequence[str]], places: list[int]) -> bool:

@@ -37,6 +37,7 @@ def wide(names: list, index: list | None = None, **columns: list) -> str:
 DATA = {
     "numbers": "5.1,3.5\n4.9,3.0\n",
     "beside classes": "5.1,3.5,setosa\n4.9,3.0,setosa\n7,3.2,versicolor\n",
+    "dates with times": "05.01.2020 12:30,x\n06.01.2020 13:45,y\n",
     "an empty first cell": ",5,1.5\n3,6,2.5\n7,7,3.5\n",
     "repeated": "1,1,0\n0,1,1\n",
     "years below years": "2001,2002,2003\n2002,2003,2004\n2011,2012,2013\n",
