@@ -52,7 +52,6 @@ _REPLACEMENTS = {
     "training.keep_checkpoints": "nothing: the latest two are kept",
     "training.max_consecutive_skips": "nothing: training ends after 100 skipped windows in a row",
     "training.memory_cache_dir": "nothing: a run keeps its size beside its checkpoints",
-    "training.model.kind": "use hidden_units with knots and linear",
     "training.model.low_rank": "use fewer hidden_units",
     "training.model.members": "use hidden_units with knots and linear",
     "training.optimizer.schedule.decay_steps": "nothing: the decay ends with the training",
