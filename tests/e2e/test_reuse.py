@@ -1,19 +1,16 @@
-"""TFX's own taxi template, penguin and imdb examples with our run_fn.
+"""TFX's own taxi template and imdb example with our run_fn.
 
 Their preprocessing knows nothing of this project: no packed features, no layout. Each runs in a
 separate process by its own script, with `TF_USE_LEGACY_KERAS` unset as its users have it. What
 had to be chosen beside `run_fn` and `custom_config`: the template's nodes are switched on as its
-comments say, Beam's runner is named (DirectRunner would try to download Prism first), so is an
-image (without one TFX packs itself again for each node), and penguin's Tuner and Evaluator have our
-`tuner_fn` and `components.column_evaluation`. Of imdb's module, which has the model, ten lines
-change.
+comments say, Beam's runner is named (DirectRunner would try to download Prism first), and so is an
+image (without one TFX packs itself again for each node). Of imdb's module, which has the model, ten
+lines change.
 """
 
 from __future__ import annotations
 
-import csv
 import difflib
-import json
 import os
 import re
 import shutil
@@ -26,7 +23,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
-import tensorflow_model_analysis as tfma
 import tfx
 import yaml
 from command_line import ROOT, run_tfx_here
@@ -42,14 +38,6 @@ trainer:
    optimizer: {learning_rate: 0.01}}
 input_gradients: true
 """)
-PENGUIN = yaml.safe_load("""
-trainer:
-  {label: species_xf, global_batch_size: 40, micro_batch_size: 16, epochs: 20,
-   optimizer: {learning_rate: 0.01}}
-tuner:
-  {search: {optimizer.learning_rate: {values: [0.00001, 0.02]}}, algorithm: grid,
-   objective: accuracy, epochs: 5}
-""")
 # Regular expressions of TFX's files, and what takes the place of each.
 GRAPH = {
     r"'run_fn': run_fn,": f"'run_fn': run_fn, 'custom_config': {TAXI},",
@@ -58,19 +46,6 @@ GRAPH = {
         "components.append(trainer)\n  components.append(InputGradients("
         "examples=example_gen.outputs['examples'], model=trainer.outputs['model'], rows=200))"
     ),
-}
-SCRIPT = {
-    r"components\.Trainer\(\s*module_file=module_file,": (
-        "components.Trainer(run_fn='trainer_module.run_fn', "
-        f"custom_config={{'trainer': {PENGUIN['trainer']}}},"
-    ),
-    r"components\.Tuner\(\s*module_file=module_file,": (
-        f"components.Tuner(tuner_fn='trainer_module.tuner_fn', custom_config={PENGUIN},"
-    ),
-    r"components\.Evaluator\(": "components.Evaluator(module_path='components.column_evaluation', ",
-    # Its own --runner flag parses Beam's arguments too.
-    r"\['DirectRunner', 'FlinkRunner',": "['FnApiRunner', 'DirectRunner', 'FlinkRunner',",
-    r"_beam_pipeline_args_by_runner\[flags\.FLAGS\.runner\]": BEAM,
 }
 IMDB = yaml.safe_load("""
 trainer:
@@ -179,18 +154,6 @@ def taxi_template(tmp_path_factory: pytest.TempPathFactory) -> Reused:
 
 
 @pytest.fixture(scope="module")
-def penguin_example(tmp_path_factory: pytest.TempPathFactory) -> Reused:
-    home = tmp_path_factory.mktemp("penguin_home")
-    folder = home / "penguin"
-    shutil.copytree(TFX / "examples" / "penguin", folder)
-    write_penguins(folder / "data")
-    edit(folder / "penguin_pipeline_local.py", SCRIPT)
-    run(folder / "penguin_pipeline_local.py", HOME=str(home))
-    artifacts = home / "tfx" / "pipelines" / "penguin_local_keras"
-    return Reused(artifacts, folder / "serving_model" / "penguin_local_keras")
-
-
-@pytest.fixture(scope="module")
 def imdb_example(tmp_path_factory: pytest.TempPathFactory) -> Reused:
     """The module's 100 reviews are in the wheel."""
     home = tmp_path_factory.mktemp("imdb_home")
@@ -205,18 +168,6 @@ def imdb_example(tmp_path_factory: pytest.TempPathFactory) -> Reused:
     run(folder / "imdb_pipeline_native_keras.py", HOME=str(home))
     artifacts = home / "tfx" / "pipelines" / "imdb_native_keras"
     return Reused(artifacts, folder / "serving_model" / "imdb_native_keras")
-
-
-def write_penguins(folder: Path) -> None:
-    """The example's CSV files, which TFX's wheel has as TFRecords: all 334 rows."""
-    files = (TFX / "components" / "testdata" / "penguin" / "data").glob("Split-*/*.gz")
-    columns = ["species", "culmen_length_mm", "culmen_depth_mm", "flipper_length_mm", "body_mass_g"]
-    rows = [[value(example, column) for column in columns] for example in read_examples(files)]
-    assert len(rows) == 334
-    for name, first in (("labelled", 0), ("unlabelled", 1)):
-        (folder / name).mkdir(parents=True)
-        with (folder / name / "penguins.csv").open("w", newline="") as stream:
-            csv.writer(stream).writerows(row[first:] for row in [columns, *rows])
 
 
 def test_the_taxi_template_pushes_a_model_that_predicts_above_chance(taxi_template):
@@ -247,39 +198,6 @@ def test_attributions_of_the_taxi_template_add_up(taxi_template):
     np.testing.assert_allclose(attributions.sum(axis=1), change, atol=0.01)
 
 
-def test_the_penguin_example_pushes_a_model_that_knows_the_species(penguin_example):
-    """Chance is the largest species' share, 0.44. Its Evaluator has the same accuracy by name."""
-    assert penguin_example.blessed()
-    rows, labels = penguin_example.held_out("species")
-    predicted = penguin_example.predict(rows)
-    assert predicted.shape == (len(rows), 3)
-    np.testing.assert_allclose(predicted.sum(axis=1), 1.0, rtol=1e-5)
-    accuracy = np.mean(predicted.argmax(axis=1) == [row["species"] for row in labels])
-    assert accuracy > 0.9
-    (folder,) = penguin_example.artifacts.glob("Evaluator/evaluation/*")
-    result = tfma.load_eval_result(str(folder))
-    (spec,) = result.config.metrics_specs
-    assert {metric.class_name for metric in spec.metrics} == {"ColumnMetric"}
-    metrics = result.get_metrics_for_slice()
-    assert metrics["sparse_categorical_accuracy"]["doubleValue"] == pytest.approx(accuracy)
-
-
-def test_penguins_trainer_takes_what_its_tuner_found(penguin_example):
-    """20 steps at a learning rate of 0.00001 teach nothing; at 0.02 they teach much."""
-    (file,) = penguin_example.artifacts.glob("Tuner/tuner_results/*/tuner_results.json")
-    best, worst = json.loads(file.read_text())
-    assert (best["optimizer.learning_rate"], worst["optimizer.learning_rate"]) == (0.02, 1e-5)
-    assert best["score"] > worst["score"]
-    (events,) = penguin_example.artifacts.glob("Trainer/model_run/*/train/events*")
-    rates = {
-        value.simple_value
-        for event in tf.compat.v1.train.summary_iterator(str(events))
-        for value in event.summary.value
-        if value.tag == "learning_rate"
-    }
-    assert rates == {np.float32(0.02)}
-
-
 def test_the_imdb_example_trains_its_own_model(imdb_example):
     """One epoch of 100 reviews teaches little: the model is pushed, and it depends on the text."""
     assert imdb_example.blessed()
@@ -287,9 +205,3 @@ def test_the_imdb_example_trains_its_own_model(imdb_example):
     predicted = imdb_example.predict(rows)
     assert predicted.shape == (len(rows), 1)
     assert np.ptp(predicted) > 0
-
-
-def test_penguins_bulk_inferrer_reads_the_model_in_a_session(penguin_example):
-    files = list(penguin_example.artifacts.glob("BulkInferrer/inference_result/*/*.gz"))
-    records = list(tf.data.TFRecordDataset([str(f) for f in files], "GZIP"))
-    assert len(records) == 334

@@ -162,7 +162,7 @@ def installed(resolutions, tmp_path_factory) -> Installed:
     return Installed(folder, packages, found, help_alone, whole)
 
 
-@pytest.mark.slow(60)
+@pytest.mark.install
 def test_the_commands_install_what_the_page_says(installed):
     assert len(INSTALLS) == 3
     assert installed.whole.returncode == 0, installed.whole.stderr
@@ -170,7 +170,7 @@ def test_the_commands_install_what_the_page_says(installed):
     assert "Usage: " in installed.whole.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.install
 @pytest.mark.parametrize("cell", MACHINES)
 def test_each_machine_gets_the_tfx_of_the_table(resolutions, cell):
     printed, problems = resolutions[cell].communicate()
@@ -181,7 +181,7 @@ def test_each_machine_gets_the_tfx_of_the_table(resolutions, cell):
     assert bool(found) == (resolutions[cell].returncode == 0), problems
 
 
-@pytest.mark.slow
+@pytest.mark.install
 def test_the_wheel_is_whole_and_typed_and_its_lock_files_are_small(installed):
     templates = "pipeline/page/templates"
     names = {each.name for each in (installed.packages / templates).iterdir()}
@@ -193,7 +193,7 @@ def test_the_wheel_is_whole_and_typed_and_its_lock_files_are_small(installed):
     assert sum(each.stat().st_size for each in folder.rglob("*.*")) < 250_000
 
 
-@pytest.mark.slow
+@pytest.mark.install
 def test_every_name_is_there_or_says_which_extra_it_needs(installed):
     lacking = installed.alone["lacking"]
     assert not [name for name in lacking if name.startswith("trainer_module")]
@@ -222,7 +222,7 @@ def test_every_name_is_there_or_says_which_extra_it_needs(installed):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.install
 def test_ten_windows_are_trained_and_exported(installed):
     assert installed.alone["version"] == metadata("tfx-largebatch")["Version"]
     assert installed.alone["steps"] == 10

@@ -65,7 +65,7 @@ def installed(checkout: Checkout) -> set[str]:
     return set(python_prints(checkout, code).split())
 
 
-@pytest.mark.slow
+@pytest.mark.install
 @pytest.mark.usefixtures("index")
 def test_installs_does_nothing_follows_the_lock(small, own_environment):
     done = small.make("setup", own_environment)
@@ -110,7 +110,7 @@ def test_installs_does_nothing_follows_the_lock(small, own_environment):
     assert str(moved.path) in (moved.venv / "bin" / "hatchling").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.install
 @pytest.mark.usefixtures("index")
 def test_an_interrupted_setup_is_finished_by_the_next(small, own_environment):
     """Killed without warning as soon as a file of .venv appears, each time a later one."""
@@ -140,7 +140,7 @@ def test_an_interrupted_setup_is_finished_by_the_next(small, own_environment):
     assert (small.venv / "setup-complete").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.install
 def test_no_network(small, own_environment):
     unreachable = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_NO_CACHE_DIR": "1"}
     done = small.make("setup", own_environment | unreachable)
@@ -151,7 +151,7 @@ def test_no_network(small, own_environment):
     assert not (small.venv / "setup-complete").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.install
 @pytest.mark.usefixtures("index")
 def test_a_package_that_cannot_be_had(small, own_environment):
     """The installer's reason is shown."""
