@@ -51,12 +51,14 @@ def test_schedules_are_created_with_arguments_that_the_clients_take():
     page = (ROOT / "docs" / "daily-runs.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     takes = {
+        "Client": inspect.signature(kfp.Client),
+        "get_experiment": inspect.signature(kfp.Client.get_experiment),
         "create_recurring_run": inspect.signature(kfp.Client.create_recurring_run),
         "create_schedule": inspect.signature(aiplatform.PipelineJob.create_schedule),
         "PipelineJob": inspect.signature(aiplatform.PipelineJob),
     }
     calls = [node for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Call)]
-    assert len(calls) == 3
+    assert len(calls) == 5
     for call in calls:
         signature = takes[call.func.attr]
         own = ["self"] if "self" in signature.parameters else []

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import yaml
+from command_line import ROOT
 
 from pipeline import create_pipeline, load_config
 from pipeline.common.errors import ConfigError
@@ -135,6 +136,17 @@ def test_between_two_nodes_of_ours(nodes):
     assert order.index("Trainer") < order.index("RowCounter") < order.index("Evaluator")
     # Nearest by type none; of all before it, the one whose name is the input's.
     assert producers(found["RowCounter"]) == {"examples": "ArrowExampleGen.examples"}
+
+
+def test_the_function_of_the_page_builds_a_node(nodes, tmp_path):
+    page = (ROOT / "docs" / "own-nodes.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "my_package.py").write_text(program)
+    (row,) = re.findall(r"`nodes: \[(.*my_package.*)\]`", page)
+    node = nodes(yaml.safe_load(row))["row_counter"]
+    sys.modules.pop("my_package")
+    assert producers(node) == {"examples": "Transform.transformed_examples"}
+    assert node.exec_properties["at_least"] == 16  # rows of a global batch
 
 
 @pytest.mark.parametrize("path", ["RowCounter", "made"])
