@@ -103,8 +103,13 @@ PACKED_LAYOUT = {
 }
 
 
-def run_transform(folder: Path, preprocessing_fn) -> types.SimpleNamespace:
-    """Analyses the train rows and writes both splits as TFX's Transform does."""
+def run_transform(
+    folder: Path, preprocessing_fn, *, pictures: bool = False
+) -> types.SimpleNamespace:
+    """Analyses the train rows and writes both splits as TFX's Transform does.
+
+    A picture shows its company as a grey, with noise.
+    """
     import apache_beam as beam
     import tensorflow_transform.beam as tft_beam
     from tensorflow_transform.beam.tft_beam_io import beam_metadata_io
@@ -119,9 +124,16 @@ def run_transform(folder: Path, preprocessing_fn) -> types.SimpleNamespace:
         "tips": tf.io.VarLenFeature(tf.float32),
         "ride": tf.io.VarLenFeature(tf.int64),
     }
+    raw = {"train": raw_rows(ROWS, 0), "eval": raw_rows(200, 1)}
+    if pictures:
+        spec["picture"] = tf.io.VarLenFeature(tf.string)
+        random = np.random.default_rng(2)
+        for row in [*raw["train"], *raw["eval"]]:
+            grey = 60 * COMPANIES.index(row["company"][0].decode()) if row["company"] else 0
+            pixels = random.integers(grey, grey + 60, (9, 7, 3)).astype(np.uint8)
+            row["picture"] = [tf.io.encode_png(pixels).numpy()]
     schema = schema_utils.schema_from_feature_spec(spec)
     metadata = dataset_metadata.DatasetMetadata(schema)
-    raw = {"train": raw_rows(ROWS, 0), "eval": raw_rows(200, 1)}
     source = tf_example_record.TFExampleBeamRecord(["test"], schema=schema)
     config = source.TensorAdapterConfig()
 
