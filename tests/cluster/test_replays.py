@@ -1,19 +1,21 @@
-"""The taxi pipeline compiled for both targets and replayed whole, command by command."""
+"""Pipelines compiled for both targets and replayed whole, command by command."""
 
 from __future__ import annotations
 
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 import tfx
 from attribution_files import check_attributions
-from command_line import TAXI, run_pipeline
+from command_line import ROOT, TAXI, run_pipeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 DATA = Path(tfx.__file__).parent / "examples" / "chicago_taxi_pipeline" / "data" / "simple"
+PICTURES = ROOT / "examples" / "images"
 BUCKETS = {"kubeflow": "s3://bucket", "vertex": "gs://bucket"}
 # Alone it would be good enough; beside the one before it is not.
 WORSE = (
@@ -25,7 +27,7 @@ WORSE = (
 EXPLAIN = "explain={rows: 60, steps: 20}"
 
 
-def replay(target, folder, *overrides, done=()):
+def replay(target, folder, *overrides, done=(), config=TAXI, data=DATA / "data.csv"):
     """Compiles and replays; returns the code and what was printed.
 
     What nodes of `done` have made is imported from the replay before.
@@ -34,12 +36,12 @@ def replay(target, folder, *overrides, done=()):
     settings = {
         f"cluster.{target}.image": "registry.example/tfx-largebatch:1.0",
         f"cluster.{target}.pipeline_root": f"{bucket}/root",
-        f"cluster.{target}.data_path": f"{bucket}/data/data.csv",
+        f"cluster.{target}.data_path": f"{bucket}/data/{data.name}",
     }
     given = [f"--set={name}={value}" for name, value in settings.items()]
-    file = folder / f"taxi-{target}.yaml"
+    file = folder / f"pipeline-{target}.yaml"
     code, printed = run_pipeline(
-        *("compile", "--target", target, "--config", TAXI, "--output", file),
+        *("compile", "--target", target, "--config", config, "--output", file),
         *given,
         *(f"--set={each}" for each in overrides),
     )
@@ -47,7 +49,7 @@ def replay(target, folder, *overrides, done=()):
     if done:
         import_what_is_done(file, folder / "root" / "chicago-taxi" / "artifacts.jsonl", done)
     # What is imported in place of ExampleGen reads no data.
-    places = [] if done else ["--map", f"{bucket}/data={DATA}"]
+    places = [] if done else ["--map", f"{bucket}/data={data.parent}"]
     return run_pipeline("replay", "--spec", file, "--root", folder / "root", *places)
 
 
@@ -82,8 +84,8 @@ def import_what_is_done(file, records, done):
     file.write_text(json.dumps(job))
 
 
-def pushed(folder):
-    return sorted((folder / "root" / "chicago-taxi" / "serving_model").glob("*/saved_model.pb"))
+def pushed(folder, name="chicago-taxi"):
+    return sorted((folder / "root" / name / "serving_model").glob("*/saved_model.pb"))
 
 
 def check_explained(folder):
@@ -119,6 +121,19 @@ def test_kubeflow_trains_on_two_workers_of_a_tfjob(tmp_path):
     lines = log.read_text(errors="replace").splitlines()
     assert {"[chief]", "[worker-0]"} <= {line.partition(" ")[0] for line in lines}
     assert lines[-1] == "every process ended well"
+
+
+def test_kubeflow_trains_on_pictures(tmp_path):
+    runpy.run_path(str(PICTURES / "write_data.py"))["main"](tmp_path / "data" / "digits")
+    code, printed = replay(
+        *("kubeflow", tmp_path, "training.epochs=1"),
+        "evaluation.thresholds.sparse_categorical_accuracy.lower_bound=0.0",
+        "evaluation.require_better_than_constant=false",
+        config=PICTURES / "pipeline.yaml",
+        data=tmp_path / "data" / "digits",
+    )
+    assert code == 0, printed
+    assert len(pushed(tmp_path, "digits")) == 1
 
 
 def test_vertex_trains_on_two_workers_runs_the_driver_and_resolves_its_baseline(tmp_path):
