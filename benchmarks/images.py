@@ -105,13 +105,14 @@ def write_pictures(folder: Path, count: int) -> None:
 
 def pipeline_costs(pictures: Path, *, epochs: int) -> dict[str, dict[str, float]]:
     """Return what each node of the pipeline takes."""
+    count = sum(1 for _ in pictures.glob("*/*.png"))
     with tempfile.TemporaryDirectory() as output:
         return node_costs(
             f"data.path={pictures}",
             f"output.folder={output}",
             "features.groups.0.encode.image.channels=3",
             f"training.epochs={epochs}",
-            f"training.global_batch_size={GLOBAL_BATCH}",
+            f"training.global_batch_size={min(GLOBAL_BATCH, count // 2)}",
             f"training.micro_batch_size={MICRO_BATCH}",
             example="images",
         )
@@ -172,7 +173,7 @@ def default_model(**features: int) -> Any:
 
     from shared_core.feature_layout import FeatureLayout, ImageFeature, TokenFeature
     from trainer_module import ModelContext, TrainerConfig
-    from trainer_module.model.default_model import default_model as build
+    from trainer_module import default_model as build
 
     named = {"name": "image", "source": "image", "group": "image"}
     images, tokens = (), ()
