@@ -203,20 +203,21 @@ def chunk_function(
             "jit_compile, or build a recurrent layer with unroll=True."
         )
     specs = [tf.TensorSpec(t.shape, t.dtype) for t in traced.structured_outputs]
-    kind = replica_kind(tf.distribute.get_strategy())
-    vectorised = _can_be_vectorised(traced.graph, kind)
+    vectorised = _can_be_vectorised(traced.graph, replica_kind(tf.distribute.get_strategy()))
+    # Converting this package's code would take seconds, and the trace above is without it, too.
+    of_elements = tf.autograph.experimental.do_not_convert(lambda row: of_tensors(*row))
 
     def of_chunk(part: Any) -> list[tf.Tensor]:
         rows, numbers = part
         elements = [numbers, *(t for t in tf.nest.flatten(rows) if t is not None)]
         if not vectorised:
             # Row by row, with some rows in parallel.
-            return tf.map_fn(lambda row: of_tensors(*row), elements, fn_output_signature=specs)
+            return tf.map_fn(of_elements, elements, fn_output_signature=specs)
         count = tf.shape(numbers)[0]
         if loops:  # of one row, the vectorised loop of LSTM fails: it is computed twice
             again = tf.maximum(2 - count, 0)
             elements = [tf.concat([tensor, tensor[:again]], 0) for tensor in elements]
-        found = tf.vectorized_map(lambda row: of_tensors(*row), elements, warn=False)
+        found = tf.vectorized_map(of_elements, elements, warn=False)
         return [tensor[:count] for tensor in found] if loops else found
 
     return of_chunk, specs

@@ -202,8 +202,11 @@ def test_workers_get_every_bit_of_the_chiefs_start():
 @pytest.mark.parametrize(
     ("label", "metric", "settings"),
     [
-        ("generous", "binary_crossentropy", {}),
-        ("generous", "auc", {"early_stopping": {}, "optimizer": {"learning_rate": 3.0}}),
+        (
+            "generous",
+            "binary_crossentropy",
+            {"early_stopping": {}, "optimizer": {"learning_rate": 3.0}},
+        ),
         ("hour_id", "mean_absolute_error", {"loss": "mse"}),
     ],
 )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import full_batch
 import hypothesis
 import hypothesis.strategies as st
@@ -117,8 +114,7 @@ def check_against_tapes(model, features, labels, weights):
     [
         ["dense", "layer_norm", "frozen_batch_norm", "custom"],
         ["embedding", "conv_1d", "causal", "attention"],
-        ["gru", "sequence_norm", "sequence_pooling", "lstm"],
-        ["bidirectional"],
+        ["gru", "sequence_norm", "sequence_pooling", "bidirectional"],
         ["conv_2d", "group_norm", "max_pooling", "lines", "average_pooling"],
         ["transposed", "depthwise"],
         ["separable"],
@@ -183,7 +179,7 @@ def stacks(draw):
 
 
 @pytest.mark.slow
-@hypothesis.settings(max_examples=6)
+@hypothesis.settings(max_examples=4)
 @hypothesis.given(families=stacks(), rows=st.integers(1, 4))
 def test_stacks_of_layers(families, rows):
     with full_batch.precision("float64"):
@@ -192,21 +188,15 @@ def test_stacks_of_layers(families, rows):
 
 def test_attention_in_float32_ends_no_process():
     """The softmax of oneDNN crashes for scores of rank 5, as tf.vectorized_map makes them."""
-    code = """
-import keras, numpy as np, tensorflow as tf
-from trainer_module import clipped_gradient_sum, per_example_gradients
-x = keras.Input((16, 32))
-model = keras.Model(x, keras.layers.MultiHeadAttention(4, 8)(x, x))
-rows = np.random.default_rng(0).normal(size=(2, 8, 16, 32)).astype("float32")
-found = per_example_gradients(model, "mse", *rows, chunk_size=4)
-with tf.GradientTape() as tape:
-    loss = tf.reduce_sum(tf.reduce_mean((model(rows[0]) - rows[1]) ** 2, -1))
-wanted = tape.gradient(loss, [v.value for v in model.trainable_variables])
-for mine, theirs in zip(found, wanted):
-    np.testing.assert_allclose(tf.reduce_sum(mine, 0), theirs, rtol=1e-4, atol=1e-5)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    x = keras.Input((16, 32))
+    model = keras.Model(x, L.MultiHeadAttention(4, 8)(x, x))
+    rows = np.random.default_rng(0).normal(size=(2, 8, 16, 32)).astype("float32")
+    found = per_example_gradients(model, "mse", *rows, chunk_size=4)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.reduce_mean((model(rows[0]) - rows[1]) ** 2, -1))
+    wanted = tape.gradient(loss, [v.value for v in model.trainable_variables])
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(tf.reduce_sum(mine, 0), theirs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("layer", [L.Dropout, L.GaussianNoise])

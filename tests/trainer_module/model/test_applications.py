@@ -58,7 +58,7 @@ def statistics(model):
 
 @pytest.mark.parametrize("batch_norm", ["ghost", "frozen"])
 def test_a_network_from_a_file_trains_and_resumes(file, batch_norm, tmp_path, warnings):
-    """Augmentation included: after a kill in the fifth step, bit for bit as without one."""
+    """With `ghost`, after a kill in the fifth step, bit for bit as without one."""
     training, model = loop(file, batch_norm, tmp_path / "whole")
     before = statistics(model)
     training.fit()
@@ -67,6 +67,8 @@ def test_a_network_from_a_file_trains_and_resumes(file, batch_norm, tmp_path, wa
     assert is_said == (batch_norm == "ghost")
     changed = [np.any(a != b) for a, b in zip(statistics(model), before, strict=True)]
     assert all(changed) if batch_norm == "ghost" else not any(changed)
+    if batch_norm == "frozen":
+        return
     with pytest.raises(KeyboardInterrupt):
         loop(file, batch_norm, tmp_path / "killed", EndsAt(5))[0].fit()
     again, resumed = loop(file, batch_norm, tmp_path / "killed", seed=7)
@@ -84,6 +86,6 @@ def test_the_example_trains_both_ways(tmp_path, monkeypatch):
     assert spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    accuracy = example.main(str(tmp_path / "network.keras"), rows=512, epochs=4)
+    accuracy = example.main(str(tmp_path / "network.keras"), rows=256, epochs=3)
     assert list(accuracy) == ["ghost", "frozen"]
     assert all(0 < value <= 1 for value in accuracy.values())

@@ -57,7 +57,6 @@ CASES = [
     ("mlp", "mirrored2"),  # all layers by the norm identity
     ("own_loss", "none"),  # a loss with other denominators
     ("tokens", "none"),  # masks, weights by token, a tied table
-    ("layer_norm", "none"),  # some layers by the norm identity
 ]
 
 

@@ -192,7 +192,7 @@ def test_constraints_and_stateful_optimizers(float64, strategies):
         constraint = keras.constraints.MaxNorm(0.5)
         return full_batch.mlp(kernel_constraint=constraint), keras.optimizers.Nadam(0.05)
 
-    strategy = strategies["mirrored2"]
+    strategy = strategies["one_device"]
     with strategy.scope():
         model, optimizer = build()
     step = TrainStep(
@@ -226,7 +226,7 @@ def test_windows_of_other_lengths_run_without_tracing_again(float64, strategies)
         keras.utils.set_random_seed(1)
         return full_batch.tokens(time=None), OPTIMIZERS["adamw"]()
 
-    strategy = strategies["mirrored2"]
+    strategy = strategies["one_device"]
     with strategy.scope():
         model, optimizer = build()
     loss = full_batch.loss_for("tokens")

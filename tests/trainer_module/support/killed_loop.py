@@ -67,7 +67,6 @@ def run(folder, *more, made=None, data=None, epochs=4, **options):
     """Train to the end; return the result and all variables."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     step, evaluate = made or parts()
-    keras.utils.set_random_seed(2)  # the order of the rows depends on it
     with step.strategy.scope():
         stopping = EarlyStopping(step.model, patience_epochs=99)
     plateau = keras.callbacks.ReduceLROnPlateau(patience=0, factor=0.5, min_delta=10.0)

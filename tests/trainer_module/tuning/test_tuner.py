@@ -15,14 +15,14 @@ from trainer_module.common.progress import (
     TrialEnded,
     TrialFailed,
 )
-from trainer_module.tuning.hyperparameters import setting_values
+from trainer_module.tuning.hyperparameters import setting_values, with_hyperparameters
 from trainer_module.tuning.tuner import SettingsTuner
 
 TRAINER = {
     "label": "generous",
     "global_batch_size": 64,
     "micro_batch_size": 24,
-    "epochs": 2,
+    "epochs": 1,
     "optimizer": {"learning_rate": 0.01},
 }
 SEARCH = {
@@ -74,10 +74,8 @@ def test_a_trial_is_a_plain_training_with_its_values(search, fn_args, progress_r
     args.custom_config["trainer"]["optimizer"] = optimizer
     assert run_fn(args).metrics["auc"] == found[0][0]
     # The same by the Trainer's `hyperparameters` channel.
-    args = fn_args(**TRAINER)
-    args.hyperparameters = as_tfx_writes(tuner)
-    args.model_run_dir += "_again"
-    assert run_fn(args).metrics["auc"] == found[0][0]
+    config = with_hyperparameters(TrainerConfig.parse(TRAINER), as_tfx_writes(tuner))
+    assert config == TrainerConfig.parse(args.custom_config["trainer"])
     ended = [record for record in progress_records if isinstance(record, TrialEnded)]
     assert [record.trial for record in ended] == [(1, 2), (2, 2)]
     assert {record.score for record in ended} == {score for score, _ in found}

@@ -96,7 +96,6 @@ def ghost_training(replicas):
 @pytest.mark.parametrize(
     ("strategy", "options"),
     [
-        ("none", {"jit_compile": False}),
         ("none", {"jit_compile": True, "expected_rows": 12}),
         ("one_device", {"expected_rows": 2}),
         ("mirrored2", {}),

@@ -203,7 +203,7 @@ def by_hand(model, features, labels, weights=None, factors=FACTORS, flat=lambda 
     ]
 
 
-def test_on_replicas_in_a_loop_and_compiled_by_xla(strategies):
+def test_on_replicas_in_a_loop(strategies):
     """Reference: plain TensorFlow on one device, all rows at once."""
     features, labels = masked_data()
     batch = features, labels, {key: np.abs(rows((ROWS,), 3)) for key in labels}
@@ -213,12 +213,8 @@ def test_on_replicas_in_a_loop_and_compiled_by_xla(strategies):
         model, optimizer = masked_outputs(), keras.optimizers.SGD(RATE)
     theirs = by_hand(model, *batch)
     step = TrainStep(model, optimizer, loss, micro_batch_size=4, strategy=strategy)
-    first = model.get_weights()
     report = step.run(iter(tf.data.Dataset.from_tensors(batch)), 1)
     agree((report.loss, model.get_weights()), theirs, 1e-11)
-    alone = masked_outputs()
-    alone.set_weights(first)
-    agree(stepped(alone, loss, batch, size=6, jit_compile=True), theirs, 1e-11)
 
 
 def test_outputs_within_outputs():
