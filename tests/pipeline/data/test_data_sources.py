@@ -110,7 +110,7 @@ def run_and_expect(
 
 
 PROCESSES = pytest.param(
-    "csv", BeamConfig(engine="multi_processing", workers=2), marks=pytest.mark.slow
+    "csv", BeamConfig(engine="multi_processing"), marks=pytest.mark.slow
 )
 
 
