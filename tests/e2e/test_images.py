@@ -40,7 +40,7 @@ features:
 training:
   global_batch_size: 32
   micro_batch_size: 8
-  epochs: 2
+  epochs: 1
   model: {kind: conv, filters: [8, 8]}
 evaluation:
   require_better_than_constant: false
