@@ -94,9 +94,8 @@ def test_columns_that_share_a_vocabulary(result: Any, assets: Any) -> None:
 def test_classes_by_name(result: Any, assets: Any) -> None:
     classes = assets(result)["label_classes"]
     assert sorted(classes) == ["cat", "cow", "dog"]
-    written = result.written["animal"]
-    assert written.dtype == np.int64
-    assert [classes[id] for id in written[:, 0]] == COLUMNS["animal"]
+    assert result.written["animal"].dtype == np.int64
+    assert [classes[id] for id in result.written["animal"][:, 0]] == COLUMNS["animal"]
     assert result.layout.label.classes == 3
 
 
