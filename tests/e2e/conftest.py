@@ -1,4 +1,4 @@
-"""The taxi example, run once as a user starts it; other runs share this process's imports."""
+"""The taxi example, run once for all tests, in this process, which imports TensorFlow once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, TAXI, Result, run_line, run_pipeline
+from command_line import ROOT, TAXI, Result, run_here, run_line
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Retrained:
 @pytest.fixture(scope="session")
 def taxi(tmp_path_factory: pytest.TempPathFactory) -> TaxiRun:
     folder = tmp_path_factory.mktemp("taxi") / "out"
-    result = run_pipeline("run", "--config", TAXI, f"--set=output.folder={folder}")
+    result = run_here("run", "--config", TAXI, f"--set=output.folder={folder}")
     assert result.code == 0, result.output
     return TaxiRun(folder, result)
 

@@ -40,8 +40,8 @@ features:
 training:
   global_batch_size: 32
   micro_batch_size: 8
-  epochs: 2
-  model: {kind: conv, filters: [8, 8]}
+  epochs: 1
+  model: {kind: conv, filters: [8]}
 evaluation:
   require_better_than_constant: false
   thresholds: {sparse_categorical_accuracy: {lower_bound: 0.0}}
@@ -109,7 +109,7 @@ def test_predictions_are_those_of_training(folder: Path, pushed: Path, tmp_path:
     (examples,) = (folder / "out").glob("artifacts/Transform/transformed_examples/*")
     files = {f"{split}_files": [f"{examples}/Split-{split}/*"] for split in ("train", "eval")}
     fn_args = types.SimpleNamespace(transform_output=str(graph_of(folder)), **files)
-    config = TrainerConfig.parse({"global_batch_size": 32, "model": {"kind": "conv"}})
+    config = TrainerConfig.parse({"global_batch_size": 32, "model": CONFIG["training"]["model"]})
     data = open_data(fn_args, config)
     context = model_context(config, data, summarise(data.train))
     assert context.feature_spec["image"].shape == (32, 32, 3)

@@ -38,8 +38,6 @@ training:
   global_batch_size: 100
   micro_batch_size: 30  # no divisor of 100, nor of what is left at an epoch's end
   epochs: 8
-  strategy: mirrored
-  logical_devices: 2
   intra_op_threads: 1
   optimizer: {name: adamw, learning_rate: 0.02}
   early_stopping: {monitor: loss, patience_epochs: 4}
@@ -186,7 +184,6 @@ def test_a_constant_label_is_refused_by_name(folder):
         "data.path": "flat.csv",
         "output.folder": folder / "flat",
         # This process has its TensorFlow already.
-        "training.logical_devices": "null",
         "training.intra_op_threads": "null",
     }
     overrides = [f"--set={name}={value}" for name, value in changes.items()]

@@ -1,4 +1,4 @@
-"""The README's pipeline, run as it stands on the taxi data that ships with TFX."""
+"""The README's pipeline, run as it stands on rows of the taxi data that ships with TFX."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ def blocks() -> list[str]:
 
 
 def _run(block: str, folder: Path) -> dict[str, Any]:
-    import tfx as tfx_package
     from tfx import v1 as tfx
 
-    examples = Path(tfx_package.__file__).parent / "examples"
-    names: dict[str, Any] = {"DATA": str(examples / "chicago_taxi_pipeline" / "data" / "simple")}
+    names: dict[str, Any] = {"DATA": str(folder / "data")}
     exec(compile(block, str(README), "exec"), names)
     pipeline = tfx.dsl.Pipeline(
         pipeline_name="readme",
@@ -43,9 +41,15 @@ def _run(block: str, folder: Path) -> dict[str, Any]:
 
 
 def test_the_readmes_pipeline_runs_and_a_wrong_scale_stops_it(blocks, tmp_path, monkeypatch):
+    import tfx
+
     from components.normalization_validator.executor import NormalizationError
     from components.normalization_validator.report import Report
 
+    simple = Path(tfx.__file__).parent / "examples" / "chicago_taxi_pipeline" / "data" / "simple"
+    rows = (simple / "data.csv").read_text().splitlines(keepends=True)[:2_001]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "data.csv").write_text("".join(rows))
     (tmp_path / "taxi_preprocessing.py").write_text(blocks[1])
     monkeypatch.syspath_prepend(str(tmp_path))
     _run(blocks[0], tmp_path)
@@ -58,7 +62,7 @@ def test_the_readmes_pipeline_runs_and_a_wrong_scale_stops_it(blocks, tmp_path, 
         ("trip_miles", "z_score"),
         ("trip_seconds", "z_score"),
     ]
-    assert sum(split.rows for split in report.splits) == 15_002
+    assert sum(split.rows for split in report.splits) == 2_000
     assert len(list(node.glob("blessing/*/BLESSED"))) == 1
 
     # The same pipeline, cached up to the validator, with a wrong kind: fare is not z-scored.
@@ -68,4 +72,4 @@ def test_the_readmes_pipeline_runs_and_a_wrong_scale_stops_it(blocks, tmp_path, 
         _run(wrong, tmp_path)
     assert len(list(node.glob("report/*/report.json"))) == 2  # TFX removed the failed output
     (kept,) = node.glob("report/*-failed/report.json")
-    assert "std 0.0" in kept.read_text()
+    assert "std 0." in kept.read_text()

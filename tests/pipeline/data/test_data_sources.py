@@ -109,9 +109,7 @@ def run_and_expect(
     return splits
 
 
-PROCESSES = pytest.param(
-    "csv", BeamConfig(engine="multi_processing", workers=2), marks=pytest.mark.slow
-)
+PROCESSES = pytest.param("csv", BeamConfig(engine="multi_processing"), marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(("source", "beam"), [*((source, None) for source in WRITERS), PROCESSES])

@@ -268,8 +268,8 @@ def wide(folder, target, groups):
     return load_config(path, [])
 
 
-@both_targets
-def test_many_columns_fit_the_arguments_of_a_process(tmp_path, target):
+def test_many_columns_fit_the_arguments_of_a_process(tmp_path):
+    target = "kubeflow"
     names = [f"sensor_{n:05d}" for n in range(20_000)]
     for groups in ([names], [[name] for name in names[:700]]):
         spec = spec_of(compile_pipeline(wide(tmp_path, target, groups), target))

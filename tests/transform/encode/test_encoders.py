@@ -1,4 +1,4 @@
-"""Vocabularies that are shared, cut by a count, or learned of nothing; others: test_contract.py."""
+"""Vocabularies: shared, cut by a count, of nothing, of a label; others: test_contract.py."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ COLUMNS = {
     "often": [["x", "y", "z"][min(int(v), 2)] for v in RNG.exponential(0.4, ROWS)],
     "from": _draw("abcdef", 0.5),
     "to": _draw("fedcxy", 0.9),
+    "animal": ["cat", "dog", "cat", "cow"] * (ROWS // 4),
 }
 LEARNED = {"vocabulary": {"top_k": 2, "oov_buckets": 3}}
 SHARED = {"encode": {"vocabulary": {"top_k": 5}}, "impute": "most_frequent", "share": True}
@@ -40,12 +41,13 @@ SPEC = {
         {"name": "often", "columns": "often", "encode": {"vocabulary": {"min_count": 50}}},
         {"name": "places", "columns": ["from", "to"], **SHARED},
     ],
+    "label": {"column": "animal", "kind": "multiclass"},
 }
 
 
 @pytest.fixture(scope="module")
 def result(run_transform: Any) -> Any:
-    return run_transform(SPEC, COLUMNS, batch_size=64)
+    return run_transform(SPEC, COLUMNS, batch_size=250)
 
 
 def _size(result: Any, name: str) -> int:
@@ -86,6 +88,15 @@ def test_columns_that_share_a_vocabulary(result: Any, assets: Any) -> None:
     assert steps["to"]["share"] is True
     assert "share" not in steps["company"]
     result.check_serving(alone=(0,))
+
+
+@pytest.mark.slow
+def test_classes_by_name(result: Any, assets: Any) -> None:
+    classes = assets(result)["label_classes"]
+    assert sorted(classes) == ["cat", "cow", "dog"]
+    assert result.written["animal"].dtype == np.int64
+    assert [classes[id] for id in result.written["animal"][:, 0]] == COLUMNS["animal"]
+    assert result.layout.label.classes == 3
 
 
 @pytest.mark.slow

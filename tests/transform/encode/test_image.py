@@ -43,19 +43,21 @@ GROUPS: dict[str, dict[str, Any]] = {
     "colour": {"height": 12, "width": 9},
     "grey": {"height": 8, "width": 8, "channels": 1, "resize": "pad"},
     "kept": {"height": 7, "width": 11, "resize": "stretch", "store": "encoded"},
+    "flat": {"height": 4, "width": 4},
 }
-NAMES = {"colour": ODD, "grey": "grey", "kept": "kept"}
+NAMES = {"colour": ODD, "grey": "grey", "kept": "kept"}  # of the groups of `FILES`
 
 
 @pytest.fixture(scope="module")
 def result(run_transform: Any) -> Any:
     groups = [
-        {"name": name, "columns": [NAMES[name]], "encode": {"image": options}}
+        {"name": name, "columns": [NAMES.get(name, name)], "encode": {"image": options}}
         for name, options in GROUPS.items()
     ]
     words = {"name": "words", "columns": ["word"], "encode": {"hash": {"buckets": 5}}}
-    columns: dict[str, list[Any]] = {NAMES[name]: FILES for name in GROUPS}
+    columns: dict[str, list[Any]] = {NAMES[name]: FILES for name in NAMES}
     columns["word"] = [str(i) for i in range(ROWS)]
+    columns["flat"] = [encode(Image.new("RGB", (4, 4), (255, 0, 7)))] * ROWS
     return run_transform({"groups": [*groups, words]}, columns, batch_size=5, dense=["grey"])
 
 
@@ -64,6 +66,8 @@ def test_pixels_and_statistics(result: Any) -> None:
     images = {image.group: image for image in result.layout.images}
     assert list(images) == list(GROUPS)
     pixels = read_images(result.written, images.values())
+    flat = images.pop("flat")
+    assert (flat.mean, flat.variance) == ((255.0, 0.0, 7.0), (0.0, 0.0, 0.0))
     for image in images.values():
         found = pixels[image.name].numpy()
         assert found.shape == (ROWS, *image.shape)
@@ -79,20 +83,16 @@ def test_pixels_and_statistics(result: Any) -> None:
     assert chains["grey"].numbers["mean"] == list(images["grey"].mean)
 
 
-def test_a_constant_channel_has_no_variance(run_transform: Any) -> None:
-    white = [encode(Image.new("RGB", (4, 4), (255, 0, 7)))] * 3
-    encoder = {"image": {"height": 4, "width": 4}}
-    spec = {"groups": [{"name": "g", "columns": ["x"], "encode": encoder}]}
-    (image,) = run_transform(spec, {"x": white}).layout.images
-    assert (image.mean, image.variance) == ((255.0, 0.0, 7.0), (0.0, 0.0, 0.0))
-
-
-@pytest.mark.parametrize("cell", [None, b"no picture"])
-def test_a_row_without_a_picture_is_refused(run_transform: Any, cell: Any) -> None:
+def test_a_row_without_a_picture_is_refused(run_transform: Any, result: Any) -> None:
+    """By the analysis, and by the graph that it made."""
     encoder = {"image": {"height": 4, "width": 4}}
     spec = {"groups": [{"name": "g", "columns": ["photo"], "encode": encoder}]}
     with pytest.raises(Exception, match=r"column photo .* has no picture"):
-        run_transform(spec, {"photo": [FILES[0], cell]})
+        run_transform(spec, {"photo": [FILES[0], None]})
+    raw = result.raw()
+    raw["kept"] = tf.sparse.from_dense([[FILES[0]]] * (ROWS - 1) + [[b"no picture"]])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"column kept .* has no picture"):
+        result.output.transform_raw_features(raw)
 
 
 def resized(picture: Any, resize: str, height: int, width: int) -> np.ndarray:

@@ -201,17 +201,3 @@ def test_only_the_analysis_data_must_vary(run_transform: Any) -> None:
     x = np.asarray(X)
     expected = [(X[0] - x.mean()) / x.std(), (1e6 - x.mean()) / x.std(), 0.0, 0.0]
     np.testing.assert_allclose(result.column("x"), expected, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_multiclass_by_name(run_transform: Any, assets: Any) -> None:
-    animals = ["cat", "dog", "cat", "cow"] * 30
-    result = run_transform(
-        _spec(label={"column": "animal", "kind": "multiclass"}), {"x": X, "animal": animals}
-    )
-    classes = assets(result)["label_classes"]
-    assert sorted(classes) == ["cat", "cow", "dog"]
-    written = result.written["animal"]
-    assert written.dtype == np.int64
-    assert [classes[id] for id in written[:, 0]] == animals
-    assert result.layout.label.classes == 3
