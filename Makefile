@@ -64,7 +64,7 @@ test-mlflow: setup  ## the tests that export runs to an MLflow server
 	@sh scripts/mlflow_server.sh
 	@$(BIN)/python -m pytest -m mlflow tests/pipeline/tracking --durations=5 $(ARGS)
 
-test-install: setup  ## the tests that set up the project anew, from the package index
+test-install: setup  ## the tests that install the project, from the package index
 	@$(BIN)/python -m pytest -m install tests/setup tests/packaging --durations=5 $(ARGS)
 
 test-1.21: setup  ## the quick tests with TFX 1.21, in an image of that stack

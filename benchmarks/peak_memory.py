@@ -5,7 +5,7 @@ weights, optimizer slots and the 512 rows are there already, and so is what trac
 on a single row leave behind. What remains are activations, gradients and their sums. Each step is
 taken in a separate process (the kernel's high-water mark, `VmHWM`, is that of a process), and
 both have to arrive at the same loss and the same weights. With XLA a step is taken before, since
-the compilation needs memory of its own, and what the process then holds for nothing is given back.
+the compilation needs memory too, and what the process then holds unused is given back.
 """
 
 from __future__ import annotations
