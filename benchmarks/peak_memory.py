@@ -4,14 +4,11 @@ What is counted is resident memory above that of the process right before the st
 weights, optimizer slots and the 512 rows are there already, and so is what tracing and a first step
 on a single row leave behind. What remains are activations, gradients and their sums. Each step is
 taken in a separate process (the kernel's high-water mark, `VmHWM`, is that of a process), and
-both have to arrive at the same loss and the same weights. With XLA a step is taken before, since
-the compilation needs memory too, and what the process then holds unused is given back.
+both have to arrive at the same loss and the same weights.
 """
 
 from __future__ import annotations
 
-import ctypes
-import itertools
 import math
 import re
 from pathlib import Path
@@ -38,19 +35,18 @@ def main() -> None:
     arguments = _report.parser(__file__, rounds=3).parse_args()
     names = list(TITLES)[:1] if arguments.quick else list(TITLES)
     rows = []
-    for name, compiled in itertools.product(names, (False, True)):
+    for name in names:
         ours, full = [], []
-        xla = ", XLA" if compiled else ""
         for index in range(1 if arguments.quick else arguments.runs):
             for micro_batches in (WINDOW, 1) if index % 2 == 0 else (1, WINDOW):
-                peak = in_own_process(measure, name, micro_batches, compiled)
+                peak = in_own_process(measure, name, micro_batches)
                 (full if micro_batches == 1 else ours).append(peak)
-                print(f"{name}{xla}, {micro_batches} micro-batches: {peak.above / 1e6:,.0f} MB")
+                print(f"{name}, {micro_batches} micro-batches: {peak.above / 1e6:,.0f} MB")
         check_same_work(ours + full)
         rows.append(
             Row(
-                what=f"{TITLES[name]}{xla}: micro-batch 1/{WINDOW}",
-                baseline_name=f"full batch{xla}",
+                what=f"{TITLES[name]}: micro-batch 1/{WINDOW}",
+                baseline_name="full batch",
                 ours=[peak.above for peak in ours],
                 baseline=[peak.above for peak in full],
                 unit="B",
@@ -60,7 +56,7 @@ def main() -> None:
     _report.publish(__file__, rows, quick=arguments.quick)
 
 
-def measure(name: str, micro_batches: int, compiled: bool) -> Peak:
+def measure(name: str, micro_batches: int) -> Peak:
     """Takes one step and returns its peak above what there was before."""
     import keras
     import tensorflow as tf
@@ -76,13 +72,9 @@ def measure(name: str, micro_batches: int, compiled: bool) -> Peak:
         keras.optimizers.Adam(1e-3),
         workload.loss,
         micro_batch_size=rows // micro_batches,
-        jit_compile=compiled,
     )
     batch = tuple(tf.constant(array) for array in workload.data(rows))
     step(tuple(tensor[:1] for tensor in batch))
-    if compiled:
-        step(batch)
-        ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to VmRSS, see proc(5)
     before = _status("VmHWM")
     report = step(batch)
