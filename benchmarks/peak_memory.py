@@ -1,14 +1,17 @@
 """Peak memory of one optimizer step on 512 rows: micro-batches of 32 rows, against all at once.
 
-What is counted is resident memory above that of the process right before the step: TensorFlow,
-weights, optimizer slots and the 512 rows are there already, and so is what tracing and a first step
-on a single row leave behind. What remains are activations, gradients and their sums. Each step is
-taken in a separate process (the kernel's high-water mark, `VmHWM`, is that of a process), and
-both have to arrive at the same loss and the same weights.
+What is counted is resident memory above that of the process right before the second step:
+TensorFlow, weights, optimizer slots and the 512 rows are there already, and so is what tracing and
+compiling the first step left behind. What remains are activations, gradients and their sums. Both
+sides run without XLA, then both with it. Each pair of steps is taken in a separate process (the
+kernel's high-water mark, `VmHWM`, is that of a process), and both have to arrive at the same loss
+and the same weights.
 """
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import math
 import re
 from pathlib import Path
@@ -35,17 +38,17 @@ def main() -> None:
     arguments = _report.parser(__file__, rounds=3).parse_args()
     names = list(TITLES)[:1] if arguments.quick else list(TITLES)
     rows = []
-    for name in names:
+    for name, xla in itertools.product(names, (False, True)):
         ours, full = [], []
         for index in range(1 if arguments.quick else arguments.runs):
             for micro_batches in (WINDOW, 1) if index % 2 == 0 else (1, WINDOW):
-                peak = in_own_process(measure, name, micro_batches)
+                peak = in_own_process(measure, name, micro_batches, xla)
                 (full if micro_batches == 1 else ours).append(peak)
-                print(f"{name}, {micro_batches} micro-batches: {peak.above / 1e6:,.0f} MB")
+                print(f"{name}, {micro_batches} micro-batches, {xla=}: {peak.above / 1e6:,.0f} MB")
         check_same_work(ours + full)
         rows.append(
             Row(
-                what=f"{TITLES[name]}: micro-batch 1/{WINDOW}",
+                what=f"{TITLES[name]}{', XLA' if xla else ''}: micro-batch 1/{WINDOW}",
                 baseline_name="full batch",
                 ours=[peak.above for peak in ours],
                 baseline=[peak.above for peak in full],
@@ -56,8 +59,8 @@ def main() -> None:
     _report.publish(__file__, rows, quick=arguments.quick)
 
 
-def measure(name: str, micro_batches: int) -> Peak:
-    """Takes one step and returns its peak above what there was before."""
+def measure(name: str, micro_batches: int, xla: bool) -> Peak:
+    """Takes two steps and returns the second one's peak above what there was before."""
     import keras
     import tensorflow as tf
 
@@ -72,9 +75,11 @@ def measure(name: str, micro_batches: int) -> Peak:
         keras.optimizers.Adam(1e-3),
         workload.loss,
         micro_batch_size=rows // micro_batches,
+        jit_compile=xla,
     )
     batch = tuple(tf.constant(array) for array in workload.data(rows))
-    step(tuple(tensor[:1] for tensor in batch))
+    step(batch)
+    ctypes.CDLL("libc.so.6").malloc_trim(0)  # gives back what the first step no longer needs
     Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to VmRSS, see proc(5)
     before = _status("VmHWM")
     report = step(batch)

@@ -1,56 +1,51 @@
-"""Pipelines compiled for both targets and replayed whole, command by command."""
+"""Pipelines compiled for both targets and replayed whole, command by command.
+
+The first run of a target is that of docs/kubeflow.md or docs/vertex.md, as a newcomer follows them.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import runpy
-from pathlib import Path
 
 import pytest
-import tfx
 from attribution_files import check_attributions
-from command_line import ROOT, TAXI, run_pipeline
+from command_line import ROOT, run_pipeline
+from doc_pages import difference, execute, fresh_clone, page_commands
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
-DATA = Path(tfx.__file__).parent / "examples" / "chicago_taxi_pipeline" / "data" / "simple"
-PICTURES = ROOT / "examples" / "images"
-BUCKETS = {"kubeflow": "s3://bucket", "vertex": "gs://bucket"}
-# Alone it would be good enough; beside the one before it is not.
+SHOWN_CLONE = "/home/me/tfx-largebatch"
+"""Where the pages' outputs say that the clone is."""
+# On two workers. Alone the model would be good enough; beside the one before it is not.
 WORSE = (
+    "training.workers=2",
     "training.epochs=1",
+    "explain={rows: 60, steps: 20}",
     "evaluation.thresholds.auc.lower_bound=0.5",
     "evaluation.thresholds.binary_accuracy.lower_bound=0.5",
 )
 
-EXPLAIN = "explain={rows: 60, steps: 20}"
+
+def follow(target, clone):
+    """Executes a page up to its replay; returns what that printed."""
+    page = (ROOT / "docs" / f"{target}.md").read_text(encoding="utf-8")
+    commands = page_commands(page)
+    (replay,) = (i for i, each in enumerate(commands) if " replay " in each.text)
+    last = execute(commands[: replay + 1], fresh_clone(clone))[-1]
+    assert last.command == commands[replay]
+    wrong = difference(last.command.shown, last.output, {str(clone): SHOWN_CLONE})
+    assert not wrong, wrong
+    return last.output
 
 
-def replay(target, folder, *overrides, done=(), config=TAXI, data=DATA / "data.csv"):
-    """Compiles and replays; returns the code and what was printed.
-
-    What nodes of `done` have made is imported from the replay before.
-    """
-    bucket = BUCKETS[target]
-    settings = {
-        f"cluster.{target}.image": "registry.example/tfx-largebatch:1.0",
-        f"cluster.{target}.pipeline_root": f"{bucket}/root",
-        f"cluster.{target}.data_path": f"{bucket}/data/{data.name}",
-    }
-    given = [f"--set={name}={value}" for name, value in settings.items()]
-    file = folder / f"pipeline-{target}.yaml"
+def compile_for(target, config, file, *overrides):
     code, printed = run_pipeline(
         *("compile", "--target", target, "--config", config, "--output", file),
-        *given,
         *(f"--set={each}" for each in overrides),
     )
     assert code == 0, printed
-    if done:
-        import_what_is_done(file, folder / "root" / "chicago-taxi" / "artifacts.jsonl", done)
-    # What is imported in place of ExampleGen reads no data.
-    places = [] if done else ["--map", f"{bucket}/data={data.parent}"]
-    return run_pipeline("replay", "--spec", file, "--root", folder / "root", *places)
 
 
 def import_what_is_done(file, records, done):
@@ -84,72 +79,62 @@ def import_what_is_done(file, records, done):
     file.write_text(json.dumps(job))
 
 
-def pushed(folder, name="chicago-taxi"):
-    return sorted((folder / "root" / name / "serving_model").glob("*/saved_model.pb"))
-
-
-def check_explained(folder):
-    (artifact,) = folder.glob("root/chicago-taxi/*/InputGradients/attributions")
-    check_attributions(artifact, rows=60)
+def pushed(root):
+    return sorted(root.glob("serving_model/*/saved_model.pb"))
 
 
 def nodes(printed):
     return re.findall(r"^(\S+): done in", printed, flags=re.MULTILINE)
 
 
-def test_kubeflow_pushes_a_blessed_model_and_compares_a_worse_one_with_it(tmp_path):
-    code, printed = replay("kubeflow", tmp_path)
-    assert code == 0, printed
-    assert "blessed; compared with nothing: none was blessed before" in printed
-    assert len(pushed(tmp_path)) == 1
-    assert {"LatestBlessedModel", "Transform", "Trainer", "BlessedModelRecord"} <= set(
-        nodes(printed)
-    )
-    code, printed = replay("kubeflow", tmp_path, *WORSE)
+@pytest.mark.parametrize("target", ["kubeflow", "vertex"])
+def test_a_page_pushes_a_blessed_model_and_two_workers_train_a_worse_one(target, tmp_path):
+    """The launcher's processes here stand for the pods of the workers."""
+    first = follow(target, tmp_path)
+    assert "blessed; compared with nothing: none was blessed before" in first
+    artifacts = tmp_path / "output" / "replay"
+    root = artifacts / "chicago-taxi"
+    assert len(pushed(root)) == 1
+
+    file = tmp_path / "worse"
+    compile_for(target, tmp_path / "my.yaml", file, *WORSE)
+    again = {"Trainer", "Evaluator", "Pusher", "BlessedModelRecord"}
+    done = [n for n in nodes(first) if n not in again and "LatestBlessedModel" not in n]
+    assert len(done) == 6
+    import_what_is_done(file, root / "artifacts.jsonl", done)
+    code, printed = run_pipeline("replay", "--spec", file, "--root", artifacts)
     assert code == 3, printed
     assert "not blessed; compared with the latest blessed model" in printed
-    assert len(pushed(tmp_path)) == 1
-
-
-def test_kubeflow_trains_on_two_workers_of_a_tfjob(tmp_path):
-    """The launcher's processes here stand for the job's pods."""
-    code, printed = replay("kubeflow", tmp_path, "training.workers=2", EXPLAIN)
-    assert code == 0, printed
-    assert len(pushed(tmp_path)) == 1
-    check_explained(tmp_path)
-    (log,) = tmp_path.glob("root/chicago-taxi/*/Trainer/log.txt")
-    lines = log.read_text(errors="replace").splitlines()
-    assert {"[chief]", "[worker-0]"} <= {line.partition(" ")[0] for line in lines}
-    assert lines[-1] == "every process ended well"
+    assert len(pushed(root)) == 1
+    (explained,) = root.glob("*/InputGradients/attributions")
+    check_attributions(explained, rows=60)
+    if target == "kubeflow":
+        assert {"LatestBlessedModel", "BlessedModelRecord"} <= set(nodes(first + printed))
+        (log,) = (each for each in root.glob("*/Trainer/log.txt") if "[chief]" in each.read_text())
+        lines = log.read_text().splitlines()
+        assert {"[chief]", "[worker-0]"} <= {line.partition(" ")[0] for line in lines}
+        assert lines[-1] == "every process ended well"
+    else:
+        assert "LatestBlessedModel-model-resolver" in nodes(printed)
+        (log,) = root.glob("*/ArrowExampleGen/log.txt")
+        assert "Calculated fingerprint" in log.read_text()
+        workers = root.glob("*/Trainer/workers/*.log")
+        assert sorted(path.name for path in workers) == ["chief.log", "worker-0.log"]
 
 
 def test_kubeflow_trains_on_pictures(tmp_path):
-    runpy.run_path(str(PICTURES / "write_data.py"))["main"](tmp_path / "data" / "digits")
-    code, printed = replay(
-        *("kubeflow", tmp_path, "training.epochs=1"),
+    example, digits = ROOT / "examples" / "images", tmp_path / "data" / "digits"
+    runpy.run_path(str(example / "write_data.py"))["main"](digits)
+    compile_for(
+        *("kubeflow", example / "pipeline.yaml", tmp_path / "spec"),
+        "cluster.kubeflow.image=registry.example/tfx-largebatch:1.0",
+        "cluster.kubeflow.pipeline_root=s3://bucket/root",
+        "cluster.kubeflow.data_path=s3://bucket/data/digits",
+        "training.epochs=1",
         "evaluation.thresholds.sparse_categorical_accuracy.lower_bound=0.0",
         "evaluation.require_better_than_constant=false",
-        config=PICTURES / "pipeline.yaml",
-        data=tmp_path / "data" / "digits",
     )
+    places = ("--root", tmp_path / "root", "--map", f"s3://bucket/data={digits.parent}")
+    code, printed = run_pipeline("replay", "--spec", tmp_path / "spec", *places)
     assert code == 0, printed
-    assert len(pushed(tmp_path, "digits")) == 1
-
-
-def test_vertex_trains_on_two_workers_runs_the_driver_and_resolves_its_baseline(tmp_path):
-    code, printed = replay("vertex", tmp_path, "training.workers=2", EXPLAIN)
-    assert code == 0, printed
-    check_explained(tmp_path)
-    assert {"LatestBlessedModel-model-resolver", "ArrowExampleGen", "Pusher"} <= set(nodes(printed))
-    assert len(pushed(tmp_path)) == 1
-    (log,) = tmp_path.glob("root/chicago-taxi/*/ArrowExampleGen/log.txt")
-    assert "Calculated fingerprint" in log.read_text(errors="replace")
-    workers = tmp_path.glob("root/chicago-taxi/*/Trainer/workers/*.log")
-    assert sorted(path.name for path in workers) == ["chief.log", "worker-0.log"]
-    again = {"Trainer", "Evaluator", "InputGradients", "Pusher"}
-    done = [n for n in nodes(printed) if n not in again and "resolver" not in n]
-    assert len(done) == 6
-    code, printed = replay("vertex", tmp_path, *WORSE, done=done)
-    assert code == 3, printed
-    assert "not blessed; compared with the latest blessed model" in printed
-    assert len(pushed(tmp_path)) == 1
+    assert len(pushed(tmp_path / "root" / "digits")) == 1
