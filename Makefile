@@ -22,7 +22,7 @@ ONLY_NVIDIA = sed -i -n '/^\#/p; /^nvidia-/,/[^\\]$$/p' cuda.txt
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster test-image test-browser test-mlflow test-install test-1.21 golden lint docs bench lock clean
+.PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster test-image test-browser test-mlflow test-install test-pipelines test-1.21 golden lint docs bench lock clean
 
 help:  ## list these commands
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -38,7 +38,7 @@ test: setup  ## every test, in two processes
 	@$(BIN)/python -m pytest $(TWO) --durations=15 $(ARGS)
 
 test-fast: setup  ## the tests that take seconds
-	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu and not distributed and not cluster and not image and not browser and not mlflow and not install" $(ARGS)
+	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu and not distributed and not cluster and not image and not browser and not mlflow and not install and not pipelines" $(ARGS)
 
 test-flink: setup  ## the tests that start a Flink cluster (needs Java and Maven)
 	@$(BIN)/python -m pytest -m flink tests/pipeline/engines $(ARGS)
@@ -66,6 +66,9 @@ test-mlflow: setup  ## the tests that export runs to an MLflow server
 
 test-install: setup  ## the tests that install the project, from the package index
 	@$(BIN)/python -m pytest -m install tests/setup tests/packaging --durations=5 $(ARGS)
+
+test-pipelines: setup  ## the tests that run whole pipelines besides the taxi's: a stranger's CSV, pictures, TFX's own
+	@$(BIN)/python -m pytest -m pipelines tests --durations=5 $(ARGS)
 
 test-1.21: setup  ## the quick tests with TFX 1.21, in an image of that stack
 	@sh scripts/debian_base.sh trixie

@@ -43,4 +43,4 @@ $inside --user=0 --volume "$folder/settings:/run/secrets/settings:ro" \
 # As root: tests fill a disk that they mount.
 $inside --user=0 --cap-add=CAP_SYS_ADMIN --workingdir /home/tfx/checkout --env "CI=${CI:-}" "$container" -- \
     python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder \
-    -m "not slow and not flink and not gpu and not distributed and not cluster and not image and not browser and not mlflow and not install" "$@"
+    -m "not slow and not flink and not gpu and not distributed and not cluster and not image and not browser and not mlflow and not install and not pipelines" "$@"

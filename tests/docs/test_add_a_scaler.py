@@ -18,7 +18,7 @@ EDIT = re.compile(
 )
 
 
-@pytest.mark.slow(60)
+@pytest.mark.pipelines
 def test_the_walk(tmp_path: Path):
     clone = fresh_clone(tmp_path)
     edits = EDIT.findall(PAGE)

@@ -24,7 +24,7 @@ from pipeline.page.importance import _measure
 from shared_core.images import read_images
 from transform import column_chains
 
-pytestmark = pytest.mark.slow(60)
+pytestmark = pytest.mark.pipelines
 ROWS = 200
 CONFIG = yaml.safe_load("""
 name: digits

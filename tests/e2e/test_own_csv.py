@@ -18,7 +18,7 @@ import pytest
 from command_line import ROOT, run_here, run_line, run_pipeline
 from parquet_examples import read_rows
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.pipelines
 
 ROWS = 1_500
 PAGE = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")

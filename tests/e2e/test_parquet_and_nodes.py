@@ -17,7 +17,7 @@ import pytest
 import yaml
 from command_line import ROOT, Result, run_here
 
-pytestmark = pytest.mark.slow(30)
+pytestmark = pytest.mark.pipelines
 
 # The example's own text, in a package that only the import path knows.
 SOURCE = (ROOT / "examples" / "taxi" / "nodes.py").read_text(encoding="utf-8")

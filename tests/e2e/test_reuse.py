@@ -28,7 +28,7 @@ import yaml
 from command_line import ROOT, run_tfx_here
 from sklearn.metrics import roc_auc_score
 
-pytestmark = pytest.mark.slow(40)
+pytestmark = pytest.mark.pipelines
 
 TFX = Path(tfx.__file__).parent
 BEAM = "['--runner=FnApiRunner', '--sdk_container_image=unused']"

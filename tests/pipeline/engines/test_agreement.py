@@ -11,9 +11,8 @@ from pipeline.engines.engine import BeamConfig
 
 from .conftest import assert_same, run_transform
 
-pytestmark = pytest.mark.slow(45)
 
-
+@pytest.mark.pipelines
 @pytest.mark.parametrize(
     "beam",
     [BeamConfig(engine="multi_processing", workers=2), BeamConfig(engine="portable")],

@@ -153,7 +153,7 @@ def test_bad_input_is_an_error(
     assert (tmp_path / "rows.data").read_text() == "kept"
 
 
-@pytest.mark.slow(60)
+@pytest.mark.pipelines
 def test_a_suggestion_runs(init: Any, tmp_path: Path) -> None:
     """To the end of a pipeline: texts, dates, missing and skewed numbers, a constant and ids."""
     _, spec = init(write_csv(tmp_path / "shop.csv", made_up()), "bought")

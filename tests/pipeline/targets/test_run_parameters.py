@@ -215,7 +215,7 @@ def test_submit_and_replay_refuse_a_wrong_value_before_anything_runs(file, capsy
             assert re.search(message, capsys.readouterr().err), command
 
 
-@pytest.mark.slow
+@pytest.mark.pipelines
 def test_a_replay_reads_the_folder_that_the_parameter_names(write, tmp_path, monkeypatch, capsys):
     """On Vertex, where ExampleGen's driver looks at the files first."""
     config = write()
