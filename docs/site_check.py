@@ -1,7 +1,7 @@
 """Open each page of build/site in Chromium, from the disk: `make docs` runs this.
 
-On a computer's screen, a telephone's and paper, nothing may be cut at the right edge. No page may
-fetch from another server, and the search must find a setting.
+On a computer's screen, a telephone's and paper, nothing may be cut at the right edge; a diagram may
+scroll there. No page may fetch from another server, and the search must find a setting.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from playwright.sync_api import Page, sync_playwright
 
 SITE = Path(__file__).resolve().parents[1] / "build" / "site"
 CUT = """[...document.querySelectorAll('.md-content pre > code, .md-content img, .md-content p')]
-    .filter(each => each.checkVisibility() && !each.closest('.md-typeset__scrollwrap')
+    .filter(each => each.checkVisibility() && !each.closest('.md-typeset__scrollwrap, p:has(> img[src$=".svg"])')
         && (each.getBoundingClientRect().right > innerWidth + 1
             || each.scrollWidth > each.clientWidth + 8))
     .map(each => each.textContent.slice(0, 60) || each.src)"""
