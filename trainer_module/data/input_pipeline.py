@@ -169,10 +169,10 @@ class Examples:
     ) -> tf.data.Dataset:
         """Return rows in random order, ready for `_global_batches`, in blocks of any size."""
         bytes_per_row = row_bytes(self.feature_spec)
-        if any(image.name in self.feature_spec for image in self.images):
+        if self._has_pictures:
             buffer_rows = max(1, min(buffer_rows, _MOST_PIXELS // bytes_per_row))
-        most_bytes = buffer_rows * bytes_per_row
-        if buffer_rows >= source.block_shuffle_rows and most_bytes <= _MOST_BYTES:
+        is_small = not self._has_pictures and buffer_rows * bytes_per_row <= _MOST_BYTES
+        if is_small and buffer_rows >= source.block_shuffle_rows:
             buffer_rows = max(buffer_rows, block_rows(self.feature_spec))
             held = buffer_rows // 2
             blocks = self._ready(source.in_turn(order)).rebatch(buffer_rows - held)
@@ -222,6 +222,10 @@ class Examples:
         return blocks.map(parse, num_parallel_calls=os.cpu_count() or 1)
 
     @property
+    def _has_pictures(self) -> bool:
+        return any(image.name in self.feature_spec for image in self.images)
+
+    @property
     def _source(self) -> _RowSource:
         """The reader of the files' format."""
         stored = dict(self.feature_spec)
@@ -229,6 +233,8 @@ class Examples:
             if image.name in stored:
                 stored[image.name] = tf.io.FixedLenFeature([], tf.string)
         most_rows = block_rows(self.feature_spec)
+        if self._has_pictures:  # every file or row group that is open holds blocks
+            most_rows = max(1, most_rows // 8)
         parquet = [file for file in self.files if file.endswith(SUFFIX)]
         if not parquet:
             return TFRecordRows(self.files, stored, most_rows)
