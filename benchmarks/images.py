@@ -71,7 +71,7 @@ def compare_nodes(folder: Path, count: int, runs: int, only: str | None) -> list
         limit = Limit(1.5)
         rows.append(Row(f"import, {count:,}", hand, found["import"], found["hand"], limit=limit))
     if only != "import":
-        limit = Limit(1 / 0.9)
+        limit = Limit(1.11)
         rows.append(Row(f"epoch, {count:,}", fit, found["epoch"], found["fit"], limit=limit))
     return rows
 
