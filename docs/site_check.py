@@ -14,7 +14,8 @@ from playwright.sync_api import Page, sync_playwright
 
 SITE = Path(__file__).resolve().parents[1] / "build" / "site"
 CUT = """[...document.querySelectorAll('.md-content pre > code, .md-content img, .md-content p')]
-    .filter(each => each.checkVisibility() && !each.closest('.md-typeset__scrollwrap, p:has(> img[src$=".svg"])')
+    .filter(each => each.checkVisibility()
+        && !each.closest('.md-typeset__scrollwrap, p:has(> img[src$=".svg"])')
         && (each.getBoundingClientRect().right > innerWidth + 1
             || each.scrollWidth > each.clientWidth + 8))
     .map(each => each.textContent.slice(0, 60) || each.src)"""

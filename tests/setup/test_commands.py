@@ -15,7 +15,7 @@ from .conftest import ROOT
 TARGETS = {
     *("help", "setup", "run", "test", "test-fast", "test-flink", "test-gpu", "test-distributed"),
     *("test-cluster", "test-image", "test-browser", "test-mlflow", "test-install", "test-1.21"),
-    *("golden", "lint", "docs", "bench", "lock", "clean"),
+    *("test-pipelines", "golden", "lint", "docs", "bench", "lock", "clean"),
 }
 
 
@@ -44,7 +44,7 @@ def test_ci_runs_all_and_fails_with_any(checkout, machine, own_environment):
     environment = own_environment | {"PATH": f"{machine.bin}{os.pathsep}{own_environment['PATH']}"}
     suites = [
         *("docs", "lint", "test-1.21", "test-browser", "test-cluster", "test-distributed"),
-        *("test-flink", "test-image", "test-install", "test-mlflow"),
+        *("test-flink", "test-image", "test-install", "test-mlflow", "test-pipelines"),
     ]
     for failing, status in {**dict.fromkeys(["test", *suites], 1), "none": 0}.items():
         log.unlink(missing_ok=True)
