@@ -10,6 +10,7 @@ import re
 import runpy
 
 import pytest
+import yaml
 from attribution_files import check_attributions
 from command_line import ROOT, run_pipeline
 from doc_pages import difference, execute, fresh_clone, page_commands
@@ -50,8 +51,8 @@ def compile_for(target, config, file, *overrides):
 
 def import_what_is_done(file, records, done):
     """Puts an importer into the compiled job for each artifact that nodes of it made before."""
-    job = json.loads(file.read_text())
-    spec = job["pipelineSpec"]
+    documents = list(yaml.safe_load_all(file.read_text()))
+    spec = documents[0].get("pipelineSpec", documents[0])
     tasks, executors = spec["root"]["dag"]["tasks"], spec["deploymentSpec"]["executors"]
     made = {}
     for line in records.read_text().splitlines():
@@ -76,7 +77,7 @@ def import_what_is_done(file, records, done):
             }
             executors[name] = {"importer": {**importer, "metadata": artifact["metadata"]}}
         task["dependentTasks"] = [n for n in task.get("dependentTasks", []) if n not in done]
-    file.write_text(json.dumps(job))
+    file.write_text(yaml.safe_dump_all(documents))
 
 
 def pushed(root):
