@@ -12,7 +12,7 @@ import components.normalization_validator
 
 README = Path(components.normalization_validator.__file__).with_name("README.md")
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.pipelines
 
 
 @pytest.fixture(scope="module")
