@@ -98,7 +98,8 @@ def test_a_page_pushes_a_blessed_model_and_two_workers_train_a_worse_one(target,
     assert len(pushed(root)) == 1
 
     file = tmp_path / "worse"
-    compile_for(target, tmp_path / "my.yaml", file, *WORSE)
+    resources = f"cluster.{target}.resources={{}}"  # Vertex has none for several workers
+    compile_for(target, tmp_path / "my.yaml", file, *WORSE, resources)
     again = {"Trainer", "Evaluator", "Pusher", "BlessedModelRecord"}
     done = [n for n in nodes(first) if n not in again and "LatestBlessedModel" not in n]
     assert len(done) == 6
