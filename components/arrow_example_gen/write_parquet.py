@@ -24,10 +24,8 @@ _GROUP_ROWS = 2**16
 _GROUP_BYTES = 2**26
 """Rows, and bytes in Arrow, of a row group: TFXIO reads one at a time, with a fixed cost each."""
 
-_LARGE_ROW_BYTES = 2**11
 _ENCODED_GROUP_BYTES = 2**23
-"""The same with encoded images, which take several times as much when they are decoded, and with
-rows of more bytes than `_LARGE_ROW_BYTES`, such as those of pixels."""
+"""The same with encoded images, which take several times as much when they are decoded."""
 
 
 class WriteParquet(beam.PTransform):
@@ -97,10 +95,9 @@ class _RowGroups(beam.DoFn):
         self._written = False
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
-        is_large = batch.nbytes > _LARGE_ROW_BYTES * batch.num_rows  # such as pixels
-        most_bytes = _ENCODED_GROUP_BYTES if is_large else self._most_bytes
         if self._rows and (
-            self._rows + batch.num_rows > _GROUP_ROWS or self._bytes + batch.nbytes > most_bytes
+            self._rows + batch.num_rows > _GROUP_ROWS
+            or self._bytes + batch.nbytes > self._most_bytes
         ):
             yield self._joined()
         if batch.num_rows or not self._held:
