@@ -11,21 +11,12 @@ from sklearn.datasets import load_digits
 
 from trainer_module import TrainingLoop, TrainStep
 
-FILE = "output/finetune.keras"
-
-
-def digits() -> tuple[np.ndarray, np.ndarray]:
-    """Return pictures, uint8 `[1797, 32, 32, 3]`, and labels from 0 to 9."""
-    pixels, labels = load_digits(return_X_y=True)
-    large = np.kron(pixels.reshape(-1, 8, 8, 1) * 15, np.ones((1, 4, 4, 3)))
-    return large.astype("uint8"), labels
-
 
 def build() -> keras.Model:
     """Return a classifier: augmentation, then MobileNetV2's first layers with random weights."""
-    shape, last = (32, 32, 3), "block_3_expand_relu"  # deeper layers see a picture as 2 x 2 pixels
-    whole = keras.applications.MobileNetV2(shape, include_top=False, weights=None)
-    network = keras.Model(whole.input, whole.get_layer(last).output)
+    whole = keras.applications.MobileNetV2((32, 32, 3), include_top=False, weights=None)
+    # Deeper layers see a picture as 2 x 2 pixels.
+    network = keras.Model(whole.input, whole.get_layer("block_3_expand_relu").output)
     for layer in network.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.momentum = 0.9  # that of MobileNetV2, 0.999, takes thousands of steps
@@ -36,26 +27,24 @@ def build() -> keras.Model:
     return keras.Model(pixels, keras.layers.Dense(10, activation="softmax")(x))
 
 
-def train(model: keras.Model, batch_norm: str, rate: float, rows: int, epochs: int) -> float:
-    """Train on the first rows, in batches of 256 and micro-batches of 64; return the accuracy."""
-    (images, labels), loss = digits(), "sparse_categorical_crossentropy"
-    optimizer = keras.optimizers.Adam(rate)
-    step = TrainStep(model, optimizer, loss, micro_batch_size=64, batch_norm=batch_norm)
-    data = images[:rows], labels[:rows]
-    TrainingLoop(step, data, batch_size=256, epochs=epochs, progress=False).fit()
-    found = model.predict(images[rows:], verbose=0).argmax(axis=1)
-    return float(np.mean(found == labels[rows:]))
-
-
-def main(path: str = FILE, rows: int = 1440, epochs: int = 30) -> dict[str, float]:
+def main(
+    path: Path = Path("output/finetune.keras"), rows: int = 1440, epochs: int = 30
+) -> dict[str, float]:
     """Print and return the accuracy on the other rows, by what BatchNormalization computes."""
     keras.utils.set_random_seed(0)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pixels, labels = load_digits(return_X_y=True)
+    images = np.kron(pixels.reshape(-1, 8, 8, 1) * 15, np.ones((1, 4, 4, 3))).astype("uint8")
+    path.parent.mkdir(parents=True, exist_ok=True)
     build().save(path)
     found = {}
     for batch_norm, rate, passes in (("ghost", 3e-3, epochs), ("frozen", 3e-4, epochs // 3)):
-        model = keras.models.load_model(path)
-        found[batch_norm] = train(model, batch_norm, rate, rows, passes)
+        model, optimizer = keras.models.load_model(path), keras.optimizers.Adam(rate)
+        loss = "sparse_categorical_crossentropy"
+        step = TrainStep(model, optimizer, loss, micro_batch_size=64, batch_norm=batch_norm)
+        data = images[:rows], labels[:rows]
+        TrainingLoop(step, data, batch_size=256, epochs=passes, progress=False).fit()
+        predicted = model.predict(images[rows:], verbose=0).argmax(axis=1)
+        found[batch_norm] = float(np.mean(predicted == labels[rows:]))
         print(f"{batch_norm}: accuracy {found[batch_norm]:.3f}")
         model.save(path)
     return found

@@ -121,6 +121,7 @@ _ROWS_PER_VALUE = 3  # of a 0/1 column
 _SKEWED = 0.3
 _FLAT = 2.3  # (99 % - 1 %) / (75 % - 25 %): uniform 1.96, normal 3.45
 _LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: larger is too large for a network
+_NEAR_ZERO = 30  # whole numbers up to it, either way, are few: many rows have the median
 _FEWEST_COUNTS = 6  # distinct values: fewer may be classes in the order of their frequency
 _THIN = 0.03  # rows with the largest count, of those with the most frequent one
 _SURE_FIRST, _SURE_LAST = 946_684_800, 2_208_988_800  # 2000 and 2040, in seconds since 1970
@@ -234,14 +235,14 @@ def label_of(facts: ColumnFacts) -> JsonObject:
 
 
 def is_small_whole(facts: ColumnFacts) -> bool:
-    """Return whether all values are whole numbers near 0, such as counts, scores and differences.
+    """Return whether all values are whole numbers near 0, such as goals, scores and differences.
 
-    Their median is one of few numbers, which a prediction of the mean can miss by less than 1.
+    Their median is the value of many rows, which a prediction of the mean misses by less than 1.
     """
     numbers = facts.numbers
     if numbers is None or not numbers.whole:
         return False
-    return max(-numbers.minimum, numbers.maximum) < _CODES
+    return max(-numbers.minimum, numbers.maximum) <= _NEAR_ZERO
 
 
 def _are_counts(values: Texts) -> bool:

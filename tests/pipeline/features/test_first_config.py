@@ -100,6 +100,9 @@ def test_small_whole_numbers_are_judged_by_squared_errors(tmp_path, capsys):
     assert f"# {note.partition('note: ')[2]}" in text
     assert config.evaluation.judged_by("regression") == "root_mean_squared_error"
     assert config.training.label_scale == "z_score"
+    visits, _ = init(frame.assign(goals=4 * goals), tmp_path / "v.csv", "--label", "goals")
+    assert visits.evaluation.judged_by("regression") == "mean_absolute_error"  # of 40 values
+    assert visits.training.label_scale == "auto"
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,6 @@ def test_the_example_trains_both_ways(tmp_path, monkeypatch):
     assert spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    accuracy = example.main(str(tmp_path / "network.keras"), rows=128, epochs=3)
+    accuracy = example.main(tmp_path / "network.keras", rows=128, epochs=3)
     assert list(accuracy) == ["ghost", "frozen"]
     assert all(0 < value <= 1 for value in accuracy.values())
