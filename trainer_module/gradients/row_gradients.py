@@ -16,7 +16,7 @@ from trainer_module.common.tensors import Tensors
 from trainer_module.devices.replicas import replica_kind
 from trainer_module.window.gradient_sum import buckets
 from trainer_module.window.micro_batch import micro_batch_gradients
-from trainer_module.window.spec import LIMITS, Batch, StepInputs, WindowSpec
+from trainer_module.window.spec import LIMITS, Batch, StepInputs, WindowSpec, part_of_rows
 from trainer_module.window.trace import (
     bytes_per_row,
     has_loops,
@@ -69,8 +69,7 @@ def map_chunks(
     ]
 
     def body(index: Any, arrays: list[Any]) -> tuple[Any, list[Any]]:
-        start = index * chunk_size
-        found = function(_rows_from(data, start, chunk_size))
+        found = function(part_of_rows(data, index, chunk_size))
         written = [a.write(index, tensor) for a, tensor in zip(arrays, found, strict=True)]
         return index + 1, written
 
@@ -92,17 +91,17 @@ def sum_chunks(
 ) -> list[tf.Tensor]:
     """Return the sums of `function(rows)` over consecutive chunks of rows."""
     chunk_size = _rows_of_chunk(data, chunk_size)
-    rows = count_rows(data)
     zeros = [tf.zeros(shape, dtype) for dtype, shape in specs]
 
-    def body(start: Any, sums: list[Any]) -> tuple[Any, list[Any]]:
-        found = function(_rows_from(data, start, chunk_size))
-        return start + chunk_size, [
+    def body(index: Any, sums: list[Any]) -> tuple[Any, list[Any]]:
+        found = function(part_of_rows(data, index, chunk_size))
+        return index + 1, [
             total + tf.cast(tensor, total.dtype) for total, tensor in zip(sums, found, strict=True)
         ]
 
+    count = -(-count_rows(data) // chunk_size)
     _, sums = tf.while_loop(
-        lambda start, _: start < rows, body, (tf.constant(0), zeros), parallel_iterations=1
+        lambda index, _: index < count, body, (tf.constant(0), zeros), parallel_iterations=1
     )
     return sums
 
@@ -130,21 +129,6 @@ def sum_tensors_over_replicas(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
         sums = context.all_reduce(tf.distribute.ReduceOp.SUM, part)
         reduced.update(zip(places, sums, strict=True))
     return [reduced[place] for place in range(len(tensors))]
-
-
-def _rows_from(data: Tensors, start: Any, chunk_size: int) -> Tensors:
-    compiled = is_compiled_by_xla()
-
-    def rows_of(tensor: Any) -> Any:
-        if tensor is None:
-            return None
-        if not compiled:
-            return tensor[start : start + chunk_size]
-        # XLA has to know the number of rows, by which vectorised products of matrices transpose.
-        others = tensor.shape.rank - 1
-        return tf.slice(tensor, [start] + [0] * others, [chunk_size] + [-1] * others)
-
-    return tf.nest.map_structure(rows_of, data)
 
 
 def _rows_of_chunk(data: Tensors, chunk_size: int) -> int:

@@ -42,6 +42,7 @@ from trainer_module.window.spec import (
     StepInputs,
     WindowSpec,
     even_size,
+    part_of_rows,
     plan_passes,
 )
 from trainer_module.window.trace import is_compiled_by_xla, phase_scope
@@ -240,9 +241,12 @@ class Passes:
         zeros = self._zeros(inputs)
 
         def loop(passes: FullPasses) -> GradientSum:
-            # A static number of rows, so that the shapes in the loop are constants.
+            def fixed(tensor: tf.Tensor) -> tf.Tensor:  # so that shapes in the loop are constants
+                return tf.ensure_shape(tensor, [self.size, *tensor.shape[1:]])
+
             def turn(k: tf.Tensor, flat: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-                part = _rows_from(passes.batch, k * self.size, self.size)
+                with phase_scope("forward"):
+                    part = map_present(fixed, part_of_rows(passes.batch, k, self.size))
                 total = self._add_pass(with_leaves(zeros, flat), k, part, self.size, inputs)
                 return k + 1, present_leaves(total)
 
@@ -329,7 +333,8 @@ class Passes:
             return zeros
 
         def rest() -> GradientSum:
-            part = _rows_from(batch, full * self.size)
+            with phase_scope("forward"):
+                part = map_present(lambda tensor: tensor[full * self.size :], batch)
             return self._add_pass(zeros, full, part, rows - full * self.size, inputs)
 
         # Inlined: TensorFlow would report an error in a separate function, on one of several
@@ -394,15 +399,3 @@ def _cond(
     """Return `first()` or `second()`, which have None where `zeros` has it."""
     branches = (lambda: present_leaves(first()), lambda: present_leaves(second()))
     return with_leaves(zeros, tf.cond(condition, *branches))
-
-
-def _rows_from(batch: Batch, start: Index, count: int | None = None) -> Batch:
-    """Return `count` rows of a batch, a static number as in XLA; None: all rows from `start`."""
-
-    def rows(tensor: tf.Tensor) -> tf.Tensor:
-        others = tensor.shape.rank - 1
-        part = tf.slice(tensor, [start] + [0] * others, [count or -1] + [-1] * others)
-        return tf.ensure_shape(part, [count, *tensor.shape[1:]])
-
-    with phase_scope("forward"):
-        return map_present(rows, batch)

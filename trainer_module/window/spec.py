@@ -10,9 +10,16 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 import keras
 import tensorflow as tf
 
-from trainer_module.common.tensors import AddedLosses, LossFunction, Tensors, VariableValues
+from trainer_module.common.tensors import (
+    AddedLosses,
+    LossFunction,
+    Tensors,
+    VariableValues,
+    map_present,
+)
 from trainer_module.devices.replicas import DeviceKind, Share, gpu_memory
 from trainer_module.options.step_options import BatchNorm
+from trainer_module.window.trace import is_compiled_by_xla
 
 # An int, or an integer scalar tensor.
 Index: TypeAlias = tf.Tensor | int
@@ -214,6 +221,24 @@ def plan_passes(
     parallel = int(min(room, limits.parallel_passes))
     most = min(room // parallel, limits.micro_batches) if merge_micro_batches else 1
     return _Passes(2 ** int(math.log2(most)), parallel)
+
+
+def part_of_rows(structure: Tensors, index: Index, size: int) -> Tensors:
+    """Return part `index` of the rows, of which each has `size`; in XLA, that divides their number.
+
+    From a start that is not a constant, `tf.slice` in XLA copies its input to twice the size in
+    each dimension.
+    """
+    compiled, start = is_compiled_by_xla(), index * size
+
+    def part(tensor: tf.Tensor) -> tf.Tensor:
+        if not compiled:
+            return tensor[start : start + size]
+        shape = tf.shape(tensor)
+        parts = tf.reshape(tensor, tf.concat([[shape[0] // size, size], shape[1:]], 0))
+        return tf.gather(parts, index)
+
+    return map_present(part, structure)
 
 
 def even_size(rows: int, most: int) -> int:

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from trainer_module import TrainStep
 from trainer_module.step.reports import NonFiniteError
-from trainer_module.window.spec import Batch, even_size
+from trainer_module.window.spec import Batch, even_size, part_of_rows
 
 layers = keras.layers
 
@@ -168,3 +168,12 @@ def test_an_id_that_no_table_has_stops_the_training(jit_compile):
             step((bad, labels))
         for one, other in zip(before, model.get_weights(), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def test_xla_reads_a_pass_without_a_copy_of_the_window():
+    rows = np.arange(24.0, dtype="float32").reshape(6, 2, 2)
+    part = tf.function(lambda rows, index: part_of_rows(rows, index, 2), jit_compile=True)
+    np.testing.assert_array_equal(part(rows, tf.constant(2)), rows[4:])
+    operations = part.experimental_get_compiler_ir(tf.constant(rows), tf.constant(2))(stage="hlo")
+    assert "gather(" in operations  # of a slice, XLA makes a dynamic one only after padding
+    assert "pad(" not in operations
