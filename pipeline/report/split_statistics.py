@@ -71,11 +71,11 @@ def missing_rows(column: FeatureNameStatistics, rows: int) -> int:
         return rows
     missing = rows - common.num_non_missing
     if common.max_num_values <= 1:
-        missing += common.num_non_missing - common.tot_num_values + nan_values(column)
+        missing += common.num_non_missing - common.tot_num_values + _nan_values(column)
     return min(max(missing, 0), rows)
 
 
-def nan_values(column: FeatureNameStatistics) -> int:
+def _nan_values(column: FeatureNameStatistics) -> int:
     """Return the number of NaN values of a column of numbers, else 0."""
     histograms = column.num_stats.histograms if column.HasField("num_stats") else ()
     return max((each.num_nan for each in histograms), default=0)
