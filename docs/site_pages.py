@@ -34,14 +34,20 @@ PAGES = {
         for file in sorted(ROOT.glob("benchmarks/results/*.md"))
     },
 }
-# Models of settings, which GitHub shows -> their pages of the site.
+# Models of settings (and their folder), which GitHub shows -> their pages of the site.
 SETTINGS = {
     "pipeline/config/config.py": "settings/index.md",
     "pipeline/config/cluster.py": "settings/cluster.md",
     "pipeline/config/nodes.py": "settings/nodes.md",
     "pipeline/config/evaluation.py": "settings/evaluation.md",
     "trainer_module/config.py": "settings/training.md",
+    "trainer_module/options": "settings/training.md",
+    "trainer_module/options/run_options.py": "settings/training.md",
+    "trainer_module/options/step_options.py": "settings/training.md",
+    "trainer_module/options/task_options.py": "settings/training.md",
+    "transform/spec/encoders.py": "settings/features.md",
     "transform/spec/features.py": "settings/features.md",
+    "transform/spec/group.py": "settings/features.md",
     "components/normalization_validator/limits.py": "settings/normalization.md",
     "components/arrow_example_gen/csv_options.py": "settings/data.md",
 }

@@ -21,11 +21,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 from trainer_module.common.progress import RowCounter
 
 _GROUP_ROWS = 2**16
-_GROUP_BYTES = 2**26
-"""Rows, and bytes in Arrow, of a row group: TFXIO reads one at a time, with a fixed cost each."""
-
-_ENCODED_GROUP_BYTES = 2**23
-"""The same with encoded images, which take several times as much when they are decoded."""
+_GROUP_BYTES = 2**23
+"""Rows, and bytes in Arrow, of a row group: TFXIO reads one at a time, with a fixed cost each, and
+images take several times as much when they are decoded."""
 
 
 class WriteParquet(beam.PTransform):
@@ -59,8 +57,7 @@ class WriteParquet(beam.PTransform):
         super().__init__()
         self._sink = _ParquetFiles(prefix, schema, compression, encoded)
         self._prefix = prefix
-        most_bytes = _ENCODED_GROUP_BYTES if encoded else _GROUP_BYTES
-        self._row_groups = _RowGroups(shuffles=shuffles, most_bytes=most_bytes)
+        self._row_groups = _RowGroups(shuffles=shuffles)
 
     def expand(self, batches: Any) -> Any:
         """Write a file per bundle, so that no row crosses the network or waits in memory."""
@@ -84,9 +81,9 @@ class WriteParquet(beam.PTransform):
 class _RowGroups(beam.DoFn):
     """Joins batches up to the size of a row group; a bundle without a row yields an empty table."""
 
-    def __init__(self, *, shuffles: bool = False, most_bytes: int = _GROUP_BYTES):
+    def __init__(self, *, shuffles: bool = False):
         super().__init__()
-        self._shuffles, self._most_bytes = shuffles, most_bytes
+        self._shuffles = shuffles
         self._counter = RowCounter()
 
     def start_bundle(self) -> None:
@@ -96,8 +93,7 @@ class _RowGroups(beam.DoFn):
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
         if self._rows and (
-            self._rows + batch.num_rows > _GROUP_ROWS
-            or self._bytes + batch.nbytes > self._most_bytes
+            self._rows + batch.num_rows > _GROUP_ROWS or self._bytes + batch.nbytes > _GROUP_BYTES
         ):
             yield self._joined()
         if batch.num_rows or not self._held:

@@ -41,8 +41,7 @@ Examples:
   python -m pipeline image build --tag registry.example/my-pipeline:1.0 \\
       --with ./my_package
   python -m pipeline image build --config my.yaml     # cluster.<target>.image
-  python -m pipeline image build --tag name:1.0 --output context
-      # then: docker build context
+  python -m pipeline image build --output context     # prints the command that builds it
 
 A package of yours is a folder with a pyproject.toml; three lines are enough:
   [project]
@@ -177,7 +176,8 @@ def compile_(target: Target, config: Path, overrides: tuple[str, ...], output: P
     print(
         f"{path}: {pipeline.name} for {target}. Try it on this machine with\n"
         f"  {replay}\n"
-        f"and start it there with\n  python -m pipeline submit --spec {path} --wait"
+        "and start it there with\n"
+        f"  python -m pipeline submit --spec {path} --config {config} --wait"
         + (f"\nBoth can set with --parameter NAME=VALUE: {fields}" if fields else ""),
         file=message_stream(path),
     )

@@ -219,7 +219,7 @@ def _output_folder(path: Path) -> Path:
 @option(
     "--keep",
     metavar="NAMES",
-    help="columns of the input to write (`--keep id,date`); default: all",
+    help="columns of the input to write (`--keep id,date`); default: all but images",
 )
 @option(
     "--on-error",

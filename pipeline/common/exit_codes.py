@@ -11,7 +11,7 @@ INTERRUPTED = 130
 READER_GONE = 141
 
 OF_A_RUN = {
-    DONE: "every node ran, and the model meets every threshold (or `evaluation` has none)",
+    DONE: "every node ran, and the model meets every threshold (without any, it is not pushed)",
     FAILED: "a node failed",
     WRONG_INPUT: "the YAML, the data or the arguments are wrong; no node has run",
     NOT_BLESSED: "every node ran, and the model fails a threshold: it is not pushed",

@@ -169,7 +169,7 @@ class TargetConfig(Section):
         examples=[3],
         default=0,
         ge=0,
-        description="Number of retries of a failed node. Needs Kubeflow Pipelines 2.4.1 or newer.",
+        description="Number of retries of a failed node.",
     )
 
     def of_node(self, name: str) -> NodeResources:

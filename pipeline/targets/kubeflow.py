@@ -1,7 +1,7 @@
 """Kubeflow Pipelines, open source: pipelineSpec YAML of schema 2.1.0.
 
 Features that its backend lacks are replaced: a resolver by a component that reads the records of
-blessed models, and ExampleGen's driver by values that are resolved at compile time.
+blessed models; and ExampleGen's driver, whose work its executor does.
 """
 
 from __future__ import annotations

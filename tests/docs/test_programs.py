@@ -64,7 +64,7 @@ def models(annotation):
 def test_gradients_are_those_of_the_page(capsys):
     text = page("gradients")
     blocks = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", text, flags=re.DOTALL)
-    assert len(blocks) == text.count("```python") == 5
+    assert len(blocks) == text.count("```python") == 4
     scope: dict[str, object] = {}
     for program, printed in blocks:
         exec(program, scope)

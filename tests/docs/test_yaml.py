@@ -49,16 +49,18 @@ def test_schedules_are_created_with_arguments_that_the_clients_take():
     from google.cloud import aiplatform
 
     page = (ROOT / "docs" / "daily-runs.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     takes = {
+        "init": inspect.signature(aiplatform.init),
         "Client": inspect.signature(kfp.Client),
         "get_experiment": inspect.signature(kfp.Client.get_experiment),
         "create_recurring_run": inspect.signature(kfp.Client.create_recurring_run),
         "create_schedule": inspect.signature(aiplatform.PipelineJob.create_schedule),
         "PipelineJob": inspect.signature(aiplatform.PipelineJob),
     }
-    calls = [node for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Call)]
-    assert len(calls) == 5
+    trees = [ast.walk(ast.parse(program)) for program in programs]
+    calls = [node for tree in trees for node in tree if isinstance(node, ast.Call)]
+    assert len(calls) == 6
     for call in calls:
         signature = takes[call.func.attr]
         own = ["self"] if "self" in signature.parameters else []

@@ -29,7 +29,7 @@ _MAGIC = b"PAR1"
 _GROUPS_AT_A_TIME = 20
 # Most memory of the row groups that are open at a time, and of the read buffers of one: a local
 # file is in the system's cache, and a remote one takes a request for each buffer.
-_OPEN_BYTES = 256 << 20
+_OPEN_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
 _LOCAL_BUFFER_BYTES = 1 << 16  # of a column
 _PAGE_BYTES = 2 << 20

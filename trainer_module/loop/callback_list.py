@@ -209,7 +209,7 @@ class _KerasCallback(Callback):
         kinds = [kind.__name__ for kind in type(self.callback).__mro__]
         if found := next((kind for kind in kinds if kind in _REPLACEMENTS), None):
             raise ValueError(
-                f"callbacks: keras.callbacks.{found} has no place: {_REPLACEMENTS[found]}."
+                f"callbacks: keras.callbacks.{found} is not supported: {_REPLACEMENTS[found]}."
             )
         if getattr(self.callback, "restore_best_weights", False):
             raise ValueError(

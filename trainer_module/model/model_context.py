@@ -36,7 +36,8 @@ class ModelContext:
         label: Name of the label.
         label_kind: binary, multiclass or regression.
         outputs: Number of outputs that fit the label: classes, or 1.
-        id_sizes: Integer feature to (smallest id, number of ids), for embeddings.
+        id_sizes: Integer feature to (smallest id, number of ids), for embeddings. `packed_int` is
+            not in it: `layout.of("packed_int")` has the ids of each of its columns.
         config: The whole training configuration.
         total_steps: Optimizer steps of the whole run, for schedules such as that of `PrunedDense`;
             0 if unknown.

@@ -31,7 +31,7 @@ class StepProfile:
     """Where the time of optimizer steps went. `print(profile)` shows it as a table.
 
     Attributes:
-        parts: Seconds per step of each part: reading, forward, backward, forward and backward
+        parts: Seconds per step of each part: reading, forward, backward, window
             (XLA), reduction over replicas, update, host overhead. They add up to
             `recorded_seconds`.
         recorded_seconds: Wall time of a step while TensorFlow's profiler records, which makes steps
