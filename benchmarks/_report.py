@@ -15,17 +15,18 @@ from benchmarks._result import RESULTS, Limit, Result, Row, Unit, load_all, mach
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
 PROGRAMS = Path(__file__).parent
-SUMMARY_HEADINGS = ("question", "baseline", "ours / baseline", "wanted", "")
-HEADINGS = ("what", "baseline", "ours", "baseline's", "ratio", "wanted", "")
+SUMMARY_HEADINGS = ("question", "baseline", "ours / baseline", "wanted", "met")
+HEADINGS = ("what", "baseline", "ours", "baseline's", "ratio", "wanted", "met")
 
 INTRODUCTION = """\
 # How fast is it?
 
-Each number is a ratio: our measurement divided by that of a named baseline. Both are measured in
-turns, in one run on one machine; the ratio is the median over the rounds. A line with several
-comparisons shows the smallest and the largest. *Wanted* is our target; in italics, a claim that is
-often made about other tools. Each question links to its page, which has the method, every
-comparison with its spread, and other machines.
+Each number is a ratio: our measurement divided by that of a named baseline, so that below 1 is
+better, unless *wanted* is a lower bound (≥). Both are measured in turns, in one run on one machine;
+the ratio is the median over the rounds. A line stands for all comparisons with one target, and
+shows the smallest and the largest; *wanted* is the target, in italics a claim that is often made
+about other tools. Comparisons without a target, among them those in which ours is slower, and
+other machines (one with a GPU) are on the page to which each question links.
 """
 COMMANDS = """\
 Absolute numbers differ from machine to machine, and ratios do too where cores, caches or disks do.
