@@ -39,7 +39,8 @@ KINDS: Mapping[str, Kind | None] = {IMAGE: "string", LABEL: "string", PATH: "str
 SKIPPED, SHOWN_SKIPPED = "skipped.json", 10
 """File in an Examples artifact: the number of images that were left out, and the first errors."""
 
-_PART_FILES = 128  # an element of Beam costs as much as reading some small files
+_FEW_PARTS, _PART_FILES = 256, 128
+"""An element of Beam costs as much as reading some small files: only few files have one each."""
 _SEPARATOR = "\0"  # in no path
 _BLOCK_BYTES = 2**22
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -115,9 +116,10 @@ class ImageTable(Table):
         paths = [each.path for each in list_images(file)]
         if not whole:
             random.Random(0).shuffle(paths)
-        starts = range(0, len(paths), _PART_FILES)
+        size = min(-(-len(paths) // _FEW_PARTS), _PART_FILES) or 1
+        starts = range(0, len(paths), size)
         # One text: Beam measures each object of a side input.
-        return [(file, _SEPARATOR.join(paths[start : start + _PART_FILES]), 0) for start in starts]
+        return [(file, _SEPARATOR.join(paths[start : start + size]), 0) for start in starts]
 
     def examine(self, part: Part) -> tuple[int, None]:
         """Return the number of files of a part."""

@@ -66,7 +66,10 @@ def _convolutions(
         normal = _normalized(inputs, config)
         shortcut = inputs
         if filters != x.shape[-1] or strides > 1:
-            shortcut = layers.Conv2D(filters, 1, strides, use_bias=False)(normal)
+            # Not the convolution's strides: TensorFlow's oneDNN then corrupts memory if the rows are
+            # odd and the channels at most 8.
+            shortcut = layers.AveragePooling2D(1, strides)(normal)
+            shortcut = layers.Conv2D(filters, 1, use_bias=False)(shortcut)
         y = layers.Conv2D(filters, 3, strides, padding="same", use_bias=False)(normal)
         y = layers.Conv2D(filters, 3, padding="same", use_bias=False)(_normalized(y, config))
         name = f"{image.name}_block_{number + 1}"  # one layer, which `recompute` can name

@@ -114,6 +114,8 @@ def test_a_folder_of_classes_is_a_table(photos, tmp_path):
 
 def test_an_engine_spreads_the_files_and_blocks_are_bounded(photos, monkeypatch):
     table = ImageTable((str(photos),))
+    assert len(table.parts(str(photos))) == 38  # each file
+    monkeypatch.setattr(images, "_FEW_PARTS", 1)
     monkeypatch.setattr(images, "_PART_FILES", 4)
     parts = table.parts(str(photos))
     assert len(parts) == 10

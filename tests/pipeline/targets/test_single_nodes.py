@@ -26,6 +26,7 @@ def fares(split_folder):
     return sorted(fare for row in rows for fare in row["fare"])
 
 
+@pytest.mark.slow(8)
 def test_each_run_on_kubeflow_reads_the_latest_days_that_are_there(tmp_path):
     """A replay of ExampleGen alone, of days that came after the file was compiled."""
     path = "data/day={YYYY}-{MM}-{DD}/*.csv"

@@ -229,6 +229,7 @@ def test_what_the_cluster_refuses_is_named_with_the_fix(server, node, capsys):
     assert "is not deleted now: 503" in capsys.readouterr().out
 
 
+@pytest.mark.slow(10)
 def test_each_task_runs_the_entry_point_and_the_chiefs_output_reaches_the_launcher(
     tmp_path, monkeypatch
 ):

@@ -168,6 +168,7 @@ def test_contradictory_options_are_rejected_in_the_constructor(traced):
             TrainingLoop(traced[0], batches, **options)
 
 
+@pytest.mark.slow(7)
 def test_an_output_may_have_no_weights_in_any_data(float64):
     """Reference: `step(batch)` with weights of 1 in place of None, 1e-12."""
 

@@ -56,6 +56,7 @@ def statistics(model):
     return [w.numpy() for w in model.weights if w.name.startswith("moving")]
 
 
+@pytest.mark.slow(8)
 @pytest.mark.parametrize("batch_norm", ["ghost", "frozen"])
 def test_a_network_from_a_file_trains_and_resumes(file, batch_norm, tmp_path, warnings):
     """With `ghost`, after a kill in the fifth step, bit for bit as without one."""

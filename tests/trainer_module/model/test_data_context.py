@@ -35,6 +35,7 @@ def test_balanced_equals_scikit_learn_and_uses_row_weights(fn_args):
     np.testing.assert_allclose(sums, weights.sum() / len(classes), rtol=1e-12)
 
 
+@pytest.mark.slow(8)
 def test_balanced_training_equals_weights_by_number(fn_args):
     """The loss on the eval rows: equal bit for bit, and another without weights."""
     counts = summarise(open_data(fn_args(), TrainerConfig(label="generous")).train).class_sums

@@ -172,6 +172,7 @@ os._exit(0)  # the servers have no end
 """
 
 
+@pytest.mark.slow(9)
 def test_windows_and_transforms_are_those_of_one_process():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=500, check=False
