@@ -66,8 +66,8 @@ def _convolutions(
         normal = _normalized(inputs, config)
         shortcut = inputs
         if filters != x.shape[-1] or strides > 1:
-            # Not the convolution's strides: TensorFlow's oneDNN then corrupts memory if the rows are
-            # odd and the channels at most 8.
+            # A convolution with these strides corrupts memory on a CPU (oneDNN) if the number of
+            # rows is odd and there are at most 8 channels.
             shortcut = layers.AveragePooling2D(1, strides)(normal)
             shortcut = layers.Conv2D(filters, 1, use_bias=False)(shortcut)
         y = layers.Conv2D(filters, 3, strides, padding="same", use_bias=False)(normal)
