@@ -67,10 +67,6 @@ class NodeSpec:
     reads_outside: bool = False
 
 
-def _example_gen(context: GraphContext):
-    return data_sources.example_gen(context.config.data, context.config.features)
-
-
 def _statistics_gen(context: GraphContext):
     from tfx.components import StatisticsGen
 
@@ -279,7 +275,7 @@ def _blessed_model_record(context: GraphContext):
 
 NODES: dict[str, NodeSpec] = {
     NodeName.EXAMPLE_GEN: NodeSpec(
-        build=_example_gen,
+        build=lambda at: data_sources.example_gen(at.config.data, at.config.features),
         section="data",
         rows="all",
         reads_outside=True,  # files of a path may change

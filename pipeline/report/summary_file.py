@@ -124,11 +124,8 @@ def nodes_of(state: RunState) -> list[JsonObject]:
 def _noise_scale(state: RunState) -> JsonObject | None:
     """Return the noise scale beside the global batch; None if this run did not measure it."""
     for node in state.nodes:
-        if node.training is not None and node.training.noise_scale is not None:
-            return {
-                "rows": node.training.noise_scale,
-                "global_batch_rows": node.training.global_batch,
-            }
+        if (training := node.training) is not None and training.noise_scale is not None:
+            return {"rows": training.noise_scale, "global_batch_rows": training.global_batch}
     return None
 
 

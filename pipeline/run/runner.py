@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -35,7 +36,7 @@ from pipeline.report.tables import short
 from pipeline.run.artifact_check import check_artifacts, record_artifacts
 from pipeline.run.beam_reflection import reflection_remembered
 from pipeline.run.folder_lock import AlreadyRunning, exclusive_run
-from pipeline.run.process import absl_to_stderr, interrupts_kept, logs_to
+from pipeline.run.process import absl_to_stderr, compiled_kept, interrupts_kept, logs_to
 from pipeline.run.run_end import RunOutcome, keep_record, show_next_steps
 from pipeline.tracking.export import export_run
 from shared_core.run_warning import RunWarning
@@ -88,7 +89,7 @@ def _run_alone(
     out.print(f"Pipeline {config.name}; log: {short(log)}", highlight=False, soft_wrap=True)
     # Read now, because standard output and error are the log file below.
     kinds = [(each.is_terminal, each.width) for each in streams]
-    with logs_to(log) as terminal, absl_to_stderr():
+    with logs_to(log) as terminal, absl_to_stderr(), compiled_kept(config.compiled_folder):
         consoles = consoles_of(*map(_console, terminal, kinds))
         return _run(config, consoles, log=log, started=started)
 
@@ -159,6 +160,8 @@ def _run(
         raise
     except Exception as error:
         logging.getLogger("absl").exception("The run failed.")
+        # XLA does not compile again where it cannot read a file: a damaged one fails each run.
+        shutil.rmtree(config.compiled_folder, ignore_errors=True)
         node = next((n for n in state.nodes if n.status == "failed"), None)
         where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
         console = consoles.warnings

@@ -236,8 +236,11 @@ def test_explain_shows_the_strongest_columns_and_writes_rows(retrained, taxi):
 def test_a_failing_node_says_why_in_its_own_words(taxi):
     changes = (f"output.folder={taxi.folder}", "normalization.z_score.max_abs_mean=0")
     changes = [f"--set={change}" for change in (*changes, "normalization.ignore=[]")]
+    compiled = taxi.folder / "compiled"
+    compiled.mkdir()
     code, printed = result = run_here("run", TAXI, *changes, "--json", "--quiet")
     assert code == 1
+    assert not compiled.exists(), "a damaged file of XLA would fail the next run too"
     assert result.lines("NormalizationValidator failed after")
     error = json.loads(printed[printed.index("{\n") :])["error"]
     assert error["node"] == "NormalizationValidator"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
 import sys
 import threading
 
 import absl.logging
 import pytest
 
-from pipeline.run.process import absl_to_stderr, interrupts_kept, logs_to
+from pipeline.run.process import absl_to_stderr, compiled_kept, interrupts_kept, logs_to
 
 
 def test_absl_writes_to_the_present_stderr_for_the_run_alone(monkeypatch):
@@ -34,6 +35,34 @@ def test_the_streams_of_the_terminal_stay_apart_and_all_else_is_in_the_log(capfd
     os.write(1, b"after\n")
     assert capfd.readouterr() == ("blessed\nafter\n", "failed\n")
     assert log.read_text() == "from C++\na warning of C++\n"
+
+
+_COMPILE = """
+import pathlib, sys
+import tensorflow as tf
+from pipeline.run.process import compiled_kept
+with compiled_kept(pathlib.Path(sys.argv[1])):
+    print(tf.function(lambda x: 2 * x + 1, jit_compile=True)(tf.constant(3.0)).numpy())
+"""
+
+
+@pytest.mark.slow
+def test_the_next_process_loads_what_xla_compiled(tmp_path):
+    """A damaged file shows that the second process reads it."""
+    folder = tmp_path / "a folder" / "compiled"
+    command = (sys.executable, "-c", _COMPILE, folder)
+    assert subprocess.check_output(command).split() == [b"7.0"]
+    (file,) = folder.glob("*/*.pb")
+    file.write_bytes(file.read_bytes()[:100])
+    second = subprocess.run(command, capture_output=True, text=True)
+    assert second.returncode == 1
+    assert "Read less bytes than requested" in second.stderr
+
+
+def test_a_folder_that_the_user_named_stays(monkeypatch, tmp_path):
+    monkeypatch.setenv("TF_XLA_FLAGS", flags := "--tf_xla_persistent_cache_directory=/mine")
+    with compiled_kept(tmp_path):
+        assert os.environ["TF_XLA_FLAGS"] == flags
 
 
 @pytest.fixture(autouse=True)
