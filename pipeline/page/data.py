@@ -139,8 +139,7 @@ def _details(name: str, splits: Mapping[str, SplitStatistics]) -> list[Block]:
     known = {split: each for split, each in splits.items() if name in each.columns}
     values = [raw_distribution(each.columns[name], name, split) for split, each in known.items()]
     values = [each for each in values if each is not None]
-    title = f"{name}: share of the rows with a value"
-    chart = raw_chart(values, title)
+    chart = raw_chart(values, f"{name}: share of the rows with a value")
     by_split = [_cells(each.columns[name], each.rows) for each in known.values()]
     rows = [
         Row([Cell(column.name), *cells])

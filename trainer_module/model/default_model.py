@@ -87,8 +87,7 @@ def default_model(context: ModelContext) -> keras.Model:
     if bent:
         floats.append(Hinges(config.knots, name="hinges")(_concatenate(bent)))
     hidden = _hidden(_concatenate(floats), config, context.total_steps)
-    output = _outputs(hidden, linear, context)
-    return keras.Model(inputs, output, name="default_model")
+    return keras.Model(inputs, _outputs(hidden, linear, context), name="default_model")
 
 
 def _hidden(hidden: keras.KerasTensor, config: ModelConfig, total_steps: int) -> keras.KerasTensor:

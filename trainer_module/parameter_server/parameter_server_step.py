@@ -331,8 +331,7 @@ class ParameterServerStep:
 
     def _function(self, structure: Batch, tensors: list[tf.Tensor]) -> Callable[..., StepReport]:
         def window(step: tf.Tensor, update: tf.Tensor, *tensors: tf.Tensor) -> StepReport:
-            batch = with_leaves(structure, tensors)
-            return self._window_on_worker(step, update, batch)
+            return self._window_on_worker(step, update, with_leaves(structure, tensors))
 
         specs = [tf.TensorSpec([], tf.int64)] * 2
         specs += [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in tensors]

@@ -11,7 +11,7 @@ from transform.encode.table import ENCODERS
 from transform.scale.scaler import ValidationRule
 from transform.scale.table import SCALERS
 from transform.spec.common import INDICATOR_SUFFIX, positions
-from transform.spec.features import FeatureSpec
+from transform.spec.features import Cross, FeatureSpec
 from transform.spec.group import ResolvedGroup
 
 _INDICATOR = "missing_indicator"
@@ -62,13 +62,17 @@ def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
     return (*columns, *indicators) if has_indicator else columns
 
 
+def _cross_column(cross: Cross) -> OutputColumn:
+    """Return the ids of a cross."""
+    return OutputColumn(cross.name, cross.source, cross.encode.kind, cross.name)
+
+
 def all_output_columns(
     spec: FeatureSpec, groups: Sequence[ResolvedGroup]
 ) -> tuple[OutputColumn, ...]:
     """Return those of every group, then the crosses: the order of the packed outputs."""
     columns = [column for resolved in groups for column in output_columns(resolved)]
-    ids = (OutputColumn(x.name, x.source, x.encode.kind, x.name) for x in spec.crosses)
-    return (*columns, *ids)
+    return (*columns, *map(_cross_column, spec.crosses))
 
 
 def check_output_names(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> None:

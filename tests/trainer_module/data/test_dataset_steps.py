@@ -38,6 +38,7 @@ def elsewhere():
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_the_same_program_has_the_same_identity_and_another_value_another(elsewhere):
     for name in CASES:
         here = identity(CASES[name](1.0))

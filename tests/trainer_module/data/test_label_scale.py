@@ -126,6 +126,7 @@ def dated(tmp_path_factory):
     return data
 
 
+@pytest.mark.slow
 def test_seconds_since_1970_keep_every_digit_from_the_file_to_the_served_answer(fn_args, dated):
     """Reference: NumPy, float64, on the labels as they stand in the data. float32 is 128 coarse."""
     args = fn_args(dated, global_batch_size=50, epochs=2, model={"hidden_units": [4]})

@@ -105,6 +105,7 @@ def test_padding_does_not_change_outputs_and_gradients():
     close(short, long, 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_recomputation_xla_and_16_bits_give_the_same_gradients(kind, tmp_path):
     model, rows = model_of(kind), rows_of(kind)
