@@ -32,9 +32,7 @@ $inside --user=0 --volume "$folder/settings:/run/secrets/settings:ro" \
     cd /home/tfx/checkout
     /usr/bin/python3 -m venv /opt/uv && /opt/uv/bin/pip install --quiet \
         "$(grep -oE "^uv==[^ ;]+" requirements/stack-'"$stack"'/lock.txt)"
-    # TensorFlow again: tests compile with its headers, which the image leaves out.
     /opt/uv/bin/uv pip install --quiet --no-cache --python /opt/venv --no-deps --compile-bytecode \
-        --reinstall-package tensorflow \
         --build-constraint requirements/stack-'"$stack"'/lock.txt \
         --requirement requirements/stack-'"$stack"'/lock.txt
     git init --quiet && git add --all
@@ -42,9 +40,9 @@ $inside --user=0 --volume "$folder/settings:/run/secrets/settings:ro" \
     python -m pytest -m install tests/packaging/test_install.py -k "not table"'
 # As root: tests fill a disk that they mount. Left out are pages, benchmarks, and rooms of the
 # trainer module whose parts the tests of step, loop and tfx use too.
-set -- --ignore=tests/docs --ignore=tests/benchmarks --ignore=tests/pipeline/page \
+set -- --ignore=tests/docs --ignore=tests/benchmarks --ignore=tests/setup --ignore=tests/pipeline/page \
     --ignore=tests/trainer_module/test_docs.py "$@"
-for room in baselines gradients losses memory profiling tuning; do
+for room in baselines checks gradients losses memory profiling stages tuning window; do
     set -- "--ignore=tests/trainer_module/$room" "$@"
 done
 $inside --user=0 --cap-add=CAP_SYS_ADMIN --workingdir /home/tfx/checkout --env "CI=${CI:-}" "$container" -- \

@@ -6,13 +6,13 @@ import shlex
 import sys
 from pathlib import Path
 
-CONSOLE_SCRIPT = "tfx-largebatch"
+_CONSOLE_SCRIPT = "tfx-largebatch"
 
 
 def program() -> str:
     """Return `tfx-largebatch` if the process was started so, else `python -m pipeline`."""
     started = Path(sys.argv[0]).name if sys.argv else ""
-    return CONSOLE_SCRIPT if started == CONSOLE_SCRIPT else "python -m pipeline"
+    return _CONSOLE_SCRIPT if started == _CONSOLE_SCRIPT else "python -m pipeline"
 
 
 def shell_argument(value: str | Path) -> str:

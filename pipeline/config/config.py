@@ -480,11 +480,6 @@ class PipelineConfig(Section):
         """The folder of the logs of local runs."""
         return Path(self.output.folder) / "logs"
 
-    @property
-    def compiled_folder(self) -> Path:
-        """The folder of what XLA compiled in local runs."""
-        return Path(self.output.folder) / "compiled"
-
 
 def image_columns(data: DataConfig, features: FeatureSpec) -> tuple[str, ...]:
     """Return the raw columns of encoded images: those of files, and those that are encoded so."""

@@ -23,7 +23,7 @@ _PATH_FIELDS = (
     ("metadata", "path"),
     ("output", "folder"),
 )
-EVAL_FOLDERS = ("val", "validation", "eval", "test")  # the first one beside `train` is taken
+_EVAL_FOLDERS = ("val", "validation", "eval", "test")  # the first one beside `train` is taken
 _MOST_VALUES = 200_000  # of a vocabulary in a file
 
 
@@ -154,9 +154,9 @@ def _find_split_folders(raw: JsonObject) -> None:
 
 
 def split_folders(path: str) -> tuple[Path, ...]:
-    """Return the folders `train` and `val`, or another of `EVAL_FOLDERS`, of a folder, or ()."""
+    """Return the folders `train` and `val`, or another of `_EVAL_FOLDERS`, of a folder, or ()."""
     train = Path(path, "train")
-    held_out = [train.with_name(name) for name in EVAL_FOLDERS if train.with_name(name).is_dir()]
+    held_out = [train.with_name(name) for name in _EVAL_FOLDERS if train.with_name(name).is_dir()]
     return (train, held_out[0]) if held_out and train.is_dir() else ()
 
 

@@ -35,7 +35,7 @@ from pipeline.report.tables import Cell, Column, Row, Table
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0.statistics_pb2 import FeatureNameStatistics
 
-SHOWN_ANOMALIES = 50
+_SHOWN_ANOMALIES = 50
 _LONGEST = 40  # characters of a value in the table
 _NONE = Cell("")
 _STATISTICS = (
@@ -173,8 +173,8 @@ def _anomalies(run: PageRun) -> list[Block]:
             sentences.append(f"{split}, column {column}: {title}. {_plain(info.description)}")
     if not sentences:
         return [Text(f"Schema anomalies: none found in {' and '.join(splits)}.", "good")]
-    more = len(sentences) - SHOWN_ANOMALIES
-    shown: Sequence[str] = sentences[:SHOWN_ANOMALIES]
+    more = len(sentences) - _SHOWN_ANOMALIES
+    shown: Sequence[str] = sentences[:_SHOWN_ANOMALIES]
     head = Text(f"Schema anomalies: {len(sentences):,}.", "warning")
     return [head, Items([*shown, *([f"{more:,} more"] if more > 0 else [])])]
 

@@ -43,7 +43,7 @@ from pipeline.report.split_statistics import read_statistics
 from pipeline.report.tables import Cell, Column, Row, State, Table
 from shared_core.feature_layout import FeatureLayout
 
-SHOWN_VIOLATIONS = 10
+_SHOWN_VIOLATIONS = 10
 """Violated limits that are listed above the table; the others are in a closed group."""
 
 
@@ -131,8 +131,8 @@ def report_blocks(report: Report, chains: Mapping[str, Explained]) -> list[Block
     blocks: list[Block] = [Tiles(tiles)]
     if count:
         messages = [violation.message for violation in report.violations]
-        blocks.append(Items(messages[:SHOWN_VIOLATIONS], "bad"))
-        if more := messages[SHOWN_VIOLATIONS:]:
+        blocks.append(Items(messages[:_SHOWN_VIOLATIONS], "bad"))
+        if more := messages[_SHOWN_VIOLATIONS:]:
             blocks.append(Group(f"{len(more):,} more violated limits", [Items(more)]))
     else:
         blocks.append(Text("Every column is within its limits.", "good"))

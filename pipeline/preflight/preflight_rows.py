@@ -178,8 +178,7 @@ def check_rows(
     """
     column = split_column(config.data, config.features)
     name: Literal["train", "all"] = "train" if held_out else "all"
-    has_images = bool(config.image_columns)
-    first = Part(name, config.data.path, seen, config.data, column, has_images)
+    first = Part(name, config.data.path, seen, config.data, column, bool(config.image_columns))
     parts = [first]
     if held_out is not None:
         assert config.data.eval_path is not None

@@ -39,7 +39,7 @@ from pipeline.report.tables import (
 )
 from shared_core.run_warning import count_warnings
 
-MOST_COMPARED = 10
+_MOST_COMPARED = 10
 """Classes up to which the table says how often each was taken for each."""
 
 MOST_CLASSES = 30
@@ -244,7 +244,7 @@ def models_table(run: RunResult, blessed: RunRecord | None = None) -> Table:
 def classes_table(matrix: Matrix, names: Sequence[str], *, counted: str) -> Table:
     """Return a row for each class, most frequent first, and what it was taken for."""
     scores = class_scores(matrix)
-    predicted = list(scores) if len(scores) <= MOST_COMPARED else []
+    predicted = list(scores) if len(scores) <= _MOST_COMPARED else []
     rows = []
     for label, of_class in scores.items():
         cells = [Cell(class_name(label, names)), _count(of_class.rows)]

@@ -72,9 +72,8 @@ def compiled_kept(folder: Path) -> Iterator[None]:
     """Let XLA keep in a folder what it compiles on a CPU, so that the next run loads it.
 
     Enter it before TensorFlow's first operation. What is compiled fits one processor and one
-    TensorFlow, which the names of XLA's files do not contain; the name of the folder below does.
-    Nothing is set on a machine with a GPU, where nobody has tried it, nor where TF_XLA_FLAGS names
-    a folder already.
+    TensorFlow, for which this folder has a folder. Nothing happens on a machine with a GPU, where
+    nobody has tried it, or if TF_XLA_FLAGS names a folder already.
     """
     flags, processor = os.environ.get("TF_XLA_FLAGS", ""), Path("/proc/cpuinfo")
     has_gpu, is_set = Path("/proc/driver/nvidia").exists(), "persistent_cache" in flags

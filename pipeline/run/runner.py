@@ -89,9 +89,13 @@ def _run_alone(
     out.print(f"Pipeline {config.name}; log: {short(log)}", highlight=False, soft_wrap=True)
     # Read now, because standard output and error are the log file below.
     kinds = [(each.is_terminal, each.width) for each in streams]
-    with logs_to(log) as terminal, absl_to_stderr(), compiled_kept(config.compiled_folder):
+    with logs_to(log) as terminal, absl_to_stderr(), compiled_kept(_compiled(config)):
         consoles = consoles_of(*map(_console, terminal, kinds))
         return _run(config, consoles, log=log, started=started)
+
+
+def _compiled(config: PipelineConfig) -> Path:
+    return Path(config.output.folder) / "compiled"
 
 
 def _console(stream: TextIO, kind: tuple[bool, int]) -> Console:
@@ -161,7 +165,7 @@ def _run(
     except Exception as error:
         logging.getLogger("absl").exception("The run failed.")
         # XLA does not compile again where it cannot read a file: a damaged one fails each run.
-        shutil.rmtree(config.compiled_folder, ignore_errors=True)
+        shutil.rmtree(_compiled(config), ignore_errors=True)
         node = next((n for n in state.nodes if n.status == "failed"), None)
         where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
         console = consoles.warnings

@@ -5,14 +5,20 @@ The first run of a target is that of docs/kubeflow.md or docs/vertex.md, as a ne
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import runpy
+import subprocess
+import sys
+import time
 
+import psutil
 import pytest
+import tensorflow as tf
 import yaml
 from attribution_files import check_attributions
-from command_line import ROOT, run_pipeline
+from command_line import ROOT, run_command, run_pipeline
 from doc_pages import difference, execute, fresh_clone, page_commands
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
@@ -26,6 +32,13 @@ WORSE = (
     "explain={rows: 60, steps: 20}",
     "evaluation.thresholds.auc.lower_bound=0.5",
     "evaluation.thresholds.binary_accuracy.lower_bound=0.5",
+)
+# A Trainer that saves after each call of the graph, and is started again.
+KILLED = (
+    "cluster.kubeflow.retries=1",
+    "training.epochs=4",
+    "training.steps_per_loop=5",
+    "training.checkpoint_every_minutes=0.0001",
 )
 
 
@@ -80,6 +93,31 @@ def import_what_is_done(file, records, done):
     file.write_text(yaml.safe_dump_all(documents))
 
 
+def kill_after_a_checkpoint(replay, root, before):
+    """Kills the Trainer by SIGKILL once it has saved a checkpoint; returns its command line."""
+    while replay.poll() is None:
+        if {*root.glob("*/Trainer/**/ckpt-*.index")} - before:
+            for process in psutil.Process(replay.pid).children(recursive=True):
+                words = process.cmdline()
+                if "pipeline.targets.entry_point" in words:
+                    process.kill()
+                    return words
+        time.sleep(0.02)
+    raise AssertionError("the replay ended before the Trainer had saved a checkpoint")
+
+
+def exported(folder):
+    """Returns the shape and the bytes of each variable of the model in a Trainer's folder.
+
+    Sorted by them: a SavedModel numbers its variables in another order in each process.
+    """
+    (index,) = folder.glob("*/Format-Serving/variables/variables.index")
+    reader = tf.train.load_checkpoint(str(index.with_suffix("")))
+    names = [n for n in reader.get_variable_to_shape_map() if n.startswith("_all_variables/")]
+    values = [reader.get_tensor(name) for name in names]
+    return sorted((value.shape, value.tobytes()) for value in values)
+
+
 def pushed(root):
     return sorted(root.glob("serving_model/*/saved_model.pb"))
 
@@ -88,22 +126,39 @@ def nodes(printed):
     return re.findall(r"^(\S+): done in", printed, flags=re.MULTILINE)
 
 
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """A function from a target to the folder of its page's commands and what the replay printed."""
+
+    @functools.cache
+    def followed(target):
+        clone = tmp_path_factory.mktemp(target)
+        return clone, follow(target, clone)
+
+    return followed
+
+
+def prepared(printed):
+    """The nodes before the Trainer."""
+    after = {"Trainer", "Evaluator", "Pusher", "BlessedModelRecord"}
+    done = [n for n in nodes(printed) if n not in after and "LatestBlessedModel" not in n]
+    assert len(done) == 6
+    return done
+
+
 @pytest.mark.parametrize("target", ["kubeflow", "vertex"])
-def test_a_page_pushes_a_blessed_model_and_two_workers_train_a_worse_one(target, tmp_path):
+def test_a_page_pushes_a_blessed_model_and_two_workers_train_a_worse_one(target, pages, tmp_path):
     """The launcher's processes here stand for the pods of the workers."""
-    first = follow(target, tmp_path)
+    clone, first = pages(target)
     assert "blessed; compared with nothing: none was blessed before" in first
-    artifacts = tmp_path / "output" / "replay"
+    artifacts = clone / "output" / "replay"
     root = artifacts / "chicago-taxi"
     assert len(pushed(root)) == 1
 
     file = tmp_path / "worse"
     resources = f"cluster.{target}.resources={{}}"  # Vertex has none for several workers
-    compile_for(target, tmp_path / "my.yaml", file, *WORSE, resources)
-    again = {"Trainer", "Evaluator", "Pusher", "BlessedModelRecord"}
-    done = [n for n in nodes(first) if n not in again and "LatestBlessedModel" not in n]
-    assert len(done) == 6
-    import_what_is_done(file, root / "artifacts.jsonl", done)
+    compile_for(target, clone / "my.yaml", file, *WORSE, resources)
+    import_what_is_done(file, root / "artifacts.jsonl", prepared(first))
     code, printed = run_pipeline("replay", "--spec", file, "--root", artifacts)
     assert code == 3, printed
     assert "not blessed; compared with the latest blessed model" in printed
@@ -122,6 +177,43 @@ def test_a_page_pushes_a_blessed_model_and_two_workers_train_a_worse_one(target,
         assert "Calculated fingerprint" in log.read_text()
         workers = root.glob("*/Trainer/workers/*.log")
         assert sorted(path.name for path in workers) == ["chief.log", "worker-0.log"]
+
+
+def test_a_killed_trainer_continues_from_its_last_checkpoint(pages, tmp_path):
+    """Reference: the same Trainer without a kill. Tolerance: none, bit for bit."""
+    clone, first = pages("kubeflow")
+    artifacts, output = clone / "output" / "replay", tmp_path / "replay.txt"
+    root, spec = artifacts / "chicago-taxi", tmp_path / "spec"
+    compile_for("kubeflow", clone / "my.yaml", spec, *KILLED)
+    import_what_is_done(spec, root / "artifacts.jsonl", prepared(first))
+    before = {*root.glob("*/Trainer/**/ckpt-*.index")}
+    command = [sys.executable, "-m", "pipeline", "replay", "--spec", spec, "--root", artifacts]
+    with output.open("w") as stream:
+        replay = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT)
+    try:
+        words = kill_after_a_checkpoint(replay, root, before)
+        while replay.poll() is None and "Trainer: done" not in output.read_text():
+            time.sleep(0.1)
+    finally:
+        replay.terminate()  # what follows the Trainer is of no interest
+        replay.wait()
+    printed = output.read_text()
+    assert re.search(r"^Trainer: done in .*attempt 2", printed, flags=re.MULTILINE), printed
+
+    (trainer,) = (each for each in root.glob("*/Trainer") if f"{each}/" in " ".join(words))
+    log = (trainer / "log.txt").read_text(errors="replace")
+    # In the middle of the first epoch, so that it was saved because of the time.
+    (step,) = re.findall(r"Continuing at step (\d+), epoch 1\b", log)
+    assert int(step) >= 5
+
+    straight = trainer.with_name("straight")
+    straight.mkdir()
+    code, printed = run_command(*(word.replace(f"{trainer}/", f"{straight}/") for word in words))
+    assert code == 0, printed
+    assert "Continuing" not in printed
+    found, expected = exported(trainer), exported(straight)
+    assert len(expected) > 5
+    assert found == expected
 
 
 def test_kubeflow_trains_on_pictures(tmp_path):

@@ -43,9 +43,9 @@ def several(folders):
     """A function from (workers, devices of each) to the results of each worker, by check."""
     # One launch per layout runs all checks of the layout.
     checks = {
-        (2, 1): ["matrix:0:6", "whole_batches", "other_mean"],
-        (2, 2): ["matrix:2:6"],
-        (3, 1): ["matrix:4:6"],
+        (2, 1): ["matrix:0:9", "whole_batches", "other_mean"],
+        (2, 2): ["matrix:3:9"],
+        (3, 1): ["matrix:6:9"],
     }
     for names in checks.values():
         names += [f"evaluation:{folders[3]}", "not_finite", "row_gradients"]

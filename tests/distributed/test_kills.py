@@ -3,7 +3,7 @@
 Reference: the run that was never killed, bit for bit: the exported variables, those of the last
 checkpoint (optimizer, moving average, best epoch), the metrics and their history. Equal bits of a
 shuffled run mean that each row was seen as often. Of two workers one is killed; the other exits.
-One run reads TFRecord files, the other Parquet files, and two more read pictures and token ids.
+One run reads TFRecord files, the other Parquet files, and one more reads pictures.
 """
 
 from __future__ import annotations
@@ -113,13 +113,13 @@ NAME = {"name": "n", "columns": "company", "encode": {"tokens": {"split": "bytes
     ids=["pictures", "texts"],
 )
 def test_two_workers_train_pictures_and_texts_as_one_does(tmp_path, group, model):
-    """Tolerance of the history: 1e-5 in float32. After a kill in an epoch, bit for bit."""
+    """To 1e-5 in float32; pictures also after a kill in an epoch, bit for bit."""
     features = {"groups": [group], "label": {"column": "tips", "kind": "regression"}}
     transform = functools.partial(preprocessing_fn, custom_config={"features": features})
     made = small_transform.run_transform(tmp_path, transform, pictures=group is PICTURE)
     optimizer = {"name": "sgd", "learning_rate": 0.05}
     one, two = (
-        settings(made, n, label=None, optimizer=optimizer, model={**model, "dropout": 0})
+        settings(made, n, label=None, epochs=3, optimizer=optimizer, model={**model, "dropout": 0})
         for n in (1, 2)
     )
     (alone, *_), _, _ = outcome(tmp_path / "alone", 1, one)
@@ -127,5 +127,6 @@ def test_two_workers_train_pictures_and_texts_as_one_does(tmp_path, group, model
     assert expected[0][0]["steps"] == alone["steps"]
     for name, values_alone in alone["history"].items():
         assert expected[0][0]["history"][name] == pytest.approx(values_alone, rel=1e-5)
-    kill_one(tmp_path / "killed", 2, two, "steps", random.Random(3))
-    assert outcome(tmp_path / "killed", 2, two) == expected
+    if group is PICTURE:
+        kill_one(tmp_path / "killed", 2, two, "steps", random.Random(3))
+        assert outcome(tmp_path / "killed", 2, two) == expected
