@@ -71,9 +71,7 @@ def absl_to_stderr() -> Iterator[None]:
 def compiled_kept(folder: Path) -> Iterator[None]:
     """Let XLA keep in a folder what it compiles on a CPU, so that the next run loads it.
 
-    Enter it before TensorFlow's first operation. What is compiled fits one processor and one
-    TensorFlow, for which this folder has a folder. Nothing happens on a machine with a GPU, where
-    nobody has tried it, or if TF_XLA_FLAGS names a folder already.
+    Enter it before TensorFlow's first operation. Without effect with a GPU, where it is not tried.
     """
     flags, processor = os.environ.get("TF_XLA_FLAGS", ""), Path("/proc/cpuinfo")
     has_gpu, is_set = Path("/proc/driver/nvidia").exists(), "persistent_cache" in flags
@@ -83,8 +81,10 @@ def compiled_kept(folder: Path) -> Iterator[None]:
         kind.append(importlib.metadata.version("tensorflow"))
         kept = folder.absolute() / hashlib.sha256("".join(kind).encode()).hexdigest()[:8]
         os.environ["TF_XLA_FLAGS"] = f'{flags} --tf_xla_persistent_cache_directory="{kept}"'
-    yield
-    os.environ["TF_XLA_FLAGS"] = flags
+    try:
+        yield
+    finally:
+        os.environ["TF_XLA_FLAGS"] = flags
 
 
 @contextlib.contextmanager
