@@ -17,6 +17,10 @@ os.environ["TF_USE_LEGACY_KERAS"] = "0"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Each of many child processes would compile the packages again: a second of processor time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Garbage is collected less often in them too: a fifth of the time of importing TFX.
+_FOR_CHILDREN = os.path.join(os.path.dirname(__file__), "support", "child_processes")
+_PATHS = [_FOR_CHILDREN, os.environ.get("PYTHONPATH")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
 
 # A busy machine is slow: no test fails for that.
 _PATIENT = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
