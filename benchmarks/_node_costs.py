@@ -78,7 +78,11 @@ class Meter(logging.Handler):
 
 def main() -> None:
     """Run it."""
+    import gc
+
     import absl.logging
+
+    gc.set_threshold(500_000, 10, 10)  # as the command line does
 
     from pipeline.config.config_file import load_config
 

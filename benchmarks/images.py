@@ -5,8 +5,8 @@ Transform resizes to 64 x 64.
 
 - Import: processor seconds of ExampleGen and Transform, against one process that reads, decodes,
   resizes and writes the same bytes to Parquet, without its imports. Ours imports TFX and builds
-  graphs, which takes most of its time for 200 pictures (`--quick`), and decodes each picture
-  twice: for the mean and variance of the channels, and for the output.
+  graphs, which takes most of its time for 200 pictures (`--quick`), and reads each file twice: to
+  split by content, and to write.
 - Epoch: seconds of an epoch of the Trainer, its evaluation included (the difference between three
   epochs and one), against `fit` with tf.data on the files: the same model, micro-batches
   (`gradient_accumulation_steps`) and evaluation.

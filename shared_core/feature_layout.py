@@ -35,6 +35,7 @@ _FORMAT = "tfx-largebatch/feature_layout"
 VERSION = 1
 ASSETS = "transform_fn/assets"
 ASSET = "feature_layout"
+IMAGE_STATISTICS = "image_statistics.json"  # image -> mean and variance, beside the graph
 
 
 class _Record(BaseModel):
@@ -137,6 +138,11 @@ class ImageFeature(_Record):
     def shape(self) -> tuple[int, int, int]:
         """Height, width and channels."""
         return self.height, self.width, self.channels
+
+    @property
+    def sums(self) -> str:
+        """Name of the feature that statistics are added up from; see `transform.encode.image`."""
+        return f"{self.name}_pixel_sums"
 
 
 class TokenFeature(_Record):
@@ -298,17 +304,17 @@ def _completed(column: Column, entries: Callable[[str], list[str]]) -> Column:
 
 def _with_statistics(images: tuple[ImageFeature, ...], uri: str) -> tuple[ImageFeature, ...]:
     """Return the images with the mean and the variance of each channel."""
-    from shared_core.fitted import PIXELS, fitted_numbers
+    import tensorflow as tf
 
-    found: dict[str, Any] = {}
-    for kept in fitted_numbers(uri):
-        if kept.what == PIXELS:
-            found |= kept.by_column()
-    statistics = (found[image.source].tolist() for image in images)
-    return tuple(
-        image.model_copy(update={"mean": tuple(mean), "variance": tuple(variance)})
-        for image, (mean, variance) in zip(images, statistics, strict=True)
-    )
+    path = os.path.join(uri, IMAGE_STATISTICS)
+    if not tf.io.gfile.exists(path):
+        raise ValueError(
+            f"{path} does not exist: for pictures ({', '.join(each.source for each in images)}), "
+            "take components.transform.ParquetTransform in place of TFX's Transform."
+        )
+    with tf.io.gfile.GFile(path) as file:
+        found = json.load(file)
+    return tuple(ImageFeature.model_validate({**dict(i), **found[i.name]}) for i in images)
 
 
 def read_schema(transform_graph_uri: str) -> Any:

@@ -11,7 +11,6 @@ import numpy as np
 
 ATTRIBUTE = "_fitted"  # graph rewriters keep attributes that begin with an underscore
 FIELDS = "_fitted_fields"
-PIXELS = "pixels"  # what mean and variance of each channel are kept as, `[2, channels]` per column
 _FOLDER = "transform_fn"
 
 Record = TypeVar("Record", bound=NamedTuple)

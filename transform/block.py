@@ -58,6 +58,7 @@ class Separate(NamedTuple):
 
     values: ColumnTensor
     feature: ImageFeature | TokenFeature  # its entry in the layout
+    beside: Columns  # outputs that no model takes
     ids: int | tf.Tensor | None = None  # number of ids, int64 scalar
 
 

@@ -112,13 +112,13 @@ def _apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
     if spec.weight is not None:
         outputs[spec.weight] = weight_output(columns, spec.weight)
     for each in separate:
-        name = each.feature.name
-        if name in outputs:
-            raise ValueError(
-                f"column {each.feature.source!r} becomes the feature {name!r}, and another output "
-                "has this name; rename the column"
-            )
-        outputs[name] = each.values
+        for name, values in {each.feature.name: each.values, **each.beside}.items():
+            if name in outputs:
+                raise ValueError(
+                    f"column {each.feature.source!r} becomes the feature {name!r}, and another "
+                    "output has this name; rename the column"
+                )
+            outputs[name] = values
         if each.ids is not None:
             compat.set_int_domain(each.values.values, each.ids)
 
@@ -129,7 +129,7 @@ def _apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
         weight=spec.weight,
         images=tuple(e.feature for e in separate if isinstance(e.feature, ImageFeature)),
         tokens=tuple(e.feature for e in separate if isinstance(e.feature, TokenFeature)),
-        passthrough=spec.passthrough,
+        passthrough=(*spec.passthrough, *(name for each in separate for name in each.beside)),
         features=spec.model_dump(mode="json", exclude_defaults=True),
     )
     _write_layout(layout, batch_size(columns[[*used, *spec.passthrough][0]]))

@@ -7,24 +7,27 @@ are written as they are.
 
 from __future__ import annotations
 
-import contextlib
 import types
-from collections.abc import Iterator
 from typing import Any
 
-import tensorflow as tf
 from tensorflow_metadata.proto.v0 import schema_pb2
-from tensorflow_transform import impl_helper
 from tfx.components import Transform
 from tfx.components.transform import executor as tfx_executor
+from tfx.components.transform import executor_utils
 from tfx.components.util import examples_utils
 from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
 from tfx.proto import example_gen_pb2
 from tfx.types.artifact import Artifact
-from tfx.types.standard_component_specs import TRANSFORMED_EXAMPLES_KEY
+from tfx.types.standard_component_specs import (
+    EXAMPLES_KEY,
+    SPLITS_CONFIG_KEY,
+    TRANSFORM_GRAPH_KEY,
+    TRANSFORMED_EXAMPLES_KEY,
+)
 from tfx_bsl.tfxio.parquet_tfxio import ParquetTFXIO
 from tfx_bsl.tfxio.tfxio import TFXIO
 
+from components.transform.image_statistics import write_image_statistics
 from components.transform.record_batches import BoundedParquet, WriteTransformed
 
 FORMAT_PARQUET = example_gen_pb2.PayloadFormat.FORMAT_PARQUET  # pyright: ignore
@@ -65,11 +68,15 @@ class Executor(tfx_executor.Executor):
         exec_properties: dict[str, Any],
     ) -> None:
         """Analyze and transform the examples, tf.Examples or Parquet; see TFX's executor."""
-        with _traces_shared():
-            self._do(input_dict, output_dict, exec_properties)
-        for examples in output_dict.get(TRANSFORMED_EXAMPLES_KEY) or ():
+        self._do(input_dict, output_dict, exec_properties)
+        written = output_dict.get(TRANSFORMED_EXAMPLES_KEY) or []
+        for examples in written:
             examples_utils.set_payload_format(examples, FORMAT_PARQUET)
             examples_utils.set_file_format(examples, FILE_FORMAT_PARQUET)
+        config = exec_properties.get(SPLITS_CONFIG_KEY)
+        analyzed = executor_utils.ResolveSplitsConfig(config, input_dict[EXAMPLES_KEY]).analyze
+        folders = [f"{each.uri}/Split-{split}" for each in written for split in analyzed]
+        write_image_statistics(output_dict[TRANSFORM_GRAPH_KEY][0].uri, folders)
 
 
 class ParquetTransform(Transform):
@@ -83,57 +90,9 @@ class ParquetTransform(Transform):
         )
 
     Outputs:
-        transform_graph: TransformGraph, as TFX writes it.
+        transform_graph: As TFX writes it; with pictures, `image_statistics.json` too.
         transformed_examples: Examples of the payload format `FORMAT_PARQUET`, a folder per split.
         updated_analyzer_cache, and statistics: as TFX writes them.
     """
 
     EXECUTOR_SPEC = BeamExecutorSpec(Executor)
-
-
-@contextlib.contextmanager
-def _traces_shared() -> Iterator[None]:
-    """Trace each function once per signature and folder of temporary files during the block.
-
-    TFX asks which columns are analyzed (twice), which columns are transformed, which cache entries
-    the analysis has and which datasets it reads. For each answer, TFT traces the function, which
-    takes longer than the answer from the graph.
-
-    Traces that are saved, or that see results of analyzers, are not affected: TFT makes them by
-    another function.
-    """
-    original = impl_helper.trace_preprocessing_function
-    traces: list[tuple[tuple[Any, ...], _Trace]] = []
-
-    def trace(*args: Any, **options: Any) -> Any:
-        asked = (args, sorted(options.items()))
-        for known, found in traces:
-            if known == asked:
-                return found.restored()
-        found = _Trace(original(*args, **options))
-        traces.append((asked, found))
-        return found.traced
-
-    impl_helper.trace_preprocessing_function = trace
-    try:
-        yield
-    finally:
-        impl_helper.trace_preprocessing_function = original
-
-
-class _Trace:
-    """The graph of a function with its inputs and outputs."""
-
-    def __init__(self, traced: tuple[tf.Graph, Any, Any]):
-        self.traced = traced
-        graph = traced[0]
-        self._collections = {key: graph.get_collection(key) for key in graph.collections}
-
-    def restored(self) -> tuple[tf.Graph, Any, Any]:
-        """Return the trace with its first collections; TFT takes analyzers from them when asked."""
-        graph = self.traced[0]
-        for key in {*graph.collections, *self._collections}:
-            graph.clear_collection(key)
-            for value in self._collections.get(key, ()):
-                graph.add_to_collection(key, value)
-        return self.traced

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import tensorflow as tf
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.worker import data_plane
+from apache_beam.transforms import userstate
 from apache_beam.utils.shared import Shared
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform import impl_helper
@@ -39,6 +41,23 @@ def _limit_messages() -> None:
         )
 
 
+def _inspect_once() -> None:
+    """Make Beam inspect the methods of each kind of DoFn once, not for each step several times.
+
+    This took a fifth of the time to build and start the pipelines of StatisticsGen and Transform.
+    """
+    inspect, found = userstate.get_dofn_specs, weakref.WeakKeyDictionary()
+
+    def get_dofn_specs(dofn: Any) -> Any:
+        process = getattr(dofn.process, "__func__", dofn.process)  # `beam.Map` has one per step
+        kinds = found.setdefault(process, {})
+        if type(dofn) not in kinds:
+            kinds[type(dofn)] = inspect(dofn)
+        return kinds[type(dofn)]
+
+    userstate.get_dofn_specs = get_dofn_specs
+
+
 class _ApplyGraph(impl._RunMetaGraphDoFn):
     """Loads the graph of the folder that it is asked for. Workers import it by its name.
 
@@ -61,6 +80,7 @@ class _ApplyGraph(impl._RunMetaGraphDoFn):
 # In this module, because workers load it for the steps below.
 register_arrow_coders()
 _limit_messages()
+_inspect_once()
 impl._RunMetaGraphDoFn = _ApplyGraph
 
 # A call of the graph costs some milliseconds, whatever the number of rows.

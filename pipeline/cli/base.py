@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
 import os
 import textwrap
 import warnings
@@ -127,24 +126,6 @@ def target_option(help: str, names: Sequence[str] = ("kubeflow", "vertex"), **at
 def source_help(default: str) -> dict[str, Any]:
     """Return type and help of `--source`."""
     return {"type": click.Choice(SOURCES), "help": f"{', '.join(SOURCES)}; default: {default}"}
-
-
-class Seconds(click.ParamType):
-    """A time in seconds above 0."""
-
-    name = "seconds"
-
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the number; threads cannot wait for longer than some years, so at most a day."""
-        try:
-            seconds = float(value)
-        except ValueError:
-            seconds = 0.0
-        if not (seconds > 0 and math.isfinite(seconds)):
-            self.fail(f"{value}: give a number of seconds above 0", param, ctx)
-        return min(seconds, 86_400.0)
 
 
 def list_exit_codes(codes: Mapping[int, str]) -> str:

@@ -11,7 +11,6 @@ from pipeline.cli.base import (
     DATA,
     FILE,
     FOLDER,
-    Seconds,
     command,
     config_value,
     flag,
@@ -252,18 +251,10 @@ Examples:
 )
 @flag("--wait", help="wait until the run ends, and show its nodes; Ctrl-C does not stop the run")
 @option(
-    "--poll",
-    metavar="SECONDS",
-    type=Seconds(),
-    default=10.0,
-    show_default=True,
-    help="with --wait: time between two requests",
-)
-@option(
     "--timeout",
     metavar="SECONDS",
-    type=Seconds(),
-    default=30.0,
+    type=click.IntRange(1, 86_400),
+    default=30,
     show_default=True,
     help="time limit for connecting and for each wait for the server",
 )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pipeline.targets.compile import Target
 
 _TRIES = 10  # requests in a row that may fail before waiting ends
+_SECONDS = 10.0  # between two requests
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,7 @@ class Options:
     experiment: str | None = None
     run_name: str | None = None
     wait: bool = False
-    poll: float = 10.0
-    timeout: float = 30.0
+    timeout: int = 30
 
 
 def submit(
@@ -100,7 +100,7 @@ def submit(
         if not options.wait:
             return exit_codes.DONE
         names = in_order(compiled.spec["root"]["dag"]["tasks"])
-        end = _wait_for(run, names, console, poll=options.poll)
+        end = _wait_for(run, names, console)
     except KeyboardInterrupt:
         console.print(f"\nNo longer waiting. {continues}")
         return exit_codes.INTERRUPTED
@@ -157,7 +157,7 @@ def _report(end: RunNow, names: Sequence[str], run: SubmittedRun, console: Conso
     return exit_codes.NOT_BLESSED if end.blessed is False else exit_codes.DONE
 
 
-def _wait_for(run: SubmittedRun, names: Iterable[str], console: Console, *, poll: float) -> RunNow:
+def _wait_for(run: SubmittedRun, names: Iterable[str], console: Console) -> RunNow:
     """Show the nodes of a run until it ends, as of a local run; return its final state."""
     state = RunState.of(names)
     failures = 0
@@ -174,7 +174,7 @@ def _wait_for(run: SubmittedRun, names: Iterable[str], console: Console, *, poll
                 _show(state, now.tasks)
                 if now.state != "running":
                     return now
-            time.sleep(poll)
+            time.sleep(_SECONDS)
 
 
 def _show(state: RunState, tasks: Mapping[str, TaskNow]) -> None:

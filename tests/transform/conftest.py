@@ -92,6 +92,8 @@ def _run(
     evaluation: Mapping[str, Sequence[Any]] | None = None,
 ) -> Transformed:
     import apache_beam as beam
+    import pyarrow as pa
+    import pyarrow.parquet as pq
     import tensorflow as tf
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
@@ -99,6 +101,7 @@ def _run(
     from tfx_bsl.coders import example_coder
     from tfx_bsl.tfxio import tf_example_record
 
+    from components.transform.image_statistics import write_image_statistics
     from transform import preprocessing_fn
 
     feature_spec = {name: _feature(values, name in dense) for name, values in columns.items()}
@@ -142,9 +145,14 @@ def _run(
     (path,) = folder.glob("written*")
     written = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
     parsed = tf.io.parse_example(written, output.transformed_feature_spec())
+    found = {name: _numpy(tensor) for name, tensor in parsed.items()}
+    sums = {name: found[name].tolist() for name in found if name.endswith("_pixel_sums")}
+    (folder / "sums").mkdir()
+    pq.write_table(pa.table(sums), folder / "sums" / "0.parquet", row_group_size=7)
+    write_image_statistics(str(folder / "graph"), [str(folder / "sums")])
     return Transformed(
         uri=str(folder / "graph"),
-        written={name: _numpy(tensor) for name, tensor in parsed.items()},
+        written=found,
         records=rows,
         feature_spec=feature_spec,
     )

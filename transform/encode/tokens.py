@@ -38,7 +38,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Separate]:
             vocabulary_size=None if is_learned else size,
             vocabulary=file if is_learned else None,
         )
-        found.append(Separate(ids.to_sparse(), feature, size))
+        found.append(Separate(ids.to_sparse(), feature, {}, size))
     return found
 
 

@@ -15,9 +15,6 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
-from tensorflow_transform import impl_helper
-from tensorflow_transform.beam import analysis_graph_builder
-from tensorflow_transform.beam.analyzer_cache import DatasetKey
 from tfx.components.transform import executor as tfx_executor
 from tfx.components.util import examples_utils, tfxio_utils
 from tfx.proto import example_gen_pb2
@@ -221,41 +218,3 @@ def test_files_have_the_columns_of_the_schema_in_its_order(transformed):
         assert metadata.num_rows == rows
         assert pq.read_schema(file).names == names
     assert pq.read_schema(file).field("packed_float").type == pa.large_list(pa.float32())
-
-
-SPECS = {name: tf.TensorSpec([None], tf.float32) for name in "abc"}
-KEYS = {DatasetKey("train")}
-
-
-class Counted:
-    """A preprocessing_fn that counts its traces."""
-
-    def __init__(self):
-        self.traces = 0
-
-    def __call__(self, inputs):
-        self.traces += 1
-        return {"x": inputs["a"] - tft.mean(inputs["a"]), "y": inputs["b"]}
-
-
-def answers(function):
-    return [
-        tft.get_analyze_input_columns(function, SPECS),
-        analysis_graph_builder.get_analysis_cache_entry_keys(function, SPECS, KEYS, False),
-        analysis_graph_builder.get_analysis_dataset_keys(function, SPECS, KEYS, {}, False),
-        # Again, after the analysis took the analyzers from the graph.
-        tft.get_analyze_input_columns(function, SPECS),
-        tft.get_transform_input_columns(function, SPECS),
-    ]
-
-
-def test_one_trace_gives_the_answers_of_five_and_other_folders_are_traced(tmp_path):
-    separate, shared = Counted(), Counted()
-    before = impl_helper.trace_preprocessing_function
-    expected = answers(separate)
-    with executor._traces_shared():
-        assert answers(shared) == expected
-        assert (separate.traces, shared.traces) == (5, 1)
-        impl_helper.trace_preprocessing_function(shared, SPECS, False, str(tmp_path))
-        assert shared.traces == 2
-    assert impl_helper.trace_preprocessing_function is before

@@ -142,8 +142,7 @@ def test_values_are_taken_without_their_options(command):
         ("init --label y -- --force", {"data": "--force", "force": False}),
         ("init --data -x.csv --no-header", {"data": "-x.csv", "header": False}),
         ("predict model -", {"data": "-"}),
-        ("submit --spec x.yaml", {"config": None, "spec": Path("x.yaml"), "timeout": 30.0}),
-        ("submit x.yaml --poll 1e9", {"poll": 86_400.0}),
+        ("submit --spec x.yaml", {"config": None, "spec": Path("x.yaml"), "timeout": 30}),
         (
             "image build --tag a:1 --tag b --with p",
             {"tags": ("a:1", "b"), "packages": (Path("p"),)},
@@ -169,7 +168,7 @@ def test_options_and_values_in_any_order(words, expected):
         ("init -x.csv", ["'-x'", "./", "--"]),
         ("init x.csv --source cvs", ["--source", "'cvs'", "'csv'"]),
         ("profile my.yaml --steps 0", ["--steps", "0", "1<=x<=1000"]),
-        ("submit --poll=-1", ["--poll", "-1: give a number of seconds above 0"]),
+        ("submit --timeout=-1", ["--timeout", "-1", "1<=x<=86400"]),
         ("compile my.yaml", ["--target", "kubeflow", "vertex"]),
         ("image build --stack 1.17", ["'1.17'", "'1.16', '1.21'"]),
         ("predict m d --set a=b", ["--set a=b: needs --config"]),

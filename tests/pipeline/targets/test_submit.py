@@ -27,10 +27,15 @@ API = "/apis/v2beta1"
 PLACE = "projects/my-project/locations/europe-west4"
 
 
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch):
+    monkeypatch.setattr("pipeline.targets.submit._SECONDS", 0.01)
+
+
 def submit(platform, *arguments, spec=None):
     """Submit a compiled file, so that TFX is not imported; return the exit code."""
     file = spec or FILES[platform]
-    return main(["submit", "--spec", str(file), "--poll", "0.01", *map(str, arguments)])
+    return main(["submit", "--spec", str(file), *map(str, arguments)])
 
 
 def refusal(capsys, platform, *arguments, spec=None):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 Image = pytest.importorskip("PIL.Image")
 
-from shared_core.feature_layout import ImageFeature  # noqa: E402
+from components.transform.image_statistics import write_image_statistics  # noqa: E402
+from shared_core.feature_layout import ASSET, ASSETS, FeatureLayout, ImageFeature  # noqa: E402
 from shared_core.images import decode_image, read_images  # noqa: E402
 from transform import column_chains  # noqa: E402
 
@@ -81,6 +84,16 @@ def test_pixels_and_statistics(result: Any) -> None:
     result.check_serving(alone=[0])
     chains = {chain.column: chain.steps[-1] for chain in column_chains(result.uri)}
     assert chains["grey"].numbers["mean"] == list(images["grey"].mean)
+
+
+def test_statistics_need_all_analyzed_rows(result: Any, tmp_path: Path) -> None:
+    for folders in ([], [str(Path(result.uri, "transform_fn")), str(tmp_path / "Split-train")]):
+        with pytest.raises(ValueError, match="has to write all splits that it analyzes"):
+            write_image_statistics(result.uri, folders)
+    (tmp_path / ASSETS).mkdir(parents=True)
+    shutil.copy(Path(result.uri, ASSETS, ASSET), tmp_path / ASSETS)
+    with pytest.raises(ValueError, match="does not exist: for pictures"):
+        FeatureLayout.from_transform_graph(str(tmp_path))
 
 
 def test_a_row_without_a_picture_is_refused(run_transform: Any, result: Any) -> None:
