@@ -127,7 +127,6 @@ def test_the_linker_and_xla_find_cuda_in_its_layer(image: Image, tmp_path):
     }
 
 
-@pytest.mark.parametrize("image", ["1.21"], indirect=True)  # `make test-cluster` has 1.16
 def test_a_pipeline_compiled_in_it_is_replayed_in_it(image: Image, tmp_path):
     folder = tmp_path / "shared"
     folder.mkdir()
