@@ -27,7 +27,7 @@ def write_image_statistics(graph: str, folders: Sequence[str]) -> None:
 
     Args:
         graph: Folder of a TransformGraph artifact.
-        folders: With the Parquet files of the transformed analysis data; ValueError: has none.
+        folders: Of the transformed analysis data, in Parquet. ValueError: one has no file.
     """
     path = os.path.join(graph, ASSETS, ASSET)
     if not FileSystems.exists(path):

@@ -11,10 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.coders import VarIntCoder
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.worker import data_plane
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms import userstate
 from apache_beam.utils import shared
 from tensorflow_transform.beam import impl
 
@@ -136,3 +138,21 @@ def test_a_second_attempt_in_the_same_process_gets_its_own_graph():
     assert list(first.process(3, "of the second")) == [(3, "of the second")]
     assert first._graph_state is second._graph_state  # one of them loaded it
     assert impl._RunMetaGraphDoFn is record_batches._ApplyGraph
+
+
+def test_each_kind_of_dofn_keeps_its_own_state():
+    """Beam is made to inspect a class once; two classes may share a method."""
+    spec = userstate.ReadModifyWriteStateSpec("state", VarIntCoder())
+    parameter = beam.DoFn.StateParam(spec)
+
+    class Plain(beam.DoFn):
+        def process(self, element):
+            yield element
+
+    class Stateful(Plain):
+        def start_bundle(self, state=parameter):
+            pass
+
+    for _ in range(2):
+        assert userstate.get_dofn_specs(Plain()) == (set(), set())
+        assert userstate.get_dofn_specs(Stateful()) == ({spec}, set())
